@@ -1,0 +1,38 @@
+"""A serving engine for nanoGPT, small enough to read in an evening.
+
+    request, trace, planning, masks, clock, metrics     plain data and pure functions
+    tokenizer, model, weights, train, generate          the model, and the oracle
+    kv_cache, executors, scheduler, parts, engine       serving
+    serving                                             the posts' run functions
+
+Shapes, everywhere: B rows, T new tokens, S visible context, H heads, D head size, C = H * D
+channels, L layers, V vocabulary, N tokens in a flat row, P slots.
+"""
+
+from nanogpt.config import ModelConfig
+from nanogpt.engine import Engine, EngineConfig
+from nanogpt.generate import generate
+from nanogpt.model import GPT
+from nanogpt.parts import Parts
+from nanogpt.request import Request
+from nanogpt.scheduler import Scheduler
+from nanogpt.serving import chunked_prefill_generate
+from nanogpt.tokenizer import decode, encode
+from nanogpt.trace import Trace
+from nanogpt.weights import load_model
+
+__all__ = [
+    "GPT",
+    "Engine",
+    "EngineConfig",
+    "ModelConfig",
+    "Parts",
+    "Request",
+    "Scheduler",
+    "Trace",
+    "chunked_prefill_generate",
+    "decode",
+    "encode",
+    "generate",
+    "load_model",
+]

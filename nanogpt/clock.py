@@ -1,0 +1,106 @@
+"""Clocks in integer microseconds: a modelled one that charges a stated cost, and the wall clock.
+
+The modelled clock makes every trace reproducible on any machine. A cost model is a formula with
+five numbers; two are committed, one measured on a laptop-class CPU and one worked out for a large
+GPU. Whatever shows their times names them.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nanogpt.trace import ClockRecord, ForwardRecord
+
+
+class Clock(Protocol):
+    """Tells the time, and is told what the step computed."""
+
+    record: ClockRecord
+
+    def now_us(self) -> int:
+        """Microseconds since some fixed start."""
+        ...
+
+    def charge(self, forwards: Sequence[ForwardRecord]) -> None:
+        """Let the time that these forwards take pass."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """What one forward pass costs: fixed + the larger of floor and token work + context read.
+
+    `floor_us` is the time to read the weights once: on a GPU a small batch pays for the read, not
+    for the arithmetic. `prompt_scale` lets one prompt token of ours stand for several of a real
+    prompt, since our prompts are short; decodes are never scaled.
+    Units: microseconds; `token_us` and `context_us` per token.
+    """
+
+    name: str
+    modelled: bool
+    fixed_us: float
+    floor_us: float
+    token_us: float
+    context_us: float
+    prompt_scale: int
+
+    def forward_us(self, forward: ForwardRecord) -> int:
+        """The cost of one forward pass, padding included."""
+        scaled_prefill = forward.prefill_tokens * (self.prompt_scale - 1)
+        tokens = forward.computed_tokens + scaled_prefill
+        compute_us = max(self.floor_us, tokens * self.token_us)
+        context_us = forward.context_tokens * self.prompt_scale * self.context_us
+        return round(self.fixed_us + compute_us + context_us)
+
+    def step_us(self, num_prefill: int, num_decodes: int, context_tokens: int = 0) -> int:
+        """The cost of one unpadded forward with so many prefill tokens and decodes."""
+        useful = num_prefill + num_decodes
+        return self.forward_us(ForwardRecord(useful, num_prefill, useful, context_tokens))
+
+
+LAPTOP_CPU = CostModel(
+    name="a laptop CPU", modelled=False,
+    fixed_us=600.0, floor_us=0.0, token_us=30.0, context_us=0.05, prompt_scale=1,
+)  # fmt: skip
+"""The shipped model on two cores, fitted to measured steps (docs/benchmarks.md)."""
+
+LARGE_GPU = CostModel(
+    name="a large GPU", modelled=True,
+    fixed_us=500.0, floor_us=4800.0, token_us=32.0, context_us=0.04, prompt_scale=16,
+)  # fmt: skip
+"""An 8-billion-parameter model in 16-bit weights on one data-centre GPU, worked out, not timed.
+
+16 GB of weights at 3.35 TB/s take 4.8 ms; 16 GFLOP per token at an achieved 500 TFLOP/s take
+32 us; 128 KiB of K/V per token of context take 0.04 us. One of our prompt tokens stands for 16.
+"""
+
+
+class CostClock:
+    """A clock that moves only when work is charged, by what its cost model says."""
+
+    def __init__(self, model: CostModel = LAPTOP_CPU) -> None:
+        self.model = model
+        self.record = ClockRecord(model.name, model.modelled)
+        self._now_us = 0
+
+    def now_us(self) -> int:
+        """Microseconds charged so far."""
+        return self._now_us
+
+    def charge(self, forwards: Sequence[ForwardRecord]) -> None:
+        """Advance by the cost of each forward."""
+        self._now_us += sum(self.model.forward_us(forward) for forward in forwards)
+
+
+class WallClock:
+    """Real time on this machine."""
+
+    record = ClockRecord("this machine", False)
+
+    def now_us(self) -> int:
+        """Microseconds of the operating system's monotonic clock."""
+        return time.perf_counter_ns() // 1000
+
+    def charge(self, forwards: Sequence[ForwardRecord]) -> None:
+        """Nothing to do: the time has passed already."""

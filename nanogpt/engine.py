@@ -1,0 +1,324 @@
+"""The engine: plan, run, sample, record, once per step. It owns the order; its parts own the choices.
+
+A plan is checked before anything changes, and KV lengths and sampled tokens are committed only
+once the logits are known to be finite: a step that fails computes nothing that counts.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from torch import Tensor
+
+from nanogpt.clock import Clock, CostClock
+from nanogpt.config import ModelConfig
+from nanogpt.executors.executor import Executor, Row
+from nanogpt.executors.packed import PackedExecutor
+from nanogpt.executors.padded import PaddedExecutor
+from nanogpt.guard import PartError
+from nanogpt.kv_cache import KVCache
+from nanogpt.model import GPT
+from nanogpt.parts import Parts, guard_parts
+from nanogpt.planning import Offer, Plan, plan_problem
+from nanogpt.request import KVView, Request, check_request, no_kv
+from nanogpt.sampling import check_temperature, sample_token, uniform
+from nanogpt.scheduler import Scheduler
+from nanogpt.trace import KVRecord, RequestRecord, StepRecord, Trace, WaitRecord, WorkRecord
+
+Arrivals = Sequence[tuple[int, Request]]
+MakeExecutor = Callable[[GPT, KVCache, Callable[[int, int], Tensor]], Executor]
+
+EXECUTORS: dict[str, MakeExecutor] = {"packed": PackedExecutor, "padded": PaddedExecutor}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Limits and settings of a run; the limits are explained in `Scheduler`.
+
+    `executor` is "packed" or "padded"; `temperature` 0 is greedy; `seed` fixes every draw.
+    """
+
+    token_budget: int = 16
+    max_kv_tokens: int | None = None
+    max_batch_size: int = 8
+    max_prefilling: int | None = None
+    executor: str = "packed"
+    temperature: float = 0.0
+    seed: int = 0
+
+
+class Engine:
+    """Serves requests on one model, step by step, and keeps the trace of it.
+
+    Mutable: the scheduler, the KV cache, the step number and the records so far.
+    """
+
+    def __init__(
+        self,
+        model: GPT,
+        config: EngineConfig = EngineConfig(),  # noqa: B008 (frozen)
+        parts: Parts = Parts(),  # noqa: B008 (frozen)
+        *,
+        clock: Clock | None = None,
+        make_executor: MakeExecutor | None = None,
+    ) -> None:
+        check_temperature(config.temperature)
+        if make_executor is None:
+            if config.executor not in EXECUTORS:
+                raise ValueError(
+                    f"there is no executor {config.executor!r}; choose from {sorted(EXECUTORS)}"
+                )
+            make_executor = EXECUTORS[config.executor]
+        self.model = model
+        self.config = config
+        self.parts = guard_parts(parts)
+        self.clock: Clock = clock or CostClock()
+        self.scheduler = Scheduler(
+            self.parts.sort_key,
+            config.token_budget,
+            config.max_kv_tokens,
+            config.max_batch_size,
+            config.max_prefilling,
+            self.parts.choose_victim,
+        )
+        weight = model.token_embedding.weight
+        self.cache = KVCache(model.config, config.max_batch_size, weight.dtype, weight.device)
+        self.executor = make_executor(model, self.cache, self.parts.chunk_mask)
+        self.step_number = 0
+        self._requests: dict[int, Request] = {}
+        self._arrived: list[RequestRecord] = []
+        self._steps: list[StepRecord] = []
+        self._last_served: dict[int, int] = {}
+
+    def submit(self, request: Request) -> None:
+        """Accept a request, as arriving in the coming step.
+
+        Raises: ValueError naming what is wrong with it and the limit; the engine goes on as before.
+        """
+        check_request(request, self.model.config)
+        if request.status != "waiting" or request.num_generated or request.prefill_cursor:
+            raise ValueError(f"request {request.id} has been served before; submit a fresh one")
+        request.arrival_time = self.step_number
+        self.scheduler.add_request(request)
+        self._requests[request.id] = request
+        self._arrived.append(
+            RequestRecord(
+                request.id,
+                tuple(request.prompt_tokens),
+                request.max_new_tokens,
+                request.priority,
+                self.step_number,
+                self.clock.now_us(),
+            )
+        )
+
+    def run(self, arrivals: Arrivals) -> Trace:
+        """Serve requests as they arrive, each at its step, until all are done.
+
+        Raises: ValueError for a bad request, PartError for a part that failed; `trace` has the
+        steps up to then.
+        """
+        queue = sorted(arrivals, key=lambda arrival: arrival[0])
+        while queue or not self.scheduler.is_done():
+            if queue and self.scheduler.is_done():
+                self.step_number = max(self.step_number, queue[0][0])
+            while queue and queue[0][0] <= self.step_number:
+                self.submit(queue.pop(0)[1])
+            self.step()
+        return self.trace()
+
+    def step(self) -> StepRecord:
+        """Run one step: plan -> run -> sample -> commit -> record. Raises as `run` does."""
+        start_us = self.clock.now_us()
+        kv_before = self.cache.held_tokens()
+        victims = self.scheduler.victims()
+        startable, blocked = self.scheduler.admissible(victims)
+        offer = self._offer(victims, startable)
+        plan = self._plan(offer)
+        rows, sampling = self._rows(plan)
+        admitted = self._seat(plan, victims)
+        result = self.executor.run(rows)
+        sampled = self._sample(rows, sampling, result.logits)
+        finished = self._commit(rows, sampled)
+        self.clock.charge(result.forwards)
+        record = StepRecord(
+            step=self.step_number,
+            start_us=start_us,
+            end_us=self.clock.now_us(),
+            token_budget=self.config.token_budget,
+            work=tuple(_work_record(row, sampled.get(row.request_id)) for row in rows),
+            waits=self._waits(offer, plan, victims, blocked),
+            admitted=tuple(admitted),
+            preempted=tuple(victim.id for victim in victims),
+            finished=tuple(finished),
+            forwards=result.forwards,
+            kv_before=kv_before,
+            kv_after=self.cache.held_tokens(),
+            kv=tuple(KVRecord(i, self.cache.length(i)) for i in self.cache.holders()),
+        )
+        self._steps.append(record)
+        self.step_number += 1
+        return record
+
+    def trace(self, error: str | None = None) -> Trace:
+        """Everything so far as one record; `error` says why the run stopped early, if it did."""
+        return Trace(
+            clock=self.clock.record,
+            executor=self.config.executor,
+            token_budget=self.config.token_budget,
+            max_kv_tokens=self.config.max_kv_tokens,
+            requests=tuple(self._arrived),
+            steps=tuple(self._steps),
+            error=error,
+        )
+
+    def _offer(self, victims: Sequence[Request], startable: Sequence[Request]) -> Offer:
+        """What the plan may choose from, once `victims` are gone."""
+        staying = [request for request in self.scheduler.active if request not in victims]
+        staying.sort(key=lambda r: (self._last_served[r.id], r.arrival_time, r.id))
+        return Offer(
+            decodes=tuple(request.id for request in staying),
+            prefilling=tuple(
+                (r.id, r.remaining) for r in self.scheduler.prefilling if r not in victims
+            ),
+            waiting=tuple((r.id, r.remaining) for r in startable),
+        )
+
+    def _plan(self, offer: Offer) -> Plan:
+        """Ask the part for a plan and refuse an illegal one."""
+        plan = self.parts.plan_step(
+            list(offer.decodes),
+            list(offer.prefilling),
+            list(offer.waiting),
+            self.config.token_budget,
+        )
+        problem = plan_problem(plan, offer)
+        if problem:
+            raise PartError(f"step {self.step_number}: {problem}")
+        return plan
+
+    def _rows(self, plan: Plan) -> tuple[list[Row], list[bool]]:
+        """The planned tokens as rows, and which of the rows sample."""
+        rows: list[Row] = []
+        sampling: list[bool] = []
+        for request_id, num_tokens in plan:
+            request = self._requests[request_id]
+            ids, positions, sample = self.parts.chunk_inputs(
+                request.tokens_so_far, request.prefill_cursor, num_tokens
+            )
+            check_row(request_id, ids, positions, self.model.config)
+            is_decode = request.status == "active"
+            rows.append(Row(request_id, ids, positions, request.prefill_cursor, is_decode))
+            sampling.append(sample)
+        return rows, sampling
+
+    def _seat(self, plan: Plan, victims: Sequence[Request]) -> list[int]:
+        """Preempt the victims and admit the planned waiters; return whom it admitted."""
+        for victim in victims:
+            self.scheduler.preempt(victim)
+            self.cache.release(victim.id)
+        admitted: list[int] = []
+        for request_id, _ in plan:
+            request = self._requests[request_id]
+            if request.status == "waiting":
+                self.scheduler.admit(request)
+                self.cache.reserve(request_id)
+                request.kv_view = functools.partial(kv_view, self.cache, request_id)
+                admitted.append(request_id)
+        return admitted
+
+    def _sample(
+        self, rows: Sequence[Row], sampling: Sequence[bool], logits: Tensor
+    ) -> dict[int, int]:
+        """Draw the next token of every sampling row. Shapes: logits (R, V)."""
+        finite = logits.isfinite().all(dim=-1)  # (R,)
+        if not finite.all():
+            bad = rows[int((~finite).nonzero()[0, 0])].request_id
+            raise ValueError(
+                f"step {self.step_number}: the logits of request {bad} are not finite (NaN or "
+                "infinity); the step was dropped"
+            )
+        sampled: dict[int, int] = {}
+        for row, samples, row_logits in zip(rows, sampling, logits, strict=True):
+            if samples:
+                position = self._requests[row.request_id].num_known
+                draw = uniform(self.config.seed, row.request_id, position, "sample")
+                token = sample_token(row_logits, self.config.temperature, draw)
+                sampled[row.request_id] = token
+        return sampled
+
+    def _commit(self, rows: Sequence[Row], sampled: dict[int, int]) -> list[int]:
+        """Make the step count: lengths, tokens, promotions; return who finished."""
+        finished: list[int] = []
+        for row in rows:
+            request = self._requests[row.request_id]
+            self.cache.commit(request.id, len(row.tokens))
+            request.prefill_cursor += len(row.tokens)
+            self._last_served[request.id] = self.step_number
+            if request.id in sampled:
+                request.generated_tokens.append(sampled[request.id])
+                if request.status == "prefilling" and request.is_fully_prefilled:
+                    self.scheduler.promote(request)
+                if request.is_done:
+                    self.scheduler.complete(request)
+                    self.cache.release(request.id)
+                    request.kv_view = no_kv
+                    finished.append(request.id)
+        return finished
+
+    def _waits(
+        self, offer: Offer, plan: Plan, victims: Sequence[Request], blocked: str | None
+    ) -> tuple[WaitRecord, ...]:
+        """Everyone who had work and got none, with the reason."""
+        served = {request_id for request_id, _ in plan}
+        used = sum(num_tokens for _, num_tokens in plan)
+        spent = used >= self.config.token_budget
+        passed_over = "the token budget is spent" if spent else "the plan left it out"
+        offered = {*offer.decodes, *dict(offer.prefilling), *dict(offer.waiting)}
+        waits: list[WaitRecord] = []
+        for request in self._requests.values():
+            if request.status == "done" or request.id in served:
+                continue
+            if request in victims:
+                reason = "preempted to keep the KV budget"
+            elif request.id in offered:
+                reason = passed_over
+            else:
+                reason = blocked or passed_over
+            waits.append(WaitRecord(request.id, request.status, reason))
+        return tuple(waits)
+
+
+def kv_view(cache: KVCache, request_id: int) -> KVView:
+    """A request's held K/V by (layer, head), each (1, S, D), as the posts store it."""
+    view: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+    for layer in range(cache.k.shape[0]):
+        k, v = cache.gather(request_id, layer)  # (H, S, D)
+        for head in range(len(k)):
+            view[layer, head] = (k[head : head + 1], v[head : head + 1])
+    return MappingProxyType(view)
+
+
+def check_row(
+    request_id: int, ids: Sequence[int], positions: Sequence[int], config: ModelConfig
+) -> None:
+    """Refuse tokens or positions that the model has no embedding for.
+
+    Raises: ValueError naming the value and the limit.
+    """
+    if max(ids) >= config.vocab_size:
+        raise ValueError(
+            f"request {request_id}: token {max(ids)} is outside the vocabulary "
+            f"0..{config.vocab_size - 1}"
+        )
+    if max(positions) >= config.context_len:
+        raise ValueError(
+            f"request {request_id}: position {max(positions)} is outside the context "
+            f"0..{config.context_len - 1}"
+        )
+
+
+def _work_record(row: Row, sampled: int | None) -> WorkRecord:
+    kind = "decode" if row.is_decode else "prefill"
+    return WorkRecord(row.request_id, kind, row.num_past, row.context_len, sampled)

@@ -1,0 +1,258 @@
+"""Running a learner's function so that the caller always gets control back, with words for why.
+
+Knows threads and tracebacks; knows nothing of what the function computes. One limit stays: a
+single call into C that keeps the interpreter's lock (`sum(range(10**12))`) can only be waited for.
+"""
+
+import ctypes
+import linecache
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+_BACKSTOP = (
+    4.0  # wall seconds allowed per second of limit: a busy machine is not the learner's fault
+)
+_POLL_S = 0.05
+_INJECT_EVERY_S = 0.01
+_GRACE_S = 0.25  # to end by exception, and then again to be parked
+_MAX_MESSAGE = 200
+
+
+class PartError(Exception):
+    """A learner's part failed; the message is one sentence that its author can act on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a limited call came to: a value, an error, or neither when it was stopped.
+
+    `cpu_s` is the CPU time of the thread that ran the function, in seconds, where the OS tells it.
+    """
+
+    value: Any
+    error: BaseException | None
+    timed_out: bool
+    cpu_s: float
+
+
+class _Stop(SystemExit):
+    """Injected into a call beyond its limit; a SystemExit, so that its thread dies silently."""
+
+
+class _Park(_Stop):
+    """Injected into a call that swallows `_Stop`: puts its thread to sleep for good.
+
+    The interpreter makes the instance in the thread that is to end, which is why waiting works.
+    """
+
+    def __init__(self) -> None:
+        threading.Event().wait()
+
+
+class _Worker:
+    """A daemon thread that runs one call at a time, handed over with two locks (about 20 us)."""
+
+    def __init__(self) -> None:
+        self._go, self._done = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._done.acquire()
+        self._call: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
+        self._clock_id: int | None = None
+        self._cpu_start = 0.0
+        self.outcome = Outcome(None, None, False, 0.0)
+        self._thread = threading.Thread(target=self._serve, name="guarded call", daemon=True)
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Whether the thread is there to take a call; False in the child of a fork."""
+        return self._thread.is_alive()
+
+    def start(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._call = (function, args)
+        self._cpu_start = self._cpu_now() or 0.0
+        self._go.release()
+
+    def finished(self, timeout_s: float) -> bool:
+        """Waits for the call's end for at most `timeout_s` seconds."""
+        return self._done.acquire(timeout=timeout_s)
+
+    def cpu_s(self) -> float | None:
+        """CPU seconds since `start`, read from outside; None where the OS cannot tell."""
+        now = self._cpu_now()
+        return None if now is None else max(0.0, now - self._cpu_start)
+
+    def stop(self) -> None:
+        """Ends the call, or puts its thread to sleep, or leaves it blocked where it is."""
+        for exception in (_Stop, _Park):
+            until = time.monotonic() + _GRACE_S
+            self._inject(exception)
+            while time.monotonic() < until:
+                if self.finished(_INJECT_EVERY_S) or not self.is_alive():
+                    return
+                if exception is _Stop:  # again: the function may have swallowed it
+                    self._inject(exception)
+
+    def _inject(self, exception: type[BaseException]) -> None:
+        ident = self._thread.ident
+        if ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(ident), ctypes.py_object(exception)
+            )
+
+    def _cpu_now(self) -> float | None:
+        if self._clock_id is None:
+            return None
+        try:
+            return time.clock_gettime(self._clock_id)
+        except OSError:  # the thread has ended
+            return None
+
+    def _serve(self) -> None:
+        # Read here, in the thread itself: asking for a thread that has ended is undefined in C.
+        get_clock = getattr(time, "pthread_getcpuclockid", None)
+        self._clock_id = None if get_clock is None else get_clock(threading.get_ident())
+        while True:
+            self._go.acquire()
+            assert self._call is not None
+            function, args = self._call
+            start = time.thread_time()
+            value, error = None, None
+            try:
+                value = function(*args)
+            except BaseException as caught:  # SystemExit and MemoryError too are the function's own
+                error = caught
+            self.outcome = Outcome(value, error, False, time.thread_time() - start)
+            self._call = function = args = value = error = None  # keep no memory while idle
+            self._done.release()
+
+
+# Threads waiting for the next call: starting one costs more than most calls. The only state here.
+_idle: deque[_Worker] = deque()
+
+
+def run_limited(
+    function: Callable[..., Any], args: tuple[Any, ...], *, limit_s: float = 2.0
+) -> Outcome:
+    """`function(*args)` in a worker thread, stopped after `limit_s` seconds of computing.
+
+    Computing is the thread's CPU time; a call that waits (sleep, lock) is given up after four times
+    `limit_s` on the wall, which is also the only limit where the OS has no clock per thread. An
+    error of any kind comes back in the outcome; KeyboardInterrupt in the caller passes through.
+    """
+    worker = _take_worker()
+    deadline = time.monotonic() + _BACKSTOP * limit_s
+    worker.start(function, args)
+    try:
+        wait_s = min(_POLL_S, limit_s)
+        while not worker.finished(wait_s):
+            cpu_s = worker.cpu_s()
+            if time.monotonic() >= deadline or (cpu_s is not None and cpu_s >= limit_s):
+                worker.stop()
+                return Outcome(None, None, True, cpu_s or 0.0)
+    except BaseException:  # the caller was interrupted: do not leave the call running behind it
+        worker.stop()
+        raise
+    outcome = worker.outcome
+    worker.outcome = Outcome(None, None, False, 0.0)
+    _idle.append(worker)
+    return outcome
+
+
+def _take_worker() -> _Worker:
+    """An idle worker whose thread is alive (a fork's child inherits dead ones), or a new one."""
+    while True:
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            return _Worker()
+        if worker.is_alive():
+            return worker
+
+
+def guarded(name: str, function: Callable[..., Any], limit_s: float = 1.0) -> Callable[..., Any]:
+    """`function` with a limit on every call. The result raises: PartError, naming the part."""
+
+    def call(*args: Any) -> Any:
+        outcome = run_limited(function, args, limit_s=limit_s)
+        if outcome.timed_out:
+            raise PartError(f"your {name} {describe_timeout(outcome.cpu_s, limit_s)}")
+        if outcome.error is not None:
+            raise PartError(f"your {name} {describe_error(outcome.error, function)}") from None
+        return outcome.value
+
+    return call
+
+
+def describe_timeout(cpu_s: float, limit_s: float) -> str:
+    """Why the call was stopped, as the end of a sentence: it computed too long, or it waited."""
+    if cpu_s >= 0.5 * limit_s:
+        return f"took longer than {limit_s:g} s of computing and was stopped"
+    return (
+        f"had not finished after {_BACKSTOP * limit_s:g} s, most of it spent waiting "
+        "(a sleep, a lock, an input?), and was given up"
+    )
+
+
+def describe_error(error: BaseException, function: Callable[..., Any]) -> str:
+    """What the call raised and where in the function, as the end of a sentence.
+
+    Lines count from the `def`. Frames of other code are left out: the line named is the last one
+    of the function itself, which called them.
+    """
+    kind, message = type(error).__name__, _message(error)
+    place = _own_line(error, function)
+    if place is None:
+        return f"raised {kind}{': ' if message else ''}{message}"
+    number, text = place
+    return f"raised {kind} on its line {number}{': ' if message else ''}{message}" + (
+        f" (`{text}`)" if text else ""
+    )
+
+
+def _message(error: BaseException) -> str:
+    """The error's own text on one line. Asked under a limit: `__str__` may be the learner's too."""
+    outcome = run_limited(str, (error,), limit_s=0.2)
+    text = " ".join(outcome.value.split()) if isinstance(outcome.value, str) else ""
+    return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
+
+
+def _own_line(error: BaseException, function: Callable[..., Any]) -> tuple[int, str] | None:
+    """(line counted from `def`, its text) of the deepest frame in the function's own code."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return None
+    own, found, trace = _code_inside(code), None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in own:
+            found = trace.tb_lineno
+        trace = trace.tb_next
+    if found is None:
+        return None
+    first = _def_line(code)
+    return found - first + 1, linecache.getline(code.co_filename, found).strip()
+
+
+def _code_inside(code: CodeType) -> set[CodeType]:
+    """The code object and those of the functions, lambdas and comprehensions written inside it."""
+    inside = {code}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            inside |= _code_inside(constant)
+    return inside
+
+
+def _def_line(code: CodeType) -> int:
+    """The line of the `def`, below any decorators (where `co_firstlineno` points)."""
+    number = first = code.co_firstlineno
+    text = linecache.getline(code.co_filename, number).lstrip()
+    if not text.startswith("@"):
+        return first
+    while text and not text.startswith(("def ", "async def ")):
+        number += 1
+        text = linecache.getline(code.co_filename, number).lstrip()
+    return number if text else first

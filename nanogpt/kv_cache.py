@@ -1,0 +1,106 @@
+"""The KV cache: one slot of preallocated K/V per running request, addressed by logical position.
+
+Knows tensors and request ids; does not know scheduling. A step first writes and then commits:
+what was written is held, and counted, only from the commit on, so a step that fails holds nothing.
+
+    slot of request 7:   [ held: positions 0 .. length - 1 | written, not committed | free ]
+
+Shapes: L layers, P slots, H heads, S positions, D head size, N tokens.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nanogpt.config import ModelConfig
+
+
+class KVCache:
+    """K and V of every layer for up to P requests, each in a slot of the model's context length.
+
+    Mutable: which request sits in which slot, and how many tokens it holds.
+    """
+
+    def __init__(
+        self, config: ModelConfig, num_slots: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        # Zeros, not garbage: a masked key has weight 0, but 0 * NaN would still be NaN.
+        self.storage = torch.zeros(
+            2, config.num_layers, num_slots, config.num_heads, config.context_len, config.head_size,
+            dtype=dtype, device=device,
+        )  # (2, L, P, H, S, D)  # fmt: skip
+        self.k, self.v = self.storage.unbind(0)  # (L, P, H, S, D) each
+        self._slot_of: dict[int, int] = {}
+        self._length_of: dict[int, int] = {}
+        self._free = list(range(num_slots))
+
+    def reserve(self, request_id: int) -> None:
+        """Give the request an empty slot, the lowest that is free.
+
+        Raises: ValueError when it has one already or none is left.
+        """
+        if request_id in self._slot_of:
+            raise ValueError(f"request {request_id} holds a slot already")
+        if not self._free:
+            raise ValueError(f"all {len(self._slot_of)} slots are taken")
+        # The lowest slot keeps running requests side by side, so that a batch can be a view.
+        slot = min(self._free)
+        self._free.remove(slot)
+        self._slot_of[request_id] = slot
+        self._length_of[request_id] = 0
+
+    def write(self, layer: int, slots: Tensor, positions: Tensor, k: Tensor, v: Tensor) -> None:
+        """Store K/V of N new tokens. Shapes: slots, positions (N,); k, v (N, H, D)."""
+        self.k[layer, slots, :, positions] = k
+        self.v[layer, slots, :, positions] = v
+
+    def commit(self, request_id: int, num_tokens: int) -> None:
+        """Count `num_tokens` freshly written tokens as held."""
+        self._length_of[request_id] += num_tokens
+
+    def truncate(self, request_id: int, length: int) -> None:
+        """Forget all but the first `length` tokens.
+
+        Raises: ValueError when fewer are held.
+        """
+        if not 0 <= length <= self._length_of[request_id]:
+            raise ValueError(
+                f"request {request_id} holds {self._length_of[request_id]} tokens; "
+                f"it cannot be cut to {length}"
+            )
+        self._length_of[request_id] = length
+
+    def release(self, request_id: int) -> None:
+        """Give the request's slot back."""
+        self._free.append(self._slot_of.pop(request_id))
+        del self._length_of[request_id]
+
+    def slot(self, request_id: int) -> int:
+        """The slot that the request sits in."""
+        return self._slot_of[request_id]
+
+    def length(self, request_id: int) -> int:
+        """How many tokens the request holds; 0 when it has no slot."""
+        return self._length_of.get(request_id, 0)
+
+    def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
+        """What the request holds in one layer, oldest first. Shapes: -> k, v (H, S, D), views."""
+        slot, length = self._slot_of[request_id], self._length_of[request_id]
+        return self.k[layer, slot, :, :length], self.v[layer, slot, :, :length]  # (H, S, D)
+
+    def held_tokens(self) -> int:
+        """KV tokens held by all requests together."""
+        return sum(self._length_of.values())
+
+    def holders(self) -> Sequence[int]:
+        """Ids of the requests that have a slot, in the order they got it."""
+        return list(self._slot_of)
+
+    def check(self) -> None:
+        """Assert that every slot is either free or held by exactly one request."""
+        num_slots = self.k.shape[1]
+        owned = list(self._slot_of.values())
+        assert sorted(owned + self._free) == list(range(num_slots)), (owned, self._free)
+        assert self._slot_of.keys() == self._length_of.keys()
+        assert all(0 <= n <= self.k.shape[3] for n in self._length_of.values())

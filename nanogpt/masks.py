@@ -1,0 +1,20 @@
+"""Who may see whom, as boolean matrices. Knows positions; does not know requests or storage."""
+
+import torch
+from torch import Tensor
+
+
+def chunk_mask(num_past: int, num_new: int) -> Tensor:
+    """Causal mask of a chunk whose first token stands at position `num_past`.
+
+    Query row t is position num_past + t and sees every key up to itself: all of the past, and the
+    chunk's own tokens up to the diagonal. The diagonal is shifted right by `num_past`.
+
+    Shapes: -> (T, S) bool with T = num_new and S = num_past + num_new; True means "may see".
+
+    >>> chunk_mask(2, 3).int().tolist()
+    [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+    """
+    queries = torch.arange(num_past, num_past + num_new).unsqueeze(1)  # (T, 1)
+    keys = torch.arange(num_past + num_new)  # (S,)
+    return keys <= queries  # (T, S)

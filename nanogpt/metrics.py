@@ -1,0 +1,115 @@
+"""What a trace says about speed: pure functions of its records, in the trace's own microseconds.
+
+TTFT: arrival to first token. ITL: gap between two tokens of a request. TPOT: a request's mean ITL.
+A token exists at the end of the step that sampled it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from nanogpt.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMetrics:
+    """One request's times in microseconds; `tpot_us` is None with fewer than two tokens."""
+
+    request_id: int
+    ttft_us: int
+    itls_us: tuple[int, ...]
+    tpot_us: float | None
+    finish_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run: means over requests, throughput in tokens per second, padding as a share.
+
+    `worst_itl_us` is the longest gap that anyone saw, None when nobody got two tokens.
+    """
+
+    mean_ttft_us: float
+    worst_ttft_us: int
+    mean_itl_us: float | None
+    worst_itl_us: int | None
+    tokens_per_s: float
+    padding_waste: float
+    num_forwards: int
+    duration_us: int
+
+
+def token_times_us(trace: Trace, request_id: int) -> tuple[int, ...]:
+    """When each token of a request came out."""
+    return tuple(
+        step.end_us
+        for step in trace.steps
+        for work in step.work
+        if work.request_id == request_id and work.sampled is not None
+    )
+
+
+def request_metrics(trace: Trace, request_id: int) -> RequestMetrics:
+    """Times of one request. Raises: ValueError when it has no token in the trace."""
+    times = token_times_us(trace, request_id)
+    if not times:
+        raise ValueError(f"request {request_id} has no token in this trace")
+    gaps = tuple(late - early for early, late in zip(times, times[1:], strict=False))
+    arrival_us = trace.request(request_id).arrival_us
+    tpot_us = fmean(gaps) if gaps else None
+    return RequestMetrics(request_id, times[0] - arrival_us, gaps, tpot_us, times[-1])
+
+
+def all_request_metrics(trace: Trace) -> tuple[RequestMetrics, ...]:
+    """Times of every request that has at least one token."""
+    started = [r.id for r in trace.requests if token_times_us(trace, r.id)]
+    return tuple(request_metrics(trace, request_id) for request_id in started)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` (0 to 1] of the values do not exceed."""
+    if not values or not 0 < share <= 1:
+        raise ValueError(f"no percentile {share} of {len(values)} values")
+    ranked = sorted(values)
+    # Nearest rank, in whole thousandths so that 0.29 of 100 is 29 and not 30.
+    rank = -(-round(share * 1000) * len(ranked) // 1000)
+    return ranked[rank - 1]
+
+
+def stalls(trace: Trace, limit_us: int) -> tuple[tuple[int, int], ...]:
+    """Every (request id, gap) with a gap between two tokens above `limit_us`."""
+    return tuple(
+        (metrics.request_id, gap)
+        for metrics in all_request_metrics(trace)
+        for gap in metrics.itls_us
+        if gap > limit_us
+    )
+
+
+def padding_waste(trace: Trace) -> float:
+    """Share of the computed tokens that were padding, 0 to 1."""
+    forwards = [forward for step in trace.steps for forward in step.forwards]
+    computed = sum(forward.computed_tokens for forward in forwards)
+    useful = sum(forward.useful_tokens for forward in forwards)
+    return 1 - useful / computed if computed else 0.0
+
+
+def summary(trace: Trace) -> Summary:
+    """The run in eight numbers. Raises: ValueError for a trace without a single token."""
+    requests = all_request_metrics(trace)
+    if not requests:
+        raise ValueError("nobody got a token in this trace")
+    gaps = [gap for request in requests for gap in request.itls_us]
+    num_tokens = sum(len(request.itls_us) + 1 for request in requests)
+    first_arrival_us = min(request.arrival_us for request in trace.requests)
+    duration_us = trace.steps[-1].end_us - first_arrival_us
+    return Summary(
+        mean_ttft_us=fmean(request.ttft_us for request in requests),
+        worst_ttft_us=max(request.ttft_us for request in requests),
+        mean_itl_us=fmean(gaps) if gaps else None,
+        worst_itl_us=max(gaps) if gaps else None,
+        tokens_per_s=num_tokens / max(duration_us, 1) * 1e6,
+        padding_waste=padding_waste(trace),
+        num_forwards=sum(len(step.forwards) for step in trace.steps),
+        duration_us=duration_us,
+    )

@@ -1,0 +1,112 @@
+"""GPT: token embeddings in, logits out. Knows its weights; does not know requests or the KV cache.
+
+The one seam is `attend`: each layer computes Q, K and V of the new tokens and asks the caller to
+attend. Training passes plain causal attention, an executor passes attention over its KV cache, and
+whoever wants to stop a forward pass between two layers can do it there.
+
+Shapes: B rows, T new tokens, S visible context, H heads, D head size, C = H * D, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nanogpt.config import ModelConfig
+
+Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""attend(layer, q, k, v) -> out, all (..., H, D): mix the values that each query may see."""
+
+
+class Block(nn.Module):
+    """One pre-LayerNorm transformer block: attention, then an MLP four times as wide.
+
+    Source: nanoGPT model.py, Block; GPT-2 paper, section 2.3.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        channels = config.num_channels
+        self.num_heads = config.num_heads
+        self.ln_1 = nn.LayerNorm(channels, bias=False)
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.proj = nn.Linear(channels, channels, bias=False)
+        self.ln_2 = nn.LayerNorm(channels, bias=False)
+        self.up = nn.Linear(channels, 4 * channels, bias=False)
+        self.down = nn.Linear(4 * channels, channels, bias=False)
+
+    def forward(self, x: Tensor, layer: int, attend: Attend) -> Tensor:
+        """Shapes: x (..., C) -> (..., C)."""
+        qkv = self.qkv(self.ln_1(x))  # (..., 3C)
+        qkv = qkv.view(*x.shape[:-1], 3, self.num_heads, -1)  # (..., 3, H, D)
+        q, k, v = qkv.unbind(-3)  # (..., H, D) each
+        mixed = attend(layer, q, k, v).reshape(x.shape)  # (..., C)
+        x = x + self.proj(mixed)
+        return x + self.down(F.gelu(self.up(self.ln_2(x))))
+
+
+class GPT(nn.Module):
+    """A GPT with learned absolute positions and an output layer tied to the token embedding.
+
+    Source: nanoGPT model.py, GPT, without biases and dropout.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.token_embedding = nn.Embedding(config.vocab_size, config.num_channels)
+        self.position_embedding = nn.Embedding(config.context_len, config.num_channels)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.ln_f = nn.LayerNorm(config.num_channels, bias=False)
+        self.apply(self._init_weights)
+        for block in self.blocks:
+            # Residual branches start small so that their sum over the layers does not grow.
+            scale = 0.02 / (2 * config.num_layers) ** 0.5
+            nn.init.normal_(block.proj.weight, std=scale)
+            nn.init.normal_(block.down.weight, std=scale)
+
+    @staticmethod
+    def _init_weights(module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+
+    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Run all layers over new tokens, whatever their arrangement; `attend` knows who sees whom.
+
+        Shapes: tokens and positions (...) -> (..., C), normalised and ready for `logits`.
+        """
+        x = self.token_embedding(tokens) + self.position_embedding(positions)  # (..., C)
+        for layer, block in enumerate(self.blocks):
+            x = block(x, layer, attend)
+        return self.ln_f(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Shapes: (..., C) -> (..., V)."""
+        return F.linear(hidden, self.token_embedding.weight)  # (..., V)
+
+    def forward(
+        self, tokens: Tensor, targets: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Whole sequences from position 0, no cache: for training and for the oracle.
+
+        Shapes: tokens (B, T), targets (B, T) -> logits (B, T, V), mean cross-entropy or None.
+        Raises: ValueError when T exceeds the context length.
+        """
+        length = tokens.shape[-1]
+        if length > self.config.context_len:
+            raise ValueError(f"{length} tokens do not fit the context of {self.config.context_len}")
+        positions = torch.arange(length, device=tokens.device)  # (T,)
+        logits = self.logits(self.hidden(tokens, positions, attend_causally))  # (B, T, V)
+        if targets is None:
+            return logits, None
+        return logits, F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def attend_causally(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Every token sees itself and the tokens before it in its row. Shapes: (B, T, H, D) all."""
+    out = F.scaled_dot_product_attention(
+        q.transpose(-2, -3), k.transpose(-2, -3), v.transpose(-2, -3), is_causal=True
+    )  # (B, H, T, D)
+    return out.transpose(-2, -3)  # (B, T, H, D)

@@ -1,0 +1,116 @@
+"""Plans: which request computes how many tokens this step. Pure functions of plain data.
+
+A plan is a list of (request id, tokens). It knows no tensors, no clock and no KV cache.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Plan = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Everything that may run this step.
+
+    `decodes` are ids, least recently served first; `prefilling` and `waiting` are (id, remaining
+    tokens) in their order, `waiting` only those that could be admitted right now.
+    """
+
+    decodes: tuple[int, ...]
+    prefilling: tuple[tuple[int, int], ...]
+    waiting: tuple[tuple[int, int], ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to run."""
+        return not (self.decodes or self.prefilling or self.waiting)
+
+
+def chunk_size(budget: int, num_decodes: int, remaining: int) -> int:
+    """How many prompt tokens fit into a step after its decodes: never negative."""
+    return max(0, min(budget - num_decodes, remaining))
+
+
+def plan_step(
+    decodes: Sequence[int],
+    prefilling: Sequence[tuple[int, int]],
+    waiting: Sequence[tuple[int, int]],
+    budget: int,
+) -> Plan:
+    """Decodes first, one token each; then prefills in order, each as large as the rest allows.
+
+    Source: Sarathi-Serve (Agrawal et al., 2024), section 4: stall-free batching.
+    """
+    plan: Plan = [(request_id, 1) for request_id in decodes[:budget]]
+    used = len(plan)
+    for request_id, remaining in [*prefilling, *waiting]:
+        num_tokens = chunk_size(budget, used, remaining)
+        if num_tokens > 0:
+            plan.append((request_id, num_tokens))
+            used += num_tokens
+    return plan
+
+
+def plan_whole_prompts(
+    decodes: Sequence[int],
+    prefilling: Sequence[tuple[int, int]],
+    waiting: Sequence[tuple[int, int]],
+    budget: int,
+) -> Plan:
+    """No chunking: a waiting prompt runs whole, at once, beside the decodes. Ignores the budget.
+
+    Source: Orca (Yu et al., 2022): iteration-level batching without chunks.
+    """
+    return [(request_id, 1) for request_id in decodes] + [*prefilling, *waiting]
+
+
+def chunk_inputs(
+    tokens: Sequence[int], cursor: int, num_tokens: int
+) -> tuple[list[int], list[int], bool]:
+    """The chunk of `num_tokens` known tokens from `cursor`: ids, positions, whether to sample.
+
+    Only the chunk that holds the last known token may sample: its last row predicts the next one.
+    """
+    end = cursor + num_tokens
+    return list(tokens[cursor:end]), list(range(cursor, end)), end == len(tokens)
+
+
+def plan_problem(plan: object, offer: Offer) -> str | None:
+    """What makes `plan` illegal, in one sentence, or None.
+
+    The token budget is not judged here: a policy may overrun it on purpose, and pays in time.
+    """
+    if not isinstance(plan, list):
+        return f"the plan is a {type(plan).__name__}; it must be a list of (id, tokens) pairs"
+    limits = {request_id: 1 for request_id in offer.decodes}
+    limits.update(offer.prefilling)
+    limits.update(offer.waiting)
+    planned: set[int] = set()
+    for entry in plan:  # pyright: ignore[reportUnknownVariableType]
+        problem = _entry_problem(entry, limits, planned)
+        if problem:
+            return problem
+    if not planned and not offer.is_empty:
+        return f"the plan is empty although requests {sorted(limits)} could run: no progress"
+    return None
+
+
+def _entry_problem(entry: object, limits: dict[int, int], planned: set[int]) -> str | None:
+    """What is wrong with one (id, tokens) pair; notes the id in `planned` when nothing is."""
+    match entry:
+        case (int(request_id), int(num_tokens)):
+            pass
+        case _:
+            return f"the plan holds {entry!r}; every entry must be an (id, tokens) pair of integers"
+    if request_id not in limits:
+        return f"the plan names request {request_id}; only {sorted(limits)} could run"
+    if request_id in planned:
+        return f"the plan names request {request_id} twice"
+    if not 1 <= num_tokens <= limits[request_id]:
+        return (
+            f"the plan gives request {request_id} {num_tokens} tokens; "
+            f"it has {limits[request_id]} left, and at least 1 must run"
+        )
+    planned.add(request_id)
+    return None

@@ -1,0 +1,115 @@
+"""A request and how far it has come. Knows its tokens; does not know where its K/V is stored."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from torch import Tensor
+
+from nanogpt.config import ModelConfig
+
+Status = Literal["waiting", "prefilling", "active", "done"]
+KVView = Mapping[tuple[int, int], tuple[Tensor, Tensor]]
+
+
+def no_kv() -> KVView:
+    """The view of a request that holds nothing."""
+    return MappingProxyType({})
+
+
+@dataclass(eq=False)
+class Request:
+    """One prompt to be continued, and its running state.
+
+    `priority` 0 is the most important. `prefill_cursor` counts the tokens whose K/V has been
+    computed, prompt and generated alike: the next step computes from there. `arrival_time` is the
+    step it arrived in, set once.
+    Source: the field names of the scheduling post, so that its calls run unchanged.
+    """
+
+    id: int
+    prompt_tokens: list[int]
+    max_new_tokens: int
+    priority: int = 0
+    arrival_time: int = 0
+    generated_tokens: list[int] = field(default_factory=list[int])
+    status: Status = "waiting"
+    prefill_cursor: int = 0
+    kv_view: Callable[[], KVView] = field(default=no_kv, repr=False)
+
+    @property
+    def tokens_so_far(self) -> list[int]:
+        """Prompt and generated tokens: everything known."""
+        return self.prompt_tokens + self.generated_tokens
+
+    @property
+    def num_known(self) -> int:
+        """How many tokens are known; position `num_known - 1` is where the next is sampled from."""
+        return len(self.prompt_tokens) + len(self.generated_tokens)
+
+    @property
+    def num_generated(self) -> int:
+        """How many tokens have been sampled."""
+        return len(self.generated_tokens)
+
+    @property
+    def remaining(self) -> int:
+        """Known tokens whose K/V is still to be computed: 1 for a decode."""
+        return self.num_known - self.prefill_cursor
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every token asked for has been sampled."""
+        return self.num_generated >= self.max_new_tokens
+
+    @property
+    def is_fully_prefilled(self) -> bool:
+        """Whether nothing is left to compute but the newest sampled token."""
+        return self.num_generated > 0 and self.remaining <= 1
+
+    @property
+    def kv_cache(self) -> KVView:
+        """Read-only: (layer, head) -> (k, v), each (1, S, D), of what is held right now."""
+        return self.kv_view()
+
+    def clear_cache(self) -> None:
+        """Forget that anything was computed; whoever stores the K/V releases it."""
+        self.prefill_cursor = 0
+        self.kv_view = no_kv
+
+
+def check_request(request: Request, config: ModelConfig) -> None:
+    """Refuse a request that the model could never serve.
+
+    The last sampled token needs no K/V, hence prompt + max_new_tokens - 1 positions.
+    Raises: ValueError naming the value and the limit.
+    """
+    who = f"request {request.id}"
+    prompt = request.prompt_tokens
+    if not prompt:
+        raise ValueError(f"{who} has an empty prompt; it needs at least 1 token")
+    for token in prompt:
+        if not 0 <= token < config.vocab_size:
+            raise ValueError(
+                f"{who} holds token {token}, outside the vocabulary 0..{config.vocab_size - 1}"
+            )
+    if len(prompt) > config.context_len:
+        raise ValueError(
+            f"{who} has a prompt of {len(prompt)} tokens, "
+            f"longer than the context of {config.context_len}"
+        )
+    if request.max_new_tokens < 1:
+        raise ValueError(
+            f"{who} asks for max_new_tokens = {request.max_new_tokens}; it must be at least 1"
+        )
+    if kv_tokens_needed(request) > config.context_len:
+        raise ValueError(
+            f"{who} needs {len(prompt)} + {request.max_new_tokens} - 1 = "
+            f"{kv_tokens_needed(request)} positions, more than the context of {config.context_len}"
+        )
+
+
+def kv_tokens_needed(request: Request) -> int:
+    """The most KV tokens that the request will ever hold."""
+    return len(request.prompt_tokens) + request.max_new_tokens - 1

@@ -1,0 +1,154 @@
+"""What a step did, as frozen plain data: the plan is the trace, and every picture reads it.
+
+Knows no engine and no tensors. Times are integer microseconds of the engine's clock; ranges are
+half-open. `to_json` gives what the widgets draw; `SCHEMA_VERSION` changes when a reader would break.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """A request as it arrived. `arrival_us` is the clock's time at the start of `arrival_step`."""
+
+    id: int
+    prompt_tokens: tuple[int, ...]
+    max_new_tokens: int
+    priority: int
+    arrival_step: int
+    arrival_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRecord:
+    """One request's share of a step: known tokens [start, end) went through the model.
+
+    `kind` is "prefill" until the request has sampled from its last known token, then "decode"
+    (always one token). `sampled` is the token drawn from the last position, None in mid-prefill.
+    """
+
+    request_id: int
+    kind: Literal["prefill", "decode"]
+    start: int
+    end: int
+    sampled: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRecord:
+    """A request that had something to do and got nothing, and the reason in words."""
+
+    request_id: int
+    status: Literal["waiting", "prefilling", "active"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardRecord:
+    """One call of the model: tokens asked for, and tokens computed once padding is counted.
+
+    `prefill_tokens` is the part of `useful_tokens` that is prefill; `context_tokens` sums, over
+    the rows, the K/V entries that the row's last token attends to.
+    """
+
+    useful_tokens: int
+    prefill_tokens: int
+    computed_tokens: int
+    context_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class KVRecord:
+    """How many tokens' K/V one request holds after the step."""
+
+    request_id: int
+    kv_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One scheduler iteration, whole: who computed what, who waited and why, and what it cost.
+
+    `preempted` and `admitted` happened before the work, `finished` after it. `kv_before` and
+    `kv_after` are KV tokens summed over all requests; `kv` splits `kv_after` by request.
+    """
+
+    step: int
+    start_us: int
+    end_us: int
+    token_budget: int
+    work: tuple[WorkRecord, ...]
+    waits: tuple[WaitRecord, ...]
+    admitted: tuple[int, ...]
+    preempted: tuple[int, ...]
+    finished: tuple[int, ...]
+    forwards: tuple[ForwardRecord, ...]
+    kv_before: int
+    kv_after: int
+    kv: tuple[KVRecord, ...]
+
+    @property
+    def used_tokens(self) -> int:
+        """Tokens of work in the step, padding not counted: what the token budget limits."""
+        return sum(work.end - work.start for work in self.work)
+
+    @property
+    def duration_us(self) -> int:
+        """How long the step took on the engine's clock."""
+        return self.end_us - self.start_us
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRecord:
+    """Whose time the trace shows: `name` for people, `modelled` when no machine was timed."""
+
+    name: str
+    modelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A whole run: the requests, the limits, the steps; `error` when the run stopped early."""
+
+    clock: ClockRecord
+    executor: str
+    token_budget: int
+    max_kv_tokens: int | None
+    requests: tuple[RequestRecord, ...]
+    steps: tuple[StepRecord, ...]
+    error: str | None = None
+
+    def request(self, request_id: int) -> RequestRecord:
+        """The request with this id. Raises: KeyError when the trace has none."""
+        for request in self.requests:
+            if request.id == request_id:
+                return request
+        raise KeyError(request_id)
+
+    def generated_tokens(self, request_id: int) -> tuple[int, ...]:
+        """Every token sampled for the request, in order."""
+        return tuple(
+            work.sampled
+            for step in self.steps
+            for work in step.work
+            if work.request_id == request_id and work.sampled is not None
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Dicts, lists, numbers, strings and None, with the schema's version."""
+        return {"version": SCHEMA_VERSION, **_plain(self)}
+
+
+def _plain(value: Any) -> Any:
+    """Frozen records to dicts and tuples to lists, all the way down."""
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

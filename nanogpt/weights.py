@@ -1,0 +1,68 @@
+"""Weights on disk to a model and back: safetensors in half precision, with the sizes beside them.
+
+Knows the file format; does not know how the weights came about (`train.py`) or who uses them.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from nanogpt.config import ModelConfig
+from nanogpt.model import GPT
+
+SHIPPED_WEIGHTS = Path(__file__).parent / "checkpoints" / "shakespeare.safetensors"
+
+
+def save_model(model: GPT, path: Path) -> None:
+    """Write the weights of `model` in half precision, its sizes as JSON in the file's header."""
+    weights = {name: tensor.half().contiguous() for name, tensor in model.state_dict().items()}
+    save_file(weights, path, {"config": json.dumps(dataclasses.asdict(model.config))})
+
+
+def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.float32) -> GPT:
+    """Load trained weights, by default the shipped Shakespeare model, ready to serve.
+
+    `dtype` is what the model computes in: float32 for speed, float64 where tokens must be equal
+    to the last bit of a near-tie (float32 sums depend on who shares the batch).
+    Raises: ValueError naming the file and what is wrong with it: missing, corrupt, or with tensors
+    that do not match the sizes in its header.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no weights file at {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is not a readable safetensors file: {error}") from None
+    try:
+        config = ModelConfig(**json.loads(header["config"]))
+    except (KeyError, TypeError, json.JSONDecodeError):
+        raise ValueError(f"{path} does not state its model sizes (header entry 'config')") from None
+    model = GPT(config)
+    _check_shapes(path, weights, model.state_dict())
+    for name, tensor in weights.items():
+        if not torch.isfinite(tensor).all():
+            raise ValueError(f"{path}: tensor {name} holds values that are not finite")
+    model.load_state_dict(weights)
+    return model.to(dtype).eval().requires_grad_(False)
+
+
+def _check_shapes(
+    path: Path, weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]
+) -> None:
+    missing = sorted(wanted.keys() - weights.keys())
+    unknown = sorted(weights.keys() - wanted.keys())
+    if missing or unknown:
+        raise ValueError(f"{path} lacks tensors {missing} and has unknown tensors {unknown}")
+    for name, tensor in weights.items():
+        if tensor.shape != wanted[name].shape:
+            raise ValueError(
+                f"{path}: tensor {name} has shape {tuple(tensor.shape)}, "
+                f"but its model sizes call for {tuple(wanted[name].shape)}"
+            )
