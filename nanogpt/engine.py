@@ -1,4 +1,4 @@
-"""The engine: plan, run, sample, record, once per step. It owns the order; its parts own the choices.
+"""The engine: plan, run, sample, record, once per step. It owns the order, its parts the choices.
 
 A plan is checked before anything changes, and KV lengths and sampled tokens are committed only
 once the logits are known to be finite: a step that fails computes nothing that counts.
@@ -7,13 +7,11 @@ once the logits are known to be finite: a step that fails computes nothing that 
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
-from nanogpt.config import ModelConfig
-from nanogpt.executors.executor import Executor, Row
+from nanogpt.executors.executor import Executor, Row, check_row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.padded import PaddedExecutor
 from nanogpt.guard import PartError
@@ -21,10 +19,11 @@ from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts, guard_parts
 from nanogpt.planning import Offer, Plan, plan_problem
-from nanogpt.request import KVView, Request, check_request, no_kv
-from nanogpt.sampling import check_temperature, sample_token, uniform
+from nanogpt.recording import wait_records, work_record
+from nanogpt.request import Request, check_request, no_kv
+from nanogpt.sampling import check_temperature, sample_tokens, uniform
 from nanogpt.scheduler import Scheduler
-from nanogpt.trace import KVRecord, RequestRecord, StepRecord, Trace, WaitRecord, WorkRecord
+from nanogpt.trace import KVRecord, RequestRecord, StepRecord, Trace
 
 Arrivals = Sequence[tuple[int, Request]]
 MakeExecutor = Callable[[GPT, KVCache, Callable[[int, int], Tensor]], Executor]
@@ -57,7 +56,7 @@ class Engine:
     def __init__(
         self,
         model: GPT,
-        config: EngineConfig = EngineConfig(),  # noqa: B008 (frozen)
+        config: EngineConfig = EngineConfig(),
         parts: Parts = Parts(),  # noqa: B008 (frozen)
         *,
         clock: Clock | None = None,
@@ -99,6 +98,7 @@ class Engine:
         check_request(request, self.model.config)
         if request.status != "waiting" or request.num_generated or request.prefill_cursor:
             raise ValueError(f"request {request.id} has been served before; submit a fresh one")
+        self.scheduler.check_new(request)
         request.arrival_time = self.step_number
         self.scheduler.add_request(request)
         self._requests[request.id] = request
@@ -129,7 +129,12 @@ class Engine:
         return self.trace()
 
     def step(self) -> StepRecord:
-        """Run one step: plan -> run -> sample -> commit -> record. Raises as `run` does."""
+        """Run one step: plan -> run -> sample -> commit -> record.
+
+        Raises: as `run` does, and ValueError when there is nothing to serve.
+        """
+        if self.scheduler.is_done():
+            raise ValueError(f"step {self.step_number}: nothing to serve; submit a request first")
         start_us = self.clock.now_us()
         kv_before = self.cache.held_tokens()
         victims = self.scheduler.victims()
@@ -147,8 +152,10 @@ class Engine:
             start_us=start_us,
             end_us=self.clock.now_us(),
             token_budget=self.config.token_budget,
-            work=tuple(_work_record(row, sampled.get(row.request_id)) for row in rows),
-            waits=self._waits(offer, plan, victims, blocked),
+            work=tuple(work_record(row, sampled.get(row.request_id)) for row in rows),
+            waits=wait_records(
+                self._requests.values(), offer, plan, victims, blocked, self.config.token_budget
+            ),
             admitted=tuple(admitted),
             preempted=tuple(victim.id for victim in victims),
             finished=tuple(finished),
@@ -224,7 +231,7 @@ class Engine:
             if request.status == "waiting":
                 self.scheduler.admit(request)
                 self.cache.reserve(request_id)
-                request.kv_view = functools.partial(kv_view, self.cache, request_id)
+                request.kv_view = functools.partial(self.cache.view, request_id)
                 admitted.append(request_id)
         return admitted
 
@@ -232,21 +239,21 @@ class Engine:
         self, rows: Sequence[Row], sampling: Sequence[bool], logits: Tensor
     ) -> dict[int, int]:
         """Draw the next token of every sampling row. Shapes: logits (R, V)."""
-        finite = logits.isfinite().all(dim=-1)  # (R,)
-        if not finite.all():
+        if not logits.isfinite().all():
+            finite = logits.isfinite().all(dim=-1)  # (R,)
             bad = rows[int((~finite).nonzero()[0, 0])].request_id
             raise ValueError(
                 f"step {self.step_number}: the logits of request {bad} are not finite (NaN or "
                 "infinity); the step was dropped"
             )
-        sampled: dict[int, int] = {}
-        for row, samples, row_logits in zip(rows, sampling, logits, strict=True):
-            if samples:
-                position = self._requests[row.request_id].num_known
-                draw = uniform(self.config.seed, row.request_id, position, "sample")
-                token = sample_token(row_logits, self.config.temperature, draw)
-                sampled[row.request_id] = token
-        return sampled
+        chosen = [i for i, samples in enumerate(sampling) if samples]
+        ids = [rows[i].request_id for i in chosen]
+        draws = [
+            uniform(self.config.seed, request_id, self._requests[request_id].num_known, "sample")
+            for request_id in ids
+        ]
+        tokens = sample_tokens(logits[chosen], self.config.temperature, draws)
+        return dict(zip(ids, tokens, strict=True))
 
     def _commit(self, rows: Sequence[Row], sampled: dict[int, int]) -> list[int]:
         """Make the step count: lengths, tokens, promotions; return who finished."""
@@ -264,61 +271,6 @@ class Engine:
                     self.scheduler.complete(request)
                     self.cache.release(request.id)
                     request.kv_view = no_kv
+                    del self._requests[request.id]
                     finished.append(request.id)
         return finished
-
-    def _waits(
-        self, offer: Offer, plan: Plan, victims: Sequence[Request], blocked: str | None
-    ) -> tuple[WaitRecord, ...]:
-        """Everyone who had work and got none, with the reason."""
-        served = {request_id for request_id, _ in plan}
-        used = sum(num_tokens for _, num_tokens in plan)
-        spent = used >= self.config.token_budget
-        passed_over = "the token budget is spent" if spent else "the plan left it out"
-        offered = {*offer.decodes, *dict(offer.prefilling), *dict(offer.waiting)}
-        waits: list[WaitRecord] = []
-        for request in self._requests.values():
-            if request.status == "done" or request.id in served:
-                continue
-            if request in victims:
-                reason = "preempted to keep the KV budget"
-            elif request.id in offered:
-                reason = passed_over
-            else:
-                reason = blocked or passed_over
-            waits.append(WaitRecord(request.id, request.status, reason))
-        return tuple(waits)
-
-
-def kv_view(cache: KVCache, request_id: int) -> KVView:
-    """A request's held K/V by (layer, head), each (1, S, D), as the posts store it."""
-    view: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-    for layer in range(cache.k.shape[0]):
-        k, v = cache.gather(request_id, layer)  # (H, S, D)
-        for head in range(len(k)):
-            view[layer, head] = (k[head : head + 1], v[head : head + 1])
-    return MappingProxyType(view)
-
-
-def check_row(
-    request_id: int, ids: Sequence[int], positions: Sequence[int], config: ModelConfig
-) -> None:
-    """Refuse tokens or positions that the model has no embedding for.
-
-    Raises: ValueError naming the value and the limit.
-    """
-    if max(ids) >= config.vocab_size:
-        raise ValueError(
-            f"request {request_id}: token {max(ids)} is outside the vocabulary "
-            f"0..{config.vocab_size - 1}"
-        )
-    if max(positions) >= config.context_len:
-        raise ValueError(
-            f"request {request_id}: position {max(positions)} is outside the context "
-            f"0..{config.context_len - 1}"
-        )
-
-
-def _work_record(row: Row, sampled: int | None) -> WorkRecord:
-    kind = "decode" if row.is_decode else "prefill"
-    return WorkRecord(row.request_id, kind, row.num_past, row.context_len, sampled)

@@ -9,7 +9,7 @@ import torch
 
 from nanogpt.model import GPT
 from nanogpt.request import Request, check_request
-from nanogpt.sampling import check_temperature, sample_token, uniform
+from nanogpt.sampling import check_temperature, sample_tokens, uniform
 
 
 @torch.inference_mode()
@@ -33,5 +33,5 @@ def generate(
     for position in range(len(tokens), len(tokens) + max_new_tokens):
         logits, _ = model(torch.tensor([tokens]))  # (1, T, V)
         draw = uniform(seed, request_id, position, "sample")
-        tokens.append(sample_token(logits[0, -1], temperature, draw))
+        tokens += sample_tokens(logits[:, -1], temperature, [draw])
     return tokens[len(prompt_tokens) :]

@@ -9,11 +9,13 @@ Shapes: L layers, P slots, H heads, S positions, D head size, N tokens.
 """
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
+from nanogpt.request import KVView
 
 
 class KVCache:
@@ -88,6 +90,15 @@ class KVCache:
         """What the request holds in one layer, oldest first. Shapes: -> k, v (H, S, D), views."""
         slot, length = self._slot_of[request_id], self._length_of[request_id]
         return self.k[layer, slot, :, :length], self.v[layer, slot, :, :length]  # (H, S, D)
+
+    def view(self, request_id: int) -> KVView:
+        """What the request holds, by (layer, head) as the posts store it: k, v (1, S, D) each."""
+        view: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        for layer in range(self.k.shape[0]):
+            k, v = self.gather(request_id, layer)  # (H, S, D)
+            for head in range(len(k)):
+                view[layer, head] = (k[head : head + 1], v[head : head + 1])  # (1, S, D)
+        return MappingProxyType(view)
 
     def held_tokens(self) -> int:
         """KV tokens held by all requests together."""

@@ -6,6 +6,7 @@ A token exists at the end of the step that sampled it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 
 from nanogpt.trace import Trace
@@ -54,7 +55,7 @@ def request_metrics(trace: Trace, request_id: int) -> RequestMetrics:
     times = token_times_us(trace, request_id)
     if not times:
         raise ValueError(f"request {request_id} has no token in this trace")
-    gaps = tuple(late - early for early, late in zip(times, times[1:], strict=False))
+    gaps = tuple(late - early for early, late in pairwise(times))
     arrival_us = trace.request(request_id).arrival_us
     tpot_us = fmean(gaps) if gaps else None
     return RequestMetrics(request_id, times[0] - arrival_us, gaps, tpot_us, times[-1])

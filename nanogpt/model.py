@@ -58,10 +58,11 @@ class GPT(nn.Module):
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.num_channels)
         self.position_embedding = nn.Embedding(config.context_len, config.num_channels)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        blocks = [Block(config) for _ in range(config.num_layers)]
+        self.blocks = nn.ModuleList(blocks)
         self.ln_f = nn.LayerNorm(config.num_channels, bias=False)
         self.apply(self._init_weights)
-        for block in self.blocks:
+        for block in blocks:
             # Residual branches start small so that their sum over the layers does not grow.
             scale = 0.02 / (2 * config.num_layers) ** 0.5
             nn.init.normal_(block.proj.weight, std=scale)

@@ -28,7 +28,9 @@ class PlanStep(Protocol):
         waiting: Sequence[tuple[int, int]],
         budget: int,
         /,
-    ) -> planning.Plan: ...
+    ) -> planning.Plan:
+        """Plan one step."""
+        ...
 
 
 class ChunkInputs(Protocol):
@@ -36,25 +38,33 @@ class ChunkInputs(Protocol):
 
     def __call__(
         self, tokens: Sequence[int], cursor: int, num_tokens: int, /
-    ) -> tuple[list[int], list[int], bool]: ...
+    ) -> tuple[list[int], list[int], bool]:
+        """Cut one chunk."""
+        ...
 
 
 class ChunkMask(Protocol):
     """Which keys each token of a chunk may see; see `masks.chunk_mask`."""
 
-    def __call__(self, num_past: int, num_new: int, /) -> Tensor: ...
+    def __call__(self, num_past: int, num_new: int, /) -> Tensor:
+        """Build one mask."""
+        ...
 
 
 class SortKey(Protocol):
     """A request's place among the waiting: smaller goes first; see `scheduler.fcfs_key`."""
 
-    def __call__(self, request: Request, /) -> tuple[Any, ...]: ...
+    def __call__(self, request: Request, /) -> tuple[Any, ...]:
+        """Rank one request."""
+        ...
 
 
 class ChooseVictim(Protocol):
     """Whose K/V to release when memory is short; see `scheduler.choose_victim`."""
 
-    def __call__(self, running: Sequence[Request], /) -> int: ...
+    def __call__(self, running: Sequence[Request], /) -> int:
+        """Name one running request by id."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def plan_problem(plan: object, offer: Offer) -> str | None:
     """
     if not isinstance(plan, list):
         return f"the plan is a {type(plan).__name__}; it must be a list of (id, tokens) pairs"
-    limits = {request_id: 1 for request_id in offer.decodes}
+    limits = dict.fromkeys(offer.decodes, 1)
     limits.update(offer.prefilling)
     limits.update(offer.waiting)
     planned: set[int] = set()

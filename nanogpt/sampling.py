@@ -5,6 +5,7 @@ however often the request was preempted, position 17 of request 3 gets the same 
 """
 
 import hashlib
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -21,17 +22,19 @@ def uniform(seed: int, request_id: int, position: int, purpose: str) -> float:
     return (int.from_bytes(digest, "big") >> 11) / 2**53
 
 
-def sample_token(logits: Tensor, temperature: float, draw: float) -> int:
-    """Pick the token: the most likely one at temperature 0, else by inverting the distribution.
+def sample_tokens(logits: Tensor, temperature: float, draws: Sequence[float]) -> list[int]:
+    """Pick a token per row: the most likely at temperature 0, else by inverting the distribution.
 
-    Shapes: logits (V,). `draw` is uniform in [0, 1) and ignored at temperature 0.
+    Shapes: logits (R, V), draws R uniform numbers in [0, 1), ignored at temperature 0.
     """
     if temperature == 0:
-        return int(logits.argmax())
-    weights = torch.softmax(logits.double() / temperature, dim=-1)  # (V,)
-    cumulative = weights.cumsum(-1)  # (V,)
-    token = int(torch.searchsorted(cumulative, draw * cumulative[-1], right=True))
-    return min(token, len(logits) - 1)
+        return logits.argmax(-1).tolist()
+    weights = torch.softmax(logits.double() / temperature, dim=-1)  # (R, V)
+    cumulative = weights.cumsum(-1)  # (R, V)
+    # The last sum may fall a rounding error short of 1, and the draw must stay below it.
+    targets = torch.tensor(draws, dtype=torch.float64).unsqueeze(1) * cumulative[:, -1:]  # (R, 1)
+    tokens = torch.searchsorted(cumulative, targets, right=True).squeeze(1)  # (R,)
+    return tokens.clamp(max=logits.shape[-1] - 1).tolist()
 
 
 def check_temperature(temperature: float) -> None:

@@ -81,11 +81,8 @@ class Scheduler:
         self.preempted: list[Request] = []
         self._ids: set[int] = set()
 
-    def add_request(self, request: Request) -> None:
-        """Put a new request among the waiting.
-
-        Raises: ValueError for an id seen before or a request that the KV budget can never hold.
-        """
+    def check_new(self, request: Request) -> None:
+        """Raises: ValueError for an id seen before, or for more KV tokens than the budget has."""
         if request.id in self._ids:
             raise ValueError(f"there is a request {request.id} already; ids must be unique")
         needed = kv_tokens_needed(request)
@@ -95,6 +92,10 @@ class Scheduler:
                 f"{request.max_new_tokens} - 1 = {needed} KV tokens; "
                 f"the KV budget of {self.max_kv_tokens} can never hold it"
             )
+
+    def add_request(self, request: Request) -> None:
+        """Put a new request among the waiting. Raises: as `check_new` does."""
+        self.check_new(request)
         self._ids.add(request.id)
         self._push(request)
 

@@ -1,4 +1,4 @@
-"""Characters to token ids and back. Knows the 65 characters of Tiny Shakespeare and nothing else."""
+"""Characters to token ids and back. Knows the 65 characters of Tiny Shakespeare, nothing else."""
 
 from collections.abc import Iterable
 

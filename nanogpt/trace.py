@@ -1,7 +1,7 @@
 """What a step did, as frozen plain data: the plan is the trace, and every picture reads it.
 
 Knows no engine and no tensors. Times are integer microseconds of the engine's clock; ranges are
-half-open. `to_json` gives what the widgets draw; `SCHEMA_VERSION` changes when a reader would break.
+half-open. `to_json` gives what the widgets draw; `SCHEMA_VERSION` changes when readers would break.
 """
 
 import dataclasses

@@ -81,7 +81,7 @@ def split(tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def validation_loss(model: GPT, tokens: Tensor) -> float:
-    """Mean cross-entropy in nats per character over consecutive full windows. Shapes: tokens (N,)."""
+    """Mean cross-entropy, nats per character, over full windows. Shapes: tokens (N,)."""
     window = model.config.context_len
     count = (len(tokens) - 1) // window
     inputs = tokens[: count * window].view(count, window)  # (count, context_len)
@@ -90,7 +90,7 @@ def validation_loss(model: GPT, tokens: Tensor) -> float:
     for start in range(0, count, 16):
         rows = slice(start, start + 16)
         _, loss = model(inputs[rows], targets[rows])
-        total += float(loss) * len(inputs[rows])
+        total += loss.item() * len(inputs[rows])
     return total / count
 
 
@@ -138,7 +138,7 @@ class Trainer:
         self.optimizer.step()
         self.step += 1
         self.seconds += time.perf_counter() - started
-        return float(loss)
+        return loss.item()
 
     def save(self, path: Path) -> None:
         """Write the whole state; a crash in the middle leaves the previous file in place."""

@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from nanogpt.config import ModelConfig
 from nanogpt.trace import ForwardRecord
 
 ChunkMask = Callable[[int, int], Tensor]
@@ -66,3 +67,22 @@ def forward_record(rows: Sequence[Row], computed_tokens: int) -> ForwardRecord:
         computed_tokens=computed_tokens,
         context_tokens=sum(row.context_len for row in rows),
     )
+
+
+def check_row(
+    request_id: int, ids: Sequence[int], positions: Sequence[int], config: ModelConfig
+) -> None:
+    """Refuse tokens or positions that the model has no embedding for.
+
+    Raises: ValueError naming the value and the limit.
+    """
+    if max(ids) >= config.vocab_size:
+        raise ValueError(
+            f"request {request_id}: token {max(ids)} is outside the vocabulary "
+            f"0..{config.vocab_size - 1}"
+        )
+    if max(positions) >= config.context_len:
+        raise ValueError(
+            f"request {request_id}: position {max(positions)} is outside the context "
+            f"0..{config.context_len - 1}"
+        )

@@ -25,6 +25,7 @@ from nanogpt.executors.executor import (
 )
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
+from nanogpt.trace import ForwardRecord
 
 
 class PaddedExecutor:
@@ -50,7 +51,7 @@ class PaddedExecutor:
                 group for group in (prefills, [i for i in everything if rows[i].is_decode]) if group
             ]
         logits: dict[int, Tensor] = {}
-        forwards = []
+        forwards: list[ForwardRecord] = []
         for group in groups:
             members = [rows[i] for i in group]
             attend = PaddedAttention(self.cache, members, self.chunk_mask)
