@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from nanogpt.limits import check_int
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
@@ -21,8 +23,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in ("num_layers", "num_heads", "num_channels", "context_len", "vocab_size"):
             value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
+            check_int(name, value, 1)
         if self.num_channels % self.num_heads:
             raise ValueError(
                 f"{self.num_channels} channels do not split evenly into {self.num_heads} heads"

@@ -4,18 +4,19 @@ A plan is checked before anything changes, and KV lengths and sampled tokens are
 once the logits are known to be finite: a step that fails computes nothing that counts.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
-from nanogpt.executors.executor import Executor, Row, check_row
+from nanogpt.executors.executor import Executor, Row, row_problem
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.padded import PaddedExecutor
 from nanogpt.guard import PartError
 from nanogpt.kv_cache import KVCache
+from nanogpt.limits import check_int
 from nanogpt.model import GPT
 from nanogpt.parts import Parts, guard_parts
 from nanogpt.planning import Offer, Plan, plan_problem
@@ -57,14 +58,14 @@ class Engine:
         self,
         model: GPT,
         config: EngineConfig = EngineConfig(),
-        parts: Parts = Parts(),  # noqa: B008 (frozen)
+        parts: Parts = Parts(),
         *,
         clock: Clock | None = None,
         make_executor: MakeExecutor | None = None,
     ) -> None:
         check_temperature(config.temperature)
         if make_executor is None:
-            if config.executor not in EXECUTORS:
+            if config.executor not in list(EXECUTORS):
                 raise ValueError(
                     f"there is no executor {config.executor!r}; choose from {sorted(EXECUTORS)}"
                 )
@@ -96,11 +97,12 @@ class Engine:
         Raises: ValueError naming what is wrong with it and the limit; the engine goes on as before.
         """
         check_request(request, self.model.config)
-        if request.status != "waiting" or request.num_generated or request.prefill_cursor:
+        if request.kv_view is not no_kv or request.num_generated or request.prefill_cursor:
             raise ValueError(f"request {request.id} has been served before; submit a fresh one")
         self.scheduler.check_new(request)
         request.arrival_time = self.step_number
         self.scheduler.add_request(request)
+        request.kv_view = partial(self.cache.view, request.id)
         self._requests[request.id] = request
         self._arrived.append(
             RequestRecord(
@@ -119,6 +121,8 @@ class Engine:
         Raises: ValueError for a bad request, PartError for a part that failed; `trace` has the
         steps up to then.
         """
+        for arrival_step, request in arrivals:
+            check_int(f"the arrival step of request {request.id}", arrival_step, 0)
         queue = sorted(arrivals, key=lambda arrival: arrival[0])
         while queue or not self.scheduler.is_done():
             if queue and self.scheduler.is_done():
@@ -142,9 +146,20 @@ class Engine:
         offer = self._offer(victims, startable)
         plan = self._plan(offer)
         rows, sampling = self._rows(plan)
-        admitted = self._seat(plan, victims)
-        result = self.executor.run(rows)
-        sampled = self._sample(rows, sampling, result.logits)
+        newcomers = [row for row in rows if self._requests[row.request_id].status == "waiting"]
+        for row in newcomers:
+            self.cache.reserve(row.request_id)
+        try:
+            result = self.executor.run(rows)
+            sampled = self._sample(rows, sampling, result.logits)
+        except BaseException:
+            self._undo(rows, newcomers)
+            raise
+        for victim in victims:
+            self.scheduler.preempt(victim)
+            self.cache.release(victim.id)
+        for row in newcomers:
+            self.scheduler.admit(self._requests[row.request_id])
         finished = self._commit(rows, sampled)
         self.clock.charge(result.forwards)
         record = StepRecord(
@@ -156,7 +171,7 @@ class Engine:
             waits=wait_records(
                 self._requests.values(), offer, plan, victims, blocked, self.config.token_budget
             ),
-            admitted=tuple(admitted),
+            admitted=tuple(row.request_id for row in newcomers),
             preempted=tuple(victim.id for victim in victims),
             finished=tuple(finished),
             forwards=result.forwards,
@@ -172,7 +187,7 @@ class Engine:
         """Everything so far as one record; `error` says why the run stopped early, if it did."""
         return Trace(
             clock=self.clock.record,
-            executor=self.config.executor,
+            executor=self.executor.name,
             token_budget=self.config.token_budget,
             max_kv_tokens=self.config.max_kv_tokens,
             requests=tuple(self._arrived),
@@ -214,26 +229,21 @@ class Engine:
             ids, positions, sample = self.parts.chunk_inputs(
                 request.tokens_so_far, request.prefill_cursor, num_tokens
             )
-            check_row(request_id, ids, positions, self.model.config)
             is_decode = request.status == "active"
-            rows.append(Row(request_id, ids, positions, request.prefill_cursor, is_decode))
+            row = Row(request_id, ids, positions, request.prefill_cursor, is_decode)
+            problem = row_problem(row, self.model.config)
+            if problem:
+                raise PartError(f"step {self.step_number}, request {request_id}: {problem}")
+            rows.append(row)
             sampling.append(sample)
         return rows, sampling
 
-    def _seat(self, plan: Plan, victims: Sequence[Request]) -> list[int]:
-        """Preempt the victims and admit the planned waiters; return whom it admitted."""
-        for victim in victims:
-            self.scheduler.preempt(victim)
-            self.cache.release(victim.id)
-        admitted: list[int] = []
-        for request_id, _ in plan:
-            request = self._requests[request_id]
-            if request.status == "waiting":
-                self.scheduler.admit(request)
-                self.cache.reserve(request_id)
-                request.kv_view = functools.partial(self.cache.view, request_id)
-                admitted.append(request_id)
-        return admitted
+    def _undo(self, rows: Sequence[Row], newcomers: Sequence[Row]) -> None:
+        """Leave nothing behind of a step that failed: neither K/V nor slots."""
+        for row in rows:
+            self.cache.discard_written(row.request_id)
+        for row in newcomers:
+            self.cache.release(row.request_id)
 
     def _sample(
         self, rows: Sequence[Row], sampling: Sequence[bool], logits: Tensor
@@ -270,7 +280,6 @@ class Engine:
                 if request.is_done:
                     self.scheduler.complete(request)
                     self.cache.release(request.id)
-                    request.kv_view = no_kv
                     del self._requests[request.id]
                     finished.append(request.id)
         return finished

@@ -64,6 +64,7 @@ class _Worker:
         self._call: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
         self._clock_id: int | None = None
         self._cpu_start = 0.0
+        self._stopped = False
         self.outcome = Outcome(None, None, False, 0.0)
         self._thread = threading.Thread(target=self._serve, name="guarded call", daemon=True)
         self._thread.start()
@@ -87,7 +88,11 @@ class _Worker:
         return None if now is None else max(0.0, now - self._cpu_start)
 
     def stop(self) -> None:
-        """Ends the call, or puts its thread to sleep, or leaves it blocked where it is."""
+        """Ends the call, or puts its thread to sleep, or leaves it blocked where it is.
+
+        The worker takes no further call: an injected exception may arrive late.
+        """
+        self._stopped = True
         for exception in (_Stop, _Park):
             until = time.monotonic() + _GRACE_S
             self._inject(exception)
@@ -116,7 +121,7 @@ class _Worker:
         # Read here, in the thread itself: asking for a thread that has ended is undefined in C.
         get_clock = getattr(time, "pthread_getcpuclockid", None)
         self._clock_id = None if get_clock is None else get_clock(threading.get_ident())
-        while True:
+        while not self._stopped:
             self._go.acquire()
             assert self._call is not None
             function, args = self._call
@@ -153,7 +158,7 @@ def run_limited(
             cpu_s = worker.cpu_s()
             if time.monotonic() >= deadline or (cpu_s is not None and cpu_s >= limit_s):
                 worker.stop()
-                return Outcome(None, None, True, cpu_s or 0.0)
+                return Outcome(None, None, True, cpu_s or worker.outcome.cpu_s)
     except BaseException:  # the caller was interrupted: do not leave the call running behind it
         worker.stop()
         raise
@@ -190,12 +195,12 @@ def guarded(name: str, function: Callable[..., Any], limit_s: float = 1.0) -> Ca
 
 def describe_timeout(cpu_s: float, limit_s: float) -> str:
     """Why the call was stopped, as the end of a sentence: it computed too long, or it waited."""
-    if cpu_s >= 0.5 * limit_s:
+    if cpu_s >= limit_s:
         return f"took longer than {limit_s:g} s of computing and was stopped"
-    return (
-        f"had not finished after {_BACKSTOP * limit_s:g} s, most of it spent waiting "
-        "(a sleep, a lock, an input?), and was given up"
-    )
+    wall = f"had not finished after {_BACKSTOP * limit_s:g} s"
+    if cpu_s >= 0.1 * limit_s:  # a busy machine, or both
+        return f"{wall}, {cpu_s:.1f} s of them computing, and was stopped"
+    return f"{wall}, nearly all of it waiting (a sleep, a lock, an input?), and was given up"
 
 
 def describe_error(error: BaseException, function: Callable[..., Any]) -> str:

@@ -61,6 +61,14 @@ class KVCache:
         """Count `num_tokens` freshly written tokens as held."""
         self._length_of[request_id] += num_tokens
 
+    def discard_written(self, request_id: int) -> None:
+        """Wipe what was written and never committed, for a step that failed.
+
+        A failed step may have written NaN, and a batch reads each slot up to its longest member.
+        """
+        slot, length = self._slot_of[request_id], self._length_of[request_id]
+        self.storage[:, :, slot, :, length:] = 0
+
     def truncate(self, request_id: int, length: int) -> None:
         """Forget all but the first `length` tokens.
 
@@ -94,6 +102,8 @@ class KVCache:
     def view(self, request_id: int) -> KVView:
         """What the request holds, by (layer, head) as the posts store it: k, v (1, S, D) each."""
         view: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        if request_id not in self._slot_of:
+            return MappingProxyType(view)
         for layer in range(self.k.shape[0]):
             k, v = self.gather(request_id, layer)  # (H, S, D)
             for head in range(len(k)):

@@ -74,7 +74,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     ranked = sorted(values)
     # Nearest rank, in whole thousandths so that 0.29 of 100 is 29 and not 30.
     rank = -(-round(share * 1000) * len(ranked) // 1000)
-    return ranked[rank - 1]
+    return ranked[max(rank, 1) - 1]
 
 
 def stalls(trace: Trace, limit_us: int) -> tuple[tuple[int, int], ...]:

@@ -90,6 +90,10 @@ def guard_parts(parts: Parts) -> Parts:
             wrapped[field.name] = guarded(field.name, part)
     if "chunk_mask" in wrapped:
         wrapped["chunk_mask"] = _checked_mask(wrapped["chunk_mask"])
+    if "sort_key" in wrapped:
+        wrapped["sort_key"] = _checked_key(wrapped["sort_key"])
+    if "choose_victim" in wrapped:
+        wrapped["choose_victim"] = _checked_victim(wrapped["choose_victim"])
     if "chunk_inputs" in wrapped:
         wrapped["chunk_inputs"] = _checked_inputs(wrapped["chunk_inputs"])
     return dataclasses.replace(parts, **wrapped)
@@ -136,10 +140,35 @@ def _checked_inputs(inputs_of: Callable[..., Any]) -> ChunkInputs:
                 f"both must be {num_tokens} long"
             )
         numbers = [*ids, *positions]
-        if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        if not all(type(number) is int and number >= 0 for number in numbers):
             raise PartError(f"{what} returned {numbers}; ids and positions are integers from 0 up")
         if cursor + num_tokens == len(tokens) and not sample:
             raise PartError(f"{what} does not sample although it ends at the last known token")
         return ids, positions, sample
 
     return chunk_inputs
+
+
+def _checked_key(key_of: Callable[[Request], Any]) -> SortKey:
+    def sort_key(request: Request, /) -> tuple[Any, ...]:
+        key = key_of(request)
+        numbers = isinstance(key, tuple) and all(type(part) in (int, float) for part in key)
+        if not numbers or any(part != part for part in key):
+            raise PartError(
+                f"your sort_key returned {key!r} for request {request.id}; "
+                "it must be a tuple of numbers"
+            )
+        return key
+
+    return sort_key
+
+
+def _checked_victim(victim_of: Callable[[Sequence[Request]], Any]) -> ChooseVictim:
+    def choose_victim(running: Sequence[Request], /) -> int:
+        chosen = victim_of(list(running))
+        ids = [request.id for request in running]
+        if type(chosen) is not int or chosen not in ids:
+            raise PartError(f"your choose_victim named {chosen!r}; only {ids} are running")
+        return chosen
+
+    return choose_victim

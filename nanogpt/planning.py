@@ -99,7 +99,7 @@ def plan_problem(plan: object, offer: Offer) -> str | None:
 def _entry_problem(entry: object, limits: dict[int, int], planned: set[int]) -> str | None:
     """What is wrong with one (id, tokens) pair; notes the id in `planned` when nothing is."""
     match entry:
-        case (int(request_id), int(num_tokens)):
+        case (request_id, num_tokens) if type(request_id) is int and type(num_tokens) is int:
             pass
         case _:
             return f"the plan holds {entry!r}; every entry must be an (id, tokens) pair of integers"

@@ -8,6 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
+from nanogpt.limits import check_int
 
 Status = Literal["waiting", "prefilling", "active", "done"]
 KVView = Mapping[tuple[int, int], tuple[Tensor, Tensor]]
@@ -65,8 +66,8 @@ class Request:
 
     @property
     def is_fully_prefilled(self) -> bool:
-        """Whether nothing is left to compute but the newest sampled token."""
-        return self.num_generated > 0 and self.remaining <= 1
+        """Whether the whole prompt is computed, and all generated tokens but the newest."""
+        return self.remaining <= (1 if self.generated_tokens else 0)
 
     @property
     def kv_cache(self) -> KVView:
@@ -76,7 +77,6 @@ class Request:
     def clear_cache(self) -> None:
         """Forget that anything was computed; whoever stores the K/V releases it."""
         self.prefill_cursor = 0
-        self.kv_view = no_kv
 
 
 def check_request(request: Request, config: ModelConfig) -> None:
@@ -85,23 +85,25 @@ def check_request(request: Request, config: ModelConfig) -> None:
     The last sampled token needs no K/V, hence prompt + max_new_tokens - 1 positions.
     Raises: ValueError naming the value and the limit.
     """
+    check_int("a request's id", request.id, 0)
     who = f"request {request.id}"
+    check_int(f"{who}: priority", request.priority, 0)
+    check_int(f"{who}: max_new_tokens", request.max_new_tokens, 1)
     prompt = request.prompt_tokens
+    if not isinstance(prompt, list):  # pyright: ignore[reportUnnecessaryIsInstance]
+        kind = type(prompt).__name__
+        raise ValueError(f"{who} has a prompt of type {kind}; it must be a list of token ids")
     if not prompt:
         raise ValueError(f"{who} has an empty prompt; it needs at least 1 token")
     for token in prompt:
-        if not 0 <= token < config.vocab_size:
+        if type(token) is not int or not 0 <= token < config.vocab_size:
             raise ValueError(
-                f"{who} holds token {token}, outside the vocabulary 0..{config.vocab_size - 1}"
+                f"{who} holds token {token!r}, outside the vocabulary 0..{config.vocab_size - 1}"
             )
     if len(prompt) > config.context_len:
         raise ValueError(
             f"{who} has a prompt of {len(prompt)} tokens, "
             f"longer than the context of {config.context_len}"
-        )
-    if request.max_new_tokens < 1:
-        raise ValueError(
-            f"{who} asks for max_new_tokens = {request.max_new_tokens}; it must be at least 1"
         )
     if kv_tokens_needed(request) > config.context_len:
         raise ValueError(

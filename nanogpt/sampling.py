@@ -29,7 +29,8 @@ def sample_tokens(logits: Tensor, temperature: float, draws: Sequence[float]) ->
     """
     if temperature == 0:
         return logits.argmax(-1).tolist()
-    weights = torch.softmax(logits.double() / temperature, dim=-1)  # (R, V)
+    below_best = logits.double() - logits.max(dim=-1, keepdim=True).values  # (R, V)
+    weights = torch.softmax(below_best / temperature, dim=-1)  # (R, V)
     cumulative = weights.cumsum(-1)  # (R, V)
     # The last sum may fall a rounding error short of 1, and the draw must stay below it.
     targets = torch.tensor(draws, dtype=torch.float64).unsqueeze(1) * cumulative[:, -1:]  # (R, 1)
@@ -39,7 +40,6 @@ def sample_tokens(logits: Tensor, temperature: float, draws: Sequence[float]) ->
 
 def check_temperature(temperature: float) -> None:
     """Raises: ValueError for a temperature that is negative or not a number."""
-    if not 0 <= temperature < float("inf"):
-        raise ValueError(
-            f"temperature is {temperature}; it must be 0 (greedy) or a positive number"
-        )
+    number = type(temperature) in (int, float)
+    if not (number and 0 <= temperature < float("inf")):
+        raise ValueError(f"temperature is {temperature!r}; it must be 0 (greedy) or positive")

@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nanogpt.limits import check_int
 from nanogpt.request import Request, kv_tokens_needed
 
 SortKeyOf = Callable[[Request], tuple[Any, ...]]
@@ -32,7 +33,7 @@ def priority_key(request: Request) -> tuple[Any, ...]:
 def choose_victim(running: Sequence[Request]) -> int:
     """The least important running request; among equals the most recently arrived.
 
-    Evicting the oldest instead can livelock: it is the next to be admitted, and so on for ever.
+    The most recent has the least to recompute, and the oldest is sure to get through.
     """
     return max(running, key=lambda r: (r.priority, r.arrival_time, r.id)).id
 
@@ -65,10 +66,11 @@ class Scheduler:
             "max_prefilling": max_prefilling,
         }
         for name, limit in limits.items():
-            if limit is not None and limit < 1:
-                raise ValueError(f"{name} is {limit}; it must be at least 1")
+            if limit is not None or name in ("token_budget", "max_batch_size"):
+                check_int(name, limit, 1)
         if isinstance(policy, str) and policy not in POLICIES:
             raise ValueError(f"there is no policy {policy!r}; choose from {sorted(POLICIES)}")
+        self.policy = policy
         self.sort_key: SortKeyOf = POLICIES[policy] if isinstance(policy, str) else policy
         self.token_budget = token_budget
         self.max_kv_tokens = max_kv_tokens
@@ -96,8 +98,8 @@ class Scheduler:
     def add_request(self, request: Request) -> None:
         """Put a new request among the waiting. Raises: as `check_new` does."""
         self.check_new(request)
-        self._ids.add(request.id)
         self._push(request)
+        self._ids.add(request.id)
 
     def is_done(self) -> bool:
         """Whether nothing waits and nothing runs."""
@@ -108,9 +110,11 @@ class Scheduler:
 
         `step` is part of the signature for policies whose keys depend on time.
         """
-        for victim in self.victims():
+        victims = self.victims()
+        startable, _ = self.admissible(victims)
+        for victim in victims:
             self.preempt(victim)
-        for request in self.admissible()[0]:
+        for request in startable:
             self.admit(request)
         return (self.prefilling[0] if self.prefilling else None), list(self.active)
 
@@ -166,16 +170,19 @@ class Scheduler:
 
     def preempt(self, request: Request) -> None:
         """Send a running request back to wait. It keeps its tokens and its place, not its K/V."""
-        (self.active if request in self.active else self.prefilling).remove(request)
+        self._push(request)
+        self._remove(request)
         request.clear_cache()
         request.status = "waiting"
         self.preempted.append(request)
-        self._push(request)
 
     def complete(self, request: Request) -> None:
         """Take a finished request out."""
-        self.active.remove(request)
+        self._remove(request)
         request.status = "done"
+
+    def _remove(self, request: Request) -> None:
+        (self.active if request in self.active else self.prefilling).remove(request)
 
     def _push(self, request: Request) -> None:
         entry = (self.sort_key(request), request.arrival_time, request.id, request)

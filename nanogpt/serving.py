@@ -14,7 +14,7 @@ def chunked_prefill_generate(
     executor: str = "packed",
     temperature: float = 0.0,
     seed: int = 0,
-    parts: Parts = Parts(),  # noqa: B008 (frozen)
+    parts: Parts = Parts(),
 ) -> list[Request]:
     """Serve [(arrival step, request), ...] with chunked prefill; return them as they complete.
 

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import math
 import os
+import pickle
 import time
 import urllib.error
 import urllib.request
@@ -150,7 +151,7 @@ class Trainer:
             "generator": self.generator.get_state(),
             "progress": (self.step, self.seconds, self.best_loss),
         }
-        partial = path.with_suffix(".partial")
+        partial = path.with_suffix(".state-partial")
         torch.save(state, partial)
         os.replace(partial, path)
 
@@ -159,7 +160,10 @@ class Trainer:
 
         Raises: ValueError when the file belongs to a run with other settings.
         """
-        state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
+        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            raise ValueError(f"{path} is not a readable training state: {error}") from None
         mine = {
             "config": dataclasses.asdict(self.config),
             "sizes": dataclasses.asdict(self.model.config),

@@ -5,6 +5,7 @@ Knows the file format; does not know how the weights came about (`train.py`) or 
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -18,9 +19,11 @@ SHIPPED_WEIGHTS = Path(__file__).parent / "checkpoints" / "shakespeare.safetenso
 
 
 def save_model(model: GPT, path: Path) -> None:
-    """Write the weights of `model` in half precision, its sizes as JSON in the file's header."""
+    """Write the weights in half precision, the sizes as JSON in the header; all or nothing."""
     weights = {name: tensor.half().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(weights, path, {"config": json.dumps(dataclasses.asdict(model.config))})
+    partial = path.with_suffix(".partial")
+    save_file(weights, partial, {"config": json.dumps(dataclasses.asdict(model.config))})
+    os.replace(partial, path)
 
 
 def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.float32) -> GPT:
@@ -42,8 +45,10 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
         raise ValueError(f"{path} is not a readable safetensors file: {error}") from None
     try:
         config = ModelConfig(**json.loads(header["config"]))
-    except (KeyError, TypeError, json.JSONDecodeError):
-        raise ValueError(f"{path} does not state its model sizes (header entry 'config')") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} does not state usable model sizes in its header entry 'config': {error}"
+        ) from None
     model = GPT(config)
     _check_shapes(path, weights, model.state_dict())
     for name, tensor in weights.items():

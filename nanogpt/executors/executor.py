@@ -44,6 +44,8 @@ class ForwardResult:
 class Executor(Protocol):
     """Runs the rows of one step. Writes their K/V; the caller commits it once all is well."""
 
+    name: str
+
     def run(self, rows: Sequence[Row]) -> ForwardResult:
         """Compute the logits after each row's last token."""
         ...
@@ -69,20 +71,11 @@ def forward_record(rows: Sequence[Row], computed_tokens: int) -> ForwardRecord:
     )
 
 
-def check_row(
-    request_id: int, ids: Sequence[int], positions: Sequence[int], config: ModelConfig
-) -> None:
-    """Refuse tokens or positions that the model has no embedding for.
-
-    Raises: ValueError naming the value and the limit.
-    """
-    if max(ids) >= config.vocab_size:
-        raise ValueError(
-            f"request {request_id}: token {max(ids)} is outside the vocabulary "
-            f"0..{config.vocab_size - 1}"
-        )
-    if max(positions) >= config.context_len:
-        raise ValueError(
-            f"request {request_id}: position {max(positions)} is outside the context "
-            f"0..{config.context_len - 1}"
-        )
+def row_problem(row: Row, config: ModelConfig) -> str | None:
+    """Why the model has no embedding for the row, in words; None when it has."""
+    if max(row.tokens) >= config.vocab_size:
+        return f"token {max(row.tokens)} is outside the vocabulary 0..{config.vocab_size - 1}"
+    if max(row.positions) >= config.context_len:
+        limit = config.context_len - 1
+        return f"position {max(row.positions)} is outside the context 0..{limit}"
+    return None

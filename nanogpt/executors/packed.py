@@ -29,6 +29,8 @@ from nanogpt.model import GPT
 class PackedExecutor:
     """One forward per step over a flat row of tokens, attending over the KV cache in place."""
 
+    name = "packed"
+
     def __init__(self, model: GPT, cache: KVCache, chunk_mask: ChunkMask) -> None:
         self.model = model
         self.cache = cache

@@ -38,6 +38,7 @@ class PaddedExecutor:
         self.cache = cache
         self.chunk_mask = chunk_mask
         self.fused = fused
+        self.name = "padded, fused" if fused else "padded"
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row]) -> ForwardResult:
