@@ -49,12 +49,14 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
         raise ValueError(
             f"{path} does not state usable model sizes in its header entry 'config': {error}"
         ) from None
-    model = GPT(config)
+    # Without storage: no time for random weights, and the caller's random numbers stay as they are.
+    with torch.device("meta"):
+        model = GPT(config)
     _check_shapes(path, weights, model.state_dict())
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{path}: tensor {name} holds values that are not finite")
-    model.load_state_dict(weights)
+    model.load_state_dict(weights, assign=True)
     return model.to(dtype).eval().requires_grad_(False)
 
 

@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { idleBefore, idleSpans, sideSummary, stepWords as slotWords, wholeLength }
+  from "../../widgets/static/batching_layout.js";
+import { scale, ticks } from "../../widgets/static/chart.js";
+import { cellSize, cellsOfRow, differingCells, maskWords, numRows, rowWords, stepWords as maskStep }
+  from "../../widgets/static/mask_layout.js";
+import { corners, costAt, costWords, tokensPerMs, topUs }
+  from "../../widgets/static/step_cost_layout.js";
+import { barsOf, mostTokens, numSteps, stepWords as workWords, totalAt }
+  from "../../widgets/static/work_bars_layout.js";
+
+const right = { name: "right", num_past: 2, mask: [[true, true, true, false], [true, true, true, true]] };
+const yours = { name: "yours", num_past: 2, mask: [[true, true, true, true], [false, true, true, true]] };
+
+test("a mask cell knows whether it is visible, in the future, its own, different", () => {
+  assert.deepEqual(cellsOfRow(yours, 0, right)[3],
+    { visible: true, future: true, own: false, differs: true });
+  assert.deepEqual(cellsOfRow(yours, 0, right)[2],
+    { visible: true, future: false, own: true, differs: false });
+  assert.equal(differingCells(yours, right), 2);
+  assert.equal(cellsOfRow(yours, 0)[3].differs, false);
+});
+
+test("masks of different shapes differ where one has no cell", () => {
+  const short = { name: "short", num_past: 0, mask: [[true, false]] };
+  assert.equal(differingCells(yours, short), 7);
+  assert.equal(numRows([short, yours]), 2);
+  assert.equal(rowWords(short, 1), "short has no row 1");
+});
+
+test("a query row is said in words, its future and its differences too", () => {
+  assert.equal(maskStep([yours, right], 0),
+    "Query row 0, position 2: yours sees keys 0 to 3 (2 of 2 past and 2 new), and key 3 lies in its " +
+    "future; right sees keys 0 to 2 (2 of 2 past and 1 new). Against right, yours also sees key 3.");
+  assert.match(maskStep([yours, right], 1), /Against right, yours misses key 0\.$/);
+  assert.match(maskStep([right, right], 1), /They agree in this row\.$/);
+  assert.equal(maskStep([right], 1), "Query row 1, position 3: right sees keys 0 to 3 (2 of 2 past and 2 new).");
+  assert.equal(rowWords({ name: "none", num_past: 0, mask: [[false]] }, 0), "none sees no key at all");
+  assert.equal(maskWords(right), "Mask right: 2 query rows by 4 keys, 2 of them past");
+});
+
+test("mask cells are between 13 and 30 pixels", () => {
+  assert.deepEqual([4, 20, 200].map((keys) => cellSize(keys, 400)), [30, 20, 13]);
+});
+
+const laptop = { name: "a laptop", modelled: false, fixed_us: 600, token_us: 30, floor_us: 0,
+  points: [{ tokens: 64, us: 9000 }] };
+const gpu = { name: "a large GPU", modelled: true, fixed_us: 500, token_us: 32, floor_us: 4800, points: [] };
+
+test("a step costs fixed plus the larger of floor and token work", () => {
+  assert.deepEqual(costAt(laptop, 10), { fixed: 600, work: 300, total: 900, atFloor: false });
+  assert.deepEqual(costAt(gpu, 10), { fixed: 500, work: 4800, total: 5300, atFloor: true });
+  assert.deepEqual(costAt(gpu, 200), { fixed: 500, work: 6400, total: 6900, atFloor: false });
+  assert.equal(tokensPerMs(laptop, 9), 9000 / 870);
+});
+
+test("the line bends where the floor stops to matter", () => {
+  assert.deepEqual(corners(gpu, 200), [{ tokens: 1, us: 5300 }, { tokens: 150, us: 5300 }, { tokens: 200, us: 6900 }]);
+  assert.deepEqual(corners(laptop, 20).map((corner) => corner.tokens), [1, 20]);
+  assert.equal(topUs(laptop, 20), 9000);
+});
+
+test("a step's cost is said with its parts and its clock", () => {
+  assert.equal(costWords(laptop, 10),
+    "A step of 10 tokens costs 0.90 ms (measured: a laptop): 0.60 ms fixed, 67 percent of it, and " +
+    "0.30 ms for the tokens (0.030 ms each). That is 11.1 tokens per ms.");
+  assert.match(costWords(gpu, 1), /^A step of 1 token costs 5\.3 ms \(modelled: a large GPU\).*4\.8 ms to read the weights, which would do for 150 tokens\. That is 0\.19 tokens per ms\.$/);
+});
+
+const work = [{ name: "without", tokens: [5, 6, 7] }, { name: "with", tokens: [5, 1, 1] }];
+
+test("work bars share one scale and add up", () => {
+  assert.equal(numSteps(work), 3);
+  assert.equal(mostTokens(work), 7);
+  assert.equal(totalAt(work[0].tokens, 1), 11);
+  assert.deepEqual(barsOf([7, 0], 2, 7, 40, 70),
+    [{ x: 1, width: 18, y: 0, height: 70 }, { x: 21, width: 18, y: 70, height: 0 }]);
+});
+
+test("work so far is said with the factor between the two", () => {
+  assert.equal(workWords(work, 2),
+    "New token 3: without 7 tokens, with 1 token through the model. Together so far: without 18, " +
+    "with 7. That is 2.6 times the work.");
+  assert.doesNotMatch(workWords(work, 0), /times/);
+});
+
+const waiting = { name: "static", slots: 2, length: 6, spans: [
+  { request: 0, slot: 0, start: 0, end: 4 }, { request: 1, slot: 1, start: 0, end: 1 },
+  { request: 2, slot: 0, start: 4, end: 6 }] };
+const filling = { name: "continuous", slots: 2, length: 4, spans: [
+  { request: 0, slot: 0, start: 0, end: 4 }, { request: 1, slot: 1, start: 0, end: 1 },
+  { request: 2, slot: 1, start: 1, end: 3 }] };
+
+test("idle stretches are what no request holds until the side is done", () => {
+  assert.deepEqual(idleSpans(waiting, 1), [{ slot: 1, start: 1, end: 6 }]);
+  assert.deepEqual(idleSpans(waiting, 0), []);
+  assert.equal(idleBefore(waiting, 3), 2);
+  assert.equal(sideSummary(filling), "last request done after 4 steps, 1 idle slot-step");
+  assert.equal(wholeLength([waiting, filling]), 6);
+});
+
+test("a batching step says who runs, who idles and who is done", () => {
+  assert.equal(slotWords([waiting, filling], 3),
+    "Step 3: static runs request 0, 1 slot idle, request 0 done; continuous runs request 0, 1 slot " +
+    "idle, request 0 done. Idle slot-steps so far: static 3 and continuous 1.");
+  assert.match(slotWords([waiting, filling], 5), /continuous is done since step 4\./);
+});
+
+test("ticks are round and reach past the top", () => {
+  assert.deepEqual(ticks(8.4), [0, 5, 10]);
+  assert.deepEqual(ticks(0.9), [0, 0.5, 1]);
+  assert.deepEqual(ticks(100, 4), [0, 50, 100]);
+  assert.deepEqual(ticks(0), [0, 1]);
+  assert.equal(scale(5, 10, 100, 200), 150);
+});

@@ -1,0 +1,40 @@
+"""Joins a widget's script and style with the shared files into one string each.
+
+anywidget hands a page one module per widget, so local imports cannot be followed there: they are
+followed here. Knows no widget.
+"""
+
+import re
+from pathlib import Path
+
+_STATIC = Path(__file__).parent / "static"
+_LOCAL_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
+
+
+def esm(name: str) -> str:
+    """static/NAME.js after everything that it imports, as one module without imports.
+
+    All files end up in one scope, so their top-level names must differ.
+    Raises: FileNotFoundError for a name without a file.
+    """
+    ordered: list[str] = []
+    _collect(name, ordered)
+    return "\n".join(_LOCAL_IMPORT.sub("", _read(f"{each}.js")) for each in ordered)
+
+
+def css(name: str) -> str:
+    """static/theme.css followed by static/NAME.css."""
+    return _read("theme.css") + "\n" + _read(f"{name}.css")
+
+
+def _collect(name: str, ordered: list[str]) -> None:
+    """Append the imports of `name`, deepest first, and then `name`, each once."""
+    if name in ordered:
+        return
+    for imported in _LOCAL_IMPORT.findall(_read(f"{name}.js")):
+        _collect(imported, ordered)
+    ordered.append(name)
+
+
+def _read(file_name: str) -> str:
+    return (_STATIC / file_name).read_text(encoding="utf-8")

@@ -1,0 +1,70 @@
+"""Slots over time: static batching beside continuous batching on one axis."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import anywidget
+import traitlets
+
+from widgets import assets, checking
+
+_SPAN_FIELDS = ("request", "slot", "start", "end")
+
+
+class Batching(anywidget.AnyWidget):
+    """Two ways to fill the same slots, with idle slots hatched and one time cursor.
+
+    Each side is {"name": str, "slots": int, "spans": [{"request", "slot", "start", "end"}],
+    "length": int}: a request holds its slot in steps start to end - 1 of `length` steps.
+    Raises: ValueError for spans outside the slots or the length, or two in one place.
+    """
+
+    _esm = assets.esm("batching")
+    _css = assets.css("batching")
+    sides = traitlets.List(traitlets.Dict()).tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self, static: Mapping[str, Any], continuous: Mapping[str, Any], title: str = ""
+    ) -> None:
+        super().__init__(
+            sides=[_checked_side(static), _checked_side(continuous)],
+            title=checking.text(title, "the title"),
+        )
+
+
+def _checked_side(value: object) -> dict[str, Any]:
+    found = checking.record(value, "a side", ("name", "slots", "spans", "length"))
+    name = checking.text(found["name"], "the name of a side", empty=False)
+    slots = checking.whole(found["slots"], f"slots of {name!r}", least=1)
+    length = checking.whole(found["length"], f"length of {name!r}", least=1)
+    spans = [
+        _checked_span(span, name, slots, length)
+        for span in checking.items(found["spans"], f"the spans of {name!r}")
+    ]
+    taken: dict[tuple[int, int], int] = {}
+    for span in spans:
+        for step in range(span["start"], span["end"]):
+            other = taken.setdefault((span["slot"], step), span["request"])
+            if other != span["request"]:
+                raise ValueError(
+                    f"{name!r} puts requests {other} and {span['request']} "
+                    f"into slot {span['slot']} at step {step}"
+                )
+    return {"name": name, "slots": slots, "spans": spans, "length": length}
+
+
+def _checked_span(value: object, name: str, slots: int, length: int) -> dict[str, int]:
+    found = checking.record(value, f"a span of {name!r}", _SPAN_FIELDS)
+    span = {field: checking.whole(found[field], f"{field} of a span") for field in _SPAN_FIELDS}
+    if span["slot"] >= slots:
+        raise ValueError(
+            f"{name!r} puts request {span['request']} into slot {span['slot']}; "
+            f"its slots are 0 to {slots - 1}"
+        )
+    if not span["start"] < span["end"] <= length:
+        raise ValueError(
+            f"{name!r} runs request {span['request']} in steps {span['start']} to {span['end']}, "
+            f"which is not within 0 to {length}"
+        )
+    return span

@@ -1,0 +1,31 @@
+"""Three hints, each stronger than the one before, shown one at a time on request."""
+
+from collections.abc import Sequence
+
+import anywidget
+import traitlets
+
+from widgets import assets, checking
+
+
+class Hints(anywidget.AnyWidget):
+    """Three rungs: a direction, the idea, almost the answer. `shown` (0 to 3) is synced.
+
+    Hints may hold `code`, **bold** and line breaks.
+    Raises: ValueError for another number of hints, an empty one, or `shown` outside 0 to 3.
+    """
+
+    _esm = assets.esm("hints")
+    _css = assets.css("hints")
+    key = traitlets.Unicode().tag(sync=True)
+    hints = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    shown = traitlets.Int().tag(sync=True)
+
+    def __init__(self, key: str, hints: Sequence[str], shown: int = 0) -> None:
+        rungs = checking.items(hints, "hints")
+        found = [checking.text(hint, "a hint", empty=False) for hint in rungs]
+        if len(found) != 3:
+            raise ValueError(f"there are {len(found)} hints; there must be 3")
+        if checking.whole(shown, "shown") > 3:
+            raise ValueError(f"shown is {shown}; it must be from 0 to 3")
+        super().__init__(key=checking.text(key, "the key", empty=False), hints=found, shown=shown)

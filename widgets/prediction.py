@@ -1,0 +1,67 @@
+"""A question that is answered before its answer is shown."""
+
+from collections.abc import Sequence
+
+import anywidget
+import traitlets
+
+from widgets import assets, checking
+
+
+class Prediction(anywidget.AnyWidget):
+    """Options (or a number field when there are none), a Commit button, and then the reveal.
+
+    `answer` is the index of the right option, the right number, or None when there is none to
+    match. `question`, `options` and `reveal` may hold `code`, **bold** and line breaks.
+    `choice` (an index or a number) and `committed` are synced: observe `committed` to save them,
+    and pass saved ones back in to restore them.
+    Raises: ValueError for an answer or a choice outside the options.
+    """
+
+    _esm = assets.esm("prediction")
+    _css = assets.css("prediction")
+    key = traitlets.Unicode().tag(sync=True)
+    question = traitlets.Unicode().tag(sync=True)
+    options = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    answer = traitlets.Float(default_value=None, allow_none=True).tag(sync=True)
+    reveal = traitlets.Unicode().tag(sync=True)
+    choice = traitlets.Float(default_value=None, allow_none=True).tag(sync=True)
+    committed = traitlets.Bool().tag(sync=True)
+
+    def __init__(
+        self,
+        key: str,
+        question: str,
+        options: Sequence[str] = (),
+        answer: float | None = None,
+        reveal: str = "",
+        choice: float | None = None,
+        committed: bool = False,
+    ) -> None:
+        found = [
+            checking.text(option, "an option", empty=False)
+            for option in checking.items(options, "options")
+        ]
+        if len(found) == 1:
+            raise ValueError(f"the only option is {found[0]!r}; a choice needs at least 2")
+        if committed and choice is None:
+            raise ValueError("the prediction is committed but has no choice")
+        super().__init__(
+            key=checking.text(key, "the key", empty=False),
+            question=checking.text(question, "the question", empty=False),
+            options=found,
+            answer=_checked_choice(answer, found, "the answer"),
+            reveal=checking.text(reveal, "the reveal"),
+            choice=_checked_choice(choice, found, "the choice"),
+            committed=bool(committed),
+        )
+
+
+def _checked_choice(value: float | None, options: list[str], what: str) -> float | None:
+    if value is None:
+        return None
+    if not checking.is_number(value):
+        raise ValueError(f"{what} is {value!r}; it must be a number")
+    if options and value not in range(len(options)):
+        raise ValueError(f"{what} is {value!r}; it must be an index from 0 to {len(options) - 1}")
+    return float(value)

@@ -1,0 +1,104 @@
+// Draws two ways to fill the same slots on one time axis.
+
+import { chartText, ticks } from "./chart.js";
+import { freshId, mount, node, svg } from "./dom.js";
+import { createPlayer } from "./player.js";
+import { idleSpans, sideSummary, stepWords, wholeLength } from "./batching_layout.js";
+
+const LANE = 34;
+const BAR = 28;
+const LEFT = 50;
+const AXIS = 24;
+const COLOURS = 8;
+
+function drawLanes(side, unit, patternId) {
+  const group = svg("g", {});
+  for (let slot = 0; slot < side.slots; slot += 1) {
+    const y = slot * LANE + (LANE - BAR) / 2;
+    group.append(chartText(0, y + BAR / 2 + 4, "start", `slot ${slot}`));
+    for (const idle of idleSpans(side, slot)) {
+      const box = { x: LEFT + idle.start * unit + 1, y, width: (idle.end - idle.start) * unit - 2, height: BAR, rx: 5 };
+      group.append(svg("rect", { ...box, fill: `url(#${patternId})` }), svg("rect", { ...box, class: "sn-ba-idle" }));
+    }
+  }
+  for (const span of side.spans) {
+    const y = span.slot * LANE + (LANE - BAR) / 2;
+    const width = (span.end - span.start) * unit - 2;
+    const x = LEFT + span.start * unit + 1;
+    const hue = `sn-hue-${span.request % COLOURS}`;
+    group.append(svg("rect", { x, y, width, height: BAR, rx: 5, class: `sn-ba-span ${hue}` }));
+    const words = width > 74 ? `request ${span.request}` : String(span.request);
+    if (width > 12) group.append(chartText(x + width / 2, y + BAR / 2 + 4.5, "middle", words, "sn-ba-name"));
+  }
+  return group;
+}
+
+function drawSide(side, length, width, patternId) {
+  const unit = (width - LEFT - 2) / length;
+  const height = side.slots * LANE + AXIS;
+  const picture = svg("svg", { width, height, role: "img", "aria-label": `${side.name}: ${sideSummary(side)}` });
+  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2.4, class: "sn-ba-hatch" });
+  picture.append(svg("defs", {}, svg("pattern", { id: patternId, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)));
+  picture.append(drawLanes(side, unit, patternId));
+  for (const step of ticks(length, Math.min(length, width / 70)).filter((each) => each <= length && Number.isInteger(each))) {
+    picture.append(chartText(LEFT + step * unit, height - 6, step === 0 ? "start" : step === length ? "end" : "middle", String(step)));
+  }
+  const end = LEFT + side.length * unit;
+  picture.append(svg("path", { d: `M${end} 0V${side.slots * LANE}`, class: "sn-ba-end" }));
+  const shade = svg("rect", { y: 0, height: side.slots * LANE, class: "sn-ba-shade" });
+  const cursor = svg("rect", { y: 1, height: side.slots * LANE - 2, width: unit, rx: 5, class: "sn-ba-cursor" });
+  picture.append(shade, cursor);
+  const point = (step) => {
+    const x = LEFT + step * unit;
+    cursor.setAttribute("x", x);
+    cursor.setAttribute("visibility", step < side.length ? "visible" : "hidden");
+    shade.setAttribute("x", Math.min(x + unit, end));
+    shade.setAttribute("width", Math.max(0, end - x - unit));
+  };
+  return { picture, point };
+}
+
+function createPanel(side) {
+  const patternId = freshId("idle");
+  const holder = node("div", {});
+  const head = node("p", { class: "sn-ba-head" }, node("strong", {}, side.name), node("span", {}, sideSummary(side)));
+  const element = node("div", { class: "sn-ba-panel" }, head, holder);
+  let drawn = null;
+  const draw = (length, width, step) => {
+    drawn = drawSide(side, length, width, patternId);
+    holder.replaceChildren(drawn.picture);
+    drawn.point(step);
+  };
+  return { element, draw, point: (step) => drawn?.point(step) };
+}
+
+function build(root, model) {
+  const sides = model.get("sides");
+  const length = wholeLength(sides);
+  const panels = sides.map(createPanel);
+  const player = createPlayer({
+    root, count: length, label: "Steps",
+    name: (step) => `step ${step} of ${length - 1}`,
+    delay: () => 600,
+    onStep: (step) => {
+      panels.forEach((panel) => panel.point(step));
+      return stepWords(sides, step);
+    },
+  });
+  const stage = node("div", {}, ...panels.map((panel) => panel.element));
+  const title = model.get("title");
+  if (title) root.append(node("p", { class: "sn-title sn-ba-title" }, title));
+  root.append(player.toolbar, player.keys, player.live, stage);
+  player.show(0);
+  return {
+    resize: () => panels.forEach((panel) => panel.draw(length, stage.clientWidth, player.step())),
+    destroy: player.destroy,
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "batching", label: "Static and continuous batching", inputs: ["sides", "title"],
+    build: (root) => build(root, model),
+  }),
+};

@@ -1,0 +1,22 @@
+// Axes for the small charts: round ticks and straight scales. Knows no widget.
+
+import { svg } from "./dom.js";
+
+// At most about `wanted` round steps from 0 past `top`: 1, 2 or 5 times a power of ten.
+export function ticks(top, wanted = 4) {
+  if (!(top > 0)) return [0, 1];
+  const rough = top / wanted;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
+  const last = Math.ceil(top / step - 1e-9);
+  return Array.from({ length: last + 1 }, (_, index) => Number((index * step).toPrecision(12)));
+}
+
+// value in [0, top] -> pixels in [from, to]
+export function scale(value, top, from, to) {
+  return top > 0 ? from + (value / top) * (to - from) : from;
+}
+
+export function chartText(x, y, anchor, words, className = "sn-axis") {
+  return svg("text", { x, y, class: className, "text-anchor": anchor }, words);
+}

@@ -1,0 +1,119 @@
+// Building DOM and SVG nodes, and following the page's theme. Knows no widget.
+
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) {
+      element.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+// node("p", { class: "x", onclick: press }, "words", otherNode): strings become text nodes.
+export function node(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
+}
+
+// Ids for labels and patterns: many widgets share a page, and the module may be evaluated once.
+export function freshId(stem) {
+  return `${stem}-${Math.random().toString(36).slice(2, 10)}`;
+}
+
+// The safe subset of markup for questions and hints: `code`, **bold** and line breaks.
+export function parseRich(text) {
+  const parts = [];
+  const pattern = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\n/g;
+  let from = 0;
+  for (const match of text.matchAll(pattern)) {
+    if (match.index > from) parts.push({ kind: "text", text: text.slice(from, match.index) });
+    if (match[1] !== undefined) parts.push({ kind: "code", text: match[1] });
+    else if (match[2] !== undefined) parts.push({ kind: "strong", text: match[2] });
+    else parts.push({ kind: "br", text: "" });
+    from = match.index + match[0].length;
+  }
+  if (from < text.length) parts.push({ kind: "text", text: text.slice(from) });
+  return parts;
+}
+
+export function richText(text) {
+  return parseRich(text).map((part) => {
+    if (part.kind === "text") return document.createTextNode(part.text);
+    return part.kind === "br" ? node("br") : node(part.kind, {}, part.text);
+  });
+}
+
+// What one element says about the theme: "dark", "light", or null when it says nothing.
+export function declaredTheme(classes, jupyterLight) {
+  if (classes.includes("dark") || classes.includes("dark-theme")) return "dark";
+  if (classes.includes("light") || classes.includes("light-theme")) return "light";
+  if (jupyterLight === "false") return "dark";
+  return jupyterLight === "true" ? "light" : null;
+}
+
+function pageTheme(start, systemIsDark) {
+  let at = start;
+  while (at) {
+    const theme = declaredTheme([...at.classList], at.dataset.jpThemeLight);
+    if (theme) return theme;
+    at = at.parentElement ?? at.getRootNode().host ?? null;
+  }
+  return systemIsDark ? "dark" : "light";
+}
+
+// Keeps root's data-theme equal to the page's theme; returns the function that stops watching.
+function followTheme(root, el) {
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const update = () => {
+    root.dataset.theme = pageTheme(el, system.matches);
+  };
+  const observer = new MutationObserver(update);
+  const watched = { attributes: true, attributeFilter: ["class", "data-jp-theme-light"] };
+  observer.observe(document.body, watched);
+  observer.observe(document.documentElement, watched);
+  system.addEventListener("change", update);
+  update();
+  return () => {
+    observer.disconnect();
+    system.removeEventListener("change", update);
+  };
+}
+
+// Puts one widget into el: builds it, builds it again when an input trait changes, tells it its
+// width, and returns the cleanup. `build(root)` returns { resize(width)?, destroy()? }.
+export function mount({ model, el, name, label, inputs, build }) {
+  const root = node("div", { class: `sn sn-${name}`, role: "group" });
+  const stopTheme = followTheme(root, el);
+  let view = {};
+  let width = 0;
+  const rebuild = () => {
+    view.destroy?.();
+    root.replaceChildren();
+    root.setAttribute("aria-label", model.get("title") || label);
+    view = build(root);
+    if (width) view.resize?.(width);
+  };
+  const resized = new ResizeObserver(() => {
+    if (root.clientWidth === width || root.clientWidth === 0) return;
+    width = root.clientWidth;
+    view.resize?.(width);
+  });
+  el.append(root);
+  rebuild();
+  resized.observe(root);
+  for (const input of inputs) model.on(`change:${input}`, rebuild);
+  return () => {
+    for (const input of inputs) model.off(`change:${input}`, rebuild);
+    resized.disconnect();
+    stopTheme();
+    view.destroy?.();
+    root.remove();
+  };
+}

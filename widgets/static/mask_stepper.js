@@ -1,0 +1,166 @@
+// Draws masks side by side and steps through their query rows.
+
+import { mount, node, svg } from "./dom.js";
+import { createPlayer } from "./player.js";
+import { cellSize, cellsOfRow, differingCells, maskWords, numRows, stepWords } from "./mask_layout.js";
+import { count } from "./words.js";
+
+const HEAD = 40;
+const ROW_LABEL = 34;
+const GAP = 36;
+
+function drawCell(cell, x, y, size) {
+  const inset = 1;
+  const side = size - 2 * inset;
+  const box = { x: x + inset, y: y + inset, width: side, height: side, rx: 3 };
+  const wrong = cell.visible && cell.future;
+  const className = wrong ? "sn-mk-wrong" : cell.visible ? "sn-mk-seen" : "sn-mk-hidden";
+  const shapes = [svg("rect", { ...box, class: className })];
+  if (wrong) {
+    const from = { x: x + size * 0.32, y: y + size * 0.32 };
+    const reach = size * 0.36;
+    const cross = `M${from.x} ${from.y}l${reach} ${reach}m0 ${-reach}l${-reach} ${reach}`;
+    shapes.push(svg("path", { d: cross, class: "sn-mk-cross" }));
+  } else if (cell.own) {
+    const dot = { cx: x + size / 2, cy: y + size / 2, r: size * 0.13 };
+    shapes.push(svg("circle", { ...dot, class: cell.visible ? "sn-mk-own" : "sn-mk-own-hidden" }));
+  }
+  if (cell.differs) {
+    shapes.push(svg("rect", { x: x + 0.5, y: y + 0.5, width: size - 1, height: size - 1, rx: 4, class: "sn-mk-differs" }));
+  }
+  return shapes;
+}
+
+function keyLabels(mask, size) {
+  const labels = mask.labels ?? mask.mask[0].map((_, key) => String(key));
+  const every = mask.labels ? 1 : Math.ceil(20 / size);
+  return labels.flatMap((label, key) => {
+    if (key % every) return [];
+    const shown = label === " " ? "sp" : label === "\n" ? "\\n" : label;
+    const x = ROW_LABEL + key * size + size / 2;
+    return [svg("text", { x, y: HEAD - 7, class: "sn-mk-label", "text-anchor": "middle" }, shown)];
+  });
+}
+
+function drawDivider(mask, size) {
+  const keys = mask.mask[0].length;
+  const x = ROW_LABEL + mask.num_past * size;
+  const bottom = HEAD + mask.mask.length * size + 4;
+  const group = svg("g", {});
+  const title = (middle, words, room) => {
+    if (words.length * 6.2 > room) return;
+    group.append(svg("text", { x: middle, y: 14, class: "sn-mk-part", "text-anchor": "middle" }, words));
+  };
+  const past = mask.num_past * size;
+  const fresh = (keys - mask.num_past) * size;
+  if (past) {
+    title(ROW_LABEL + past / 2, past > 70 ? "past keys" : "past", past);
+    group.append(svg("path", { d: `M${x} 4V${bottom}`, class: "sn-mk-divider" }));
+  }
+  title(x + fresh / 2, fresh > 70 ? "new keys" : "new", fresh);
+  return group;
+}
+
+function drawMask(mask, other, size) {
+  const keys = mask.mask[0].length;
+  const width = ROW_LABEL + keys * size + 4;
+  const height = HEAD + mask.mask.length * size + 6;
+  const picture = svg("svg", { width, height, role: "img", "aria-label": maskWords(mask) });
+  picture.append(...keyLabels(mask, size));
+  const rows = mask.mask.map((_, row) => {
+    const y = HEAD + row * size;
+    const group = svg("g", { class: "sn-mk-row" });
+    group.append(svg("text", { x: ROW_LABEL - 9, y: y + size / 2 + 4, class: "sn-mk-label", "text-anchor": "end" }, String(mask.num_past + row)));
+    cellsOfRow(mask, row, other).forEach((cell, key) =>
+      group.append(...drawCell(cell, ROW_LABEL + key * size, y, size)));
+    picture.append(group);
+    return group;
+  });
+  picture.append(drawDivider(mask, size));
+  const cursor = svg("rect", { x: ROW_LABEL - 29, width: 29 + keys * size + 2, height: size, rx: 5, class: "sn-mk-cursor" });
+  picture.append(cursor);
+  const point = (row) => {
+    rows.forEach((group, at) => group.classList.toggle("sn-mk-later", at > row));
+    cursor.setAttribute("y", HEAD + row * size);
+    cursor.setAttribute("visibility", row < rows.length ? "visible" : "hidden");
+  };
+  return { picture, point };
+}
+
+function swatch(className, words) {
+  const box = svg("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, class: className });
+  return node("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, box), words);
+}
+
+function legend(masks) {
+  const wrong = masks.some((mask) => mask.mask.some((_, row) =>
+    cellsOfRow(mask, row).some((cell) => cell.visible && cell.future)));
+  return node(
+    "ul", { class: "sn-legend" },
+    swatch("sn-mk-seen", "may be seen"),
+    swatch("sn-mk-hidden", "hidden"),
+    wrong ? swatch("sn-mk-wrong", "seen, but in the future") : null,
+    masks.length > 1 ? swatch("sn-mk-differs", "the masks differ") : null,
+    node("li", {}, "dot: the query's own position"),
+  );
+}
+
+function createFigure(mask, other, counts) {
+  const scroller = node("div", { class: "sn-scroll" });
+  const differing = other && counts ? differingCells(mask, other) : 0;
+  const verdict = differing ? `${count(differing, "cell")} differ${differing === 1 ? "s" : ""}` : "";
+  const caption = node(
+    "figcaption", {}, node("strong", {}, mask.name),
+    verdict ? node("span", { class: "sn-mk-verdict" }, verdict) : null,
+    mask.note ? node("span", { class: "sn-mk-note" }, mask.note) : null,
+  );
+  const element = node("figure", { class: "sn-mk-figure" }, caption, scroller);
+  let drawn = null;
+  const draw = (room, row) => {
+    drawn = drawMask(mask, other, cellSize(mask.mask[0].length, room - ROW_LABEL - 6));
+    scroller.replaceChildren(drawn.picture);
+    drawn.point(row);
+    const scrolls = Number(drawn.picture.getAttribute("width")) > room;
+    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", maskWords(mask)]]) {
+      if (scrolls) scroller.setAttribute(name, value);
+      else scroller.removeAttribute(name);
+    }
+  };
+  return { element, draw, point: (row) => drawn?.point(row) };
+}
+
+function build(root, model) {
+  const masks = model.get("masks");
+  const figures = masks.map((mask, at) => {
+    const other = masks.length > 1 ? masks[at === 0 ? 1 : 0] : null;
+    return createFigure(mask, other, at === 0);
+  });
+  const player = createPlayer({
+    root, count: numRows(masks), label: "Query rows",
+    name: (row) => `row ${row} of ${numRows(masks) - 1}`,
+    onStep: (row) => {
+      figures.forEach((figure) => figure.point(row));
+      return stepWords(masks, row);
+    },
+  });
+  const title = model.get("title");
+  const stage = node("div", { class: "sn-mk-stage" }, ...figures.map((figure) => figure.element));
+  if (title) root.append(node("p", { class: "sn-title sn-mk-title" }, title));
+  root.append(player.toolbar, player.keys, player.live, stage, legend(masks));
+  player.show(0);
+  const resize = () => {
+    const room = stage.clientWidth;
+    const beside = (room - GAP * (masks.length - 1)) / masks.length;
+    const wanted = ROW_LABEL + 6 + 15 * Math.max(...masks.map((mask) => mask.mask[0].length));
+    const each = beside >= wanted ? beside : room;
+    figures.forEach((figure) => figure.draw(Math.floor(each), player.step()));
+  };
+  return { resize, destroy: player.destroy };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "mask-stepper", label: "Attention masks", inputs: ["masks", "title"],
+    build: (root) => build(root, model),
+  }),
+};

@@ -1,0 +1,161 @@
+// Where everything of a trace lies: pure functions of the trace's JSON.
+
+import { ticks } from "./chart.js";
+
+// ---- states ---------------------------------------------------------------------------------
+
+// Known tokens of a request before its first sample of step `index`: prompt and generated so far.
+export function knownBefore(trace, id, index) {
+  const request = trace.requests.find((each) => each.id === id);
+  const sampled = trace.steps.slice(0, index).flatMap((step) => step.work)
+    .filter((work) => work.request_id === id && work.sampled !== null);
+  return request.prompt_tokens.length + sampled.length;
+}
+
+// One state per step for one request:
+// before, waiting, prefill, decode, idle (started, got nothing), done, each with what it shows.
+export function cellsOf(trace, request) {
+  let started = false;
+  let done = false;
+  return trace.steps.map((step, index) => {
+    const work = step.work.find((each) => each.request_id === request.id);
+    const wait = step.waits.find((each) => each.request_id === request.id);
+    const finishedBefore = done;
+    if (step.preempted.includes(request.id)) started = false;
+    if (step.finished.includes(request.id)) done = true;
+    if (work) {
+      started = true;
+      return { state: work.kind, start: work.start, end: work.end, sampled: work.sampled,
+        total: knownBefore(trace, request.id, index), reason: null };
+    }
+    const empty = { start: 0, end: 0, sampled: null, total: 0, reason: wait ? wait.reason : null };
+    if (finishedBefore) return { ...empty, state: "done" };
+    if (!wait && request.arrival_step > step.step) return { ...empty, state: "before" };
+    const idle = wait ? wait.status !== "waiting" : started;
+    return { ...empty, state: idle ? "idle" : "waiting" };
+  });
+}
+
+// Neighbouring cells in which nothing is computed drawn as one band; work stays one cell per step.
+export function bandsOf(cells) {
+  const bands = [];
+  cells.forEach((cell, index) => {
+    const last = bands[bands.length - 1];
+    const works = cell.state === "prefill" || cell.state === "decode";
+    if (last && !works && last.cell.state === cell.state) last.to = index + 1;
+    else bands.push({ from: index, to: index + 1, cell });
+  });
+  return bands;
+}
+
+// ---- places ---------------------------------------------------------------------------------
+
+const NARROWEST_STEP_PX = 30;
+const WIDEST_STEP_PX = 58;
+const NARROWEST_TIME_PX = 5;
+const MOST_SCREENS = 4;
+
+// When a trace begins: a wall clock does not start at 0.
+export function originOf(trace) {
+  const starts = trace.steps.map((step) => step.start_us);
+  const times = [...starts, ...trace.requests.map((request) => request.arrival_us)];
+  return times.length ? Math.min(...times) : 0;
+}
+
+// Pixels per step, or per microsecond, that let all traces share one axis of `available` pixels.
+export function pixelsPerUnit(traces, axis, available) {
+  if (axis === "steps") {
+    const longest = Math.max(1, ...traces.map((trace) => trace.steps.length));
+    return Math.max(NARROWEST_STEP_PX, Math.min(WIDEST_STEP_PX, available / longest));
+  }
+  const ends = traces.flatMap((trace) => trace.steps.map((step) => step.end_us - originOf(trace)));
+  const whole = Math.max(1, ...ends);
+  const durations = traces.flatMap((trace) => trace.steps.map((step) => step.end_us - step.start_us));
+  const shortest = Math.max(1, Math.min(...durations, whole));
+  const wanted = Math.max(available / whole, NARROWEST_TIME_PX / shortest);
+  return Math.min(wanted, (available * MOST_SCREENS) / whole);
+}
+
+// The x and width of every step's column. On the time axis a column is as wide as the step is long.
+export function columnsOf(trace, axis, scale) {
+  const origin = originOf(trace);
+  return trace.steps.map((step, index) =>
+    axis === "steps"
+      ? { x: index * scale, width: scale }
+      : { x: (step.start_us - origin) * scale, width: (step.end_us - step.start_us) * scale },
+  );
+}
+
+// Round times along the axis, at most one per 80 pixels, as { x, us }.
+export function timeTicks(width, scale) {
+  if (!(width > 0)) return [];
+  const times = ticks(width / scale / 1000, Math.max(1, Math.floor(width / 80)));
+  return times.map((ms) => ({ x: ms * 1000 * scale, ms })).filter((tick) => tick.x <= width);
+}
+
+export function widthOf(columnLists) {
+  return Math.max(0, ...columnLists.flat().map((column) => column.x + column.width));
+}
+
+// The most tokens that a budget row must show: the largest budget or the largest step.
+export function mostTokens(trace) {
+  return Math.max(1, trace.token_budget, ...trace.steps.flatMap((step) => [step.token_budget, usedBy(step)]));
+}
+
+function usedBy(step) {
+  return step.work.reduce((sum, work) => sum + work.end - work.start, 0);
+}
+
+// Used tokens per step against the budget; heights as parts of 1, where 1 is `top` tokens.
+export function budgetBars(trace, top = mostTokens(trace)) {
+  return trace.steps.map((step) => ({
+    used: usedBy(step),
+    budget: step.token_budget,
+    within: Math.min(usedBy(step), step.token_budget) / top,
+    over: Math.max(0, usedBy(step) - step.token_budget) / top,
+    limit: step.token_budget / top,
+  }));
+}
+
+// A scroll offset that shows [x, x + width), moved no further than needed.
+export function scrollFor(column, view, offset) {
+  const margin = Math.min(40, view / 4);
+  if (column.x - margin < offset) return Math.max(0, column.x - margin);
+  const right = column.x + column.width + margin;
+  return right > offset + view ? right - view : offset;
+}
+
+// ---- tokens and gaps ------------------------------------------------------------------------
+
+// Tokens sampled for each request up to and including step `index`, by request id.
+export function generatedAt(trace, index) {
+  const texts = new Map(trace.requests.map((request) => [request.id, []]));
+  for (const step of trace.steps.slice(0, index + 1)) {
+    for (const work of step.work) {
+      if (work.sampled !== null) texts.get(work.request_id).push(work.sampled);
+    }
+  }
+  return texts;
+}
+
+// Per request: time to its first token and the worst gap between two of its tokens, with the step
+// that ended the gap. A token leaves when its step ends.
+export function gapsOf(trace) {
+  return trace.requests.map((request) => {
+    let previous = null;
+    const result = { id: request.id, firstUs: null, worstUs: null, worstIndex: null };
+    trace.steps.forEach((step, index) => {
+      const samples = step.work.some(
+        (work) => work.request_id === request.id && work.sampled !== null,
+      );
+      if (!samples) return;
+      if (previous === null) result.firstUs = step.end_us - request.arrival_us;
+      else if (result.worstUs === null || step.end_us - previous > result.worstUs) {
+        result.worstUs = step.end_us - previous;
+        result.worstIndex = index;
+      }
+      previous = step.end_us;
+    });
+    return result;
+  });
+}

@@ -1,0 +1,214 @@
+// Draws the rows, the budget and the labels of one trace. Decides no step and no size of the page.
+
+import { node, svg } from "./dom.js";
+import { bandsOf, budgetBars, cellsOf, timeTicks, widthOf } from "./timeline_layout.js";
+import { tokenMark } from "./timeline_words.js";
+import { number } from "./words.js";
+
+const ROW = 36;
+const CELL = 30;
+export const HEAD = 26;
+const BUDGET = 74;
+const BAR = 46;
+export const BLOCK_GAP = 14;
+export const TIME_AXIS = 22;
+export const EDGE = 3;
+const COLOURS = 8;
+const CHARACTER_PX = 6.4;
+
+const LEGEND = [
+  ["prefill", "prefill: prompt tokens computed"],
+  ["decode", "decode: one new token"],
+  ["waiting", "waiting to start"],
+  ["idle", "started, got nothing"],
+  ["over", "over the token budget"],
+];
+
+export function blockHeight(trace) {
+  return HEAD + trace.requests.length * ROW + BUDGET;
+}
+
+export function colourClass(trace, id) {
+  return `sn-hue-${trace.requests.findIndex((request) => request.id === id) % COLOURS}`;
+}
+
+export function hatch(id, className, width) {
+  const attributes = { id, width: 6, height: 6, patternUnits: "userSpaceOnUse" };
+  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": width, class: className });
+  return svg("pattern", { ...attributes, patternTransform: "rotate(45)" }, line);
+}
+
+// ---- one block: the rows of one trace -----------------------------------------------------------
+
+function centred(x, y, className, text) {
+  return svg("text", { x, y, class: className, "text-anchor": "middle" }, text);
+}
+
+function prefillLabel(cell, width, middle, top) {
+  const last = cell.end - 1;
+  const whole = cell.start === last ? `${last}` : `${cell.start}-${last}`;
+  if (whole.length * CHARACTER_PX <= width - 4) {
+    return [centred(middle, top + CELL / 2 + 4, "sn-tl-range", whole)];
+  }
+  const longest = Math.max(`${cell.start}-`.length, `${last}`.length);
+  if (longest * CHARACTER_PX > width - 2 || cell.start === last) return [];
+  return [
+    centred(middle, top + 14, "sn-tl-range", `${cell.start}-`),
+    centred(middle, top + 25, "sn-tl-range", `${last}`),
+  ];
+}
+
+function cellText(cell, x, width, top, alphabet) {
+  const middle = x + width / 2;
+  if (cell.state === "prefill") return prefillLabel(cell, width, middle, top);
+  if (cell.state !== "decode" || cell.sampled === null) return [];
+  const mark = tokenMark(cell.sampled, alphabet);
+  if (mark.length * CHARACTER_PX > width - 2) return [];
+  const special = mark.length > 1 ? " sn-tl-special" : "";
+  return [centred(middle, top + CELL / 2 + 4.5, `sn-tl-token${special}`, mark)];
+}
+
+function drawCell(band, columns, top, hue, alphabet, patterns) {
+  const { cell } = band;
+  if (cell.state === "before" || cell.state === "done") return [];
+  const first = columns[band.from];
+  const last = columns[band.to - 1];
+  const inset = first.width > 12 ? 1.5 : 0.4;
+  const x = first.x + inset;
+  const width = Math.max(1, last.x + last.width - first.x - 2 * inset);
+  const box = { x, y: top, width, height: CELL, rx: Math.min(5, width / 3) };
+  const shapes = [svg("rect", { ...box, class: `sn-tl-cell sn-tl-${cell.state} ${hue}` })];
+  if (cell.state === "waiting" || cell.state === "idle") {
+    shapes.push(svg("rect", { ...box, class: "sn-tl-hatch", fill: `url(#${patterns[cell.state]})` }));
+  }
+  if (cell.state === "prefill" && cell.sampled !== null && width > 8) {
+    shapes.push(svg("circle", { cx: x + width - 4, cy: top + 4, r: 2, class: "sn-tl-sampled" }));
+  }
+  shapes.push(...cellText(cell, x, width, top, alphabet));
+  return shapes;
+}
+
+function drawRow(trace, request, row, columns, top, alphabet, patterns) {
+  const hue = colourClass(trace, request.id);
+  const y = top + HEAD + row * ROW + (ROW - CELL) / 2;
+  const group = svg("g", {});
+  const bands = bandsOf(cellsOf(trace, request));
+  const last = bands.filter((band) => band.cell.state !== "done").pop();
+  for (const band of bands) group.append(...drawCell(band, columns, y, hue, alphabet, patterns));
+  if (last && trace.steps[last.to - 1].finished.includes(request.id)) {
+    const end = columns[last.to - 1];
+    const x = end.x + end.width + 5;
+    const middle = y + CELL / 2;
+    const tick = `M${x} ${middle}l3 3.5l6 -7`;
+    group.append(svg("path", { d: tick, class: "sn-tl-done" }));
+  }
+  return group;
+}
+
+function drawBudget(trace, columns, top, most) {
+  const bars = budgetBars(trace, most);
+  const base = top + BUDGET - 20;
+  const full = BAR;
+  const group = svg("g", {});
+  bars.forEach((bar, index) => {
+    const column = columns[index];
+    const inset = column.width > 12 ? 1.5 : 0.4;
+    const x = column.x + inset;
+    const width = Math.max(1, column.width - 2 * inset);
+    const within = bar.within * full;
+    const over = bar.over * full;
+    const limit = base - bar.limit * full;
+    group.append(svg("rect", { x, y: limit, width, height: base - limit, class: "sn-tl-room" }));
+    group.append(svg("rect", { x, y: base - within, width, height: within, class: "sn-tl-used" }));
+    if (over > 0) {
+      group.append(svg("rect", { x, y: limit - over, width, height: over, class: "sn-tl-over" }));
+    }
+    group.append(svg("path", { d: `M${column.x} ${limit}h${column.width}`, class: "sn-tl-limit" }));
+    const words = `${bar.used}`;
+    if (words.length * CHARACTER_PX <= width - 1) {
+      const className = over > 0 ? "sn-tl-amount sn-tl-amount-over" : "sn-tl-amount";
+      group.append(centred(x + width / 2, base + 14, className, words));
+    }
+  });
+  return group;
+}
+
+export function drawTimeAxis(scale, width, top) {
+  const group = svg("g", {});
+  group.append(svg("path", { d: `M${EDGE} ${top + 1.5}h${width}`, class: "sn-tl-axis" }));
+  for (const { x, ms } of timeTicks(width, scale)) {
+    group.append(svg("path", { d: `M${x + EDGE} ${top - 2}v7`, class: "sn-tl-axis" }));
+    const anchor = x < 12 ? "start" : "middle";
+    const attributes = { x: x + (x < 12 ? 0 : EDGE), y: top + 17, class: "sn-tl-step", "text-anchor": anchor };
+    group.append(svg("text", attributes, `${number(ms)} ms`));
+  }
+  return group;
+}
+
+function drawHead(trace, columns, top) {
+  const group = svg("g", {});
+  let free = 0;
+  columns.forEach((column, index) => {
+    const label = String(trace.steps[index].step);
+    const width = label.length * CHARACTER_PX + 8;
+    const middle = column.x + column.width / 2;
+    if (middle - width / 2 < free) return;
+    free = middle + width / 2;
+    group.append(centred(middle, top + HEAD - 9, "sn-tl-step", label));
+  });
+  return group;
+}
+
+export function drawBlock({ trace, top }, columns, alphabet, patterns, width, most) {
+  const group = svg("g", {});
+  group.append(drawHead(trace, columns, top));
+  trace.requests.forEach((request, row) => {
+    const y = top + HEAD + row * ROW + ROW;
+    group.append(svg("path", { d: `M0 ${y}H${width}`, class: "sn-tl-rule" }));
+    group.append(drawRow(trace, request, row, columns, top, alphabet, patterns));
+  });
+  group.append(drawBudget(trace, columns, top + HEAD + trace.requests.length * ROW, most));
+  if (trace.error) {
+    const x = widthOf([columns]) + 5;
+    const path = `M${x} ${top + HEAD}V${top + blockHeight(trace) - 6}`;
+    group.append(svg("path", { d: path, class: "sn-tl-stop" }));
+  }
+  return group;
+}
+
+// ---- the label column ---------------------------------------------------------------------------
+
+export function drawLabels(sides, narrow) {
+  const width = narrow ? 68 : 96;
+  const height = sides.reduce((sum, side) => sum + blockHeight(side.trace) + BLOCK_GAP, -BLOCK_GAP);
+  const labels = svg("svg", { width, height, class: "sn-tl-labels", "aria-hidden": "true" });
+  for (const { trace, top, name } of sides) {
+    if (name) labels.append(svg("text", { x: 0, y: top + HEAD - 9, class: "sn-tl-side" }, name));
+    trace.requests.forEach((request, row) => {
+      const y = top + HEAD + row * ROW + ROW / 2;
+      const hue = colourClass(trace, request.id);
+      const text = narrow ? `${request.id}` : `request ${request.id}`;
+      labels.append(svg("rect", { x: 0, y: y - 7, width: 5, height: 14, rx: 2.5, class: `sn-tl-key ${hue}` }));
+      labels.append(svg("text", { x: 12, y: y + 4, class: "sn-tl-label" }, text));
+    });
+    const y = top + HEAD + trace.requests.length * ROW + BUDGET / 2;
+    labels.append(svg("text", { x: 0, y, class: "sn-tl-small" }, "tokens"));
+    labels.append(svg("text", { x: 0, y: y + 13, class: "sn-tl-small" }, `of ${trace.token_budget}`));
+  }
+  return labels;
+}
+
+function legendSwatch(state, patterns) {
+  const box = { x: 0.5, y: 0.5, width: 21, height: 13, rx: 3 };
+  const swatch = svg("svg", { width: 22, height: 14, "aria-hidden": "true" });
+  const className = state === "over" ? "sn-tl-over" : `sn-tl-cell sn-tl-${state} sn-hue-0`;
+  swatch.append(svg("rect", { ...box, class: className }));
+  if (patterns[state]) swatch.append(svg("rect", { ...box, fill: `url(#${patterns[state]})` }));
+  return swatch;
+}
+
+export function timelineLegend(patterns) {
+  return node("ul", { class: "sn-legend" }, ...LEGEND.map(([state, words]) =>
+    node("li", {}, legendSwatch(state, patterns), words)),
+    node("li", {}, "dot: its first token is sampled"));
+}

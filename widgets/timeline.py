@@ -1,0 +1,75 @@
+"""The timeline of a run: rows of requests, columns of steps, drawn from a trace's JSON."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+
+from widgets import assets, checking
+
+TRACE_VERSION = 1
+SHAKESPEARE = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""The character of each token id of the course's tokenizer."""
+
+_TRACE_FIELDS = ("version", "clock", "token_budget", "requests", "steps")
+_REQUEST_FIELDS = ("id", "prompt_tokens", "arrival_step", "arrival_us")
+_STEP_FIELDS = (
+    "step", "start_us", "end_us", "token_budget", "work", "waits", "preempted", "finished",
+)  # fmt: skip
+
+
+class Timeline(anywidget.AnyWidget):
+    """A run step by step, and optionally a reference run under it with the same cursor.
+
+    `trace` and `reference` are `Trace.to_json()` dicts; `alphabet` holds the character of each
+    token id. Steps and play live in the browser: nothing is synced back.
+    Raises: ValueError for a dict that is no trace, or of another version.
+    """
+
+    _esm = assets.esm("timeline")
+    _css = assets.css("timeline")
+    trace = traitlets.Dict().tag(sync=True)
+    reference = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+    alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self,
+        trace: Mapping[str, Any],
+        reference: Mapping[str, Any] | None = None,
+        alphabet: Sequence[str] = SHAKESPEARE,
+        title: str = "",
+    ) -> None:
+        super().__init__(
+            trace=_checked_trace(trace, "the trace"),
+            reference=None if reference is None else _checked_trace(reference, "the reference"),
+            alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
+            title=checking.text(title, "the title"),
+        )
+
+
+def _checked_trace(value: object, what: str) -> dict[str, Any]:
+    trace = checking.record(value, what, _TRACE_FIELDS)
+    if trace["version"] != TRACE_VERSION:
+        raise ValueError(
+            f"{what} has version {trace['version']!r}; this widget reads version {TRACE_VERSION}"
+        )
+    checking.record(trace["clock"], f"the clock of {what}", ("name", "modelled"))
+    checking.whole(trace["token_budget"], f"the token budget of {what}", least=1)
+    known: set[int] = set()
+    for request in checking.items(trace["requests"], f"the requests of {what}"):
+        found = checking.record(request, f"a request of {what}", _REQUEST_FIELDS)
+        known.add(found["id"])
+    for index, step in enumerate(checking.items(trace["steps"], f"the steps of {what}")):
+        _check_step(step, f"step {index} of {what}", known)
+    return {"executor": "", "error": None, **trace}
+
+
+def _check_step(value: object, what: str, known: set[int]) -> None:
+    step = checking.record(value, what, _STEP_FIELDS)
+    if step["end_us"] < step["start_us"]:
+        raise ValueError(f"{what} ends at {step['end_us']} us, before {step['start_us']} us")
+    for share in checking.items([*step["work"], *step["waits"]], f"the work of {what}"):
+        if share["request_id"] not in known:
+            raise ValueError(f"{what} names request {share['request_id']}, which never arrived")
