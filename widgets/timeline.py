@@ -22,8 +22,9 @@ _STEP_FIELDS = (
 class Timeline(anywidget.AnyWidget):
     """A run step by step, and optionally a reference run under it with the same cursor.
 
-    `trace` and `reference` are `Trace.to_json()` dicts; `alphabet` holds the character of each
-    token id. Steps and play live in the browser: nothing is synced back.
+    `trace` and `reference` are `Trace.to_json()` dicts, called by `names` in the words; `alphabet`
+    holds the character of each token id; `axis` is what width shows at first, "steps" or "time".
+    Steps and play live in the browser: nothing is synced back.
     Raises: ValueError for a dict that is no trace, or of another version.
     """
 
@@ -33,6 +34,8 @@ class Timeline(anywidget.AnyWidget):
     reference = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
     alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
+    axis = traitlets.Unicode("steps").tag(sync=True)
+    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def __init__(
         self,
@@ -40,12 +43,19 @@ class Timeline(anywidget.AnyWidget):
         reference: Mapping[str, Any] | None = None,
         alphabet: Sequence[str] = SHAKESPEARE,
         title: str = "",
+        *,
+        axis: str = "steps",
+        names: tuple[str, str] = ("yours", "the reference"),
     ) -> None:
+        if axis not in ("steps", "time"):
+            raise ValueError(f"the axis is {axis!r}; it must be 'steps' or 'time'")
         super().__init__(
             trace=_checked_trace(trace, "the trace"),
             reference=None if reference is None else _checked_trace(reference, "the reference"),
             alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
             title=checking.text(title, "the title"),
+            axis=axis,
+            names=[checking.text(name, "a name") for name in names],
         )
 
 

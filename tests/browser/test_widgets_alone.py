@@ -265,7 +265,7 @@ def test_the_jump_goes_to_the_first_step_that_differs(show):
     )
     page.get_by_role("button", name="Jump to first difference").click()
     assert live(page).startswith("Yours, step 1: ")
-    assert "\nReference, step 1: " in live(page)
+    assert "\nThe reference, step 1: " in live(page)
     assert page.locator(".sn-tl-cursor").count() == 2
 
 

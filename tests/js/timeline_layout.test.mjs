@@ -9,6 +9,8 @@ import { differenceWords, firstDifference, stepWords, tokenMark, traceWords }
   from "../../widgets/static/timeline_words.js";
 import { alphabet, decode, prefill, smallTrace, step, wait } from "./trace_fixture.mjs";
 
+const names = ["yours", "the reference"];
+
 const states = (trace, at) => cellsOf(trace, trace.requests[at]).map((cell) => cell.state);
 
 test("every step of a request has one state", () => {
@@ -152,9 +154,9 @@ test("another sampled token is a difference, and so is an earlier end", () => {
   short.steps.pop();
   const difference = firstDifference(short, smallTrace());
   assert.equal(difference.index, 3);
-  assert.equal(differenceWords(short, smallTrace(), difference, alphabet),
+  assert.equal(differenceWords(short, smallTrace(), difference, alphabet, names),
     "Yours ends after step 2; the reference goes on.");
-  assert.equal(differenceWords(smallTrace(), short, difference, alphabet),
+  assert.equal(differenceWords(smallTrace(), short, difference, alphabet, names),
     "The reference ends after step 2; yours goes on.");
 });
 
@@ -163,10 +165,10 @@ test("the difference says what each did for the requests that differ, and for no
   mine.steps[1].work.splice(1, 1);
   mine.steps[1].waits.push(wait(1, "it was left out", "prefilling"));
   const reference = smallTrace();
-  assert.equal(differenceWords(mine, reference, firstDifference(mine, reference), alphabet),
+  assert.equal(differenceWords(mine, reference, firstDifference(mine, reference), alphabet, names),
     "Step 1 is the first that differs. Yours: request 1 pauses: it was left out. The reference: " +
     "request 1 prefills tokens 4 to 9 of 10 and samples a space.");
-  assert.equal(differenceWords(mine, mine, null, alphabet), "Both did the same work in every step.");
+  assert.equal(differenceWords(mine, mine, null, alphabet, names), "Both did the same work in every step.");
 });
 
 test("an empty run has places and words too", () => {
@@ -175,7 +177,7 @@ test("an empty run has places and words too", () => {
   assert.equal(pixelsPerUnit([empty], "time", 500), 500);
   assert.equal(traceWords(empty), "0 requests in 0 steps");
   assert.equal(traceWords(smallTrace()), "3 requests in 4 steps, 10.1 ms in all");
-  assert.equal(differenceWords(empty, smallTrace(), firstDifference(empty, smallTrace()), alphabet),
+  assert.equal(differenceWords(empty, smallTrace(), firstDifference(empty, smallTrace()), alphabet, names),
     "Yours has no step; the reference goes on.");
 });
 

@@ -7,7 +7,7 @@ import { createPicture } from "./timeline_picture.js";
 import { BLOCK_GAP, blockHeight, timelineLegend } from "./timeline_rows.js";
 import { textTable } from "./timeline_texts.js";
 import { differenceWords, firstDifference, stepWords, traceWords } from "./timeline_words.js";
-import { clockWords, number } from "./words.js";
+import { capital, clockWords, number } from "./words.js";
 
 function chips(trace) {
   const facts = [clockWords(trace.clock), `token budget ${number(trace.token_budget)}`];
@@ -19,12 +19,12 @@ function chips(trace) {
 function stopNote(side) {
   const last = side.trace.steps[side.trace.steps.length - 1];
   const when = last ? `after step ${last.step}` : "before its first step";
-  const who = side.name === "reference" ? "The reference" : side.name ? "Yours" : "The run";
+  const who = capital(side.name || "the run");
   return node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, `${who} stopped ${when}: `), side.trace.error);
 }
 
-function sidesOf(trace, reference) {
-  const named = reference ? ["yours", "reference"] : [""];
+function sidesOf(trace, reference, names) {
+  const named = reference ? names : [""];
   let top = 0;
   return [trace, reference].filter(Boolean).map((each, index) => {
     const side = { trace: each, name: named[index], top, gaps: gapsOf(each) };
@@ -35,10 +35,10 @@ function sidesOf(trace, reference) {
 
 function sideWords(side, index, alphabet) {
   const { trace } = side;
-  const who = side.name ? `${side.name === "yours" ? "Yours" : "Reference"}, ` : "";
+  const who = side.name ? `${capital(side.name)}, ` : "";
   const last = trace.steps.length - 1;
   if (last < 0) return `${who}${side.name ? "no" : "No"} step was run.${trace.error ? ` It stopped: ${trace.error}` : ""}`;
-  if (index > last) return `${side.name === "yours" ? "Yours" : "The reference"} ${trace.error ? "has stopped" : "is already done"}.`;
+  if (index > last) return `${capital(side.name || "the run")} ${trace.error ? "has stopped" : "is already done"}.`;
   const words = stepWords(trace, index, alphabet);
   const stop = trace.error && index === last ? ` Here it stopped: ${trace.error}` : "";
   return `${who ? who + words[0].toLowerCase() + words.slice(1) : words}${stop}`;
@@ -48,12 +48,13 @@ function build(root, model) {
   const trace = model.get("trace");
   const reference = model.get("reference");
   const alphabet = model.get("alphabet");
-  const sides = sidesOf(trace, reference);
+  const names = model.get("names");
+  const sides = sidesOf(trace, reference, names);
   const length = Math.max(1, ...sides.map((side) => side.trace.steps.length));
   const label = sides.map((side) => `${side.name ? `${side.name}: ` : ""}${traceWords(side.trace)}`).join("; ");
   const picture = createPicture(sides, alphabet, `Timeline. ${label}.`);
   const texts = textTable(sides, alphabet);
-  let axis = "steps";
+  let axis = model.get("axis");
   let width = 0;
 
   const redraw = () => {
@@ -65,7 +66,7 @@ function build(root, model) {
     axis = axis === "steps" ? "time" : "steps";
     axisButton.setAttribute("aria-pressed", String(axis === "time"));
     redraw();
-  }, "false");
+  }, String(axis === "time"));
   const difference = reference ? firstDifference(trace, reference) : null;
   const extras = [axisButton];
   if (reference) {
@@ -94,7 +95,7 @@ function build(root, model) {
     player.toolbar,
     player.keys,
     player.live,
-    reference ? node("p", { class: difference ? "sn-note" : "sn-note sn-note-good" }, differenceWords(trace, reference, difference, alphabet)) : null,
+    reference ? node("p", { class: difference ? "sn-note" : "sn-note sn-note-good" }, differenceWords(trace, reference, difference, alphabet, names)) : null,
     picture.stage,
     ...sides.filter((side) => side.trace.error).map(stopNote),
     timelineLegend(picture.patterns),
@@ -113,7 +114,7 @@ function build(root, model) {
 export default {
   render: ({ model, el }) => mount({
     model, el, name: "timeline", label: "Timeline of a run",
-    inputs: ["trace", "reference", "alphabet", "title"],
+    inputs: ["trace", "reference", "alphabet", "title", "axis", "names"],
     build: (root) => build(root, model),
   }),
 };

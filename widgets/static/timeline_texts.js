@@ -22,11 +22,11 @@ function gapBar(gap, longest, className) {
 }
 
 function gapCell(sides, id, longest) {
-  const lines = sides.map(({ gaps, name }) => {
+  const lines = sides.map(({ gaps, name }, index) => {
     const { worstUs } = gaps.find((gap) => gap.id === id) ?? { worstUs: null };
     const words = worstUs === null ? "none" : duration(worstUs);
     const who = name ? node("span", { class: "sn-tl-who" }, name) : null;
-    const className = name === "reference" ? "sn-tl-gap-other" : "sn-tl-gap-bar";
+    const className = index > 0 ? "sn-tl-gap-other" : "sn-tl-gap-bar";
     return node("span", { class: "sn-tl-gapline" }, who, gapBar(worstUs, longest, className), node("span", {}, words));
   });
   return node("td", {}, ...lines);
@@ -64,7 +64,7 @@ export function textTable(sides, alphabet) {
       cells.get(request.id).replaceChildren(
         markedText(request.prompt_tokens, alphabet, "sn-tl-prompt"),
         markedText(mine, alphabet, "sn-tl-new"),
-        differs ? node("span", { class: "sn-tl-differs" }, "the reference wrote ", markedText(theirs, alphabet, "sn-tl-new")) : "",
+        differs ? node("span", { class: "sn-tl-differs" }, `${sides[1].name} wrote `, markedText(theirs, alphabet, "sn-tl-new")) : "",
       );
     }
   };

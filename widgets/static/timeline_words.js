@@ -1,7 +1,7 @@
 // What a trace says, step by step and against a reference: pure functions of the trace's JSON.
 
 import { budgetBars, knownBefore, originOf } from "./timeline_layout.js";
-import { clockWords, count, duration, listed, number } from "./words.js";
+import { capital, clockWords, count, duration, listed, number } from "./words.js";
 
 // ---- differences ----------------------------------------------------------------------------
 
@@ -107,26 +107,27 @@ export function stepWords(trace, index, alphabet) {
 }
 
 // What differs at the first different step, in one sentence.
-export function differenceWords(trace, reference, difference, alphabet) {
+export function differenceWords(trace, reference, difference, alphabet, names) {
+  const [mineName, theirName] = names;
   if (difference === null) return "Both did the same work in every step.";
   const { index, ids } = difference;
   const mine = trace.steps[index];
   const theirs = reference.steps[index];
   if (!mine) {
     const end = trace.steps.length ? `ends after step ${trace.steps[index - 1].step}` : "has no step";
-    return `Yours ${end}; the reference goes on.`;
+    return `${capital(mineName)} ${end}; ${theirName} goes on.`;
   }
   if (!theirs) {
     const end = reference.steps.length
       ? `ends after step ${reference.steps[index - 1].step}` : "has no step";
-    return `The reference ${end}; yours goes on.`;
+    return `${capital(theirName)} ${end}; ${mineName} goes on.`;
   }
   const say = (side) => {
     const parts = deeds(side, index, alphabet, ids);
     return parts.length ? parts.join("; ") : `${requestsWords(ids)} not in the step`;
   };
-  return `Step ${mine.step} is the first that differs. Yours: ${say(trace)}. ` +
-    `The reference: ${say(reference)}.`;
+  return `Step ${mine.step} is the first that differs. ${capital(mineName)}: ${say(trace)}. ` +
+    `${capital(theirName)}: ${say(reference)}.`;
 }
 
 // The whole run in one line, for the drawing's label.

@@ -11,6 +11,11 @@ export function count(value, noun) {
   return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
+// "the reference" -> "The reference"
+export function capital(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
 // ["a", "b", "c"] -> "a, b and c"
 export function listed(items) {
   if (items.length < 2) return items.join("");

@@ -1,0 +1,1 @@
+"""What makes an answer right, one module per lesson."""

@@ -1,0 +1,368 @@
+"""The checks: right answers pass, wrong ones fail for their own reason, slips do not slip by."""
+
+import ast
+import importlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutants import mutants
+
+from course import judging
+from course.checks import l01_chunked_prefill as l01_checks
+from course.registry import exercise, exercises
+from nanogpt import masks, planning
+from solutions import l01_chunked_prefill as l01
+from solutions.wrong import WrongAnswer
+
+# A stop that ends an endless loop may land in a callback, where Python can only report it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+STEMS = sorted({item.lesson for item in exercises()})
+SOLUTIONS = {stem: importlib.import_module(f"solutions.{stem}") for stem in STEMS}
+RIGHT = [
+    pytest.param(exercise_id, answer, id=f"{exercise_id}-{answer.__name__}")
+    for module in SOLUTIONS.values()
+    for exercise_id, answers in module.RIGHT.items()
+    for answer in answers
+]
+WRONG = [
+    pytest.param(wrong, id=f"{wrong.exercise}-{wrong.name}".replace(" ", "_"))
+    for module in SOLUTIONS.values()
+    for wrong in module.WRONG
+]
+IDS = [item.id for item in exercises()]
+LESSONS = Path(__file__).parents[1] / "lessons"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    """Tiny tensors spend their time waiting for other threads on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.05)
+
+
+@pytest.mark.parametrize(("exercise_id", "answer"), RIGHT)
+def test_a_right_answer_passes_whatever_the_seed(exercise_id: str, answer: Any) -> None:
+    for seed in range(5):
+        report = exercise(exercise_id).check(answer, seed=seed)
+        assert report.status == "passed", report.text()
+        assert report.passed == len(report.checks)
+
+
+@pytest.mark.parametrize("exercise_id", ["l00.finish_steps", "l01.chunk_mask", "l01.plan_step"])
+def test_the_solution_passes_with_25_seeds(exercise_id: str) -> None:
+    item = exercise(exercise_id)
+    solution = getattr(SOLUTIONS[item.lesson], item.name)
+    reports = [item.check(solution, seed=seed) for seed in range(5, 30)]
+    assert {report.status for report in reports} == {"passed"}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_answer_fails_with_its_own_misconception(wrong: WrongAnswer) -> None:
+    for seed in (0, 1):
+        report = exercise(wrong.exercise).check(wrong.function, seed=seed)
+        assert report.status == "failed", report.text()
+        assert report.misconception == wrong.key, report.text()
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_feedback_is_one_sentence_and_a_small_counterexample(wrong: WrongAnswer) -> None:
+    report = exercise(wrong.exercise).check(wrong.function)
+    assert report.idea.endswith(".") and ". " not in report.idea, report.idea
+    assert len(report.idea) <= 200, report.idea
+    rows = dict(report.example)
+    assert {"input", "expected", "got"} <= rows.keys() or {"before", "after"} <= rows.keys()
+    assert all(len(text) <= 400 for text in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "key", "asked"),
+    [
+        ("l00.next_inputs", "feeds_everything", "next_inputs([5, 3, 8, 1], 3)"),
+        ("l00.finish_steps", "waits_for_longest", "finish_steps([2, 5, 3], 2, True)"),
+        ("l01.chunk_size", "negative", "chunk_size(4, 7, 10)"),
+        ("l01.chunk_mask", "all_true", "chunk_mask(0, 3)"),
+        ("l01.chunk_mask", "no_offset", "chunk_mask(2, 3)"),
+        ("l01.chunk_inputs", "positions_restart", "chunk_inputs([5, 3, 8, 1, 9], 2, 2)"),
+        ("l01.chunk_inputs", "always_samples", "chunk_inputs([5, 3, 8, 1, 9], 0, 2)"),
+        ("l01.plan_step", "prefill_first", "plan_step([0], [(1, 20)], [], 8)"),
+        ("l01.plan_step", "arrivals_wait", "plan_step([0], [], [(1, 4)], 8)"),
+        ("l01.pick_budget", "smallest", "pick_budget(step_cost_us, 0, 2005)"),
+    ],
+)
+def test_the_lesson_s_own_misconception_is_shown_on_a_case_made_for_it(
+    exercise_id: str, key: str, asked: str
+) -> None:
+    module = SOLUTIONS[exercise(exercise_id).lesson]
+    wrong = next(w for w in module.WRONG if (w.exercise, w.key) == (exercise_id, key))
+    report = exercise(exercise_id).check(wrong.function)
+    assert dict(report.example)["input"] == asked
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_every_exercise_has_three_right_answers_and_its_wrong_ones(exercise_id: str) -> None:
+    module = SOLUTIONS[exercise(exercise_id).lesson]
+    assert len(module.RIGHT[exercise_id]) >= 4, "the solution and three more"
+    keys = {wrong.key for wrong in module.WRONG if wrong.exercise == exercise_id}
+    assert len(keys) >= (12 if exercise_id == "l01.plan_step" else 5)
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_a_check_needs_few_calls_so_that_it_takes_about_a_tenth_of_a_second(
+    exercise_id: str,
+) -> None:
+    item, calls = exercise(exercise_id), itertools.count()
+    solution = getattr(SOLUTIONS[item.lesson], item.name)
+
+    def counted(*args: Any) -> Any:
+        next(calls)
+        return solution(*args)
+
+    assert item.check(counted).status == "passed"
+    assert next(calls) <= 250
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_an_untouched_stub_is_not_started(exercise_id: str) -> None:
+    def stub(*_: Any) -> None:
+        raise NotImplementedError
+
+    assert exercise(exercise_id).check(stub).status == "not_started"
+
+
+@pytest.mark.usefixtures("short_limit")
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_an_endless_loop_is_a_timeout(exercise_id: str) -> None:
+    def endless(*_: Any) -> None:
+        while True:
+            pass
+
+    assert exercise(exercise_id).check(endless).status == "timeout"
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+@pytest.mark.parametrize(
+    "junk", [None, 3, -1.5, "text", [], [None], (1, 2), (1, 2, 3), {}, torch.zeros(2, 3), len],
+    ids=repr,
+)  # fmt: skip
+def test_junk_fails_with_a_sentence(exercise_id: str, junk: Any) -> None:
+    report = exercise(exercise_id).check(lambda *_: junk)
+    assert report.status == "failed"
+    assert report.idea and "could not work" not in report.idea, report.idea
+
+
+def test_every_exercise_is_registered_with_its_name_its_hints_and_its_part() -> None:
+    parts = {item.id: item.part for item in exercises() if item.part}
+    assert parts == {
+        "l01.chunk_mask": "chunk_mask",
+        "l01.chunk_inputs": "chunk_inputs",
+        "l01.plan_step": "plan_step",
+    }
+    for item in exercises():
+        assert item.id == f"{item.lesson[:3]}.{item.name}"
+        assert item.minutes > 0 and item.points > 0
+        assert len(set(item.hints)) == 3 and all(item.hints)
+
+
+# --- stubs in the lessons --------------------------------------------------------------------
+
+
+def _stub(source: str, name: str) -> tuple[str, str | None]:
+    """Signature and docstring of a top-level function."""
+    found = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    assert len(found) == 1, f"{len(found)} functions named {name}"
+    function = found[0]
+    returns = ast.unparse(function.returns) if function.returns else ""
+    signature = f"({ast.unparse(function.args)}) -> {returns}"
+    return signature.replace("torch.Tensor", "Tensor"), ast.get_docstring(function)
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_the_lesson_s_stub_has_the_solution_s_signature_and_docstring(exercise_id: str) -> None:
+    item = exercise(exercise_id)
+    lesson = LESSONS / f"{item.lesson}.py"
+    if not lesson.exists():
+        pytest.skip(f"{lesson.name} is not written yet")
+    solution = Path(str(SOLUTIONS[item.lesson].__file__)).read_text()
+    assert _stub(lesson.read_text(), item.name) == _stub(solution, item.name)
+
+
+# --- solutions against the engine's own ------------------------------------------------------
+
+_remaining = st.integers(1, 30)
+no_deadline = settings(deadline=None, max_examples=60, database=None)
+
+
+@st.composite
+def _offers(draw: st.DrawFn) -> tuple[list[int], list[Any], list[Any], int]:
+    ids = draw(st.lists(st.integers(0, 99), unique=True, max_size=12))
+    first, second = sorted(draw(st.tuples(st.integers(0, len(ids)), st.integers(0, len(ids)))))
+    prefilling = [(i, draw(_remaining)) for i in ids[first:second]]
+    waiting = [(i, draw(_remaining)) for i in ids[second:]]
+    return ids[:first], prefilling, waiting, draw(st.integers(1, 40))
+
+
+@no_deadline
+@given(_offers())
+def test_plan_step_is_the_engine_s(offer: tuple[list[int], list[Any], list[Any], int]) -> None:
+    assert l01.plan_step(*offer) == planning.plan_step(*offer)
+
+
+@no_deadline
+@given(st.integers(0, 40), st.integers(1, 40))
+def test_chunk_mask_is_the_engine_s(num_past: int, num_new: int) -> None:
+    assert torch.equal(l01.chunk_mask(num_past, num_new), masks.chunk_mask(num_past, num_new))
+
+
+@no_deadline
+@given(st.lists(st.integers(0, 64), min_size=1), st.data())
+def test_chunk_inputs_is_the_engine_s(tokens: list[int], data: st.DataObject) -> None:
+    cursor = data.draw(st.integers(0, len(tokens) - 1))
+    n = data.draw(st.integers(1, len(tokens) - cursor))
+    assert l01.chunk_inputs(tokens, cursor, n) == planning.chunk_inputs(tokens, cursor, n)
+
+
+@no_deadline
+@given(st.integers(1, 50), st.integers(0, 50), st.integers(1, 50))
+def test_chunk_size_is_the_engine_s(budget: int, num_decodes: int, remaining: int) -> None:
+    engine_s = planning.chunk_size(budget, num_decodes, remaining)
+    assert l01.chunk_size(budget, num_decodes, remaining) == engine_s
+
+
+# --- the workload check by itself ------------------------------------------------------------
+
+
+def _workloads_alone(function: Callable[..., Any], seed: int = 0) -> Any:
+    return judging.run_checks("l01.plan_step", function, l01_checks._PLAN_CHECKS[-1:], seed=seed)
+
+
+@pytest.mark.parametrize(
+    "wrong", [item for item in WRONG if item.values[0].exercise == "l01.plan_step"]
+)
+def test_workloads_alone_catch_every_wrong_plan(wrong: WrongAnswer) -> None:
+    assert any(_workloads_alone(wrong.function, seed).status == "failed" for seed in range(3))
+
+
+def test_a_failing_workload_is_shrunk_to_the_smallest_that_shows_it() -> None:
+    def prefill_first(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Any:
+        decodes_last = [*prefilling, *waiting, *((i, 1) for i in decodes)]
+        return planning.plan_step([], decodes_last, [], budget)
+
+    report = _workloads_alone(prefill_first)
+    assert report.misconception == "prefill_first"
+    rows = dict(report.example)
+    assert rows["workload"].splitlines()[0].startswith("budget 1,")
+    assert len(rows["workload"].splitlines()) == 3  # the budget and two requests
+    assert "prompt 1, new 2" in rows["workload"]
+
+
+def test_a_plan_that_goes_wrong_after_many_calls_is_caught() -> None:
+    calls = itertools.count()
+
+    def tires(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Any:
+        plan = planning.plan_step(decodes, prefilling, waiting, budget)
+        return plan if next(calls) < 90 else plan[:-1]
+
+    report = exercise("l01.plan_step").check(tires)
+    assert (report.status, report.passed) == ("failed", 6), report.text()
+
+
+# --- mutants ---------------------------------------------------------------------------------
+
+# Mutants that no check can tell from the right answer, because they are right too, and why:
+# function: [(line, what changes in it, reason)].
+_DIM = "the last of two dimensions is number 1"
+_ONE_ROW = "there is one new token, so its first row is its last"
+_SHIFT = "a softmax does not change when all scores move alike, and these are far from overflow"
+_OVERWRITTEN = "every entry is overwritten"
+
+EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
+    "cached_attention": [
+        ("return (scores.softmax(dim=-1) @ v_all, k_all, v_all)", "=-1 => =1", _DIM),
+        ("scores = q @ k_all.T / math.sqrt(q.shape[-1])", "[-1] => [1]", _DIM),
+    ],
+    "cached_attention_with_sdpa": [
+        ("return (out[0], k_all, v_all)", "[0] => [-1]", "the batch has one entry"),
+    ],
+    "cached_attention_by_hand": [
+        ("k_all = torch.stack([*k_cache, k[0]])", "[0] => [-1]", _ONE_ROW),
+        ("v_all = torch.stack([*v_cache, v[0]])", "[0] => [-1]", _ONE_ROW),
+        (
+            "out = sum((w * row for w, row in zip(weights / weights.sum(), v_all, strict=True)))",
+            "True => False",
+            "both are equally long",
+        ),
+        ("weights = torch.exp(scores - scores.max())", "max => min", _SHIFT),
+        ("weights = torch.exp(scores - scores.max())", "- => +", _SHIFT),
+    ],
+    "finish_steps_by_simulation": [
+        ("finished = [0] * len(lengths)", "[0] => [1]", _OVERWRITTEN),
+        ("finished = [0] * len(lengths)", "[0] => [-1]", _OVERWRITTEN),
+    ],
+    "finish_steps_recursive": [
+        (
+            "batch = [free_at[0] + length for length in todo[:slots]]",
+            "[0] => [-1]",
+            "static slots are all free at the same time",
+        ),
+    ],
+    "chunk_size_by_cases": [
+        ("if num_decodes >= budget:", ">= => >", "then 0 are left, less than what remains"),
+        ("return remaining if remaining < left else left", "< => <=", "equal is the same answer"),
+    ],
+    "chunk_inputs_with_torch": [
+        (
+            "ids = torch.tensor(tokens).narrow(0, cursor, n)",
+            "(0 => (-1",
+            "there is one dimension",
+        ),
+    ],
+    "pick_budget": [
+        (
+            "middle = (smallest + largest + 1) // 2",
+            "1) => 2)",
+            "any middle above smallest and up to largest will do",
+        ),
+    ],
+    "pick_budget_from_above": [
+        (
+            "for budget in range(4096, num_decodes + 1, -1):",
+            "+ 1 => + 0",
+            "num_decodes + 1 comes out anyway",
+        ),
+    ],
+}
+
+
+def _equivalent(name: str) -> set[str]:
+    """The listed changes of a function as `mutants` writes them."""
+    changes: set[str] = set()
+    for line, change, _ in EQUIVALENT.get(name, []):
+        old, new = change.split(" => ")
+        changes.add(f"{line} -> {line.replace(old, new, 1)}")
+    return changes
+
+
+@pytest.mark.usefixtures("short_limit")
+@pytest.mark.parametrize(("exercise_id", "answer"), RIGHT)
+def test_every_slip_in_a_right_answer_is_caught(exercise_id: str, answer: Any) -> None:
+    check = exercise(exercise_id).check
+    survivors = {change for change, slip in mutants(answer) if check(slip).status == "passed"}
+    assert survivors == _equivalent(answer.__name__)
