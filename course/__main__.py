@@ -1,0 +1,128 @@
+"""The course in the terminal: `python -m course check l01 [exercise]`, `python -m course progress`.
+
+Exits with 0 only when everything that was checked passes.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from course import progress
+from course.lesson_map import Lesson, find_lesson
+from course.standing import Standing, next_standing, standings
+
+if TYPE_CHECKING:
+    from course.registry import Exercise
+
+
+class UsageError(Exception):
+    """One sentence about what was asked for and what there is."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one command; returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        if arguments.command == "progress":
+            return show_progress()
+        return check(arguments.lesson, arguments.exercise, arguments.file)
+    except UsageError as error:
+        print(f"course: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m course", description="The course's checks.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    checking = commands.add_parser("check", help="check your answers of one lesson")
+    checking.add_argument("lesson", help="such as l01")
+    checking.add_argument("exercise", nargs="?", help="such as plan_step; all of them if left out")
+    checking.add_argument("--file", type=Path, help="another file than your copy of the lesson")
+    commands.add_parser("progress", help="what is done, and what is next")
+    return parser
+
+
+def check(wanted: str, only: str | None, file: Path | None) -> int:
+    """Checks a lesson's answers and prints a report each. Answers in the work folder are saved."""
+    try:
+        lesson = find_lesson(wanted)
+    except ValueError as error:
+        raise UsageError(error) from None
+    path = file or progress.work_folder() / f"{lesson.stem}.py"
+    if not path.is_file():
+        where = "name a file that is there" if file else "open the course once to get your copy"
+        raise UsageError(f"There is no file {path}; {where}.")
+
+    from course.notebook import load_functions  # loads torch: only now that it is needed
+
+    items = _chosen(lesson, only)
+    try:
+        functions = load_functions(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} could not be read: {error}.") from None
+    passed = [_check_one(item, functions.get(item.name), path, file is None) for item in items]
+    if len(items) > 1:
+        print(f"{lesson.stem}: {sum(passed)} of {len(items)} exercises pass.")
+    return 0 if all(passed) else 1
+
+
+def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
+    from course.registry import lesson_exercises
+
+    items = lesson_exercises(lesson.stem)
+    if only is None:
+        return items
+    chosen = [item for item in items if only in (item.id, item.name)]
+    if not chosen:
+        known = ", ".join(item.name for item in items)
+        raise UsageError(f"{lesson.stem} has no exercise {only!r}; it has: {known}.")
+    return chosen
+
+
+def _check_one(
+    item: "Exercise", function: Callable[..., Any] | None, path: Path, saving: bool
+) -> bool:
+    from course.attempt import save_attempt
+    from course.report import Report
+
+    if function is None:
+        idea = f"{path.name} defines no function `{item.name}` that Python can read: keep its name."
+        report = Report(item.id, "missing", (), 0, idea)
+    else:
+        report = item.check(function)
+    print(report.text())
+    note = save_attempt(report, function) if saving else ""
+    if note:
+        print(f"  {note}")
+    print()
+    return report.status == "passed"
+
+
+def show_progress() -> int:
+    """Prints done and total of each lesson, the minutes left, and the next step."""
+    everything = standings()
+    width = max(len(standing.lesson.title) for standing in everything)
+    print(f"{'Lesson'.ljust(width + 5)}  Passed  Minutes left")
+    for standing in everything:
+        name = f"{standing.lesson.stem.partition('_')[0]}  {standing.lesson.title}"
+        done = f"{len(standing.passed)}/{len(standing.exercises)}"
+        print(f"{name.ljust(width + 5)}  {done:>6}  {standing.minutes_left:>12}")
+    print(f"\n{next_step(next_standing(everything))}")
+    for sentence in progress.set_aside():
+        print(sentence)
+    return 0
+
+
+def next_step(standing: Standing | None) -> str:
+    """What to do next, in a sentence."""
+    if standing is None or standing.next_exercise is None:
+        return "Every exercise is passed."
+    item = standing.next_exercise
+    name = item.id.rpartition(".")[2]
+    return f"Next: {name} in {standing.lesson.stem} ({item.title}, about {item.minutes} minutes)."
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

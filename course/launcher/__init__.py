@@ -1,0 +1,1 @@
+"""What learn.py is made of. Runs before anything is installed: standard library only."""

@@ -1,0 +1,145 @@
+"""Starts the one local server that shows the course, and stops it cleanly."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import webbrowser
+from pathlib import Path
+from typing import NoReturn
+
+from course.launcher import doctor
+from course.launcher.failure import Failure, last_line
+
+DEFAULT_PORT = 2718
+START_LIMIT_S = 90
+STOP_LIMIT_S = 5
+FIRST_PAGE = {"edit": "/?file=index.py&view-as=present", "run": "/?file=index.py"}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the arguments."""
+        raise Failure(f"{message}; python3 learn.py --help lists what there is.")
+
+
+def parse_options(argv: list[str]) -> argparse.Namespace:
+    """Return the options: `port` (None or a valid number) and `no_browser`."""
+    parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--no-browser", action="store_true")
+    options = parser.parse_args(argv)
+    if options.port is not None and not 1024 <= options.port <= 65535:
+        raise Failure(f"--port {options.port} is out of range: it must be from 1024 to 65535.")
+    return options
+
+
+def choose_port(wanted: int | None) -> int:
+    """Return the wanted port, or the usual one, or else any free one."""
+    port = wanted or DEFAULT_PORT
+    if doctor.port_is_free(port):
+        return port
+    if wanted:
+        raise Failure(f"port {port} is taken by another program: choose another with --port.")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free: int = probe.getsockname()[1]
+    _say(f"Port {port} is taken (perhaps the course is open already), so this is {free}.")
+    return free
+
+
+def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> int:
+    """Show work/ in marimo's `mode` ("edit" or "run") to this machine alone, until Ctrl-C."""
+    port = choose_port(options.port)
+    if mode == "edit" and doctor.is_temporary(root):
+        sys.stderr.write(f"learn.py: warning: {doctor.TEMPORARY.format(root)}\n")
+    for name in ("SIGTERM", "SIGHUP"):  # a closed terminal is like Ctrl-C
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)
+    token = secrets.token_urlsafe(16)
+    log = root / "work" / "server.log"
+    server = _start(mode, python, root, port, token, log)
+    try:
+        _wait_until_listening(server, port, log)
+        address = f"http://127.0.0.1:{port}{FIRST_PAGE[mode]}&access_token={token}"
+        _say(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.")
+        if not options.no_browser and doctor.has_display():
+            webbrowser.open(address)
+        server.wait()
+        raise Failure(f"the course server stopped by itself: {_end(log)}.")
+    except KeyboardInterrupt:
+        _stop(server)
+        _say("\nStopped. Your work is in work/.")
+        return 0
+    except BaseException:
+        _stop(server)
+        raise
+
+
+def _start(
+    mode: str, python: Path, root: Path, port: int, token: str, log: Path
+) -> subprocess.Popen[bytes]:
+    """Start marimo out of the terminal's reach, so that Ctrl-C reaches the launcher alone."""
+    address = ("--host", "127.0.0.1", "--port", str(port), "--token-password-file", "-")
+    log.touch(mode=0o600)  # marimo prints the token
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [python, "-m", "marimo", mode, "work", *address, "--headless", "--no-sandbox"],
+            cwd=root,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, "MARIMO_SKIP_UPDATE_CHECK": "1"},
+        )
+    assert server.stdin
+    with contextlib.suppress(BrokenPipeError):  # it died at once: the log says why
+        server.stdin.write(token.encode())
+        server.stdin.close()
+    return server
+
+
+def _wait_until_listening(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    limit = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < limit:
+        if server.poll() is not None:
+            raise Failure(f"the course server did not start: {_end(log)}.")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    raise Failure(f"the course server did not answer within {START_LIMIT_S} s: {_end(log)}.")
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    """Ask the server to stop, which ends its kernels too; then end what is left of its group."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.name == "nt":
+        server.terminate()
+        return
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.send_signal(signal.SIGINT)
+        server.wait(STOP_LIMIT_S)
+    with contextlib.suppress(OSError):  # mostly, nothing of it is left
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
+
+
+def _end(log: Path) -> str:
+    return last_line(log.read_text(encoding="utf-8", errors="replace"))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,79 @@
+"""The lessons there are, in order, with what the overview and the terminal say about each.
+
+Importing this loads neither torch nor the checks, so that the overview opens at once.
+"""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A lesson as the map shows it; `builds_on` are numbers of earlier lessons."""
+
+    stem: str
+    number: int
+    title: str
+    builds: str
+    minutes: int
+    builds_on: tuple[int, ...] = ()
+
+
+LESSONS = (
+    Lesson(
+        stem="l00_kv_cache",
+        number=0,
+        title="The KV cache and batching",
+        builds="Compute only what is new: a decode that reads its past from a cache, and a batch "
+        "whose slots never stand idle.",
+        minutes=35,
+    ),
+    Lesson(
+        stem="l01_chunked_prefill",
+        number=1,
+        title="Chunked prefill",
+        builds="Cut long prompts into chunks that fit a token budget, so that nobody else's text "
+        "stops while one is read.",
+        minutes=45,
+        builds_on=(0,),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExerciseEntry:
+    """An exercise as the map counts it."""
+
+    id: str
+    title: str
+    minutes: int
+
+
+def find_lesson(wanted: str) -> Lesson:
+    """The lesson called "l01", "1" or by its stem. Raises: ValueError naming the known ones."""
+    name = Path(wanted).name.removesuffix(".py")
+    for lesson in LESSONS:
+        if name in (lesson.stem, lesson.stem.partition("_")[0], str(lesson.number)):
+            return lesson
+    known = ", ".join(lesson.stem for lesson in LESSONS)
+    raise ValueError(f"There is no lesson {wanted!r}; the lessons are: {known}.")
+
+
+def entries(lesson: Lesson) -> tuple[ExerciseEntry, ...]:
+    """The lesson's exercises, read from its check module's text without running it."""
+    path = Path(__file__).with_name("checks") / f"{lesson.stem}.py"
+    calls = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Exercise"
+    ]
+    return tuple(_entry(call) for call in calls)
+
+
+def _entry(call: ast.Call) -> ExerciseEntry:
+    values = {word.arg: word.value for word in call.keywords}
+    exercise_id, title, minutes = (
+        ast.literal_eval(values[field]) for field in ("id", "title", "minutes")
+    )
+    return ExerciseEntry(exercise_id, title, minutes)

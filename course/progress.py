@@ -1,0 +1,205 @@
+"""What a learner has done, in one small JSON file per exercise and per prediction under work/.
+
+Knows files and dates, not functions. One file per thing keeps two open notebooks from losing each
+other's writes; within one file a lock does. A file that cannot be read is set aside, never lost.
+"""
+
+import contextlib
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from course.launcher.workspace import write_atomically
+from course.report import Report
+
+_WORK_VARIABLE = "SERVING_NANOGPT_WORK"
+_LOCK_WAIT_S = 1.0
+_BROKEN = ".broken-"
+
+
+@dataclass(frozen=True, slots=True)
+class ExerciseProgress:
+    """How far one exercise has come.
+
+    `status` is of the newest check. `attempts` counts different answers that were checked. Dates
+    are ISO 8601 in UTC: `first_passed` stays for good, `passed_at` is when it last became right.
+    """
+
+    exercise: str
+    status: str
+    attempts: int
+    first_passed: str | None
+    passed_at: str | None
+    seconds: float
+
+    @property
+    def ever_passed(self) -> bool:
+        """Whether some answer passed, even if the newest one does not."""
+        return self.first_passed is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionProgress:
+    """A committed prediction: an option's index or a number, and when (ISO 8601, UTC)."""
+
+    key: str
+    choice: float
+    committed_at: str
+
+
+def work_folder() -> Path:
+    """The learner's folder: `SERVING_NANOGPT_WORK` if it is set, else work/ beside the course."""
+    named = os.environ.get(_WORK_VARIABLE)
+    return Path(named) if named else Path(__file__).resolve().parent.parent / "work"
+
+
+def enabled() -> bool:
+    """Whether to save: the notebook lies in the learner's folder, or a variable named one.
+
+    The pristine lessons in lessons/ therefore leave nothing behind.
+    """
+    if os.environ.get(_WORK_VARIABLE):
+        return True
+    marimo = sys.modules.get("marimo")
+    here = Path.cwd() if marimo is None else marimo.notebook_dir()
+    return here is not None and Path(here).resolve().is_relative_to(work_folder().resolve())
+
+
+def load(exercise_id: str) -> ExerciseProgress | None:
+    """What is saved about the exercise, or None."""
+    return _parse(exercise_id, _read(_path("exercises", exercise_id)))
+
+
+def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
+    """Saves a report; returns the progress with it. An untouched stub leaves what is saved alone.
+
+    Raises: OSError when the folder cannot be written.
+    """
+    path = _path("exercises", report.exercise)
+    with _locked(path):
+        old = load(report.exercise)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        passed = report.status == "passed"
+        newly = passed and (old is None or old.status != "passed" or new_attempt)
+        first = old.first_passed if old else None
+        new = ExerciseProgress(
+            exercise=report.exercise,
+            status=report.status,
+            attempts=(old.attempts if old else 0) + int(new_attempt),
+            first_passed=first or (now if passed else None),
+            passed_at=now if newly else (old.passed_at if old else None),
+            seconds=round(report.seconds, 3),
+        )
+        if old is None and report.status in ("not_started", "missing"):
+            return new
+        _write(path, asdict(new))
+    return new
+
+
+def load_prediction(key: str) -> PredictionProgress | None:
+    """The committed prediction, or None."""
+    match _read(_path("predictions", key)):
+        case {"choice": int(choice) | float(choice), "committed_at": str(committed_at)}:
+            return PredictionProgress(key, choice, committed_at)
+        case _:
+            return None
+
+
+def save_prediction(key: str, choice: float) -> None:
+    """Saves a committed choice. Raises: OSError when the folder cannot be written."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    _write(_path("predictions", key), asdict(PredictionProgress(key, choice, now)))
+
+
+def load_hints(exercise_id: str) -> int:
+    """How many of the exercise's hints were opened, 0 to 3."""
+    match _read(_path("hints", exercise_id)):
+        case {"shown": int(shown)} if 0 <= shown <= 3:
+            return shown
+        case _:
+            return 0
+
+
+def save_hints(exercise_id: str, shown: int) -> None:
+    """Saves how many hints are open. Raises: OSError when the folder cannot be written."""
+    _write(_path("hints", exercise_id), {"exercise": exercise_id, "shown": shown})
+
+
+def set_aside() -> list[str]:
+    """A sentence for each file that could not be read and lies beside the others now."""
+    files = sorted((work_folder() / "progress").glob(f"*/*{_BROKEN}*"))
+    return [
+        f"{file.name.partition(_BROKEN)[0]} could not be read; it is kept as {file.name}."
+        for file in files
+    ]
+
+
+def _path(kind: str, key: str) -> Path:
+    """The file of a key, which must be a file name on every system. Raises: ValueError."""
+    if not re.fullmatch(r"\w[\w.-]*", key, re.ASCII):
+        raise ValueError(f"{key!r} is no key: use letters, digits, '_', '-' and '.' only")
+    return work_folder() / "progress" / kind / f"{key}.json"
+
+
+def _parse(exercise_id: str, data: dict[str, Any] | None) -> ExerciseProgress | None:
+    match data:
+        case {"status": str(status), "attempts": int(attempts), "first_passed": str() | None}:
+            return ExerciseProgress(
+                exercise=exercise_id,
+                status=status,
+                attempts=attempts,
+                first_passed=data["first_passed"],
+                passed_at=data.get("passed_at"),
+                seconds=float(data.get("seconds") or 0.0),
+            )
+        case _:
+            return None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The file's object; None when there is none, or when it was damaged and is set aside now."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        data = None
+    except OSError:
+        return None
+    if isinstance(data, dict):
+        return cast("dict[str, Any]", data)
+    stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
+    with contextlib.suppress(OSError):
+        path.replace(path.with_name(f"{path.name}{_BROKEN}{stamp}"))
+    return None
+
+
+def _write(path: Path, data: dict[str, Any]) -> None:
+    write_atomically(path, json.dumps(data, indent=1).encode())
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """Only one process changes `path` at a time; a lock that nobody gives back is taken over."""
+    lock = path.with_name(f".{path.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+            break
+        except FileExistsError:
+            if time.monotonic() > until:
+                break
+            time.sleep(0.005)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)

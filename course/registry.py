@@ -1,0 +1,61 @@
+"""Every exercise of the course, found through the check modules that define them."""
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from course.report import Report
+
+
+class CheckFunction(Protocol):
+    """A whole check: the same call serves the notebook, the terminal and the class grader."""
+
+    def __call__(self, function: Callable[..., Any], *, seed: int = 0) -> Report:
+        """Judges `function`; the same seed asks the same cases."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """One function to write.
+
+    `id` is "l01.plan_step", `lesson` the stem "l01_chunked_prefill", `name` the function's own;
+    `part` is the field of `nanogpt.parts.Parts` that a passed answer fills, if any; `hints` are
+    three rungs, from a nudge to nearly the answer.
+    """
+
+    id: str
+    lesson: str
+    name: str
+    title: str
+    minutes: int
+    points: int
+    part: str | None
+    hints: tuple[str, str, str]
+    check: CheckFunction
+
+
+@functools.cache
+def exercises() -> tuple[Exercise, ...]:
+    """All exercises in the course's order: the `EXERCISES` of each module in `course.checks`."""
+    package = importlib.import_module("course.checks")
+    stems = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    modules = [importlib.import_module(f"course.checks.{stem}") for stem in stems]
+    return tuple(item for module in modules for item in getattr(module, "EXERCISES", ()))
+
+
+def exercise(exercise_id: str) -> Exercise:
+    """The exercise with this id. Raises: KeyError naming the id and the known ones."""
+    for item in exercises():
+        if item.id == exercise_id:
+            return item
+    known = ", ".join(item.id for item in exercises())
+    raise KeyError(f"no exercise {exercise_id!r}; there are {known}")
+
+
+def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
+    """The exercises of the lesson with this stem, in the order of the lesson."""
+    return tuple(item for item in exercises() if item.lesson == stem)

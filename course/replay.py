@@ -1,0 +1,16 @@
+"""Running a lesson's workload so that a failing part ends in a picture, not in a traceback."""
+
+from nanogpt.engine import Arrivals, Engine
+from nanogpt.guard import PartError
+from nanogpt.trace import Trace
+
+
+def replay(engine: Engine, arrivals: Arrivals) -> Trace:
+    """Run `arrivals` on `engine`; when a part or a request fails, the trace says so at its end.
+
+    The steps up to the failure are kept, so that a timeline can show what led to it.
+    """
+    try:
+        return engine.run(arrivals)
+    except (PartError, ValueError) as error:
+        return engine.trace(error=str(error))

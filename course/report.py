@@ -1,0 +1,169 @@
+"""What a check found out about one answer, as plain data that draws itself as a quiet card.
+
+Knows the words and the layout of a verdict; does not know how it was reached.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Literal
+
+from course.style import themed
+
+Status = Literal["passed", "not_started", "failed", "raised", "timeout", "missing"]
+
+_WORDS: dict[Status, str] = {
+    "passed": "Passed",
+    "not_started": "Not started yet",
+    "failed": "Not yet",
+    "raised": "Stopped with an error",
+    "timeout": "Took too long",
+    "missing": "Not found",
+}
+
+# 16 x 16 strokes: a tick, a dashed ring, a ring with a bar, an exclamation mark, a clock, a query.
+_RING = '<circle cx="8" cy="8" r="6.6"/>'
+_ICONS: dict[Status, str] = {
+    "passed": _RING + '<path d="M4.8 8.3l2.2 2.2 4.2-4.8"/>',
+    "not_started": '<circle cx="8" cy="8" r="6.6" stroke-dasharray="2.6 2.6"/>',
+    "failed": _RING + '<path d="M5 8h6"/>',
+    "raised": _RING + '<path d="M8 4.4v4.4M8 11.2v.4"/>',
+    "timeout": _RING + '<path d="M8 4.4V8l2.4 1.6"/>',
+    "missing": _RING + '<path d="M6 6.4a2 2 0 1 1 2.6 1.9q-.6.3-.6 1M8 11.4v.3"/>',
+}
+
+_CSS = (
+    themed("sng-report")
+    + """
+.sng-report{box-sizing:border-box;max-width:44rem;margin:.25rem 0;padding:.7rem .9rem;
+ border:1px solid var(--sng-line);border-left:4px solid var(--sng-tone);border-radius:6px;
+ background:var(--sng-card);color:var(--sng-ink);font:15px/1.5 system-ui,sans-serif}
+.sng-report *{box-sizing:border-box}
+.sng-report p{margin:.45rem 0 0;font-size:15px;line-height:1.5;color:var(--sng-ink)}
+.sng-report .sng-head{display:flex;flex-wrap:wrap;align-items:center;gap:.15rem .5rem;margin:0}
+.sng-report svg{width:18px;height:18px;flex:none;fill:none;stroke:var(--sng-tone);
+ stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}
+.sng-report .sng-word{font-weight:650;color:var(--sng-tone)}
+.sng-report .sng-small{font-size:13px;color:var(--sng-soft)}
+.sng-report code,.sng-report pre{font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;
+ background:none;border:0;margin:0;padding:0;color:inherit;white-space:pre-wrap;
+ overflow-wrap:anywhere}
+.sng-report table{border-collapse:collapse;margin:.55rem 0 0;width:100%;font-size:13px}
+.sng-report tr{background:none}
+.sng-report th,.sng-report td{border:0;border-top:1px solid var(--sng-line);
+ padding:.3rem .6rem .3rem 0;
+ text-align:left;vertical-align:top;color:var(--sng-ink);background:none}
+.sng-report th{width:6.5rem;font-weight:500;color:var(--sng-soft)}
+.sng-report details{margin:.5rem 0 0;font-size:13px}
+.sng-report summary{cursor:pointer;color:var(--sng-soft)}
+.sng-report details pre{max-height:14rem;overflow:auto;padding:.3rem 0}
+.sng-report-passed{--sng-tone:var(--sng-good)}
+.sng-report-failed,.sng-report-timeout{--sng-tone:var(--sng-warn)}
+.sng-report-raised,.sng-report-missing{--sng-tone:var(--sng-bad)}
+.sng-report-not_started{--sng-tone:var(--sng-soft)}
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The verdict on one answer.
+
+    `checks` names every check in the order they run, easiest first, and `passed` counts those
+    before the first failure. `idea` is one sentence; `example` holds rows such as
+    ("expected", "...") of the smallest counterexample; `misconception` names a known wrong idea.
+    `stdout` is what the function printed, `seconds` the wall time of all checks.
+    """
+
+    exercise: str
+    status: Status
+    checks: tuple[str, ...]
+    passed: int
+    idea: str
+    example: tuple[tuple[str, str], ...] = ()
+    misconception: str | None = None
+    stdout: str = ""
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The function's name: "plan_step" of "l01.plan_step"."""
+        return self.exercise.rpartition(".")[2]
+
+    @property
+    def tally(self) -> str:
+        """How far it came and how long that took, in a few words; empty when nothing was run."""
+        if self.status in ("not_started", "missing"):
+            return ""
+        return f"{self.passed} of {len(self.checks)} checks passed, {self.seconds:.2f} s"
+
+    @property
+    def stopped_at(self) -> str | None:
+        """The name of the check that did not pass, None when all did or none was run."""
+        ran = self.status in ("failed", "raised", "timeout")
+        return self.checks[self.passed] if ran and self.passed < len(self.checks) else None
+
+    def text(self) -> str:
+        """The report for a terminal, without a final newline."""
+        tally = f" ({self.tally})" if self.tally else ""
+        lines = [f"{self.exercise}: {_WORDS[self.status].lower()}{tally}"]
+        if self.stopped_at is not None:
+            lines.append(f"  Stopped at: {self.stopped_at}")
+        lines += [f"  {line}" for line in self.idea.splitlines()]
+        width = max((len(label) for label, _ in self.example), default=0)
+        for label, value in self.example:
+            first, *rest = value.splitlines() or [""]
+            lines.append(f"    {label.ljust(width)}  {first}".rstrip())
+            lines += [f"    {' ' * width}  {line}" for line in rest]
+        if self.stdout:
+            lines += ["  It printed:", *(f"    {line}" for line in self.stdout.splitlines())]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Dicts, lists, numbers, strings and None."""
+        return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            "checks": list(self.checks),
+            "example": [list(row) for row in self.example],
+        }
+
+    def _repr_html_(self) -> str:
+        tally = f'<span class="sng-small">{escape(self.tally)}</span>' if self.tally else ""
+        parts = [
+            f'<p class="sng-head"><svg viewBox="0 0 16 16" aria-hidden="true">'
+            f"{_ICONS[self.status]}</svg>"
+            f'<span class="sng-word">{_WORDS[self.status]}</span>'
+            f"<code>{escape(self.name)}</code>{tally}</p>"
+        ]
+        if self.stopped_at is not None:
+            parts.append(f'<p class="sng-small">Stopped at: {escape(self.stopped_at)}</p>')
+        if self.idea:
+            parts.append(f"<p>{_prose(self.idea)}</p>")
+        if self.example:
+            parts.append(f"<table><tbody>{''.join(map(_row, self.example))}</tbody></table>")
+        if self.stdout:
+            parts.append(
+                "<details><summary>What it printed</summary>"
+                f'<pre tabindex="0">{escape(self.stdout)}</pre></details>'
+            )
+        return (
+            f"<style>{_CSS}</style>"
+            f'<div class="sng-report sng-report-{self.status}" data-status="{self.status}"'
+            f' data-exercise="{escape(self.exercise)}" role="group"'
+            f' aria-label="Check of {escape(self.name)}">{"".join(parts)}</div>'
+        )
+
+
+def _row(row: tuple[str, str]) -> str:
+    label, value = row
+    return f'<tr><th scope="row">{escape(label)}</th><td><pre>{escape(value)}</pre></td></tr>'
+
+
+def _prose(sentence: str) -> str:
+    """Escaped text with `code` between backquotes set as code; a lone backquote stays itself."""
+    pieces = escape(sentence).split("`")
+    if len(pieces) % 2 == 0:
+        return "`".join(pieces)
+    return "".join(
+        f"<code>{piece}</code>" if index % 2 else piece for index, piece in enumerate(pieces)
+    )

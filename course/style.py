@@ -1,0 +1,25 @@
+"""The colours of everything the course draws as plain HTML, for light and dark pages."""
+
+_LIGHT = (
+    "--sng-ink:#1f2328;--sng-soft:#57606a;--sng-line:#d4d9df;--sng-card:#fbfcfd;"
+    "--sng-good:#1a7037;--sng-warn:#8a5300;--sng-bad:#a8172b;--sng-accent:#1f5fb8"
+)
+_DARK = (
+    "--sng-ink:#e6e9ed;--sng-soft:#a3adb8;--sng-line:#3a414a;--sng-card:#191d22;"
+    "--sng-good:#5fca7e;--sng-warn:#eab04f;--sng-bad:#ff8f8a;--sng-accent:#82b4ff"
+)
+
+
+def themed(css_class: str) -> str:
+    """CSS that defines the `--sng-*` colours on `.css_class`.
+
+    The page's own word wins (marimo's `.dark`, JupyterLab's `data-jp-theme-light`); a page that
+    says nothing gets what the reader's system prefers.
+    """
+    light = f'.light .{css_class},[data-jp-theme-light="true"] .{css_class}'
+    dark = f'.dark .{css_class},[data-jp-theme-light="false"] .{css_class}'
+    return (
+        f".{css_class}{{{_LIGHT}}}"
+        f"@media (prefers-color-scheme:dark){{.{css_class}{{{_DARK}}}}}"
+        f"{light}{{{_LIGHT}}}{dark}{{{_DARK}}}"
+    )

@@ -1,0 +1,274 @@
+"""The harness of a check: plain data in and out, the first failure told, nothing ever raised."""
+
+import random
+import sys
+import threading
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from course.calling import Opaque, call
+from course.judging import Failure, run_checks
+from course.report import Report
+from course.showing import show, show_call
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    ids: list[int]
+    keys: torch.Tensor
+
+
+say = print  # ruff bars printing here, and learners print
+
+
+def add(a, b):
+    return a + b
+
+
+def stub(a, b):
+    raise NotImplementedError
+
+
+def by_hand(ask, rng):
+    got = ask(1, 2)
+    return None if got == 3 else Failure("Add them.", ask.example(3, got), "subtracts")
+
+
+def at_random(ask, rng):
+    for _ in range(20):
+        a, b = rng.randrange(100), rng.randrange(100)
+        got = ask(a, b)
+        if got != a + b:
+            return Failure("Large numbers too.", ask.example(a + b, got))
+    return None
+
+
+CHECKS = [("by hand", by_hand), ("at random", at_random)]
+
+
+def report_of(function, checks=CHECKS) -> Report:
+    return run_checks("l01.add", function, checks)
+
+
+def test_a_right_answer_passes_every_check():
+    report = report_of(add)
+    assert (report.status, report.passed, report.checks) == ("passed", 2, ("by hand", "at random"))
+    assert report.idea == ""
+
+
+def test_an_untouched_stub_is_not_started():
+    report = report_of(stub)
+    assert (report.status, report.passed, report.example) == ("not_started", 0, ())
+    assert "`add`" in report.idea
+
+
+def test_an_answer_with_a_branch_left_open_counts_as_an_error():
+    def half(a, b):
+        if a == 1:
+            return 3
+        raise NotImplementedError
+
+    assert report_of(half).status == "raised"
+
+
+def test_it_stops_at_the_first_failing_check_with_the_smallest_case():
+    report = report_of(lambda a, b: a - b)
+    assert (report.status, report.passed, report.misconception) == ("failed", 0, "subtracts")
+    assert report.example == (("input", "add(1, 2)"), ("expected", "3"), ("got", "-1"))
+    assert report.stopped_at == "by hand"
+
+
+def test_checks_before_the_failing_one_are_counted():
+    report = report_of(lambda a, b: min(a + b, 50))
+    assert (report.status, report.passed, report.stopped_at) == ("failed", 1, "at random")
+
+
+def test_an_error_names_the_line_and_the_input():
+    def divides(a, b):
+        return a / (b - b)
+
+    report = report_of(divides)
+    assert report.status == "raised"
+    assert report.idea == (
+        "Your `add` raised ZeroDivisionError on its line 2: division by zero "
+        "(`return a / (b - b)`)."
+    )
+    assert report.example == (("input", "add(1, 2)"),)
+
+
+def test_an_endless_loop_times_out(monkeypatch):
+    monkeypatch.setattr("course.judging._CALL_LIMIT_S", 0.3)
+
+    def endless(a, b):
+        while True:
+            pass
+
+    report = report_of(endless)
+    assert report.status == "timeout"
+    assert "computing" in report.idea
+    assert report.example == (("input", "add(1, 2)"),)
+
+
+def test_the_same_seed_asks_the_same_cases_and_another_seed_others():
+    def asked(seed):
+        seen = []
+        checks = [("at random", lambda ask, rng: seen.append(rng.random()))]
+        run_checks("l01.add", add, checks, seed=seed)
+        return seen
+
+    assert asked(1) == asked(1) != asked(2)
+
+
+def test_a_check_that_cannot_digest_a_result_fails_the_answer_and_does_not_raise():
+    report = report_of(lambda a, b: torch.zeros(2))
+    assert report.status == "failed"
+    assert "could not work with what `add` returned" in report.idea
+
+
+def test_a_check_that_is_led_round_in_circles_comes_to_an_end(monkeypatch):
+    monkeypatch.setattr("course.judging._CHECK_LIMIT_S", 0.2)
+
+    def until_three(ask, rng):
+        while ask(1, 2) != 3:
+            pass
+
+    report = report_of(lambda a, b: 0, [("circles", until_three)])
+    assert report.status == "timeout"
+
+
+def test_the_calls_of_all_checks_together_have_a_limit(monkeypatch):
+    monkeypatch.setattr("course.judging._ALL_CALLS_LIMIT_S", 0.3)
+
+    def slow(a, b):
+        for _ in range(400_000):
+            pass
+        return a + b
+
+    many = [("many", lambda ask, rng: [ask(1, 2) for _ in range(2000)] and None)]
+    assert report_of(slow, many).status == "timeout"
+
+
+def test_the_notebooks_own_random_numbers_go_on_as_before():
+    random.seed(5)
+    expected = random.Random(5).random()
+    report_of(add)
+    assert random.random() == expected
+
+
+def test_a_function_that_draws_gives_the_same_each_time():
+    def draws():
+        return random.random(), torch.rand(2).tolist()
+
+    assert call(draws, ()).value == call(draws, ()).value != call(draws, (), seed=1).value
+
+
+def test_arguments_are_copies_and_come_back_as_they_were_left():
+    given, keys = [1, 2], torch.zeros(2)
+
+    def spoil(values, tensor):
+        values.append(3)
+        tensor += 1
+        return values
+
+    called = call(spoil, (given, keys))
+    assert given == [1, 2]
+    assert keys.tolist() == [0, 0]
+    assert called.args_after[0] == [1, 2, 3]
+    assert called.args_after[1].tolist() == [1, 1]
+
+
+def test_a_result_is_not_shared_with_the_function():
+    kept = []
+
+    def remembers():
+        kept.append(0)
+        return kept
+
+    first = call(remembers, ()).value
+    call(remembers, ())
+    assert first == [0]
+
+
+def test_records_of_plain_data_are_plain_data():
+    value = call(lambda: Snapshot([1], torch.ones(1)), ()).value
+    assert value.ids == [1]
+    assert value.keys.tolist() == [1]
+
+
+def test_what_is_not_plain_data_becomes_a_name():
+    assert call(lambda: (n for n in [1]), ()).value == Opaque("generator")
+    assert call(lambda: [print], ()).value == [Opaque("builtin_function_or_method")]
+
+
+def test_a_subclass_that_lies_about_being_equal_is_no_plain_data():
+    class Liar(int):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = int.__hash__
+
+    assert report_of(lambda a, b: Liar(9)).status == "failed"
+
+
+def test_the_callers_grad_mode_holds_inside():
+    with torch.no_grad():
+        assert call(torch.is_grad_enabled, ()).value is False
+    assert call(torch.is_grad_enabled, ()).value is True
+
+
+def test_what_a_function_prints_is_kept_and_not_shown(capsys):
+    called = call(lambda: say("hello"), ())
+    assert called.stdout == "hello\n"
+    assert capsys.readouterr().out == ""
+
+
+def test_endless_printing_is_cut():
+    called = call(lambda: say("x" * 50_000), ())
+    assert len(called.stdout) < 10_100
+    assert "cut" in called.stdout
+
+
+def test_printing_goes_on_as_before_after_a_timeout(capsys):
+    def prints():
+        while True:
+            say("x")
+
+    before = sys.stdout
+    assert call(prints, (), limit_s=0.1).timed_out
+    say("shown")
+    assert sys.stdout is before
+    assert capsys.readouterr().out == "shown\n"
+
+
+def test_two_calls_at_once_keep_their_printing_apart():
+    results = {}
+
+    def printing(name):
+        results[name] = call(lambda: [say(name) for _ in range(2000)] and None, ()).stdout
+
+    threads = [threading.Thread(target=printing, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {"a": "a\n" * 2000, "b": "b\n" * 2000}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([(1, 2)], "[(1, 2)]"),
+        (torch.tensor([[True, False]]), "bool tensor of shape (1, 2):\n1 0"),
+        (torch.zeros(0, 3), "float32 tensor of shape (0, 3), empty"),
+        (torch.arange(3), "int64 tensor of shape (3,): [0, 1, 2]"),
+    ],
+)
+def test_values_are_shown_in_few_words(value, text):
+    assert show(value) == text
+
+
+def test_a_long_value_is_cut_in_its_middle():
+    assert len(show(list(range(10_000)))) < 700
+    assert " ... " in show_call("f", (list(range(10_000)),))

@@ -1,0 +1,178 @@
+"""The course in the terminal, on notebook files as learners leave them."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from support import ROOT
+
+from course.__main__ import main
+from course.lesson_map import LESSONS, entries, find_lesson
+from course.notebook import load_functions
+from course.overview import overview
+from course.registry import lesson_exercises
+
+NOTEBOOK = '''\
+import marimo
+
+app = marimo.App()
+
+with app.setup:
+    import math
+
+    import marimo as mo
+    from torch import Tensor
+    from nanogpt import NothingOfTheKind
+
+@app.cell
+def _():
+    mo.md("""
+@app.function
+def next_inputs(tokens, num_cached): a text, not a function
+""")
+    return
+
+
+@app.function
+def next_inputs(tokens: list, num_cached: "int") -> NothingOfTheKind:
+    return tokens[num_cached:]
+
+
+@app.function(hide_code=True)
+def cached_attention(q, k_cache, v_cache, k, v):
+    raise NotImplementedError
+
+
+@app.cell
+def _(other):
+    def finish_steps(lengths, slots, continuous):
+        while True:
+            pass
+    return (finish_steps,)
+
+
+app._unparsable_cell("""def broken(:""")
+'''
+BROKEN_CELL = "\n@app.cell\ndef _(:\n    x = = 1\n\n"
+
+
+@pytest.fixture
+def notebook(learner_folder):
+    learner_folder.mkdir()
+    path = learner_folder / "l00_kv_cache.py"
+    path.write_text(NOTEBOOK)
+    return path
+
+
+def test_one_exercise_that_passes_exits_with_0_and_is_remembered(notebook, capsys):
+    assert main(["check", "l00", "next_inputs"]) == 0
+    assert "l00.next_inputs: passed" in capsys.readouterr().out
+    main(["progress"])
+    assert re.search(r"l00  The KV cache and batching +1/3 ", capsys.readouterr().out)
+
+
+def test_a_lesson_passes_only_as_a_whole(notebook, capsys, monkeypatch):
+    monkeypatch.setattr("course.judging._CALL_LIMIT_S", 0.3)
+    assert main(["check", "l00_kv_cache"]) == 1
+    out = capsys.readouterr().out
+    assert "l00.next_inputs: passed" in out
+    assert "l00.cached_attention: not started yet" in out
+    assert "l00.finish_steps: took too long" in out
+    assert out.endswith("l00_kv_cache: 1 of 3 exercises pass.\n")
+
+
+@pytest.mark.parametrize("place", [0, NOTEBOOK.index("@app.function(hide"), len(NOTEBOOK)])
+def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
+    notebook.write_text(NOTEBOOK[:place] + BROKEN_CELL + NOTEBOOK[place:])
+    assert load_functions(notebook)["next_inputs"]([1, 2], 1) == [2]
+
+
+def test_a_line_number_counts_from_the_def_in_a_broken_file_too(notebook, capsys):
+    body = "    return tokens[num_cached:]"
+    broken = BROKEN_CELL + NOTEBOOK.replace(body, "    # why\n    return 1 / 0")
+    notebook.write_text(broken)
+    assert main(["check", "l00", "next_inputs"]) == 1
+    assert "on its line 3: division by zero (`return 1 / 0`)" in capsys.readouterr().out
+
+
+def test_a_function_that_is_not_there_is_named(notebook, capsys):
+    notebook.write_text(NOTEBOOK.replace("def next_inputs(", "def renamed("))
+    assert main(["check", "l00", "next_inputs"]) == 1
+    assert "l00_kv_cache.py defines no function `next_inputs`" in capsys.readouterr().out
+
+
+def test_another_file_is_checked_and_not_remembered(tmp_path, learner_folder, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(NOTEBOOK)
+    assert main(["check", "l00", "next_inputs", "--file", str(path)]) == 0
+    assert not learner_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["check", "l77"], "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
+        (["check", "l00"], "open the course once to get your copy"),
+        (["check", "l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_sentence(argv, sentence, capsys):
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+def test_an_unknown_exercise_names_the_known_ones(notebook, capsys):
+    assert main(["check", "l00", "nothing"]) == 2
+    assert "it has: next_inputs, cached_attention, finish_steps" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_text_is_one_sentence(notebook, capsys):
+    notebook.write_bytes(b"\xff\xfe\x00")
+    assert main(["check", "l00"]) == 2
+    assert "could not be read" in capsys.readouterr().err
+
+
+def test_the_map_and_progress_load_no_torch():
+    code = "import sys, course.__main__, course.overview; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
+def test_the_map_lists_the_exercises_of_the_registry(lesson):
+    listed = [(item.id, item.title, item.minutes) for item in entries(lesson)]
+    assert listed == [(e.id, e.title, e.minutes) for e in lesson_exercises(lesson.stem)]
+    assert sum(item.minutes for item in entries(lesson)) < lesson.minutes
+    assert (ROOT / "lessons" / f"{lesson.stem}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    "wanted", ["l01", "1", "l01_chunked_prefill", "work/l01_chunked_prefill.py"]
+)
+def test_a_lesson_is_found_by_any_of_its_names(wanted):
+    assert find_lesson(wanted).number == 1
+
+
+def test_the_overview_starts_at_lesson_0():
+    html = overview()._repr_html_()
+    assert "Start here:" in html
+    assert 'class="sng-go" href="/?file=l00_kv_cache.py"' in html
+    assert "0 of 8 exercises passed" in html
+
+
+def test_the_overview_shows_what_is_passed_and_what_is_next(notebook):
+    main(["check", "l00", "next_inputs"])
+    html = overview()._repr_html_()
+    assert "1 of 8 exercises passed" in html
+    assert "(<code>cached_attention</code>)" in html
+    assert "width:33%" in html
+
+
+def test_the_overview_says_when_a_file_was_set_aside(learner_folder):
+    path = learner_folder / "progress" / "exercises" / "l00.next_inputs.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    overview()
+    assert "l00.next_inputs.json could not be read" in overview()._repr_html_()

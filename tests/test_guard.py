@@ -1,0 +1,241 @@
+"""Whatever a learner's function does, the caller gets control back and a sentence."""
+
+import linecache
+import os
+import statistics
+import threading
+import time
+
+import pytest
+
+from nanogpt.guard import PartError, describe_error, describe_timeout, guarded, run_limited
+
+turns = [0]  # how often the endless loops went round
+
+
+def loop():
+    while True:
+        turns[0] += 1
+
+
+def swallow_everything():
+    while True:
+        try:
+            while True:
+                turns[0] += 1
+        except BaseException:
+            pass
+
+
+def still_turning():
+    before = turns[0]
+    time.sleep(0.3)
+    return turns[0] != before
+
+
+def sleep_for_ever():
+    time.sleep(1e9)
+
+
+def deadlock():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def read_an_empty_pipe():
+    os.read(os.pipe()[0], 1)
+
+
+def divide(a, b):
+    # the line that fails is the third, counted from def
+    return a / b
+
+
+def decorate(function):
+    return function
+
+
+@decorate
+@decorate
+def decorated_divide(a, b):
+    return a / b
+
+
+def test_a_value_comes_back_with_the_time_it_took():
+    outcome = run_limited(divide, (6, 3))
+    assert (outcome.value, outcome.error, outcome.timed_out) == (2.0, None, False)
+    assert 0 <= outcome.cpu_s < 1
+
+
+def test_an_endless_loop_is_stopped_and_goes_round_no_more():
+    began = time.monotonic()
+    outcome = run_limited(loop, (), limit_s=0.2)
+    assert outcome.timed_out
+    assert outcome.cpu_s > 0.02
+    assert time.monotonic() - began < 5
+    assert not still_turning()
+
+
+def test_a_loop_that_swallows_every_exception_is_put_to_sleep():
+    outcome = run_limited(swallow_everything, (), limit_s=0.2)
+    assert outcome.timed_out
+    assert not still_turning()
+
+
+@pytest.mark.parametrize("wait", [sleep_for_ever, deadlock, read_an_empty_pipe])
+def test_a_call_that_only_waits_is_given_up_after_four_times_the_limit(wait):
+    began = time.monotonic()
+    outcome = run_limited(wait, (), limit_s=0.1)
+    assert outcome.timed_out
+    assert outcome.cpu_s < 0.05
+    assert 0.4 <= time.monotonic() - began < 3
+
+
+def test_the_next_call_works_after_one_was_stopped():
+    run_limited(loop, (), limit_s=0.05)
+    assert run_limited(divide, (6, 3)).value == 2.0
+
+
+def test_a_stopped_loop_leaves_no_thread_behind():
+    run_limited(divide, (6, 3))
+    before = threading.active_count()
+    for _ in range(3):
+        run_limited(loop, (), limit_s=0.05)
+    run_limited(divide, (6, 3))
+    time.sleep(0.1)
+    assert threading.active_count() <= before
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, MemoryError, GeneratorExit])
+def test_an_error_of_any_kind_is_a_result_and_not_a_crash(error):
+    def fail():
+        raise error("on purpose")
+
+    outcome = run_limited(fail, ())
+    assert type(outcome.error) is error
+    assert not outcome.timed_out
+
+
+def test_endless_recursion_is_an_error():
+    def deeper(n):
+        return deeper(n + 1)
+
+    assert isinstance(run_limited(deeper, (0,)).error, RecursionError)
+
+
+def test_calls_may_be_nested():
+    outer = run_limited(lambda: run_limited(loop, (), limit_s=0.05).timed_out, ())
+    assert outer.value is True
+
+
+def test_a_call_costs_less_than_a_hundred_microseconds():
+    run_limited(divide, (6, 3))
+    times = []
+    for _ in range(500):
+        began = time.perf_counter()
+        run_limited(divide, (6, 3))
+        times.append(time.perf_counter() - began)
+    assert statistics.median(times) < 100e-6
+
+
+def test_an_interrupt_of_the_caller_passes_through_and_ends_the_call():
+    caller, caught = threading.current_thread(), []
+
+    def interrupt():
+        time.sleep(0.2)
+        os.kill(os.getpid(), 2)
+
+    assert caller is threading.main_thread()
+    threading.Thread(target=interrupt).start()
+    try:
+        run_limited(loop, (), limit_s=10)
+    except KeyboardInterrupt as error:
+        caught.append(error)
+    assert caught
+    assert not still_turning()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_gets_workers_of_its_own():
+    run_limited(divide, (6, 3))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run_limited(divide, (6, 3), limit_s=1).value == 2.0 else 1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+
+
+def test_a_part_that_works_gives_its_value():
+    assert guarded("plan_step", divide)(6, 3) == 2.0
+
+
+def test_a_part_that_fails_is_named_with_the_line_counted_from_its_def():
+    with pytest.raises(PartError) as caught:
+        guarded("plan_step", divide)(1, 0)
+    assert str(caught.value) == (
+        "your plan_step raised ZeroDivisionError on its line 3: division by zero (`return a / b`)"
+    )
+
+
+def test_decorators_do_not_count_as_lines():
+    error = run_limited(decorated_divide, (1, 0)).error
+    assert describe_error(error, decorated_divide).startswith(
+        "raised ZeroDivisionError on its line 2:"
+    )
+
+
+def test_the_line_is_the_functions_own_even_when_other_code_failed_below_it():
+    def calls_on(values):
+        return statistics.mean(
+            values,
+        )
+
+    error = run_limited(calls_on, ([],)).error
+    assert describe_error(error, calls_on).startswith("raised StatisticsError on its line 2: ")
+
+
+def test_a_call_with_the_wrong_number_of_arguments_names_no_line():
+    with pytest.raises(PartError, match=r"^your plan_step raised TypeError: divide\(\) missing"):
+        guarded("plan_step", divide)(1)
+
+
+def test_a_line_is_told_even_without_the_source():
+    space = {}
+    exec(compile("def f(x):\n    return 1 / x\n", "<nowhere to be found>", "exec"), space)
+    error = run_limited(space["f"], (0,)).error
+    assert describe_error(error, space["f"]) == (
+        "raised ZeroDivisionError on its line 2: division by zero"
+    )
+    assert not linecache.getline("<nowhere to be found>", 2)
+
+
+def test_an_error_whose_text_never_ends_is_still_described():
+    class Endless(Exception):
+        def __str__(self):
+            loop()
+
+    def fail():
+        raise Endless
+
+    assert describe_error(run_limited(fail, ()).error, fail) == (
+        "raised Endless on its line 2 (`raise Endless`)"
+    )
+
+
+def test_a_part_that_computes_too_long_says_so():
+    assert describe_timeout(2.01, 2.0) == "took longer than 2 s of computing and was stopped"
+    with pytest.raises(PartError, match=r"^your plan_step .* of .*computing.* was stopped$"):
+        guarded("plan_step", loop, limit_s=0.1)()
+
+
+def test_on_a_busy_machine_the_time_it_did_get_is_told():
+    assert describe_timeout(1.2, 2.0) == (
+        "had not finished after 8 s, 1.2 s of them computing, and was stopped"
+    )
+
+
+def test_a_part_that_waits_too_long_says_so():
+    with pytest.raises(PartError, match=r"had not finished after 0.4 s, nearly all of it waiting"):
+        guarded("plan_step", sleep_for_ever, limit_s=0.1)()
