@@ -64,6 +64,7 @@ class Engine:
         make_executor: MakeExecutor | None = None,
     ) -> None:
         check_temperature(config.temperature)
+        check_int("seed", config.seed, 0)
         if make_executor is None:
             if config.executor not in list(EXECUTORS):
                 raise ValueError(
@@ -97,7 +98,8 @@ class Engine:
         Raises: ValueError naming what is wrong with it and the limit; the engine goes on as before.
         """
         check_request(request, self.model.config)
-        if request.kv_view is not no_kv or request.num_generated or request.prefill_cursor:
+        fresh = request.status == "waiting" and request.kv_view is no_kv
+        if not fresh or request.num_generated or request.prefill_cursor:
             raise ValueError(f"request {request.id} has been served before; submit a fresh one")
         self.scheduler.check_new(request)
         request.arrival_time = self.step_number

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from nanogpt.limits import check_int
 from nanogpt.model import GPT
 from nanogpt.request import Request, check_request
 from nanogpt.sampling import check_temperature, sample_tokens, uniform
@@ -28,6 +29,7 @@ def generate(
     Raises: ValueError for a prompt or a length that no engine would accept either.
     """
     check_temperature(temperature)
+    check_int("seed", seed, 0)
     check_request(Request(request_id, list(prompt_tokens), max_new_tokens), model.config)
     tokens = list(prompt_tokens)
     for position in range(len(tokens), len(tokens) + max_new_tokens):

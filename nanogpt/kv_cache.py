@@ -8,9 +8,11 @@ what was written is held, and counted, only from the commit on, so a step that f
 Shapes: L layers, P slots, H heads, S positions, D head size, N tokens.
 """
 
+import math
 from collections.abc import Sequence
 from types import MappingProxyType
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,11 +29,11 @@ class KVCache:
     def __init__(
         self, config: ModelConfig, num_slots: int, dtype: torch.dtype, device: torch.device
     ) -> None:
+        shape = (
+            2, config.num_layers, num_slots, config.num_heads, config.context_len, config.head_size
+        )  # fmt: skip
         # Zeros, not garbage: a masked key has weight 0, but 0 * NaN would still be NaN.
-        self.storage = torch.zeros(
-            2, config.num_layers, num_slots, config.num_heads, config.context_len, config.head_size,
-            dtype=dtype, device=device,
-        )  # (2, L, P, H, S, D)  # fmt: skip
+        self.storage = zeros_on_demand(shape, dtype).to(device)  # (2, L, P, H, S, D)
         self.k, self.v = self.storage.unbind(0)  # (L, P, H, S, D) each
         self._slot_of: dict[int, int] = {}
         self._length_of: dict[int, int] = {}
@@ -125,3 +127,16 @@ class KVCache:
         assert sorted(owned + self._free) == list(range(num_slots)), (owned, self._free)
         assert self._slot_of.keys() == self._length_of.keys()
         assert all(0 <= n <= self.k.shape[3] for n in self._length_of.values())
+
+
+def zeros_on_demand(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Zeros that take up memory only where they are touched.
+
+    `torch.zeros` writes all of them at once, which for a cache costs more than serving a few
+    requests; numpy asks the operating system for pages that read as zero until they are written.
+    """
+    alignment = 64  # bytes: one cache line, and the widest load of the CPU
+    num_bytes = math.prod(shape) * dtype.itemsize
+    pages = torch.from_numpy(np.zeros(num_bytes + alignment, dtype=np.uint8))
+    start = -pages.data_ptr() % alignment
+    return pages[start : start + num_bytes].view(dtype).view(shape)

@@ -68,7 +68,7 @@ class Scheduler:
         for name, limit in limits.items():
             if limit is not None or name in ("token_budget", "max_batch_size"):
                 check_int(name, limit, 1)
-        if isinstance(policy, str) and policy not in POLICIES:
+        if not callable(policy) and policy not in list(POLICIES):
             raise ValueError(f"there is no policy {policy!r}; choose from {sorted(POLICIES)}")
         self.policy = policy
         self.sort_key: SortKeyOf = POLICIES[policy] if isinstance(policy, str) else policy
@@ -81,11 +81,11 @@ class Scheduler:
         self.prefilling: list[Request] = []
         self.active: list[Request] = []
         self.preempted: list[Request] = []
-        self._ids: set[int] = set()
+        self._keys: dict[int, tuple[Any, ...]] = {}
 
     def check_new(self, request: Request) -> None:
         """Raises: ValueError for an id seen before, or for more KV tokens than the budget has."""
-        if request.id in self._ids:
+        if request.id in self._keys:
             raise ValueError(f"there is a request {request.id} already; ids must be unique")
         needed = kv_tokens_needed(request)
         if self.max_kv_tokens is not None and needed > self.max_kv_tokens:
@@ -98,8 +98,9 @@ class Scheduler:
     def add_request(self, request: Request) -> None:
         """Put a new request among the waiting. Raises: as `check_new` does."""
         self.check_new(request)
-        self._push(request)
-        self._ids.add(request.id)
+        key = self.sort_key(request)
+        self._push(request, key)
+        self._keys[request.id] = key
 
     def is_done(self) -> bool:
         """Whether nothing waits and nothing runs."""
@@ -170,11 +171,11 @@ class Scheduler:
 
     def preempt(self, request: Request) -> None:
         """Send a running request back to wait. It keeps its tokens and its place, not its K/V."""
-        self._push(request)
         self._remove(request)
         request.clear_cache()
         request.status = "waiting"
         self.preempted.append(request)
+        self._push(request, self._keys[request.id])
 
     def complete(self, request: Request) -> None:
         """Take a finished request out."""
@@ -184,9 +185,8 @@ class Scheduler:
     def _remove(self, request: Request) -> None:
         (self.active if request in self.active else self.prefilling).remove(request)
 
-    def _push(self, request: Request) -> None:
-        entry = (self.sort_key(request), request.arrival_time, request.id, request)
-        heapq.heappush(self.waiting, entry)
+    def _push(self, request: Request, key: tuple[Any, ...]) -> None:
+        heapq.heappush(self.waiting, (key, request.arrival_time, request.id, request))
 
     def _growth(self, running: Sequence[Request]) -> int:
         """KV tokens that the running requests will hold once their known tokens are computed."""

@@ -56,7 +56,7 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{path}: tensor {name} holds values that are not finite")
-    model.load_state_dict(weights, assign=True)
+    model.to_empty(device="cpu").load_state_dict(weights)
     return model.to(dtype).eval().requires_grad_(False)
 
 

@@ -1,0 +1,242 @@
+"""What the engine's tests share: a tiny model, a fake executor, workloads, a trace's invariants.
+
+In the fake's world token p of request i is `token_at(i, p)`, prompt and continuation alike, so that
+every row that reaches the executor can be checked and every text is known without a model.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from nanogpt.config import ModelConfig
+from nanogpt.engine import Engine, EngineConfig
+from nanogpt.executors.executor import ForwardResult, Row, forward_record
+from nanogpt.generate import generate
+from nanogpt.kv_cache import KVCache
+from nanogpt.model import GPT
+from nanogpt.parts import Parts
+from nanogpt.request import Request
+from nanogpt.trace import StepRecord, Trace
+
+TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=64)
+FAKE = ModelConfig(num_layers=1, num_heads=1, num_channels=1, context_len=64)
+
+Mask = Callable[[int, int], Tensor]
+Ask = tuple[int, int, int, int]
+"""(arrival step, prompt length, max_new_tokens, priority) of one request; its id is its place."""
+
+
+@functools.cache
+def tiny_model(seed: int = 0) -> GPT:
+    """Two random layers in float64, scaled so that texts vary and a wrong mask changes them."""
+    torch.manual_seed(seed)
+    model = GPT(TINY).double().eval().requires_grad_(False)
+    for name, weight in model.named_parameters():
+        if name == "token_embedding.weight":
+            weight.copy_(torch.nn.functional.normalize(weight))  # else one token wins everywhere
+        elif name == "position_embedding.weight":
+            weight.copy_(torch.nn.functional.normalize(weight) * 0.3)
+        elif weight.dim() == 2:
+            weight.mul_(40)
+    return model
+
+
+@functools.cache
+def fake_model() -> GPT:
+    """The smallest model there is: the engine asks it for sizes, the fake executor for nothing."""
+    torch.manual_seed(0)
+    return GPT(FAKE).eval().requires_grad_(False)
+
+
+def token_at(request_id: int, position: int) -> int:
+    """The only token that can stand at this position of this request."""
+    return (request_id * 31 + position * 7 + position * position * 3) % FAKE.vocab_size
+
+
+class FakeExecutor:
+    """Deterministic logits and a record of every (request id, start, length) that it was asked for.
+
+    Asserts that each row continues exactly where the cache ends, at the right positions and with
+    the right tokens. Call number `nan_at` (from 0) answers with NaN.
+    """
+
+    name = "fake"
+
+    def __init__(self, nan_at: int | None = None) -> None:
+        self.calls: list[list[tuple[int, int, int]]] = []
+        self.nan_at = nan_at
+
+    def bind(self, model: GPT, cache: KVCache, mask: Mask) -> "FakeExecutor":
+        """Take the place of an executor's class: `Engine(..., make_executor=fake.bind)`."""
+        self.cache = cache
+        return self
+
+    def run(self, rows: Sequence[Row]) -> ForwardResult:
+        assert rows, "an executor must not be asked for nothing"
+        logits = torch.zeros(len(rows), FAKE.vocab_size, dtype=torch.float64)
+        for i, row in enumerate(rows):
+            end = row.num_past + len(row.tokens)
+            wanted = range(row.num_past, end)
+            assert row.num_past == self.cache.length(row.request_id)
+            assert list(row.positions) == list(wanted)
+            assert list(row.tokens) == [token_at(row.request_id, p) for p in wanted]
+            assert not row.is_decode or len(row.tokens) == 1
+            logits[i, token_at(row.request_id, end)] = 9.0
+        if self.nan_at == len(self.calls):
+            logits[-1, 3] = float("nan")
+        self.calls.append([(row.request_id, row.num_past, len(row.tokens)) for row in rows])
+        num_tokens = sum(len(row.tokens) for row in rows)
+        return ForwardResult(logits, (forward_record(rows, num_tokens),))
+
+
+def fake_request(request_id: int, prompt_len: int, max_new: int, priority: int = 0) -> Request:
+    """A request of the fake's world."""
+    prompt = [token_at(request_id, p) for p in range(prompt_len)]
+    return Request(request_id, prompt, max_new, priority)
+
+
+def fake_engine(
+    config: EngineConfig, parts: Parts = Parts(), nan_at: int | None = None
+) -> tuple[Engine, FakeExecutor]:
+    """An engine over a fresh fake executor, and that executor."""
+    fake = FakeExecutor(nan_at)
+    return Engine(fake_model(), config, parts, make_executor=fake.bind), fake
+
+
+def fake_arrivals(asks: Sequence[Ask]) -> list[tuple[int, Request]]:
+    """(arrival step, request) pairs, as `Engine.run` takes them."""
+    return [
+        (step, fake_request(i, length, max_new, priority))
+        for i, (step, length, max_new, priority) in enumerate(asks)
+    ]
+
+
+def prompt_of(request_id: int, length: int) -> list[int]:
+    """A prompt for a real model, different for every request."""
+    return [(request_id * 17 + p * 5 + p * p) % TINY.vocab_size for p in range(length)]
+
+
+@functools.cache
+def oracle(
+    prompt: tuple[int, ...], max_new: int, temperature: float = 0.0, seed: int = 0, name: int = 0
+) -> tuple[int, ...]:
+    """What `generate` says about the tiny model, remembered."""
+    return tuple(
+        generate(tiny_model(), prompt, max_new, temperature=temperature, seed=seed, request_id=name)
+    )
+
+
+def assert_equals_oracle(
+    arrivals: Sequence[tuple[int, Request]], temperature: float = 0.0, seed: int = 0
+) -> None:
+    """Every request is done and its tokens are those of the oracle, whatever the engine did."""
+    for _, request in arrivals:
+        name = request.id if temperature else 0
+        expected = oracle(
+            tuple(request.prompt_tokens), request.max_new_tokens, temperature, seed, name
+        )
+        assert request.status == "done"
+        assert tuple(request.generated_tokens) == expected, request.id
+
+
+def snapshot(engine: Engine) -> object:
+    """Everything that a refused submission, plan or step must leave as it was."""
+    scheduler, cache = engine.scheduler, engine.cache
+    queues = [entry[3] for entry in scheduler.waiting], scheduler.prefilling, scheduler.active
+    return (
+        [[request.id for request in queue] for queue in queues],
+        [
+            (r.id, r.status, r.prefill_cursor, tuple(r.generated_tokens), r.arrival_time)
+            for queue in queues
+            for r in queue
+        ],
+        [request.id for request in scheduler.preempted],
+        [(i, cache.slot(i), cache.length(i)) for i in cache.holders()],
+        engine.step_number,
+        engine.clock.now_us(),
+        engine.trace(),
+    )
+
+
+class Follower:
+    """Follows a trace step by step with its own books, and asserts that the two agree."""
+
+    def __init__(self, trace: Trace, config: EngineConfig) -> None:
+        self.trace = trace
+        self.config = config
+        self.cursor: dict[int, int] = {}  # of running requests
+        self.generated = {request.id: 0 for request in trace.requests}
+        self.computed = {request.id: 0 for request in trace.requests}
+        self.thrown_away = {request.id: 0 for request in trace.requests}
+        self.finished: set[int] = set()
+
+    def check(self) -> None:
+        """Assert every invariant that holds for any legal plan."""
+        previous = None
+        for step in self.trace.steps:
+            assert previous is None or step.step > previous.step
+            assert previous is None or step.kv_before == previous.kv_after
+            assert previous is None or step.start_us == previous.end_us
+            assert step.end_us > step.start_us
+            self._follow(step)
+            previous = step
+        for request in self.trace.requests:
+            assert request.id in self.finished
+            assert self.generated[request.id] == request.max_new_tokens
+            # Each known token once, except what a preemption threw away.
+            needed = len(request.prompt_tokens) + request.max_new_tokens - 1
+            assert self.computed[request.id] == needed + self.thrown_away[request.id]
+        assert not self.cursor
+        assert previous is None or previous.kv_after == 0
+
+    def _follow(self, step: StepRecord) -> None:
+        assert step.kv_before == sum(self.cursor.values())
+        for victim in step.preempted:
+            self.thrown_away[victim] += self.cursor.pop(victim)
+        for request_id in step.admitted:
+            assert request_id not in self.cursor
+            self.cursor[request_id] = 0
+        worked = [work.request_id for work in step.work]
+        assert worked
+        assert len(worked) == len(set(worked))
+        assert set(step.admitted) <= set(worked)
+        assert not set(step.preempted) & set(worked)
+        for work in step.work:
+            assert work.start == self.cursor[work.request_id]
+            assert work.end > work.start
+            known = len(self.trace.request(work.request_id).prompt_tokens)
+            known += self.generated[work.request_id]
+            assert work.end <= known
+            assert (work.sampled is not None) == (work.end == known)
+            self.computed[work.request_id] += work.end - work.start
+            self.cursor[work.request_id] = work.end
+            self.generated[work.request_id] += work.sampled is not None
+        self._limits(step)
+        for request_id in step.finished:
+            assert request_id not in self.finished
+            self.finished.add(request_id)
+            del self.cursor[request_id]
+        assert step.kv_after == sum(self.cursor.values())
+        assert {(kv.request_id, kv.kv_tokens) for kv in step.kv} == set(self.cursor.items())
+        self._presence(step, worked)
+        assert sum(forward.useful_tokens for forward in step.forwards) == step.used_tokens
+        assert all(f.computed_tokens >= f.useful_tokens for f in step.forwards)
+
+    def _limits(self, step: StepRecord) -> None:
+        """At the fullest moment of the step, before the finished give their K/V back."""
+        limit = self.config.max_kv_tokens
+        assert limit is None or sum(self.cursor.values()) <= limit
+        assert len(self.cursor) <= self.config.max_batch_size
+        prefilling = [w for w in step.work if w.kind == "prefill"]
+        most = self.config.max_prefilling
+        assert most is None or len(prefilling) <= most
+
+    def _presence(self, step: StepRecord, worked: Sequence[int]) -> None:
+        """Whoever is unfinished either works or waits, once, and waits for a stated reason."""
+        waiting = [wait.request_id for wait in step.waits]
+        assert all(wait.reason for wait in step.waits)
+        present = [r.id for r in self.trace.requests if r.arrival_step <= step.step]
+        before = self.finished - set(step.finished)
+        assert sorted([*worked, *waiting]) == sorted(set(present) - before)

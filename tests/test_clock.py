@@ -1,0 +1,66 @@
+"""Clocks: what a cost model charges, by hand, and that modelled time moves by charges alone."""
+
+import dataclasses
+
+import pytest
+
+from nanogpt.clock import LAPTOP_CPU, LARGE_GPU, CostClock, CostModel, WallClock
+from nanogpt.trace import ForwardRecord
+
+ROUND = CostModel("round", True, 100.0, 50.0, 10.0, 1.0, 1)
+
+
+def test_a_forward_costs_fixed_and_token_work_and_context():
+    assert ROUND.forward_us(ForwardRecord(8, 6, 9, 20)) == 100 + 9 * 10 + 20
+
+
+def test_a_small_batch_pays_the_floor_instead_of_its_tokens():
+    assert ROUND.forward_us(ForwardRecord(2, 0, 2, 0)) == 100 + 50
+    assert ROUND.forward_us(ForwardRecord(5, 0, 5, 0)) == 100 + 50
+    assert ROUND.forward_us(ForwardRecord(6, 0, 6, 0)) == 100 + 60
+
+
+def test_one_prompt_token_may_stand_for_several_and_a_decode_never_does():
+    scaled = dataclasses.replace(ROUND, prompt_scale=4)
+    assert scaled.forward_us(ForwardRecord(8, 6, 8, 0)) == 100 + (6 * 4 + 2) * 10
+    assert scaled.forward_us(ForwardRecord(8, 0, 8, 5)) == 100 + 8 * 10 + 5 * 4
+
+
+def test_a_step_without_padding_is_one_forward():
+    assert ROUND.step_us(6, 2, 20) == ROUND.forward_us(ForwardRecord(8, 6, 8, 20))
+
+
+@pytest.mark.parametrize("model", [LAPTOP_CPU, LARGE_GPU])
+def test_more_work_never_costs_less(model: CostModel):
+    costs = [model.step_us(tokens, 4, 100) for tokens in range(0, 400, 7)]
+    assert costs == sorted(costs)
+    assert model.step_us(8, 4, 500) >= model.step_us(8, 4, 0)
+
+
+def test_only_the_large_gpu_is_modelled_and_both_are_named():
+    assert (LAPTOP_CPU.name, LAPTOP_CPU.modelled) == ("a laptop CPU", False)
+    assert (LARGE_GPU.name, LARGE_GPU.modelled) == ("a large GPU", True)
+
+
+def test_on_the_large_gpu_a_decode_and_a_batch_of_decodes_cost_the_same_weights():
+    assert LARGE_GPU.step_us(0, 1) == LARGE_GPU.step_us(0, 64)
+
+
+def test_a_cost_clock_moves_by_charges_alone():
+    clock = CostClock(ROUND)
+    assert (clock.now_us(), clock.now_us()) == (0, 0)
+    clock.charge([ForwardRecord(6, 6, 6, 0), ForwardRecord(1, 0, 1, 9)])
+    assert clock.now_us() == 160 + 159
+    clock.charge([])
+    assert clock.now_us() == 319
+    assert (clock.record.name, clock.record.modelled) == ("round", True)
+
+
+def test_the_wall_clock_passes_by_itself_in_whole_microseconds():
+    clock = WallClock()
+    start = clock.now_us()
+    clock.charge([ForwardRecord(1000, 0, 1000, 0)])
+    while clock.now_us() == start:
+        pass
+    assert isinstance(clock.now_us(), int)
+    assert not clock.record.modelled

@@ -1,0 +1,109 @@
+"""learn.py and the learner's own files: brought in, reset, updated, never lost."""
+
+import re
+from pathlib import Path
+
+import pytest
+from launching import LESSON, learn, write_lesson
+
+SOLVED = "    return [(request, 1) for request in decodes]  # mine"
+
+
+def solve(course: Path, stem: str = "l01_chunks") -> str:
+    mine = course / "work" / f"{stem}.py"
+    text = mine.read_text().replace("    raise NotImplementedError", SOLVED)
+    mine.write_text(text)
+    return text
+
+
+def test_lessons_are_copied_and_never_overwritten(course: Path):
+    (course / "lessons" / "layouts").mkdir()
+    (course / "lessons" / "layouts" / "l01.slides.json").write_text("{}")
+    (course / "lessons" / "notes.txt").write_text("not for learners")
+    learn(course, "progress")
+    copied = {p.relative_to(course / "work").as_posix() for p in (course / "work").rglob("*.*")}
+    assert copied == {
+        "index.py", "l01_chunks.py", "pyproject.toml", "layouts/l01.slides.json", ".pristine.json"
+    }  # fmt: skip
+    mine = solve(course)
+    write_lesson(course, "l02_more", LESSON.format(title="More"))
+    learn(course, "progress")
+    assert (course / "work" / "l01_chunks.py").read_text() == mine
+    assert (course / "work" / "l02_more.py").exists()
+
+
+def test_a_newer_version_of_a_lesson_is_mentioned(course: Path):
+    learn(course, "progress")
+    write_lesson(course, "l01_chunks", LESSON.format(title="Better chunks"))
+    assert "There is a newer version of l01_chunks.py: python3 learn.py update" in (
+        learn(course, "progress").stdout
+    )
+
+
+def test_reset_keeps_the_learners_version(course: Path):
+    learn(course, "progress")
+    mine = [solve(course)]
+    learn(course, "reset", "l01")
+    mine.append(solve(course).replace("# mine", "# mine again"))
+    (course / "work" / "l01_chunks.py").write_text(mine[1])
+    done = learn(course, "reset", "l01_chunks")
+    assert re.search(r"Yours is kept: work/kept/l01_chunks\.\d{4}-\d\d-\d\d-\d{6}", done.stdout)
+    kept = sorted((course / "work" / "kept").iterdir())
+    assert [path.read_text() for path in kept] == mine
+    pristine = (course / "lessons" / "l01_chunks.py").read_text()
+    assert (course / "work" / "l01_chunks.py").read_text() == pristine
+
+
+def test_update_replaces_what_the_learner_has_not_touched(course: Path):
+    learn(course, "progress")
+    newer = LESSON.format(title="Better chunks")
+    write_lesson(course, "l01_chunks", newer)
+    write_lesson(course, "l02_more", LESSON.format(title="More"))
+    done = learn(course, "update")
+    assert done.stdout == "l02_more.py is new.\nl01_chunks.py was brought up to date.\n"
+    assert (course / "work" / "l01_chunks.py").read_text() == newer
+    assert not (course / "work" / "kept").exists()
+    assert learn(course, "update").stdout == "Everything is up to date.\n"
+
+
+@pytest.mark.parametrize("record", ["in order", "damaged"])
+def test_update_keeps_a_touched_lesson_and_carries_its_answers(course: Path, record: str):
+    learn(course, "progress")
+    mine = solve(course)
+    if record == "damaged":
+        (course / "work" / ".pristine.json").write_text("[")
+    newer = LESSON.format(title="Better chunks")
+    write_lesson(course, "l01_chunks", newer)
+    done = learn(course, "update")
+    assert "yours is kept as work/kept/l01_chunks." in done.stdout
+    assert "Carried over: plan_step." in done.stdout
+    assert [path.read_text() for path in (course / "work" / "kept").iterdir()] == [mine]
+    carried = (course / "work" / "l01_chunks.py").read_text()
+    assert carried == newer.replace(
+        '    """Plan one step."""\n    raise NotImplementedError',
+        f'    """Plan one step."""\n{SOLVED}',
+    )
+    assert learn(course, "update").stdout == "Everything is up to date.\n"
+
+
+def test_update_carries_a_passed_answer_of_a_cell_that_was_broken_since(course: Path):
+    learn(course, "progress")
+    answers = course / "work" / "answers"
+    answers.mkdir()
+    (answers / "l01.plan_step.py").write_text(
+        "def plan_step(decodes, budget):\n    return 'passed'\n"
+    )
+    (answers / "l01.plan_step.try.py").write_text("def plan_step(decodes, budget):\n    return 0\n")
+    (answers / "l00.plan_step.py").write_text("def plan_step(decodes, budget):\n    return 1\n")
+    (course / "work" / "l01_chunks.py").write_text("def plan_step(:")
+    write_lesson(course, "l01_chunks", LESSON.format(title="Better chunks"))
+    assert "Carried over: plan_step." in learn(course, "update").stdout
+    carried = (course / "work" / "l01_chunks.py").read_text()
+    assert "def plan_step(decodes, budget):\n    return 'passed'\n" in carried
+
+
+def test_update_leaves_an_edited_lesson_whose_original_is_unchanged(course: Path):
+    learn(course, "progress")
+    mine = solve(course)
+    assert learn(course, "update").stdout == "Everything is up to date.\n"
+    assert (course / "work" / "l01_chunks.py").read_text() == mine

@@ -1,0 +1,231 @@
+"""The posts' own calls, run against this package: names, fields, properties and return values."""
+
+import heapq
+
+import pytest
+import torch
+from fakes import fake_request, oracle, prompt_of, tiny_model
+
+import nanogpt
+from nanogpt import (
+    Engine,
+    Parts,
+    Request,
+    Scheduler,
+    chunked_prefill_generate,
+    decode,
+    encode,
+    generate,
+    load_model,
+)
+
+
+def test_everything_that_readers_expect_imports_from_the_package_itself():
+    for name in nanogpt.__all__:
+        assert hasattr(nanogpt, name), name
+    expected = {"Request", "Scheduler", "chunked_prefill_generate", "load_model", "encode"}
+    expected |= {"decode", "generate", "Engine", "Parts"}
+    assert expected <= set(nanogpt.__all__)
+    assert Engine is not None
+    assert Parts() == Parts()
+
+
+def test_a_request_has_the_posts_fields_with_their_defaults():
+    request = Request(id=0, prompt_tokens=encode("To be"), max_new_tokens=10)
+    assert request.priority == 0
+    assert request.arrival_time == 0
+    assert request.generated_tokens == []
+    assert request.status == "waiting"
+    assert request.prefill_cursor == 0
+    assert dict(request.kv_cache) == {}
+
+
+def test_a_request_has_the_posts_properties():
+    request = Request(id=0, prompt_tokens=[5, 6, 7], max_new_tokens=2, priority=2)
+    assert request.tokens_so_far == [5, 6, 7]
+    assert (request.num_generated, request.is_done, request.is_fully_prefilled) == (0, False, False)
+    request.prefill_cursor = 2
+    assert not request.is_fully_prefilled
+    request.prefill_cursor = 3
+    assert request.is_fully_prefilled
+    request.generated_tokens.append(9)
+    assert request.tokens_so_far == [5, 6, 7, 9]
+    assert (request.num_generated, request.is_done, request.is_fully_prefilled) == (1, False, True)
+    request.generated_tokens.append(8)
+    assert request.is_done
+    request.clear_cache()
+    assert request.prefill_cursor == 0
+    assert request.generated_tokens == [9, 8]
+    assert not request.is_fully_prefilled
+
+
+def test_two_requests_share_no_list():
+    first, second = fake_request(0, 3, 2), fake_request(1, 3, 2)
+    first.generated_tokens.append(1)
+    assert second.generated_tokens == []
+
+
+def test_the_scheduler_has_the_posts_settings():
+    scheduler = Scheduler("priority", token_budget=16, max_kv_tokens=22)
+    assert scheduler.policy == "priority"
+    assert (scheduler.token_budget, scheduler.max_kv_tokens) == (16, 22)
+    assert scheduler.max_batch_size >= 4
+    assert scheduler.is_done()
+
+
+def drive_as_the_post_does(
+    requests: list[Request], policy: str, token_budget: int, max_kv_tokens: int
+) -> tuple[Scheduler, list[tuple[int | None, list[int], list[int]]]]:
+    """The post's `scheduled_generate`, with token 7 for every token: its calls, in its order."""
+    scheduler = Scheduler(policy, token_budget=token_budget, max_kv_tokens=max_kv_tokens)
+    log: list[tuple[int | None, list[int], list[int]]] = []
+    step = 0
+    for req in requests:
+        req.arrival_time = step
+        scheduler.add_request(req)
+    while not scheduler.is_done():
+        prefill_req, decode_reqs = scheduler.schedule(step)
+        log.append(
+            (
+                prefill_req.id if prefill_req else None,
+                [r.id for r in decode_reqs],
+                [x[3].id for x in scheduler.waiting],
+            )
+        )
+        remaining_budget = token_budget - len(scheduler.active)
+        if prefill_req and remaining_budget > 0 and scheduler.prefilling:
+            p_req = scheduler.prefilling[0]
+            tokens_left = len(p_req.tokens_so_far) - p_req.prefill_cursor
+            p_req.prefill_cursor += min(remaining_budget, tokens_left)
+            if prefill_req.is_fully_prefilled:
+                prefill_req.generated_tokens.append(7)
+                scheduler.promote(prefill_req)
+        for req in decode_reqs:
+            req.generated_tokens.append(7)
+            req.prefill_cursor += 1
+        for req in decode_reqs:
+            if req.is_done:
+                scheduler.complete(req)
+        step += 1
+        assert step < 200, "the post's loop must end"
+    return scheduler, log
+
+
+def test_the_posts_test_1_first_come_first_served():
+    texts = ["O Romeo, ", "To be or ", "KING HENRY:\n"]
+    reqs = [Request(id=i, prompt_tokens=encode(t), max_new_tokens=10) for i, t in enumerate(texts)]
+    _, log = drive_as_the_post_does(reqs, "fcfs", 16, 256)
+    for req in reqs:
+        assert (req.status, req.num_generated) == ("done", 10)
+        assert decode(req.tokens_so_far).startswith(decode(req.prompt_tokens))
+    assert log[0] == (0, [], [1, 2])
+    assert log[1] == (1, [0], [2])
+
+
+@pytest.mark.parametrize(("policy", "first"), [("fcfs", 0), ("priority", 1)])
+def test_the_posts_test_2_priority_jumps_the_queue(policy: str, first: int):
+    reqs = [
+        Request(id=0, prompt_tokens=encode("A " * 15), max_new_tokens=3, priority=2),
+        Request(id=1, prompt_tokens=encode("B " * 3), max_new_tokens=3, priority=0),
+    ]
+    _, log = drive_as_the_post_does(reqs, policy, 16, 256)
+    assert log[0][0] == first
+    assert [req.status for req in reqs] == ["done", "done"]
+
+
+def test_the_posts_test_3_a_tight_kv_budget_preempts_the_less_important():
+    reqs = [
+        Request(id=0, prompt_tokens=encode("A " * 5), max_new_tokens=10, priority=2),
+        Request(id=1, prompt_tokens=encode("B " * 5), max_new_tokens=5, priority=0),
+    ]
+    scheduler, _ = drive_as_the_post_does(reqs, "priority", 16, 22)
+    preempted_ids = [r.id for r in scheduler.preempted]
+    assert preempted_ids
+    assert set(preempted_ids) == {0}
+    assert [(req.status, req.num_generated) for req in reqs] == [("done", 10), ("done", 5)]
+
+
+@pytest.mark.parametrize("max_new", [5, 8, 10, 12])
+def test_the_posts_workload_that_livelocked_ends_with_equal_priorities(max_new: int):
+    reqs = [Request(i, encode("A " * 5), max_new) for i in range(2)]
+    scheduler, _ = drive_as_the_post_does(reqs, "fcfs", 16, 22)
+    assert {victim.id for victim in scheduler.preempted} <= {1}
+
+
+def test_the_waiting_are_a_heap_of_tuples_with_the_request_last():
+    scheduler = Scheduler("priority")
+    for i, priority in enumerate([2, 0, 1]):
+        scheduler.add_request(fake_request(i, 3, 2, priority))
+    heap = list(scheduler.waiting)
+    assert [heapq.heappop(heap)[3].id for _ in range(3)] == [1, 2, 0]
+
+
+@pytest.mark.parametrize("executor", ["packed", "padded"])
+@pytest.mark.parametrize("token_budget", [3, 16])
+def test_chunked_prefill_generate_serves_a_queue_and_returns_the_completed(
+    executor: str, token_budget: int
+):
+    asks = [(0, 5, 8), (0, 20, 3), (2, 3, 1), (4, 9, 5)]
+    queue = [(step, Request(i, prompt_of(i, n), new)) for i, (step, n, new) in enumerate(asks)]
+    completed = chunked_prefill_generate(
+        tiny_model(), queue, token_budget=token_budget, executor=executor
+    )
+    assert sorted(request.id for request in completed) == [0, 1, 2, 3]
+    assert all(request.is_done for request in completed)
+    for request in completed:
+        prompt = tuple(request.prompt_tokens)
+        assert tuple(request.generated_tokens) == oracle(prompt, request.max_new_tokens)
+
+
+def test_chunked_prefill_generate_has_one_prefill_at_a_time_and_starts_arrivals_at_once():
+    queue = [(0, Request(0, prompt_of(0, 4), 12)), (3, Request(1, prompt_of(1, 4), 2))]
+    completed = chunked_prefill_generate(tiny_model(), queue, 16)
+    assert [request.id for request in completed] == [1, 0]
+    assert [request.arrival_time for _, request in queue] == [0, 3]
+
+
+def test_chunked_prefill_generate_takes_temperature_and_seed():
+    texts: set[tuple[int, ...]] = set()
+    for seed in (0, 0, 1):
+        request = Request(3, prompt_of(3, 6), 12)
+        chunked_prefill_generate(tiny_model(), [(0, request)], temperature=5.0, seed=seed)
+        expected = generate(
+            tiny_model(), request.prompt_tokens, 12, temperature=5.0, seed=seed, request_id=3
+        )
+        assert request.generated_tokens == expected
+        texts.add(tuple(expected))
+    assert len(texts) == 2
+
+
+def test_an_empty_queue_completes_nothing():
+    assert chunked_prefill_generate(tiny_model(), []) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "budget", "words"),
+    [
+        (Request(0, [], 3), 16, "empty prompt"),
+        (Request(0, [70], 3), 16, "token 70"),
+        (Request(0, [1], 0), 16, "max_new_tokens"),
+        (Request(0, [1], 3), 0, "token_budget is 0"),
+    ],
+)
+def test_a_refused_request_or_limit_raises_a_value_error(
+    request_: Request, budget: int, words: str
+):
+    with pytest.raises(ValueError, match=words):
+        chunked_prefill_generate(tiny_model(), [(0, request_)], budget)
+
+
+def test_two_requests_of_one_id_are_refused():
+    queue = [(0, Request(4, [1, 2], 3)), (1, Request(4, [3], 3))]
+    with pytest.raises(ValueError, match="request 4"):
+        chunked_prefill_generate(tiny_model(), queue)
+
+
+def test_the_shipped_model_continues_a_text():
+    model = load_model(dtype=torch.float64)
+    request = Request(id=0, prompt_tokens=encode("O Romeo, "), max_new_tokens=8)
+    (completed,) = chunked_prefill_generate(model, [(0, request)], token_budget=4)
+    assert completed.generated_tokens == generate(model, encode("O Romeo, "), 8)
+    assert len(decode(completed.tokens_so_far)) == 17

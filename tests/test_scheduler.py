@@ -1,0 +1,199 @@
+"""The scheduler by itself: queues, admission, preemption, and the posts' way of driving it."""
+
+import pytest
+from fakes import fake_request
+
+from nanogpt.request import Request
+from nanogpt.scheduler import Scheduler, choose_victim
+
+
+def waiting_ids(scheduler: Scheduler) -> list[int]:
+    """As the posts print it."""
+    return [entry[3].id for entry in sorted(scheduler.waiting, key=lambda entry: entry[:3])]
+
+
+def arrive(scheduler: Scheduler, *requests: Request) -> None:
+    """Requests arriving one step after the other."""
+    for step, request in enumerate(requests):
+        request.arrival_time = step
+        scheduler.add_request(request)
+
+
+def prefill_whole(scheduler: Scheduler, request: Request) -> None:
+    """What the engine does after the last chunk: everything computed, one token sampled."""
+    request.prefill_cursor = request.num_known
+    request.generated_tokens.append(0)
+    scheduler.promote(request)
+
+
+def test_fcfs_admits_in_order_of_arrival_whatever_the_ids_and_priorities():
+    scheduler = Scheduler("fcfs", max_prefilling=None)
+    arrive(scheduler, fake_request(5, 3, 2, 9), fake_request(3, 3, 2, 0), fake_request(4, 3, 2, 1))
+    assert [request.id for request in scheduler.admissible()[0]] == [5, 3, 4]
+
+
+def test_priority_admits_the_most_important_first_and_equals_by_arrival():
+    scheduler = Scheduler("priority", max_prefilling=None)
+    arrive(scheduler, fake_request(5, 3, 2, 1), fake_request(3, 3, 2, 0), fake_request(1, 3, 2, 1))
+    assert [request.id for request in scheduler.admissible()[0]] == [3, 5, 1]
+
+
+def test_a_request_goes_from_waiting_to_prefilling_to_active_to_done():
+    scheduler = Scheduler()
+    request = fake_request(0, 3, 2)
+    scheduler.add_request(request)
+    assert (waiting_ids(scheduler), request.status) == ([0], "waiting")
+    scheduler.admit(request)
+    assert (scheduler.waiting, scheduler.prefilling, request.status) == (
+        [],
+        [request],
+        "prefilling",
+    )
+    prefill_whole(scheduler, request)
+    assert (scheduler.prefilling, scheduler.active, request.status) == ([], [request], "active")
+    assert not scheduler.is_done()
+    scheduler.complete(request)
+    assert (scheduler.active, request.status) == ([], "done")
+    assert scheduler.is_done()
+
+
+def test_one_request_prefills_at_a_time_by_default():
+    scheduler = Scheduler()
+    arrive(scheduler, fake_request(0, 3, 2), fake_request(1, 3, 2))
+    assert scheduler.schedule(0) == (scheduler.prefilling[0], [])
+    assert [request.id for request in scheduler.prefilling] == [0]
+    assert scheduler.admissible() == ([], "another request is being prefilled")
+
+
+def test_the_batch_is_never_larger_than_its_limit():
+    scheduler = Scheduler(max_batch_size=2, max_prefilling=None)
+    arrive(scheduler, *[fake_request(i, 3, 2) for i in range(4)])
+    admitted, reason = scheduler.admissible()
+    assert [request.id for request in admitted] == [0, 1]
+    assert reason == "the batch is full (2 of 2)"
+
+
+def test_admission_keeps_the_kv_budget_and_says_the_numbers():
+    scheduler = Scheduler(max_kv_tokens=10, max_prefilling=None)
+    arrive(scheduler, fake_request(0, 6, 2), fake_request(1, 5, 2), fake_request(2, 1, 1))
+    admitted, reason = scheduler.admissible()
+    assert [request.id for request in admitted] == [0]
+    assert reason is not None
+    assert "6 in use + 5" in reason
+    assert "10" in reason
+
+
+def test_nobody_overtakes_a_head_that_does_not_fit():
+    scheduler = Scheduler(max_kv_tokens=10, max_prefilling=None)
+    arrive(scheduler, fake_request(0, 6, 2), fake_request(1, 5, 2), fake_request(2, 1, 1))
+    scheduler.admit(scheduler.admissible()[0][0])
+    assert scheduler.admissible()[0] == []
+
+
+def test_asking_changes_nothing():
+    scheduler = Scheduler(max_kv_tokens=12, max_prefilling=None)
+    arrive(scheduler, fake_request(0, 6, 4), fake_request(1, 6, 4))
+    for request in list(scheduler.admissible()[0]):
+        scheduler.admit(request)
+    for request in list(scheduler.prefilling):
+        prefill_whole(scheduler, request)
+    before = (list(scheduler.active), list(scheduler.waiting), list(scheduler.preempted))
+    assert [victim.id for victim in scheduler.victims()] == [1]
+    assert scheduler.admissible(scheduler.victims())[0] == []
+    assert (scheduler.active, scheduler.waiting, scheduler.preempted) == before
+
+
+def test_a_preempted_request_keeps_its_tokens_and_its_place_but_not_its_kv():
+    scheduler = Scheduler(max_prefilling=None)
+    first, second = fake_request(0, 3, 4), fake_request(1, 3, 4)
+    arrive(scheduler, first, second)
+    scheduler.admit(first)
+    prefill_whole(scheduler, first)
+    scheduler.preempt(first)
+    assert (first.status, first.prefill_cursor, first.generated_tokens) == ("waiting", 0, [0])
+    assert first.remaining == 4
+    assert first.arrival_time == 0
+    assert waiting_ids(scheduler) == [0, 1]
+    assert scheduler.preempted == [first]
+
+
+def test_the_preempted_are_a_history():
+    scheduler = Scheduler()
+    request = fake_request(0, 3, 4)
+    scheduler.add_request(request)
+    for _ in range(2):
+        scheduler.admit(request)
+        scheduler.preempt(request)
+    assert [victim.id for victim in scheduler.preempted] == [0, 0]
+
+
+def test_the_victim_is_the_least_important_and_among_equals_the_newest():
+    def runner(name: int, priority: int, arrival: int) -> Request:
+        return Request(name, [1], 1, priority, arrival)
+
+    assert choose_victim([runner(0, 0, 9), runner(1, 2, 1), runner(2, 1, 5)]) == 1
+    assert choose_victim([runner(0, 1, 3), runner(1, 1, 7), runner(2, 1, 5)]) == 1
+    assert choose_victim([runner(0, 1, 3), runner(2, 1, 3), runner(1, 1, 3)]) == 2
+
+
+def test_only_as_many_victims_fall_as_the_budget_needs():
+    scheduler = Scheduler(max_kv_tokens=20, max_prefilling=None)
+    requests = [fake_request(i, 6, 4) for i in range(3)]
+    arrive(scheduler, *requests)
+    for request in requests:
+        scheduler.admit(request)
+        prefill_whole(scheduler, request)
+    assert [victim.id for victim in scheduler.victims()] == [2]  # 7 + 7 + 7 known tokens > 20
+
+
+def test_a_victim_that_does_not_run_is_refused_by_id():
+    scheduler = Scheduler(max_kv_tokens=12, max_prefilling=None, choose_victim=lambda running: 99)
+    for request in (fake_request(0, 6, 4), fake_request(1, 6, 4)):
+        scheduler.add_request(request)
+        scheduler.admit(request)
+        prefill_whole(scheduler, request)
+    with pytest.raises(Exception, match=r"choose_victim named .*99; only"):
+        scheduler.victims()
+
+
+def test_a_duplicate_id_is_refused_even_when_the_first_is_done():
+    scheduler = Scheduler()
+    request = fake_request(0, 3, 1)
+    scheduler.add_request(request)
+    with pytest.raises(ValueError, match="there is a request 0 already"):
+        scheduler.add_request(fake_request(0, 4, 1))
+    scheduler.admit(request)
+    prefill_whole(scheduler, request)
+    scheduler.complete(request)
+    with pytest.raises(ValueError, match="there is a request 0 already"):
+        scheduler.add_request(fake_request(0, 4, 1))
+
+
+def test_a_request_that_can_never_fit_is_refused_with_its_sum_and_the_budget():
+    scheduler = Scheduler(max_kv_tokens=22)
+    with pytest.raises(ValueError, match=r"10 \+ 14 - 1 = 23 KV tokens; the KV budget of 22"):
+        scheduler.add_request(fake_request(0, 10, 14))
+    scheduler.add_request(fake_request(0, 10, 13))
+
+
+LIMITS = ["token_budget", "max_kv_tokens", "max_batch_size", "max_prefilling"]
+
+
+@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("value", [0, -1, 2.5, float("nan"), "8", True])
+def test_a_limit_that_is_no_whole_number_from_one_up_is_refused(name: str, value: object):
+    with pytest.raises(ValueError, match=f"{name} is '?{value}'?"):
+        Scheduler(**{name: value})  # pyright: ignore
+
+
+@pytest.mark.parametrize("name", ["token_budget", "max_batch_size"])
+def test_only_memory_and_prefills_may_be_unlimited(name: str):
+    with pytest.raises(ValueError, match=f"{name} is None"):
+        Scheduler(**{name: None})  # pyright: ignore
+    Scheduler(max_kv_tokens=None, max_prefilling=None)
+
+
+@pytest.mark.parametrize("policy", ["lifo", "", None, 3])
+def test_an_unknown_policy_is_refused_with_the_known_ones(policy: object):
+    with pytest.raises(ValueError, match=r"\['fcfs', 'priority'\]"):
+        Scheduler(policy)  # pyright: ignore

@@ -1,0 +1,77 @@
+"""Trace records: what they derive, and the JSON that the widgets read."""
+
+import dataclasses
+import json
+
+import pytest
+from fakes import fake_arrivals, fake_engine
+
+from nanogpt.engine import EngineConfig
+from nanogpt.trace import SCHEMA_VERSION, Trace
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Two requests that share a step and a KV budget too small for both to finish together."""
+    engine, _ = fake_engine(EngineConfig(token_budget=6, max_kv_tokens=14))
+    return engine.run(fake_arrivals([(0, 5, 4, 0), (1, 5, 4, 2)]))
+
+
+def test_a_step_knows_its_tokens_and_its_duration(trace: Trace):
+    assert [step.used_tokens for step in trace.steps] == [
+        sum(work.end - work.start for work in step.work) for step in trace.steps
+    ]
+    assert trace.steps[1].used_tokens == 6
+    assert trace.steps[0].duration_us == trace.steps[0].end_us - trace.steps[0].start_us > 0
+
+
+def test_the_trace_finds_a_request_and_its_tokens(trace: Trace):
+    assert trace.request(1).prompt_tokens[:2] == (31, 41)
+    assert (trace.request(1).arrival_step, trace.request(1).priority) == (1, 2)
+    assert len(trace.generated_tokens(1)) == 4
+    with pytest.raises(KeyError):
+        trace.request(2)
+
+
+def test_the_json_survives_a_round_trip_and_holds_everything(trace: Trace):
+    plain = trace.to_json()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["version"] == SCHEMA_VERSION
+    assert set(plain) == {"version", *(field.name for field in dataclasses.fields(Trace))}
+    assert set(plain["steps"][0]) == {f.name for f in dataclasses.fields(trace.steps[0])}
+    assert plain["steps"][0]["work"] == [
+        {"request_id": 0, "kind": "prefill", "start": 0, "end": 5, "sampled": 45}
+    ]
+    assert plain["clock"] == {"name": "a laptop CPU", "modelled": False}
+
+
+def test_every_number_in_the_json_is_a_number_and_no_bool(trace: Trace):
+    def numbers(value: object) -> list[object]:
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            return [leaf for item in value for leaf in numbers(item)]
+        return [value]
+
+    leaves = numbers(trace.to_json()["steps"])
+    assert {type(leaf) for leaf in leaves} <= {int, str, type(None)}
+
+
+def test_the_preemption_is_in_the_trace_with_its_reason(trace: Trace):
+    preempting = [step for step in trace.steps if step.preempted]
+    assert [step.preempted for step in preempting] == [(1,)]
+    (wait,) = preempting[0].waits
+    assert (wait.request_id, wait.status) == (1, "waiting")
+    assert wait.reason == "preempted to keep the KV budget"
+
+
+def test_records_cannot_be_changed(trace: Trace):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        trace.steps[0].step = 9  # pyright: ignore
+
+
+def test_a_trace_says_why_its_run_stopped(trace: Trace):
+    assert trace.error is None
+    assert trace.to_json()["error"] is None
+    engine, _ = fake_engine(EngineConfig())
+    assert engine.trace("it broke").to_json()["error"] == "it broke"
