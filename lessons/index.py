@@ -1,0 +1,96 @@
+import marimo
+
+__generated_with = "0.25.2"
+app = marimo.App(app_title="Serving NanoGPT")
+
+with app.setup(hide_code=True):
+    import time
+
+    import marimo as mo
+
+    from course.overview import overview
+    from course.progress import work_folder
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    # Serving NanoGPT
+
+    At the end of this course you will have built the inside of an LLM serving engine: the functions
+    that decide, step by step, which request computes how many tokens and what each of them may see.
+    They will serve real Shakespeare from a real nanoGPT, on this machine, and you will be able to
+    watch every step they take.
+    """)
+    return
+
+
+@app.function(hide_code=True)
+def newest_change():
+    """When something was last passed, tried or predicted, in nanoseconds; 0 before that."""
+    files = (work_folder() / "progress").glob("*/*.json")
+    return max((file.stat().st_mtime_ns for file in files), default=0)
+
+
+@app.cell(hide_code=True)
+def _():
+    # A page that is opened again shows what it showed before, unless a cell runs again.
+    get_change, set_change = mo.state(newest_change())
+
+    def _watch():
+        seen = newest_change()
+        while not mo.current_thread().should_exit:
+            time.sleep(1)
+            if newest_change() != seen:
+                seen = newest_change()
+                set_change(seen)
+
+    if mo.running_in_notebook():
+        mo.Thread(target=_watch, daemon=True).start()
+    return (get_change,)
+
+
+@app.cell(hide_code=True)
+def _(get_change):
+    get_change()
+    overview()
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## How a lesson works
+
+    1. **Predict.** A question comes before its answer. Commit to one; being wrong teaches most.
+    2. **Build.** You write one function at a time, in the cell that says `raise NotImplementedError`,
+       and run it with Ctrl+Enter (Cmd+Enter on a Mac).
+    3. **Check.** The check below it runs by itself, and says what is wrong with the smallest case
+       that shows it. Three hints wait beside it, each stronger than the one before.
+    4. **Watch.** The engine runs with *your* function, and you step through what it did.
+
+    You need PyTorch and a rough idea of nanoGPT. Nothing else is expected, and nothing leaves this
+    machine.
+
+    ## Where your work lives
+
+    The lessons that you open here are your own copies, in the folder `work/`. They are saved as you
+    type. What you have passed and predicted is kept there too, in plain files, and later lessons
+    run with the answers that you passed in earlier ones. An update of the course does not overwrite
+    any of it.
+
+    ## When something is stuck
+
+    In a terminal, in the course's folder:
+
+    | | |
+    |---|---|
+    | `python3 learn.py doctor` | looks at the set-up and says in words what is wrong |
+    | `python3 learn.py check l01` | checks your answers of lesson 1 without the browser |
+    | `python3 learn.py reset l01` | starts lesson 1 anew, and keeps a dated copy of yours |
+    """)
+    return
+
+
+if __name__ == "__main__":
+    app.run()
