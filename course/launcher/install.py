@@ -15,7 +15,7 @@ from typing import cast
 
 from course.launcher import doctor
 from course.launcher.failure import Failure, last_line
-from course.launcher.pip import run_pip
+from course.launcher.pip import NothingInstalled, run_pip
 from course.launcher.workspace import write_atomically
 
 COURSE, TESTS = "requirements.txt", "requirements-test.txt"
@@ -44,7 +44,11 @@ class Installation:
             self._make_venv()
             state = {}
         self._write_stamp({**state, UNFINISHED: "yes"})
-        run_pip(self.python, self.root, files, log=self.venv / "install.log")
+        try:
+            run_pip(self.python, self.root, files, log=self.venv / "install.log")
+        except NothingInstalled:
+            self._write_stamp(state)
+            raise
         self._write_stamp({**state, **wanted})
         _say(f"Installed in {time.monotonic() - started:.0f} s.")
 

@@ -28,8 +28,15 @@ WORDS = (
 )
 
 
+class NothingInstalled(Failure):
+    """Pip failed before it changed anything: what was installed still works."""
+
+
 def run_pip(python: Path, root: Path, files: Sequence[str], *, log: Path) -> None:
-    """Install requirements files; raise a Failure that says why if that fails."""
+    """Install requirements files.
+
+    Raises: NothingInstalled or another Failure that says why that failed.
+    """
     wanted = [argument for name in files for argument in ("-r", name)]
     pip = subprocess.Popen(
         [python, "-m", "pip", "install", *OPTIONS, *wanted],
@@ -50,7 +57,9 @@ def run_pip(python: Path, root: Path, files: Sequence[str], *, log: Path) -> Non
         pip.wait()
         log.write_text("".join(lines), encoding="utf-8")
     if pip.returncode:
-        raise Failure(_why("".join(lines), log.relative_to(root).as_posix()))
+        output = "".join(lines)
+        kind = Failure if "Installing collected packages" in output else NothingInstalled
+        raise kind(_why(output, log.relative_to(root).as_posix()))
 
 
 def _follow(output: IO[str], lines: list[str]) -> None:

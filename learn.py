@@ -1,0 +1,132 @@
+"""Serving NanoGPT: set the course up and open it.
+
+python3 learn.py              open the course in the browser (--port N, --no-browser)
+python3 learn.py run          open it as an app: no code, nothing to edit (same options)
+python3 learn.py check l01    check your answers of one lesson in the terminal
+python3 learn.py progress     what is done, and what is next
+python3 learn.py reset l01    start a lesson anew; your version is kept, with the date
+python3 learn.py update       bring in new and changed lessons; your answers are carried over
+python3 learn.py doctor       say what is wrong with this machine's set-up
+python3 learn.py test         run every test (further arguments go to pytest)
+"""
+
+import sys
+
+# Nothing newer than Python 3.6 may stand in this file, so that the sentence can be said at all.
+if sys.version_info < (3, 11):
+    sys.exit(
+        "learn.py: the course needs Python 3.11 or newer, and this is Python %d.%d (%s): "
+        "install a newer one and run learn.py with it."
+        % (sys.version_info[0], sys.version_info[1], sys.executable)
+    )
+
+import os
+import subprocess
+from pathlib import Path
+
+from course.launcher import doctor
+from course.launcher.failure import Failure
+from course.launcher.install import COURSE, TESTS, Installation
+from course.launcher.server import DEFAULT_PORT, parse_options, serve
+from course.launcher.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parent
+INSTALLATION = Installation(ROOT)
+WORKSPACE = Workspace(ROOT)
+
+
+def main(argv: list) -> int:
+    """Run one verb; return the exit status."""
+    verb, rest = (
+        ("open", argv) if argv[:1] == [] or argv[0].startswith("-") else (argv[0], argv[1:])
+    )
+    if rest[:1] in (["-h"], ["--help"]) and verb != "test":
+        print(__doc__.strip())
+        return 0
+    try:
+        if verb not in VERBS:
+            raise Failure(f"there is no verb {verb!r}; the verbs are: {', '.join(VERBS)}.")
+        return VERBS[verb](rest)
+    except Failure as failure:
+        sentence, status = str(failure), 1
+    except OSError as error:
+        sentence, status = f"{error.strerror or error}: {error.filename or ROOT}.", 1
+    except KeyboardInterrupt:
+        sentence, status = "stopped.", 130
+    print(f"learn.py: {sentence}", file=sys.stderr)
+    return status
+
+
+def prepare() -> None:
+    """Install what is missing, bring in missing lessons, say which have a newer version."""
+    INSTALLATION.ensure(COURSE)
+    WORKSPACE.bring_in()
+    newer = WORKSPACE.newer()
+    if newer:
+        print(f"There is a newer version of {', '.join(newer)}: python3 learn.py update")
+
+
+def shown_by(mode: str):
+    """Return the verb that shows the course in one of marimo's modes."""
+
+    def show(argv: list) -> int:
+        options = parse_options(argv)
+        prepare()
+        return serve(mode, INSTALLATION.python, ROOT, options)
+
+    return show
+
+
+def asked_of_course(verb: str):
+    """Return a verb that `python -m course` carries out."""
+
+    def ask(argv: list) -> int:
+        prepare()
+        return subprocess.call([INSTALLATION.python, "-m", "course", verb, *argv], cwd=ROOT)
+
+    return ask
+
+
+def test(argv: list) -> int:
+    """Run every test, on the course's own files."""
+    INSTALLATION.ensure(COURSE, TESTS)
+    environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
+    command = [INSTALLATION.python, "-m", "pytest", *argv]
+    return subprocess.call(command, cwd=ROOT, env=environment)
+
+
+def reset(argv: list) -> int:
+    """Bring a lesson in anew."""
+    if len(argv) != 1:
+        raise Failure("reset takes one lesson, as in: python3 learn.py reset l01.")
+    kept = WORKSPACE.reset(argv[0])
+    print("The lesson is as new." + (f" Yours is kept: {kept.relative_to(ROOT)}" if kept else ""))
+    return 0
+
+
+def update(argv: list) -> int:
+    """Bring in what is new in the course's files."""
+    if argv:
+        raise Failure(f"update takes no arguments, not {argv[0]!r}.")
+    print("\n".join(WORKSPACE.update() or ["Everything is up to date."]))
+    return 0
+
+
+def see_doctor(argv: list) -> int:
+    """Say what is wrong, in words."""
+    return doctor.report(ROOT, port=DEFAULT_PORT, half_made=INSTALLATION.is_half_made())
+
+
+VERBS = {
+    "open": shown_by("edit"),
+    "run": shown_by("run"),
+    "check": asked_of_course("check"),
+    "progress": asked_of_course("progress"),
+    "reset": reset,
+    "update": update,
+    "doctor": see_doctor,
+    "test": test,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,36 @@
+"""Settings of every test: no test writes to the learner's own folder."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from launching import LESSON, write_lesson
+from support import copy_course, lend_python
+
+
+@pytest.fixture(autouse=True)
+def learner_folder(tmp_path, monkeypatch):
+    """Point the course's machinery at a folder of this test's own."""
+    monkeypatch.setenv("SERVING_NANOGPT_WORK", str(tmp_path / "learner"))
+    return tmp_path / "learner"
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A course of two small lessons, with nothing to install and no .venv."""
+    course = copy_course(tmp_path / "course")
+    for lesson in (course / "lessons").glob("*.py"):
+        lesson.unlink()
+    for stem, title in (("index", "The course"), ("l01_chunks", "Chunks")):
+        write_lesson(course, stem, LESSON.format(title=title))
+    for name in ("requirements.txt", "requirements-test.txt"):
+        (course / name).write_text("# nothing\n")
+    (course / "course" / "__main__.py").write_text("import sys\nprint('asked', *sys.argv[1:])\n")
+    return course
+
+
+@pytest.fixture
+def course(bare: Path) -> Path:
+    """The same course, whose .venv borrows this Python and only pretends to install."""
+    lend_python(bare, sys.executable)
+    return bare

@@ -1,0 +1,59 @@
+"""learn.py run as a learner runs it: a process of its own, in a copy of the course."""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from support import run
+
+LESSON = '''import marimo
+
+__generated_with = "0.25.2"
+app = marimo.App()
+
+with app.setup:
+    import marimo as mo
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md("""
+    # {title}
+    """)
+    return
+
+
+@app.function
+def plan_step(decodes, budget):
+    """Plan one step."""
+    raise NotImplementedError
+
+
+if __name__ == "__main__":
+    app.run()
+'''
+
+
+def write_lesson(course: Path, stem: str, text: str) -> None:
+    (course / "lessons" / f"{stem}.py").write_text(text)
+
+
+def learn(course: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, "learn.py", *arguments], cwd=course, **options)
+
+
+def assert_one_sentence(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode not in (0, -1), done.stdout
+    assert re.fullmatch(r"learn\.py: .+\.\n", done.stderr), done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float = 20) -> None:
+    until = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.02)
