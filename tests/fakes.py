@@ -75,6 +75,7 @@ class FakeExecutor:
 
     def run(self, rows: Sequence[Row]) -> ForwardResult:
         assert rows, "an executor must not be asked for nothing"
+        assert len(self.calls) < 5000, "this run does not end"
         logits = torch.zeros(len(rows), FAKE.vocab_size, dtype=torch.float64)
         for i, row in enumerate(rows):
             end = row.num_past + len(row.tokens)

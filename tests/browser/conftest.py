@@ -10,13 +10,19 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from support import CHROMIUM, ROOT, copy_course, find_program, lend_python
+
+PICTURES = ROOT / ".browser-test" / "pictures"
+LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
+# A name cannot be looked up, so that nothing of a test leaves this machine.
+ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +37,54 @@ class CourseServer:
         """The learner's folder of this course."""
         return self.root / "work"
 
-    def url(self, name: str) -> str:
-        """Return the address of a notebook in work/ ("l01_chunked_prefill.py")."""
-        origin, _, query = self.address.partition("/?")
-        return f"{origin}/?file={name}&{query.rpartition('&')[2]}"
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Lesson 1 open in a page, and what a learner does with it."""
+
+    page: Page
+
+    def wait_until_open(self) -> None:
+        """Wait until every cell has run and every check has answered."""
+        expect(self.page.locator(".sng-report")).to_have_count(5, timeout=LIMIT_MS)
+        busy = self.page.locator('[data-status="running"], [data-status="queued"]')
+        expect(busy).to_have_count(0, timeout=LIMIT_MS)
+
+    def cell(self, function: str) -> Locator:
+        """The text of the cell that defines a function."""
+        return self.page.locator(".cm-content", has_text=f"def {function}(")
+
+    def answer(self, source: str) -> None:
+        """Write a function over the one of its name, and run its cell."""
+        cell = self.cell(re.findall(r"def (\w+)", source)[0])
+        cell.click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(source)
+        self.page.keyboard.press("Control+Enter")
+
+    def report(self, exercise: str, status: str) -> Locator:
+        """Wait for a check's verdict; return its card."""
+        card = self.page.locator(f'.sng-report[data-exercise="l01.{exercise}"]')
+        expect(card).to_have_attribute("data-status", status, timeout=LIMIT_MS)
+        return card
+
+    @property
+    def timeline(self) -> Locator:
+        """The replay of the learner's own engine beside the reference."""
+        live = self.page.locator(".sn-live", has_text=re.compile("^Yours"))
+        return self.page.locator(".sn-timeline", has=live)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium, without a window."""
+    """The system's Chromium, without a window.
+
+    Started for each module: while it runs, no other asyncio loop can run in this thread.
+    """
     program = find_program(*CHROMIUM)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        arguments = ["--no-sandbox", ALONE]
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser
         browser.close()
 
@@ -84,31 +126,37 @@ def _address(process: subprocess.Popen[str]) -> str:
     pytest.fail(f"the course did not open: {''.join(said)}")
 
 
-@pytest.fixture
-def new_page(chromium: Browser, console_errors: list[str]) -> Iterator[Callable[..., Page]]:
-    """A function that opens a page in a fresh profile: new_page(color_scheme="dark", ...)."""
-    contexts = []
-
-    def open_page(**options: object) -> Page:
-        context = chromium.new_context(**options)  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda m: console_errors.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: console_errors.append(str(error)))
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-
-
-@pytest.fixture
-def page(new_page: Callable[..., Page]) -> Page:
-    """A page of a laptop's size."""
-    return new_page(viewport={"width": 1280, "height": 900})
-
-
-@pytest.fixture
-def console_errors() -> list[str]:
-    """The errors that the test's pages reported."""
+@pytest.fixture(scope="module")
+def complaints() -> list[str]:
+    """What pages said on their console as errors, and the addresses of other machines asked."""
     return []
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser, course_server: CourseServer, complaints: list[str]) -> Iterator[Page]:
+    """A page of a laptop's size on the first page of the course, shared by the module's tests."""
+
+    def saw(url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("blob", "data") and parts.hostname != "127.0.0.1":
+            complaints.append(f"asked for {url}")
+
+    page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: saw(request.url))
+    page.on("websocket", lambda socket: saw(socket.url))
+    page.goto(course_server.address)
+    expect(page.locator(".sng-map")).to_be_visible(timeout=LIMIT_MS)
+    yield page
+    page.screenshot(path=PICTURES / "the_end.png")
+
+
+@pytest.fixture(scope="module")
+def lesson(page: Page) -> Lesson:
+    """Lesson 1, reached by its link on the first page."""
+    page.locator("h2 a[href*='file=l01_']").click()
+    page.wait_for_url("**/?file=l01_*")
+    opened = Lesson(page)
+    opened.wait_until_open()
+    return opened

@@ -1,0 +1,109 @@
+"""The benchmarks compare like with like: everybody's tokens are the oracle's."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from benchmarks import baseline, calibrate, engine
+from benchmarks.contenders import CONTENDERS, run_engine
+from benchmarks.loads import Load, decode, mixed
+from benchmarks.measure import interleave
+from nanogpt.config import ModelConfig
+from nanogpt.generate import generate
+from nanogpt.model import GPT
+
+SMALL = Load("small", ((3, 1, 4), (1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7), (9, 3)), 6, token_budget=4)
+
+
+@pytest.fixture(scope="module")
+def model() -> GPT:
+    torch.manual_seed(1)
+    gpt = GPT(
+        ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=32, vocab_size=11)
+    )
+    for parameter in gpt.parameters():
+        parameter.data.mul_(4)  # sharper logits than an untrained model's: tokens differ by context
+    return gpt.double().eval().requires_grad_(False)
+
+
+def oracle(model: GPT, load: Load) -> list[list[int]]:
+    return [generate(model, prompt, load.max_new_tokens) for prompt in load.prompts]
+
+
+@pytest.mark.parametrize("name", ["packed", "padded", "baseline", "transformers"])
+def test_every_contender_generates_the_oracles_tokens(model: GPT, name: str) -> None:
+    if name == "transformers" and importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed")
+    contender = next(c for c in CONTENDERS if c.name == name)
+    assert contender.prepare(model)(SMALL) == oracle(model, SMALL)
+
+
+@pytest.mark.parametrize("token_budget", [3, 5, 8, 64])
+def test_the_baseline_gives_the_oracles_tokens_at_every_budget(
+    model: GPT, token_budget: int
+) -> None:
+    requests = [baseline.BaselineRequest(list(p), SMALL.max_new_tokens) for p in SMALL.prompts]
+    baseline.serve(baseline.convert(model), requests, token_budget, max_batch_size=3)
+    assert [request.generated_tokens for request in requests] == oracle(model, SMALL)
+
+
+def test_the_baseline_serves_more_requests_than_fit_at_once(model: GPT) -> None:
+    requests = [baseline.BaselineRequest(list(p), SMALL.max_new_tokens) for p in SMALL.prompts]
+    baseline.serve(baseline.convert(model), requests, token_budget=4, max_batch_size=2)
+    assert [request.generated_tokens for request in requests] == oracle(model, SMALL)
+
+
+def test_the_baseline_refuses_a_budget_that_leaves_no_room_for_a_prompt(model: GPT) -> None:
+    with pytest.raises(ValueError, match="token_budget is 2; 3 requests at once need at least 3"):
+        baseline.serve(baseline.convert(model), [], token_budget=2, max_batch_size=3)
+
+
+def test_the_mixed_load_has_prompts_of_8_to_200_tokens_and_runs_chunks_beside_decodes() -> None:
+    load = mixed(8, max_new_tokens=3)
+    lengths = sorted(map(len, load.prompts))
+    assert (len(lengths), lengths[0], lengths[-1]) == (8, 8, 200)
+    torch.manual_seed(0)
+    gpt = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=256))
+    kinds = [{work.kind for work in step.work} for step in run_engine(gpt, load, "packed").steps]
+    assert {"prefill", "decode"} in kinds
+
+
+def test_a_decode_load_has_equal_prompts_and_counts_what_it_generates() -> None:
+    load = decode(32, max_new_tokens=10)
+    assert {len(prompt) for prompt in load.prompts} == {8}
+    assert load.num_generated == 320
+
+
+def test_contenders_take_turns_and_the_first_round_is_not_counted() -> None:
+    turns: list[str] = []
+    timings = interleave({name: lambda n=name: turns.append(n) for name in "ab"}, repeats=2)
+    assert turns == ["a", "b"] * 3
+    assert {name: len(timing.wall_s) for name, timing in timings.items()} == {"a": 2, "b": 2}
+
+
+def test_a_target_is_the_ratio_of_two_speeds_at_the_character_size() -> None:
+    speeds = {"packed": 300.0, "baseline": 100.0, "products": 500.0}
+    rows = [
+        {"model": "character", "load": "mixed-8", "contender": name, "tokens_per_s": speed}
+        for name, speed in speeds.items()
+    ]
+    assert [(wanted, measured) for _, wanted, measured in engine.targets(rows)] == [
+        (3.0, 3.0),
+        (0.5, 0.6),
+    ]
+
+
+def test_the_fit_finds_the_costs_that_made_the_figures() -> None:
+    steps = calibrate.sweep()
+    costs = [500 + 20 * step.tokens + 0.5 * step.context for step in steps]
+    assert calibrate.fit(steps, costs) == pytest.approx((500, 20, 0.5))
+
+
+def test_a_cost_that_would_be_negative_is_left_out_of_the_fit() -> None:
+    steps = calibrate.sweep()
+    costs = [500 + 20 * step.tokens - 0.01 * step.context for step in steps]
+    fixed, token, context = calibrate.fit(steps, costs)
+    assert context == 0
+    assert fixed > 0
+    assert token > 0
