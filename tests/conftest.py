@@ -4,8 +4,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from launching import LESSON, write_lesson
 from support import copy_course, lend_python
+
+
+# Small tensors: two threads would spend their time waiting for each other.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
