@@ -1,6 +1,6 @@
 """A serving engine for nanoGPT, small enough to read in an evening.
 
-    request, trace, planning, masks, clock, metrics     plain data and pure functions
+    request, trace, planning, policies, masks, clock, metrics     plain data, pure functions
     tokenizer, model, weights, train, generate          the model, and the oracle
     kv_cache, executors, scheduler, parts, engine       serving
     serving                                             the posts' run functions
@@ -10,13 +10,14 @@ channels, L layers, V vocabulary, N tokens in a flat row, P slots.
 """
 
 from nanogpt.config import ModelConfig
-from nanogpt.engine import Engine, EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
 from nanogpt.generate import generate
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
-from nanogpt.serving import chunked_prefill_generate
+from nanogpt.serving import chunked_prefill_generate, scheduled_generate
 from nanogpt.tokenizer import decode, encode
 from nanogpt.trace import Trace
 from nanogpt.weights import load_model
@@ -35,4 +36,5 @@ __all__ = [
     "encode",
     "generate",
     "load_model",
+    "scheduled_generate",
 ]

@@ -61,9 +61,12 @@ class CostModel:
 
 LAPTOP_CPU = CostModel(
     name="a laptop CPU", modelled=False,
-    fixed_us=600.0, floor_us=0.0, token_us=30.0, context_us=0.05, prompt_scale=1,
+    fixed_us=464.0, floor_us=0.0, token_us=29.4, context_us=0.091, prompt_scale=1,
 )  # fmt: skip
-"""The shipped model on two cores, fitted to measured steps (docs/benchmarks.md)."""
+"""The shipped model on one thread of a laptop-class CPU, fitted to measured steps.
+
+How, and how well: docs/benchmarks.md.
+"""
 
 LARGE_GPU = CostModel(
     name="a large GPU", modelled=True,

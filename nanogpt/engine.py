@@ -4,48 +4,31 @@ A plan is checked before anything changes, and KV lengths and sampled tokens are
 once the logits are known to be finite: a step that fails computes nothing that counts.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
-from nanogpt.executors.executor import Executor, Row, row_problem
-from nanogpt.executors.packed import PackedExecutor
-from nanogpt.executors.padded import PaddedExecutor
+from nanogpt.engine_config import EXECUTORS, EngineConfig, MakeExecutor
+from nanogpt.executors.executor import ForwardResult, Row, row_problem
 from nanogpt.guard import PartError
 from nanogpt.kv_cache import KVCache
 from nanogpt.limits import check_int
 from nanogpt.model import GPT
-from nanogpt.parts import Parts, guard_parts
+from nanogpt.part_checks import guard_parts
+from nanogpt.parts import Parts
 from nanogpt.planning import Offer, Plan, plan_problem
 from nanogpt.recording import wait_records, work_record
 from nanogpt.request import Request, check_request, no_kv
-from nanogpt.sampling import check_temperature, sample_tokens, uniform
+from nanogpt.sampling import sample_tokens, uniform
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import KVRecord, RequestRecord, StepRecord, Trace
 
 Arrivals = Sequence[tuple[int, Request]]
-MakeExecutor = Callable[[GPT, KVCache, Callable[[int, int], Tensor]], Executor]
-
-EXECUTORS: dict[str, MakeExecutor] = {"packed": PackedExecutor, "padded": PaddedExecutor}
-
-
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """Limits and settings of a run; the limits are explained in `Scheduler`.
-
-    `executor` is "packed" or "padded"; `temperature` 0 is greedy; `seed` fixes every draw.
-    """
-
-    token_budget: int = 16
-    max_kv_tokens: int | None = None
-    max_batch_size: int = 8
-    max_prefilling: int | None = None
-    executor: str = "packed"
-    temperature: float = 0.0
-    seed: int = 0
+NOTHING = ForwardResult(torch.empty(0, 0), ())
+"""A step in which somebody only leaves: no row, no forward."""
 
 
 class Engine:
@@ -63,29 +46,24 @@ class Engine:
         clock: Clock | None = None,
         make_executor: MakeExecutor | None = None,
     ) -> None:
-        check_temperature(config.temperature)
-        check_int("seed", config.seed, 0)
-        if make_executor is None:
-            if config.executor not in list(EXECUTORS):
-                raise ValueError(
-                    f"there is no executor {config.executor!r}; choose from {sorted(EXECUTORS)}"
-                )
-            make_executor = EXECUTORS[config.executor]
         self.model = model
         self.config = config
         self.parts = guard_parts(parts)
         self.clock: Clock = clock or CostClock()
         self.scheduler = Scheduler(
-            self.parts.sort_key,
+            config.policy,
             config.token_budget,
             config.max_kv_tokens,
             config.max_batch_size,
             config.max_prefilling,
-            self.parts.choose_victim,
+            preempt_to_admit=config.preempt_to_admit,
+            parts=self.parts,
         )
         weight = model.token_embedding.weight
         self.cache = KVCache(model.config, config.max_batch_size, weight.dtype, weight.device)
-        self.executor = make_executor(model, self.cache, self.parts.chunk_mask)
+        self.executor = (make_executor or EXECUTORS[config.executor])(
+            model, self.cache, self.parts.chunk_mask
+        )
         self.step_number = 0
         self._requests: dict[int, Request] = {}
         self._arrived: list[RequestRecord] = []
@@ -97,11 +75,7 @@ class Engine:
 
         Raises: ValueError naming what is wrong with it and the limit; the engine goes on as before.
         """
-        check_request(request, self.model.config)
-        fresh = request.status == "waiting" and request.kv_view is no_kv
-        if not fresh or request.num_generated or request.prefill_cursor:
-            raise ValueError(f"request {request.id} has been served before; submit a fresh one")
-        self.scheduler.check_new(request)
+        self._check_new(request)
         request.arrival_time = self.step_number
         self.scheduler.add_request(request)
         request.kv_view = partial(self.cache.view, request.id)
@@ -117,16 +91,21 @@ class Engine:
             )
         )
 
-    def run(self, arrivals: Arrivals) -> Trace:
+    def run(self, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
         """Serve requests as they arrive, each at its step, until all are done.
 
-        Raises: ValueError for a bad request, PartError for a part that failed; `trace` has the
-        steps up to then.
+        `max_steps` ends a run that would go on for ever; the trace then says so.
+        Raises: ValueError for a bad request, before anything runs, and for a run that is stuck;
+        PartError for a part that failed. `trace` has the steps up to then.
         """
-        for arrival_step, request in arrivals:
-            check_int(f"the arrival step of request {request.id}", arrival_step, 0)
+        self._check_arrivals(arrivals)
+        if max_steps is not None:
+            check_int("max_steps", max_steps, 1)
+        steps_before = len(self._steps)
         queue = sorted(arrivals, key=lambda arrival: arrival[0])
         while queue or not self.scheduler.is_done():
+            if max_steps is not None and len(self._steps) - steps_before >= max_steps:
+                return self.trace(error=f"stopped after {max_steps} steps, before all were done")
             if queue and self.scheduler.is_done():
                 self.step_number = max(self.step_number, queue[0][0])
             while queue and queue[0][0] <= self.step_number:
@@ -143,22 +122,27 @@ class Engine:
             raise ValueError(f"step {self.step_number}: nothing to serve; submit a request first")
         start_us = self.clock.now_us()
         kv_before = self.cache.held_tokens()
+        self.scheduler.begin_step(self.step_number)
         victims = self.scheduler.victims()
+        ways_back = [self.scheduler.way_back(victim) for victim in victims]
+        left = self.scheduler.reason_to_leave()
         startable, blocked = self.scheduler.admissible(victims)
         offer = self._offer(victims, startable)
-        plan = self._plan(offer)
+        if offer.is_empty and not victims:
+            raise ValueError(f"step {self.step_number}: nothing can ever run again: {blocked}")
+        plan = [] if offer.is_empty else self._plan(offer)
         rows, sampling = self._rows(plan)
         newcomers = [row for row in rows if self._requests[row.request_id].status == "waiting"]
         for row in newcomers:
             self.cache.reserve(row.request_id)
         try:
-            result = self.executor.run(rows)
-            sampled = self._sample(rows, sampling, result.logits)
+            result = self.executor.run(rows) if rows else NOTHING
+            sampled = self._sample(rows, sampling, result.logits) if rows else {}
         except BaseException:
             self._undo(rows, newcomers)
             raise
-        for victim in victims:
-            self.scheduler.preempt(victim)
+        for victim, way_back in zip(victims, ways_back, strict=True):
+            self.scheduler.preempt(victim, way_back)
             self.cache.release(victim.id)
         for row in newcomers:
             self.scheduler.admit(self._requests[row.request_id])
@@ -171,7 +155,12 @@ class Engine:
             token_budget=self.config.token_budget,
             work=tuple(work_record(row, sampled.get(row.request_id)) for row in rows),
             waits=wait_records(
-                self._requests.values(), offer, plan, victims, blocked, self.config.token_budget
+                self._requests.values(),
+                offer,
+                plan,
+                {victim.id: left for victim in victims},
+                blocked,
+                self.config.token_budget,
             ),
             admitted=tuple(row.request_id for row in newcomers),
             preempted=tuple(victim.id for victim in victims),
@@ -196,6 +185,23 @@ class Engine:
             steps=tuple(self._steps),
             error=error,
         )
+
+    def _check_new(self, request: Request) -> None:
+        check_request(request, self.model.config)
+        fresh = request.status == "waiting" and request.kv_view is no_kv
+        if not fresh or request.num_generated or request.prefill_cursor:
+            raise ValueError(f"request {request.id} has been served before; submit a fresh one")
+        self.scheduler.check_new(request)
+
+    def _check_arrivals(self, arrivals: Arrivals) -> None:
+        """Refuse a bad request now, and not when the others are half served."""
+        ids: set[int] = set()
+        for arrival_step, request in arrivals:
+            self._check_new(request)
+            check_int(f"the arrival step of request {request.id}", arrival_step, 0)
+            if request.id in ids:
+                raise ValueError(f"there are two requests {request.id}; ids must be unique")
+            ids.add(request.id)
 
     def _offer(self, victims: Sequence[Request], startable: Sequence[Request]) -> Offer:
         """What the plan may choose from, once `victims` are gone."""
@@ -265,7 +271,9 @@ class Engine:
             for request_id in ids
         ]
         tokens = sample_tokens(logits[chosen], self.config.temperature, draws)
-        return dict(zip(ids, tokens, strict=True))
+        promoted = [i for i in ids if self._requests[i].status != "active"]
+        active_now = [request.id for request in self.scheduler.active] + promoted
+        return self.parts.record(ids, active_now, tokens)
 
     def _commit(self, rows: Sequence[Row], sampled: dict[int, int]) -> list[int]:
         """Make the step count: lengths, tokens, promotions; return who finished."""

@@ -9,10 +9,10 @@ Shapes: L layers, P slots, H heads, S positions, D head size, N tokens.
 """
 
 import math
+import mmap
 from collections.abc import Sequence
 from types import MappingProxyType
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -133,10 +133,7 @@ def zeros_on_demand(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Zeros that take up memory only where they are touched.
 
     `torch.zeros` writes all of them at once, which for a cache costs more than serving a few
-    requests; numpy asks the operating system for pages that read as zero until they are written.
+    requests; private memory from the operating system reads as zero until it is written.
     """
-    alignment = 64  # bytes: one cache line, and the widest load of the CPU
-    num_bytes = math.prod(shape) * dtype.itemsize
-    pages = torch.from_numpy(np.zeros(num_bytes + alignment, dtype=np.uint8))
-    start = -pages.data_ptr() % alignment
-    return pages[start : start + num_bytes].view(dtype).view(shape)
+    pages = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, access=mmap.ACCESS_COPY)
+    return torch.frombuffer(pages, dtype=dtype).view(shape)

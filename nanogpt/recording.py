@@ -1,6 +1,6 @@
 """From what a step decided to what its record says. Pure; the engine calls it once per step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from nanogpt.executors.executor import Row
 from nanogpt.planning import Offer, Plan
@@ -18,13 +18,14 @@ def wait_records(
     requests: Iterable[Request],
     offer: Offer,
     plan: Plan,
-    victims: Sequence[Request],
+    victims: Mapping[int, str],
     blocked: str | None,
     token_budget: int,
 ) -> tuple[WaitRecord, ...]:
     """Everyone unfinished who got no tokens, with the reason in words.
 
-    `blocked` is why the first waiting request that was not offered could not start.
+    `victims` were preempted, each with its reason; `blocked` is why the first waiting request that
+    was not offered could not start.
     """
     served = {request_id for request_id, _ in plan}
     offered = {*offer.decodes, *dict(offer.prefilling), *dict(offer.waiting)}
@@ -34,8 +35,8 @@ def wait_records(
     for request in requests:
         if request.status == "done" or request.id in served:
             continue
-        if request in victims:
-            reason = "preempted to keep the KV budget"
+        if request.id in victims:
+            reason = victims[request.id]
         elif request.id in offered:
             reason = passed_over
         else:

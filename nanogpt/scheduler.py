@@ -1,63 +1,64 @@
 """The scheduler: who waits, who runs, who has to give way. Knows KV counts, never tensors.
 
     waiting --admit--> prefilling --promote--> active --complete--> done
-       ^                                          |
-       +------------- preempt (recompute) --------+
+       ^                    |                    |
+       +--------------------+----- preempt ------+      (recompute: the tokens stay, the K/V goes)
 
-Progress: arrival is set once and keys do not change, so among unfinished requests one ranks first
-for good. It is the last to be chosen as a victim and the first to be admitted, and alone it fits
-(`add_request` refuses what never could), so it finishes; then the next one ranks first.
+Progress: generated tokens are kept, so the run ends if new ones keep coming. When the KV budget is
+short, either the victim is active, and so has sampled since it was admitted, or an active request
+stays and samples in that same step. For a more important waiter only active requests are
+preempted. And alone every request fits: `add_request` refuses what never could. So no
+policy, static or timed, can keep a finite workload from finishing. That nobody starves while new
+requests keep coming holds for "fcfs" and for keys that age, and not for strict priority.
 """
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
+from nanogpt.guard import guarded
 from nanogpt.limits import check_int
-from nanogpt.request import Request, kv_tokens_needed
+from nanogpt.part_checks import checked_key
+from nanogpt.parts import Parts
+from nanogpt.policies import RequestView, Resumed, Verdict
+from nanogpt.request import Request
+from nanogpt.trace import Trace
 
-SortKeyOf = Callable[[Request], tuple[Any, ...]]
-Waiting = tuple[tuple[Any, ...], int, int, Request]
-
-
-def fcfs_key(request: Request) -> tuple[Any, ...]:
-    """First come, first served."""
-    return (request.arrival_time,)
-
-
-def priority_key(request: Request) -> tuple[Any, ...]:
-    """The most important first, priority 0 before 1; among equals the earlier arrival."""
-    return (request.priority, request.arrival_time)
+Key = tuple[float, ...]
+KeyOf = Callable[[RequestView], Key]
+Waiting = tuple[Key, int, int, Request]
 
 
-def choose_victim(running: Sequence[Request]) -> int:
-    """The least important running request; among equals the most recently arrived.
+@dataclass(frozen=True, slots=True)
+class TimedKey:
+    """A policy whose keys change with time: `key(request, step)`.
 
-    The most recent has the least to recompute, and the oldest is sure to get through.
+    A heap whose keys change in place is no heap any more, so it is rebuilt at every step.
     """
-    return max(running, key=lambda r: (r.priority, r.arrival_time, r.id)).id
 
-
-POLICIES: dict[str, SortKeyOf] = {"fcfs": fcfs_key, "priority": priority_key}
+    key: Callable[[RequestView, int], Key]
 
 
 class Scheduler:
     """Queues, admission by KV budget and batch size, preemption by recompute.
 
-    Limits: `token_budget` tokens per step; `max_kv_tokens` KV tokens held by all requests together
-    (None: no limit); `max_batch_size` requests running at once; `max_prefilling` of them in
-    prefill (None: no limit).
-    Mutable: the queues and the status of the requests in them.
+    `policy` is "fcfs", "priority", a key of a request, or a `TimedKey`. Limits: `token_budget`
+    tokens per step; `max_kv_tokens` KV tokens held by all requests together (None: no limit);
+    `max_batch_size` requests running at once; `max_prefilling` of them in prefill (None: no
+    limit). `preempt_to_admit` lets a waiter push out less important requests, not only decode
+    growth. Mutable: the queues and the requests in them; `trace`, once a run function set it.
     """
 
     def __init__(
         self,
-        policy: str | SortKeyOf = "fcfs",
+        policy: str | KeyOf | TimedKey = "fcfs",
         token_budget: int = 16,
         max_kv_tokens: int | None = None,
         max_batch_size: int = 8,
         max_prefilling: int | None = 1,
-        choose_victim: Callable[[Sequence[Request]], int] = choose_victim,
+        *,
+        preempt_to_admit: bool = False,
+        parts: Parts = Parts(),
     ) -> None:
         limits = {
             "token_budget": token_budget,
@@ -68,49 +69,53 @@ class Scheduler:
         for name, limit in limits.items():
             if limit is not None or name in ("token_budget", "max_batch_size"):
                 check_int(name, limit, 1)
-        if not callable(policy) and policy not in list(POLICIES):
-            raise ValueError(f"there is no policy {policy!r}; choose from {sorted(POLICIES)}")
+        if isinstance(policy, TimedKey) and not callable(policy.key):
+            raise ValueError(f"the key of a TimedKey is {policy.key!r}; it must be callable")
+        known = policy in ("fcfs", "priority") or isinstance(policy, TimedKey) or callable(policy)
+        if not known:
+            raise ValueError(f"there is no policy {policy!r}; choose 'fcfs', 'priority' or a key")
         self.policy = policy
-        self.sort_key: SortKeyOf = POLICIES[policy] if isinstance(policy, str) else policy
         self.token_budget = token_budget
         self.max_kv_tokens = max_kv_tokens
         self.max_batch_size = max_batch_size
         self.max_prefilling = max_prefilling
-        self.choose_victim = choose_victim
+        self.preempt_to_admit = preempt_to_admit
+        self.parts = parts
         self.waiting: list[Waiting] = []
         self.prefilling: list[Request] = []
         self.active: list[Request] = []
         self.preempted: list[Request] = []
-        self._keys: dict[int, tuple[Any, ...]] = {}
+        self.trace: Trace | None = None
+        self._step = 0
+        self._keys: dict[int, Key] = {}
+        self._admitted_at: dict[int, int] = {}
 
     def check_new(self, request: Request) -> None:
         """Raises: ValueError for an id seen before, or for more KV tokens than the budget has."""
         if request.id in self._keys:
             raise ValueError(f"there is a request {request.id} already; ids must be unique")
-        needed = kv_tokens_needed(request)
-        if self.max_kv_tokens is not None and needed > self.max_kv_tokens:
+        view = self.view(request)
+        if self._verdict(view, held=0, num_running=0) == "refuse":
             raise ValueError(
-                f"request {request.id} needs {len(request.prompt_tokens)} + "
-                f"{request.max_new_tokens} - 1 = {needed} KV tokens; "
-                f"the KV budget of {self.max_kv_tokens} can never hold it"
+                f"request {request.id} needs {len(view.prompt_tokens)} + {view.max_new_tokens} - 1 "
+                f"= {view.kv_tokens_needed} KV tokens; the KV budget of {self.max_kv_tokens} can "
+                "never hold it"
             )
 
     def add_request(self, request: Request) -> None:
         """Put a new request among the waiting. Raises: as `check_new` does."""
         self.check_new(request)
-        key = self.sort_key(request)
-        self._push(request, key)
+        key = self._key(self.view(request))
         self._keys[request.id] = key
+        self._push(request)
 
     def is_done(self) -> bool:
         """Whether nothing waits and nothing runs."""
         return not (self.waiting or self.prefilling or self.active)
 
     def schedule(self, step: int) -> tuple[Request | None, list[Request]]:
-        """Make room, admit, and say who prefills and who decodes in this step.
-
-        `step` is part of the signature for policies whose keys depend on time.
-        """
+        """Make room, admit, and say who prefills and who decodes in this step."""
+        self.begin_step(step)
         victims = self.victims()
         startable, _ = self.admissible(victims)
         for victim in victims:
@@ -119,34 +124,45 @@ class Scheduler:
             self.admit(request)
         return (self.prefilling[0] if self.prefilling else None), list(self.active)
 
+    def begin_step(self, step: int) -> None:
+        """Note the time; under a `TimedKey`, rank everybody anew."""
+        self._step = step
+        if isinstance(self.policy, TimedKey):
+            everybody = [*self._running(), *(entry[3] for entry in self.waiting)]
+            self._keys.update({request.id: self._key(self.view(request)) for request in everybody})
+            self.waiting = [self._entry(entry[3]) for entry in self.waiting]
+            heapq.heapify(self.waiting)
+
     def victims(self) -> list[Request]:
-        """Whom to preempt so that every active request can grow by one token. Changes nothing."""
-        victims: list[Request] = []
-        running = [*self.active, *self.prefilling]
-        while self.max_kv_tokens is not None and self._growth(running) > self.max_kv_tokens:
-            chosen = self.choose_victim(running)
-            victim = next((request for request in running if request.id == chosen), None)
-            if victim is None:
-                raise ValueError(
-                    f"choose_victim named request {chosen}; "
-                    f"only {[request.id for request in running]} are running"
-                )
-            victims.append(victim)
-            running.remove(victim)
-        return victims
+        """Whom to preempt in this step, so that decodes can grow or the head can start.
+
+        Changes nothing.
+        """
+        staying, victims = self._running(), list[Request]()
+        while self.max_kv_tokens is not None and _growth(staying) > self.max_kv_tokens:
+            victims.append(self._choose(staying))
+            staying.remove(victims[-1])
+        if victims or not self.preempt_to_admit:
+            return victims
+        return self._victims_for_head()
+
+    def reason_to_leave(self) -> str:
+        """Why whoever `victims` names has to go, in words."""
+        short = self.max_kv_tokens is not None and _growth(self._running()) > self.max_kv_tokens
+        if short or not self.waiting:
+            return "preempted to keep the KV budget"
+        return f"preempted to let request {self.waiting[0][3].id} start"
 
     def admissible(self, leaving: Sequence[Request] = ()) -> tuple[list[Request], str | None]:
         """The waiting requests that may start now, in order, and why the next one may not.
 
-        The queue is strict: nobody overtakes a head that does not fit. `leaving` are victims that
-        are about to be preempted: their K/V is free, and they cannot come back in the same step.
-        Changes nothing.
+        The queue is strict: nobody overtakes a head that does not fit. `leaving` are about to be
+        preempted; their K/V is free from the next step on. Changes nothing.
         """
-        running = [r for r in [*self.active, *self.prefilling] if r not in leaving]
-        num_prefilling = sum(r not in leaving for r in self.prefilling)
         admitted: list[Request] = []
         if leaving:
             return admitted, "a request was just preempted to make room"
+        running, num_prefilling = self._running(), len(self.prefilling)
         for *_, candidate in sorted(self.waiting, key=lambda entry: entry[:3]):
             reason = self._blocked(candidate, running, num_prefilling)
             if reason:
@@ -160,6 +176,7 @@ class Scheduler:
         """Move a waiting request to prefill; its arrival time stays what it was."""
         self.waiting = [entry for entry in self.waiting if entry[3] is not request]
         heapq.heapify(self.waiting)
+        self._admitted_at[request.id] = self._step
         request.status = "prefilling"
         self.prefilling.append(request)
 
@@ -169,42 +186,129 @@ class Scheduler:
         request.status = "active"
         self.active.append(request)
 
-    def preempt(self, request: Request) -> None:
+    def way_back(self, request: Request) -> tuple[Resumed, Key]:
+        """What a preempted request will go back to the queue with, and its rank there.
+
+        Changes nothing, so that a part which fails here leaves the request where it is.
+        """
+        view = self.view(request)
+        back = self.parts.resume(view)
+        if back.arrival == request.arrival_time:
+            return back, self._keys[request.id]
+        return back, self._key(replace(view, arrival_time=back.arrival))
+
+    def preempt(self, request: Request, way_back: tuple[Resumed, Key] | None = None) -> None:
         """Send a running request back to wait. It keeps its tokens and its place, not its K/V."""
+        back, key = way_back or self.way_back(request)
         self._remove(request)
         request.clear_cache()
+        request.generated_tokens = request.generated_tokens[: back.num_generated]
         request.status = "waiting"
         self.preempted.append(request)
-        self._push(request, self._keys[request.id])
+        request.arrival_time = back.arrival
+        self._keys[request.id] = key
+        self._push(request)
 
     def complete(self, request: Request) -> None:
         """Take a finished request out."""
         self._remove(request)
         request.status = "done"
 
+    def view(self, request: Request) -> RequestView:
+        """The request as policies see it: a copy, with its rank."""
+        return RequestView(
+            id=request.id,
+            priority=request.priority,
+            arrival_time=request.arrival_time,
+            admitted_at=self._admitted_at.get(request.id),
+            prompt_tokens=tuple(request.prompt_tokens),
+            generated_tokens=tuple(request.generated_tokens),
+            max_new_tokens=request.max_new_tokens,
+            kv_tokens=request.prefill_cursor,
+            key=self._keys.get(request.id, ()),
+        )
+
+    def _key(self, view: RequestView) -> Key:
+        if isinstance(self.policy, str):
+            return self.parts.sort_key(self.policy, view)
+        if isinstance(self.policy, TimedKey):
+            key = guarded("policy", self.policy.key)(view, self._step)
+        else:
+            key = guarded("policy", self.policy)(view)
+        return checked_key("policy", key, view.id)
+
+    def _entry(self, request: Request) -> Waiting:
+        return (self._keys[request.id], request.arrival_time, request.id, request)
+
+    def _push(self, request: Request) -> None:
+        heapq.heappush(self.waiting, self._entry(request))
+
     def _remove(self, request: Request) -> None:
         (self.active if request in self.active else self.prefilling).remove(request)
 
-    def _push(self, request: Request, key: tuple[Any, ...]) -> None:
-        heapq.heappush(self.waiting, (key, request.arrival_time, request.id, request))
+    def _running(self) -> list[Request]:
+        return [*self.active, *self.prefilling]
 
-    def _growth(self, running: Sequence[Request]) -> int:
-        """KV tokens that the running requests will hold once their known tokens are computed."""
-        return sum(request.num_known for request in running)
+    def _choose(self, candidates: Sequence[Request]) -> Request:
+        chosen = self.parts.choose_victim([self.view(request) for request in candidates])
+        for request in candidates:
+            if request.id == chosen:
+                return request
+        ids = [request.id for request in candidates]
+        raise ValueError(f"choose_victim named request {chosen!r}; only {ids} are running")
+
+    def _victims_for_head(self) -> list[Request]:
+        """The less important active requests whose leaving lets the head of the queue start."""
+        if not self.waiting:
+            return []
+        head = self.waiting[0]
+        staying, victims = self._running(), list[Request]()
+        while self._blocked(head[3], staying, len(self.prefilling), _growing(staying)):
+            less = [r for r in staying if r in self.active and self._entry(r)[:3] > head[:3]]
+            if not less:
+                return []
+            victims.append(self._choose(less))
+            staying.remove(victims[-1])
+        return victims
+
+    def _verdict(self, view: RequestView, held: int, num_running: int) -> Verdict:
+        return self.parts.admit(view, held, self.max_kv_tokens, num_running, self.max_batch_size)
 
     def _blocked(
-        self, candidate: Request, running: Sequence[Request], num_prefilling: int
+        self,
+        candidate: Request,
+        running: Sequence[Request],
+        num_prefilling: int,
+        num_growing: int = 0,
     ) -> str | None:
-        """Why `candidate` may not start beside `running`, in words; None when it may."""
-        if len(running) >= self.max_batch_size:
-            return f"the batch is full ({len(running)} of {self.max_batch_size})"
+        """Why `candidate` may not start beside `running`, in words; None when it may.
+
+        `num_growing` more KV tokens are held by the time it starts.
+        """
         if self.max_prefilling is not None and num_prefilling >= self.max_prefilling:
             return "another request is being prefilled"
-        if self.max_kv_tokens is not None:
-            held = self._growth(running)
-            if held + candidate.num_known > self.max_kv_tokens:
-                return (
-                    f"the KV budget is short: {held} in use + {candidate.num_known} "
-                    f"to compute > {self.max_kv_tokens}"
-                )
-        return None
+        held = _growth(running) + num_growing
+        verdict = self._verdict(self.view(candidate), held, len(running))
+        if verdict == "admit":
+            return None
+        if len(running) >= self.max_batch_size:
+            return f"the batch is full ({len(running)} of {self.max_batch_size})"
+        if self.max_kv_tokens is not None and held + candidate.num_known > self.max_kv_tokens:
+            return (
+                f"the KV budget is short: {held} reserved + {candidate.num_known} "
+                f"to compute > {self.max_kv_tokens}"
+            )
+        return f"admit said {verdict!r}"
+
+
+def _growth(running: Sequence[Request]) -> int:
+    """KV tokens that the running requests will hold once their known tokens are computed."""
+    return sum(request.num_known for request in running)
+
+
+def _growing(running: Sequence[Request]) -> int:
+    """KV tokens by which the running requests will have grown when the next step begins."""
+    return sum(
+        request.status == "active" and request.num_generated + 1 < request.max_new_tokens
+        for request in running
+    )

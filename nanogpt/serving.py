@@ -1,9 +1,13 @@
 """The posts' run functions: one call each, on the one engine. Knows which limits each post used."""
 
-from nanogpt.engine import Arrivals, Engine, EngineConfig
+from collections.abc import Sequence
+
+from nanogpt.engine import Arrivals, Engine
+from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.request import Request
+from nanogpt.scheduler import KeyOf, Scheduler, TimedKey
 
 
 def chunked_prefill_generate(
@@ -33,3 +37,42 @@ def chunked_prefill_generate(
     trace = Engine(model, config, parts).run(request_queue)
     by_id = {request.id: request for _, request in request_queue}
     return [by_id[request_id] for step in trace.steps for request_id in step.finished]
+
+
+def scheduled_generate(
+    model: GPT,
+    requests: Sequence[Request],
+    policy: str | KeyOf | TimedKey = "fcfs",
+    token_budget: int = 16,
+    max_kv_tokens: int = 256,
+    *,
+    max_batch_size: int = 8,
+    max_prefilling: int | None = 1,
+    preempt_to_admit: bool = False,
+    executor: str = "padded",
+    temperature: float = 0.0,
+    seed: int = 0,
+    parts: Parts = Parts(),
+    max_steps: int | None = None,
+) -> Scheduler:
+    """Serve requests that are all there at step 0 under a policy and a KV budget.
+
+    As in the scheduling post, one request prefills at a time, and a step is two forwards, prefill
+    and decode ("packed" makes it one). `max_steps` ends a run that would go on for ever.
+    Returns the scheduler; `scheduler.trace` is the run and `nanogpt.trace.step_log` its log.
+    Raises: ValueError for a bad request or limit, PartError for a part that failed.
+    """
+    config = EngineConfig(
+        token_budget=token_budget,
+        max_kv_tokens=max_kv_tokens,
+        max_batch_size=max_batch_size,
+        max_prefilling=max_prefilling,
+        policy=policy,
+        preempt_to_admit=preempt_to_admit,
+        executor=executor,
+        temperature=temperature,
+        seed=seed,
+    )
+    engine = Engine(model, config, parts)
+    engine.scheduler.trace = engine.run([(0, request) for request in requests], max_steps)
+    return engine.scheduler

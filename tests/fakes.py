@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
-from nanogpt.engine import Engine, EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
 from nanogpt.executors.executor import ForwardResult, Row, forward_record
 from nanogpt.generate import generate
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.request import Request
+from nanogpt.scheduler import TimedKey
 from nanogpt.trace import StepRecord, Trace
 
 TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=64)
@@ -145,7 +147,10 @@ def assert_equals_oracle(
 def snapshot(engine: Engine) -> object:
     """Everything that a refused submission, plan or step must leave as it was."""
     scheduler, cache = engine.scheduler, engine.cache
-    queues = [entry[3] for entry in scheduler.waiting], scheduler.prefilling, scheduler.active
+    waiting = [entry[3] for entry in scheduler.waiting]
+    if isinstance(scheduler.policy, TimedKey):  # ranked anew by every step, also by one that fails
+        waiting.sort(key=lambda request: request.id)
+    queues = waiting, scheduler.prefilling, scheduler.active
     return (
         [[request.id for request in queue] for queue in queues],
         [
@@ -180,7 +185,7 @@ class Follower:
             assert previous is None or step.step > previous.step
             assert previous is None or step.kv_before == previous.kv_after
             assert previous is None or step.start_us == previous.end_us
-            assert step.end_us > step.start_us
+            assert (step.end_us > step.start_us) == bool(step.forwards)
             self._follow(step)
             previous = step
         for request in self.trace.requests:
@@ -200,7 +205,8 @@ class Follower:
             assert request_id not in self.cursor
             self.cursor[request_id] = 0
         worked = [work.request_id for work in step.work]
-        assert worked
+        assert worked or step.preempted
+        assert bool(worked) == bool(step.forwards)
         assert len(worked) == len(set(worked))
         assert set(step.admitted) <= set(worked)
         assert not set(step.preempted) & set(worked)

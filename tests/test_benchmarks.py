@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import baseline, calibrate, engine
-from benchmarks.contenders import CONTENDERS, run_engine
+from benchmarks.contenders import CONTENDERS, make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
 from nanogpt.config import ModelConfig
@@ -31,7 +31,7 @@ def oracle(model: GPT, load: Load) -> list[list[int]]:
     return [generate(model, prompt, load.max_new_tokens) for prompt in load.prompts]
 
 
-@pytest.mark.parametrize("name", ["packed", "padded", "baseline", "transformers"])
+@pytest.mark.parametrize("name", ["packed", "padded", "baseline", "baseline-256", "transformers"])
 def test_every_contender_generates_the_oracles_tokens(model: GPT, name: str) -> None:
     if name == "transformers" and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")
@@ -65,7 +65,10 @@ def test_the_mixed_load_has_prompts_of_8_to_200_tokens_and_runs_chunks_beside_de
     assert (len(lengths), lengths[0], lengths[-1]) == (8, 8, 200)
     torch.manual_seed(0)
     gpt = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=256))
-    kinds = [{work.kind for work in step.work} for step in run_engine(gpt, load, "packed").steps]
+    kinds = [
+        {work.kind for work in step.work}
+        for step in run_engine(make_engine(gpt, load, "packed"), load).steps
+    ]
     assert {"prefill", "decode"} in kinds
 
 

@@ -37,6 +37,8 @@ WRONG = [
     for wrong in module.WRONG
 ]
 IDS = [item.id for item in exercises()]
+POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume"}
+SEEDED = ["l00.finish_steps", "l01.chunk_mask", *sorted(POLICIES)]
 LESSONS = Path(__file__).parents[1] / "lessons"
 
 
@@ -62,7 +64,7 @@ def test_a_right_answer_passes_whatever_the_seed(exercise_id: str, answer: Any) 
         assert report.passed == len(report.checks)
 
 
-@pytest.mark.parametrize("exercise_id", ["l00.finish_steps", "l01.chunk_mask", "l01.plan_step"])
+@pytest.mark.parametrize("exercise_id", SEEDED)
 def test_the_solution_passes_with_25_seeds(exercise_id: str) -> None:
     item = exercise(exercise_id)
     solution = getattr(SOLUTIONS[item.lesson], item.name)
@@ -101,6 +103,7 @@ def test_feedback_is_one_sentence_and_a_small_counterexample(wrong: WrongAnswer)
         ("l01.plan_step", "prefill_first", "plan_step([0], [(1, 20)], [], 8)"),
         ("l01.plan_step", "arrivals_wait", "plan_step([0], [], [(1, 4)], 8)"),
         ("l01.pick_budget", "smallest", "pick_budget(step_cost_us, 0, 2005)"),
+        ("l02.record", "records_active", "record([0, 1], [2, 0, 1], [41, 7])"),
     ],
 )
 def test_the_lesson_s_own_misconception_is_shown_on_a_case_made_for_it(
@@ -117,7 +120,7 @@ def test_every_exercise_has_three_right_answers_and_its_wrong_ones(exercise_id: 
     module = SOLUTIONS[exercise(exercise_id).lesson]
     assert len(module.RIGHT[exercise_id]) >= 4, "the solution and three more"
     keys = {wrong.key for wrong in module.WRONG if wrong.exercise == exercise_id}
-    assert len(keys) >= (12 if exercise_id == "l01.plan_step" else 5)
+    assert len(keys) >= (12 if exercise_id in POLICIES else 5)
 
 
 @pytest.mark.parametrize("exercise_id", IDS)
@@ -170,6 +173,11 @@ def test_every_exercise_is_registered_with_its_name_its_hints_and_its_part() -> 
         "l01.chunk_mask": "chunk_mask",
         "l01.chunk_inputs": "chunk_inputs",
         "l01.plan_step": "plan_step",
+        "l02.sort_key": "sort_key",
+        "l02.admit": "admit",
+        "l02.choose_victim": "choose_victim",
+        "l02.resume": "resume",
+        "l02.record": "record",
     }
     for item in exercises():
         assert item.id == f"{item.lesson[:3]}.{item.name}"
@@ -292,6 +300,8 @@ _DIM = "the last of two dimensions is number 1"
 _ONE_ROW = "there is one new token, so its first row is its last"
 _SHIFT = "a softmax does not change when all scores move alike, and these are far from overflow"
 _OVERWRITTEN = "every entry is overwritten"
+_SAME_FOR_ALL = "it is the same for every request and changes no order"
+_ITSELF = "the first one is not later than itself"
 
 EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
     "cached_attention": [
@@ -333,6 +343,35 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
             "(0 => (-1",
             "there is one dimension",
         ),
+    ],
+    "sort_key_from_a_table": [
+        ("levels = {'fcfs': 0, 'priority': request.priority}", "0 => 1", _SAME_FOR_ALL),
+        ("levels = {'fcfs': 0, 'priority': request.priority}", "0 => -1", _SAME_FOR_ALL),
+    ],
+    "choose_victim_by_loop": [
+        ("for request in active[1:]:", "1: => :", _ITSELF),
+        ("for request in active[1:]:", "1: => 0:", _ITSELF),
+        ("later = request.key > victim.key", "> => >=", "they differ here"),
+        ("later = request.arrival_time > victim.arrival_time", "> => >=", "they differ here"),
+        ("later = request.id > victim.id", "> => >=", "ids are unique"),
+    ],
+    "choose_victim_by_narrowing": [
+        ("return active[0].id", "[0] => [-1]", "ids are unique: one is left"),
+    ],
+    "choose_victim_from_a_heap": [
+        ("return heapq.nlargest(1, order)[0][2]", "[0] => [-1]", "there is one"),
+        ("return heapq.nlargest(1, order)[0][2]", "(1 => (2", "the first is the largest"),
+    ],
+    "record": [
+        (
+            "return dict(zip(forwarded, sampled, strict=True))",
+            "True => False",
+            "both are equally long",
+        ),
+    ],
+    "aged_key_at_a_fixed_moment": [
+        ("now = 1000", "1000 => 1001", _SAME_FOR_ALL),
+        ("now = 1000", "1000 => 999", _SAME_FOR_ALL),
     ],
     "pick_budget": [
         (

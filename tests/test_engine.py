@@ -25,12 +25,14 @@ from fakes import (
 
 from nanogpt import load_model
 from nanogpt.clock import LARGE_GPU, CostClock
-from nanogpt.engine import Engine, EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
 from nanogpt.generate import generate
 from nanogpt.guard import PartError
 from nanogpt.masks import chunk_mask
 from nanogpt.parts import Parts
 from nanogpt.planning import Plan, plan_step, plan_whole_prompts
+from nanogpt.policies import RequestView
 from nanogpt.request import Request
 from nanogpt.tokenizer import encode
 from nanogpt.trace import StepRecord
@@ -664,7 +666,7 @@ def test_sampling_in_the_middle_of_a_prompt_never_breaks_the_engine(prompt_len: 
 def test_a_sort_key_that_fails_leaves_the_request_unsubmitted():
     broken = True
 
-    def sort_key(request: Request) -> tuple[int, ...]:
+    def sort_key(policy: str, request: RequestView) -> tuple[int, ...]:
         return (1 // (not broken),)
 
     engine, _ = fake_engine(EngineConfig(4), Parts(sort_key=sort_key))
@@ -679,7 +681,7 @@ def test_a_sort_key_that_fails_leaves_the_request_unsubmitted():
 def test_a_sort_key_is_asked_once_per_request_even_when_it_is_preempted():
     asked: list[int] = []
 
-    def sort_key(request: Request) -> tuple[int, ...]:
+    def sort_key(policy: str, request: RequestView) -> tuple[int, ...]:
         asked.append(request.id)
         return (request.arrival_time,)
 
@@ -692,7 +694,7 @@ def test_a_sort_key_is_asked_once_per_request_even_when_it_is_preempted():
 
 @pytest.mark.parametrize("answer", [None, 3, "first", ("x",), (math.nan,)])
 def test_a_sort_key_that_is_no_tuple_of_numbers_is_refused(answer: Any):
-    engine, _ = fake_engine(EngineConfig(4), Parts(sort_key=lambda request: answer))
+    engine, _ = fake_engine(EngineConfig(4), Parts(sort_key=lambda policy, request: answer))
     with pytest.raises(PartError, match="sort_key"):
         engine.submit(fake_request(0, 4, 2))
     assert engine.scheduler.is_done()

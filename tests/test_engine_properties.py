@@ -1,6 +1,7 @@
 """Properties of the engine over generated workloads: the fake executor, and a model for texts."""
 
 import contextlib
+import dataclasses
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +21,12 @@ from fakes import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nanogpt.engine import Engine, EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
 from nanogpt.guard import PartError
 from nanogpt.parts import Parts
 from nanogpt.planning import Offer, Plan, plan_problem, plan_step, plan_whole_prompts
 from nanogpt.request import Request
-from nanogpt.scheduler import priority_key
 from nanogpt.trace import Trace
 
 ASKS = st.lists(
@@ -159,7 +160,7 @@ def test_under_priority_the_most_important_are_admitted_first(
 ):
     asks, config = workload
     together = [(0, length, max_new, priority) for _, length, max_new, priority in asks]
-    trace = serve(together, config, Parts(sort_key=priority_key))
+    trace = serve(together, dataclasses.replace(config, policy="priority"))
     first_served = list(dict.fromkeys(w.request_id for s in trace.steps for w in s.work))
     assert first_served == sorted(first_served, key=lambda i: (together[i][3], i))
 
@@ -216,15 +217,7 @@ def test_any_legal_plan_writes_the_oracles_tokens(
 ):
     asks, limits = workload
     temperature = 2.0 if sampled else 0.0
-    config = EngineConfig(
-        limits.token_budget,
-        limits.max_kv_tokens,
-        limits.max_batch_size,
-        limits.max_prefilling,
-        executor,
-        temperature,
-        seed=5,
-    )
+    config = dataclasses.replace(limits, executor=executor, temperature=temperature, seed=5)
     arrivals = [
         (step, Request(i, prompt_of(i, length), max_new))
         for i, (step, length, max_new, _) in enumerate(asks)

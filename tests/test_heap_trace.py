@@ -132,8 +132,8 @@ def test_a_refused_push_moves_nothing():
 @pytest.mark.parametrize(
     ("operations", "sentence"),
     [
-        ([{"op": "pop"}], "the heap is empty: there is nothing to pop"),
-        ([{"op": "look"}], "nothing to look"),
+        ([{"op": "pop"}], "the heap is empty: no pop is possible"),
+        ([{"op": "look"}], "the heap is empty: no look is possible"),
         ([{"op": "peek"}], "there is no operation 'peek'; choose from look, pop, push"),
         ([{"op": "push"}], "the entry is None; it needs an id and a key"),
         ([push(1)], "it needs an id and a key of numbers"),

@@ -219,7 +219,7 @@ def test_a_refused_request_or_limit_raises_a_value_error(
 
 def test_two_requests_of_one_id_are_refused():
     queue = [(0, Request(4, [1, 2], 3)), (1, Request(4, [3], 3))]
-    with pytest.raises(ValueError, match="request 4"):
+    with pytest.raises(ValueError, match="there are two requests 4; ids must be unique"):
         chunked_prefill_generate(tiny_model(), queue)
 
 

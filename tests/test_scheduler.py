@@ -3,8 +3,10 @@
 import pytest
 from fakes import fake_request
 
+from nanogpt.part_checks import guard_parts
+from nanogpt.parts import Parts
 from nanogpt.request import Request
-from nanogpt.scheduler import Scheduler, choose_victim
+from nanogpt.scheduler import Scheduler
 
 
 def waiting_ids(scheduler: Scheduler) -> list[int]:
@@ -79,7 +81,7 @@ def test_admission_keeps_the_kv_budget_and_says_the_numbers():
     admitted, reason = scheduler.admissible()
     assert [request.id for request in admitted] == [0]
     assert reason is not None
-    assert "6 in use + 5" in reason
+    assert "6 reserved + 5" in reason
     assert "10" in reason
 
 
@@ -127,15 +129,6 @@ def test_the_preempted_are_a_history():
     assert [victim.id for victim in scheduler.preempted] == [0, 0]
 
 
-def test_the_victim_is_the_least_important_and_among_equals_the_newest():
-    def runner(name: int, priority: int, arrival: int) -> Request:
-        return Request(name, [1], 1, priority, arrival)
-
-    assert choose_victim([runner(0, 0, 9), runner(1, 2, 1), runner(2, 1, 5)]) == 1
-    assert choose_victim([runner(0, 1, 3), runner(1, 1, 7), runner(2, 1, 5)]) == 1
-    assert choose_victim([runner(0, 1, 3), runner(2, 1, 3), runner(1, 1, 3)]) == 2
-
-
 def test_only_as_many_victims_fall_as_the_budget_needs():
     scheduler = Scheduler(max_kv_tokens=20, max_prefilling=None)
     requests = [fake_request(i, 6, 4) for i in range(3)]
@@ -147,7 +140,11 @@ def test_only_as_many_victims_fall_as_the_budget_needs():
 
 
 def test_a_victim_that_does_not_run_is_refused_by_id():
-    scheduler = Scheduler(max_kv_tokens=12, max_prefilling=None, choose_victim=lambda running: 99)
+    scheduler = Scheduler(
+        max_kv_tokens=12,
+        max_prefilling=None,
+        parts=guard_parts(Parts(choose_victim=lambda running: 99)),
+    )
     for request in (fake_request(0, 6, 4), fake_request(1, 6, 4)):
         scheduler.add_request(request)
         scheduler.admit(request)
@@ -195,5 +192,5 @@ def test_only_memory_and_prefills_may_be_unlimited(name: str):
 
 @pytest.mark.parametrize("policy", ["lifo", "", None, 3])
 def test_an_unknown_policy_is_refused_with_the_known_ones(policy: object):
-    with pytest.raises(ValueError, match=r"\['fcfs', 'priority'\]"):
+    with pytest.raises(ValueError, match=r"choose 'fcfs', 'priority' or a key"):
         Scheduler(policy)  # pyright: ignore

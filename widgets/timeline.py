@@ -24,7 +24,8 @@ class Timeline(anywidget.AnyWidget):
 
     `trace` and `reference` are `Trace.to_json()` dicts, called by `names` in the words; `alphabet`
     holds the character of each token id; `axis` is what width shows at first, "steps" or "time".
-    Steps and play live in the browser: nothing is synced back.
+    Steps and play live in the browser: nothing is synced back. Widgets of one page with the same
+    `group` (not "") share the step.
     Raises: ValueError for a dict that is no trace, or of another version.
     """
 
@@ -36,6 +37,7 @@ class Timeline(anywidget.AnyWidget):
     title = traitlets.Unicode().tag(sync=True)
     axis = traitlets.Unicode("steps").tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    group = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -46,20 +48,23 @@ class Timeline(anywidget.AnyWidget):
         *,
         axis: str = "steps",
         names: tuple[str, str] = ("yours", "the reference"),
+        group: str = "",
     ) -> None:
         if axis not in ("steps", "time"):
             raise ValueError(f"the axis is {axis!r}; it must be 'steps' or 'time'")
         super().__init__(
-            trace=_checked_trace(trace, "the trace"),
-            reference=None if reference is None else _checked_trace(reference, "the reference"),
+            trace=checked_trace(trace, "the trace"),
+            reference=None if reference is None else checked_trace(reference, "the reference"),
             alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
             title=checking.text(title, "the title"),
             axis=axis,
             names=[checking.text(name, "a name") for name in names],
+            group=checking.text(group, "the group"),
         )
 
 
-def _checked_trace(value: object, what: str) -> dict[str, Any]:
+def checked_trace(value: object, what: str) -> dict[str, Any]:
+    """`value` as a `Trace.to_json()` dict that can be drawn. Raises: ValueError saying why not."""
     trace = checking.record(value, what, _TRACE_FIELDS)
     if trace["version"] != TRACE_VERSION:
         raise ValueError(

@@ -3,25 +3,21 @@
 This is how production engines do it ("varlen" or "ragged" batches). Every Linear sees N tokens at
 once, whoever they belong to; only attention has to know where one request ends.
 
-    flat row:   [ d0 | d1 | d2 | a a a a a a | b b b ]     decodes first, then the chunks
+    flat row:   [ d0 | d1 | d2 | a a a | b b b | c c c c c ]     rows of one length side by side
 
-Shapes: N tokens in all, B decodes, T tokens of a chunk, S visible context, H heads, D head size.
+Rows that bring the same number of tokens attend in one call: all decodes, and chunks of one size.
+
+Shapes: N tokens in all, B rows of T tokens each, S visible context, H heads, D head size.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.executors.executor import (
-    ChunkMask,
-    ForwardResult,
-    Row,
-    forward_record,
-    row_mask,
-)
+from nanogpt.executors.executor import ChunkMask, ForwardResult, Row, forward_record
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 
@@ -39,10 +35,10 @@ class PackedExecutor:
     @torch.inference_mode()
     def run(self, rows: Sequence[Row]) -> ForwardResult:
         """Shapes: -> logits (R, V) in the order of `rows`."""
-        # Single tokens go first, by slot: neighbours in the cache need no copy to be attended to.
+        # By length, then by slot: neighbours in the cache can be attended to without a copy.
         order = sorted(
             range(len(rows)),
-            key=lambda i: (len(rows[i].tokens) > 1, self.cache.slot(rows[i].request_id)),
+            key=lambda i: (len(rows[i].tokens), self.cache.slot(rows[i].request_id)),
         )
         packed = [rows[i] for i in order]
         attend = PackedAttention(self.cache, packed, self.chunk_mask)
@@ -57,63 +53,68 @@ class PackedExecutor:
 
 
 class PackedAttention:
-    """The step's attention: all decodes in one call, each chunk in one of its own.
-
-    `rows` must hold the single-token rows first, sorted by slot.
-    """
+    """The step's attention over the flat row; `rows` must be sorted by their number of tokens."""
 
     def __init__(self, cache: KVCache, rows: Sequence[Row], chunk_mask: ChunkMask) -> None:
         self.cache = cache
-        self.singles = [row for row in rows if len(row.tokens) == 1]
-        self.chunks = rows[len(self.singles) :]
-        slots = [cache.slot(row.request_id) for row in rows]
-        self.slots = torch.tensor(
-            [slot for slot, row in zip(slots, rows, strict=True) for _ in row.tokens]
-        )  # (N,)
-        self.stored_at = torch.tensor(
-            [row.num_past + i for row in rows for i in range(len(row.tokens))]
-        )  # (N,)
-        self.single_slots = _slots_to_read(slots[: len(self.singles)])
-        self.longest = max((row.context_len for row in self.singles), default=0)
-        self.single_bias = self._length_bias(cache.k.dtype)
-        self.chunk_slots = slots[len(self.singles) :]
-        self.chunk_biases = [
-            mask_bias(row_mask(row, chunk_mask), cache.k.dtype) for row in self.chunks
+        slots = [cache.slot(row.request_id) for row in rows for _ in row.tokens]
+        stored_at = [row.num_past + i for row in rows for i in range(len(row.tokens))]
+        self.slots = torch.tensor(slots)  # (N,)
+        self.stored_at = torch.tensor(stored_at)  # (N,)
+        self.groups = [
+            EqualRows(cache, list(members), chunk_mask)
+            for _, members in groupby(rows, key=lambda row: len(row.tokens))
         ]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
         self.cache.write(layer, self.slots, self.stored_at, k, v)
         out = torch.empty_like(q)  # (N, H, D)
-        keys, values = self.cache.k[layer], self.cache.v[layer]  # (P, H, S, D)
-        start = len(self.singles)
-        if start:
-            seen = F.scaled_dot_product_attention(
-                q[:start].unsqueeze(2),  # (B, H, 1, D)
-                keys[self.single_slots, :, : self.longest],  # (B, H, S, D)
-                values[self.single_slots, :, : self.longest],
-                attn_mask=self.single_bias,
-            )  # (B, H, 1, D)
-            out[:start] = seen.squeeze(2)  # (B, H, D)
-        for row, slot, bias in zip(self.chunks, self.chunk_slots, self.chunk_biases, strict=True):
-            end = start + len(row.tokens)
-            seen = F.scaled_dot_product_attention(
-                q[start:end].transpose(0, 1).unsqueeze(0),  # (1, H, T, D)
-                keys[slot, :, : row.context_len].unsqueeze(0),  # (1, H, S, D)
-                values[slot, :, : row.context_len].unsqueeze(0),
-                attn_mask=bias,
-            )  # (1, H, T, D)
-            out[start:end] = seen.squeeze(0).transpose(0, 1)  # (T, H, D)
+        start = 0
+        for group in self.groups:
+            end = start + group.num_tokens
+            group.attend(self.cache.k[layer], self.cache.v[layer], q[start:end], out[start:end])
             start = end
         return out
 
-    def _length_bias(self, dtype: torch.dtype) -> Tensor | None:
-        """Hide what lies beyond each decode's own context: (B, 1, 1, S), or None if all agree."""
-        lengths = [row.context_len for row in self.singles]
-        if len(set(lengths)) < 2:
-            return None
-        visible = torch.arange(self.longest) < torch.tensor(lengths).unsqueeze(1)  # (B, S)
-        return mask_bias(visible, dtype)[:, None, None]  # (B, 1, 1, S)
+
+class EqualRows:
+    """B rows of T tokens each, which attend to their slots of the cache in one call."""
+
+    def __init__(self, cache: KVCache, rows: Sequence[Row], chunk_mask: ChunkMask) -> None:
+        self.num_rows = len(rows)
+        self.num_tokens = sum(len(row.tokens) for row in rows)
+        self.slots = _slots_to_read([cache.slot(row.request_id) for row in rows])
+        self.longest = max(row.context_len for row in rows)
+        self.bias = _visible_bias(rows, self.longest, chunk_mask, cache.k.dtype)
+
+    def attend(self, keys: Tensor, values: Tensor, q: Tensor, out: Tensor) -> None:
+        """Write into `out`. Shapes: keys and values (P, H, S_max, D), q and out (B * T, H, D)."""
+        rows = q.unflatten(0, (self.num_rows, -1))  # (B, T, H, D)
+        seen = F.scaled_dot_product_attention(
+            rows.transpose(1, 2),  # (B, H, T, D)
+            keys[self.slots, :, : self.longest],  # (B, H, S, D)
+            values[self.slots, :, : self.longest],
+            attn_mask=self.bias,
+        )  # (B, H, T, D)
+        out.unflatten(0, (self.num_rows, -1)).copy_(seen.transpose(1, 2))  # (B, T, H, D)
+
+
+def _visible_bias(
+    rows: Sequence[Row], longest: int, chunk_mask: ChunkMask, dtype: torch.dtype
+) -> Tensor | None:
+    """What each row may see of the longest context among them: (B, 1, T, S), or None for all."""
+    num_new = len(rows[0].tokens)
+    if num_new == 1:
+        lengths = torch.tensor([row.context_len for row in rows])  # (B,)
+        visible = (torch.arange(longest) < lengths.unsqueeze(1)).unsqueeze(1)  # (B, 1, S)
+    else:
+        visible = torch.zeros(len(rows), num_new, longest, dtype=torch.bool)  # (B, T, S)
+        for i, row in enumerate(rows):
+            visible[i, :, : row.context_len] = chunk_mask(row.num_past, num_new)
+    if visible.all():
+        return None
+    return mask_bias(visible, dtype).unsqueeze(1)  # (B, 1, T, S)
 
 
 def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -21,6 +21,7 @@ from support import CHROMIUM, ROOT, copy_course, find_program, lend_python
 
 PICTURES = ROOT / ".browser-test" / "pictures"
 LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
+expect.set_options(timeout=30_000)
 # A name cannot be looked up, so that nothing of a test leaves this machine.
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 

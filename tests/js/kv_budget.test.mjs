@@ -90,6 +90,12 @@ test("a request that arrived and never started waits; one that got nothing keeps
   assert.equal(lifeOf(trace, trace.requests[1])[2], "active");
 });
 
+test("a request that came back and got nothing is not preempted any more", () => {
+  const trace = swapped();
+  trace.steps[7] = { ...trace.steps[7], work: [], finished: [], waits: [wait(1, "the token budget is spent", "active")] };
+  assert.equal(lifeOf(trace, trace.requests[1])[7], "active");
+});
+
 test("neighbouring steps in one state are one run", () => {
   assert.deepEqual(runsOf(["a", "a", "b"]), [{ state: "a", from: 0, to: 2 }, { state: "b", from: 2, to: 3 }]);
 });

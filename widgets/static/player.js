@@ -3,6 +3,7 @@
 
 import { node, svg, freshId } from "./dom.js";
 
+const STEP_EVENT = "serving-nanogpt-step";
 const ICONS = {
   first: "M4 3v10M13 3L6.5 8L13 13Z",
   back: "M11 3L4.5 8L11 13Z",
@@ -49,8 +50,11 @@ function rove(items, index) {
 
 // `onStep(step)` draws and returns the words of the live line; `name(step)` names the position;
 // `delay(step)` is how long play stays on a step, in milliseconds; `extras` are further buttons.
+// Players of one page with the same `group` (not "") share the step: the moved one tells the others.
 // Returns { toolbar, live, keys, go, step, destroy }: the caller places the three elements.
-export function createPlayer({ root, count, label, name, onStep, delay = () => 900, extras = [] }) {
+export function createPlayer({
+  root, count, label, name, onStep, delay = () => 900, extras = [], group = "",
+}) {
   const keysId = freshId("keys");
   let step = 0;
   let timer = null;
@@ -82,6 +86,22 @@ export function createPlayer({ root, count, label, name, onStep, delay = () => 9
 
   function go(next) {
     stop();
+    // A follower was silent: its own steps are heard again.
+    live.setAttribute("aria-live", "polite");
+    show(next);
+    tell();
+  }
+
+  function tell() {
+    if (group) window.dispatchEvent(new CustomEvent(STEP_EVENT, { detail: { group, step } }));
+  }
+
+  function follow(event) {
+    const { group: theirs, step: next } = event.detail ?? {};
+    if (theirs !== group || !Number.isInteger(next) || next === step) return;
+    stop();
+    // Only the player that was moved speaks.
+    live.setAttribute("aria-live", "off");
     show(next);
   }
 
@@ -96,12 +116,14 @@ export function createPlayer({ root, count, label, name, onStep, delay = () => 9
   function tick() {
     if (step >= count - 1) return stop();
     show(step + 1);
+    tell();
     timer = setTimeout(tick, delay(step));
   }
 
   function start() {
     if (step >= count - 1) show(0);
     setPlaying(true);
+    tell();
     timer = setTimeout(tick, delay(step));
   }
 
@@ -129,6 +151,7 @@ export function createPlayer({ root, count, label, name, onStep, delay = () => 9
   items.forEach((item, at) => item.addEventListener("focus", () => rove(items, at)));
   rove(items, 2);
   root.addEventListener("keydown", onKey);
+  if (group) window.addEventListener(STEP_EVENT, follow);
   const toolbar = node(
     "div",
     { class: "sn-toolbar", role: "toolbar", "aria-label": label, "aria-describedby": keysId },
@@ -144,6 +167,7 @@ export function createPlayer({ root, count, label, name, onStep, delay = () => 9
   const destroy = () => {
     stop();
     root.removeEventListener("keydown", onKey);
+    window.removeEventListener(STEP_EVENT, follow);
   };
   return { toolbar, live, keys, go, show, step: () => step, destroy };
 }

@@ -76,7 +76,7 @@ function build(root, model) {
   }
   const longest = Math.max(1, ...trace.steps.map((step) => step.end_us - step.start_us));
   const player = createPlayer({
-    root, count: length, label: "Timeline steps", extras,
+    root, count: length, label: "Timeline steps", extras, group: model.get("group"),
     name: (step) => `step ${trace.steps[step]?.step ?? reference?.steps[step]?.step ?? 0} of ${length - 1}`,
     // On the time axis a step is shown for as long as it takes, the longest for two seconds.
     delay: (step) => {
@@ -114,7 +114,7 @@ function build(root, model) {
 export default {
   render: ({ model, el }) => mount({
     model, el, name: "timeline", label: "Timeline of a run",
-    inputs: ["trace", "reference", "alphabet", "title", "axis", "names"],
+    inputs: ["trace", "reference", "alphabet", "title", "axis", "names", "group"],
     build: (root) => build(root, model),
   }),
 };

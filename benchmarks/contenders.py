@@ -1,0 +1,174 @@
+"""Everybody in the comparison, each as a function that serves a load and returns its tokens."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks import baseline
+from benchmarks.loads import Load
+from nanogpt.clock import WallClock
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
+from nanogpt.model import GPT
+from nanogpt.request import Request
+from nanogpt.trace import Trace
+
+Tokens = list[list[int]]
+Serve = Callable[[Load], Tokens | None]
+"""Serve every request of a load; -> the tokens generated for each, None where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A name for the table, and what makes its `Serve` from a model."""
+
+    name: str
+    prepare: Callable[[GPT], Serve]
+
+
+def prepare_engine(model: GPT, executor: str) -> Serve:
+    """The engine with one of its executors; it lives on between loads, as a server's does."""
+    engines: dict[Load, Engine] = {}
+
+    def serve(load: Load) -> Tokens:
+        if load not in engines:
+            engines[load] = make_engine(model, load, executor)
+        trace = run_engine(engines[load], load)
+        return [list(trace.generated_tokens(record.id)) for record in trace.requests]
+
+    return serve
+
+
+def make_engine(model: GPT, load: Load, executor: str) -> Engine:
+    """An engine with room for all requests of a load, on the wall clock."""
+    config = EngineConfig(
+        token_budget=load.token_budget, max_batch_size=load.num_requests, executor=executor
+    )
+    return Engine(model, config, clock=WallClock())
+
+
+def run_engine(engine: Engine, load: Load) -> Trace:
+    """Serve a load on an engine that may have served it before; the trace is of this time only."""
+    before = engine.trace()
+    first = len(before.requests)
+    requests = [
+        Request(first + i, list(prompt), load.max_new_tokens)
+        for i, prompt in enumerate(load.prompts)
+    ]
+    trace = engine.run([(0, request) for request in requests])
+    return replace(trace, requests=trace.requests[first:], steps=trace.steps[len(before.steps) :])
+
+
+POSTS_BUDGET = 16
+"""The token budget that the posts' run functions default to."""
+
+
+def prepare_baseline(model: GPT, token_budget: int | None = None) -> Serve:
+    """The frozen engine in the posts' style, with the load's token budget or one of its own."""
+    converted = baseline.convert(model)
+
+    def serve(load: Load) -> Tokens:
+        requests = [baseline.BaselineRequest(list(p), load.max_new_tokens) for p in load.prompts]
+        # With every request in the batch, each decode needs a token of the budget.
+        budget = max(token_budget or load.token_budget, load.num_requests)
+        baseline.serve(converted, requests, budget, load.num_requests)
+        return [request.generated_tokens for request in requests]
+
+    return serve
+
+
+def prepare_products(model: GPT) -> Serve:
+    """Only the Linear layers' products, over the rows of each step that `packed` takes.
+
+    No attention, no normalisation, no sampling: the time that no engine in PyTorch gets below.
+    """
+    rows_of: dict[str, list[tuple[int, int]]] = {}
+    config = model.config
+    channels = config.num_channels
+    most = 512
+    x, wide = torch.randn(most, channels), torch.randn(most, 4 * channels)
+    x, wide = x.to(model.ln_f.weight.dtype), wide.to(model.ln_f.weight.dtype)
+
+    @torch.inference_mode()
+    def serve(load: Load) -> None:
+        if load.name not in rows_of:
+            trace = run_engine(make_engine(model, load, "packed"), load)
+            rows_of[load.name] = [(step.used_tokens, len(step.work)) for step in trace.steps]
+        for num_tokens, num_rows in rows_of[load.name]:
+            for block in model.blocks:
+                block.qkv(x[:num_tokens])
+                block.proj(x[:num_tokens])
+                block.up(x[:num_tokens])
+                block.down(wide[:num_tokens])
+            F.linear(x[:num_rows], model.token_embedding.weight)
+
+    return serve
+
+
+def prepare_transformers(model: GPT) -> Serve:
+    """HF transformers' GPT-2 over the same weights: one static batch, left-padded.
+
+    Raises: ImportError where transformers is not installed.
+    """
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = model.config
+    peer = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=config.vocab_size,
+            n_positions=config.context_len,
+            n_embd=config.num_channels,
+            n_layer=config.num_layers,
+            n_head=config.num_heads,
+            activation_function="gelu",  # the exact one, as ours
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+    )
+    peer.load_state_dict(transformers_weights(model, peer.state_dict()))
+    peer = peer.to(model.ln_f.weight.dtype).eval()
+
+    @torch.inference_mode()
+    def serve(load: Load) -> Tokens:
+        longest = max(map(len, load.prompts))
+        ids = torch.tensor([[0] * (longest - len(p)) + list(p) for p in load.prompts])  # (B, T)
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in load.prompts])
+        out = peer.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=load.max_new_tokens,
+            do_sample=False,
+            pad_token_id=0,
+        )  # (B, T + new)
+        return out[:, longest:].tolist()
+
+    return serve
+
+
+def transformers_weights(model: GPT, peer: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Our weights under GPT-2's names, its biases zero; its Conv1D keeps (in, out)."""
+    ours = model.state_dict()
+    named = {name: torch.zeros_like(tensor) for name, tensor in peer.items()}
+    named["transformer.wte.weight"] = named["lm_head.weight"] = ours["token_embedding.weight"]
+    named["transformer.wpe.weight"] = ours["position_embedding.weight"]
+    named["transformer.ln_f.weight"] = ours["ln_f.weight"]
+    linears = {"qkv": "attn.c_attn", "proj": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
+    for layer in range(model.config.num_layers):
+        for norm in ("ln_1", "ln_2"):
+            named[f"transformer.h.{layer}.{norm}.weight"] = ours[f"blocks.{layer}.{norm}.weight"]
+        for linear, theirs in linears.items():
+            weight = ours[f"blocks.{layer}.{linear}.weight"]
+            named[f"transformer.h.{layer}.{theirs}.weight"] = weight.T
+    return named
+
+
+CONTENDERS = (
+    Contender("packed", lambda model: prepare_engine(model, "packed")),
+    Contender("padded", lambda model: prepare_engine(model, "padded")),
+    Contender("baseline", lambda model: prepare_baseline(model, POSTS_BUDGET)),
+    Contender("baseline-256", prepare_baseline),
+    Contender("transformers", prepare_transformers),
+    Contender("products", prepare_products),
+)

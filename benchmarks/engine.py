@@ -1,0 +1,190 @@
+"""Generated tokens per second of the engine and of those it is held to, side by side in one run.
+
+    python -m benchmarks.engine [--quick] [--threads N] [--clock wall|cpu] [--json]
+
+A load's contenders take turns, repeat by repeat; what is printed is the median, with the slowest
+and the fastest repeat. Peak memory is that of a fresh process per contender, less that of a process
+that only imports the same packages, so it counts weights, K/V and scratch space.
+"""
+
+import argparse
+import functools
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+import torch
+
+from benchmarks.contenders import CONTENDERS, Tokens
+from benchmarks.loads import Load, decode, mixed
+from benchmarks.measure import Timings, describe, interleave, machine, peak_mib
+from nanogpt.config import CHARACTER
+from nanogpt.model import GPT
+from nanogpt.weights import load_model
+
+Row = dict[str, object]
+
+
+def shipped_model() -> GPT:
+    """The checkpoint of the course: 4 layers, 4 heads, 128 channels."""
+    return load_model()
+
+
+def character_model() -> GPT:
+    """nanoGPT's character-level size, 10.7 M parameters, with fixed random weights."""
+    torch.manual_seed(0)
+    return GPT(CHARACTER).eval().requires_grad_(False)
+
+
+MODELS: dict[str, Callable[[], GPT]] = {"shipped": shipped_model, "character": character_model}
+
+
+def loads(quick: bool) -> tuple[Load, ...]:
+    """The mixed load and decodes at 1, 8 and 32; `quick` generates fewer tokens."""
+    new_tokens = 16 if quick else 64
+    return (mixed(8), *(decode(n, new_tokens) for n in (1, 8, 32)))
+
+
+def contender_names() -> list[str]:
+    """Everybody who can run here: transformers only where it is installed."""
+    installed = importlib.util.find_spec("transformers") is not None
+    return [c.name for c in CONTENDERS if installed or c.name != "transformers"]
+
+
+def compare(model_name: str, all_loads: Sequence[Load], repeats: int, clock: str) -> list[Row]:
+    """One row per load and contender, in the order of the table."""
+    model, names, rows = MODELS[model_name](), contender_names(), []
+    serves = {c.name: c.prepare(model) for c in CONTENDERS if c.name in names}
+    for load in all_loads:
+        tokens = {name: serve(load) for name, serve in serves.items()}
+        timings = interleave(
+            {name: functools.partial(serve, load) for name, serve in serves.items()}, repeats
+        )
+        for name in names:
+            rows.append(
+                {
+                    "model": model_name,
+                    "load": load.name,
+                    "contender": name,
+                    **_speeds(load, timings[name], clock),
+                    "vs_baseline": timings["baseline"].median_s(clock)
+                    / timings[name].median_s(clock),
+                    "same_text": _same_text(tokens[name], tokens["baseline"]),
+                }
+            )
+    return rows
+
+
+def _speeds(load: Load, timings: Timings, clock: str) -> Row:
+    seconds = timings.seconds(clock)
+    return {
+        "tokens_per_s": load.num_generated / timings.median_s(clock),
+        "slowest": load.num_generated / max(seconds),
+        "fastest": load.num_generated / min(seconds),
+    }
+
+
+def _same_text(tokens: Tokens | None, expected: Tokens | None) -> float | None:
+    """Share of the requests with exactly the expected tokens; float32 may flip a near-tie."""
+    if tokens is None or expected is None:
+        return None
+    same = [ours == theirs for ours, theirs in zip(tokens, expected, strict=True)]
+    return sum(same) / len(same)
+
+
+def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
+    """(what is promised, the ratio it takes, the ratio measured); met when measured >= taken."""
+    speed = {(r["model"], r["load"], r["contender"]): float(str(r["tokens_per_s"])) for r in rows}
+
+    def ratio(load: str, other: str) -> float:
+        return speed["character", load, "packed"] / speed["character", load, other]
+
+    checks = [
+        ("mixed-8: packed / baseline, as the posts run it", 3.0, ratio("mixed-8", "baseline")),
+        ("mixed-8: packed / bare products", 0.5, ratio("mixed-8", "products")),
+    ]
+    if ("character", "mixed-8", "transformers") in speed:
+        for load in ("mixed-8", "decode-1", "decode-8", "decode-32"):
+            checks.append((f"{load}: packed / transformers", 1.0, ratio(load, "transformers")))
+    return checks
+
+
+def peak_memory() -> dict[str, dict[str, float]]:
+    """MiB above the imports for serving `mixed-8`, by model and contender, each in a process."""
+    names = [name for name in contender_names() if name != "products"]
+    imports = {name: _child("shipped", name, "import") for name in ("packed", names[-1])}
+    return {
+        model_name: {
+            name: _child(model_name, name, "serve") - imports.get(name, imports["packed"])
+            for name in names
+        }
+        for model_name in MODELS
+    }
+
+
+def _child(model_name: str, contender: str, what: str) -> float:
+    command = [sys.executable, "-m", "benchmarks.engine", "--child", model_name, contender, what]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def run_child(model_name: str, contender: str, what: str) -> None:
+    """In a fresh process: import what the contender needs, serve if told to, print the peak."""
+    torch.set_num_threads(1)
+    if contender == "transformers":
+        from transformers import GPT2LMHeadModel  # noqa: F401 (its memory is what counts)
+    if what == "serve":
+        prepare = next(c.prepare for c in CONTENDERS if c.name == contender)
+        prepare(MODELS[model_name]())(mixed(8))
+    print(peak_mib())
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """The rows as a table for people."""
+    print(f"{'model':10} {'load':10} {'contender':13} {'tokens/s':>9} {'slowest':>8} {'fastest':>8}"
+          f" {'x baseline':>10} {'same text':>9}")  # fmt: skip
+    for row in rows:
+        same = "" if row["same_text"] is None else f"{row['same_text']:.0%}"
+        print(f"{row['model']:10} {row['load']:10} {row['contender']:13} "
+              f"{row['tokens_per_s']:9.0f} {row['slowest']:8.0f} {row['fastest']:8.0f} "
+              f"{row['vs_baseline']:10.2f} {same:>9}")  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer tokens and repeats")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        run_child(*options.child)
+        return
+    torch.set_num_threads(options.threads)
+    facts, repeats = machine(), 3 if options.quick else 7
+    rows = [
+        row
+        for model_name in MODELS
+        for row in compare(model_name, loads(options.quick), repeats, options.clock)
+    ]
+    checks, memory = targets(rows), peak_memory()
+    if options.json:
+        print(json.dumps({"machine": facts, "rows": rows, "targets": checks, "mib": memory}))
+        return
+    print(describe(facts))
+    print(f"median of {repeats} interleaved repeats, {options.clock} time\n")
+    print_table(rows)
+    for model_name, peaks in memory.items():
+        shown = ", ".join(f"{name} {mib:.0f}" for name, mib in peaks.items())
+        print(f"\npeak memory above the imports, {model_name}, mixed-8, MiB: {shown}")
+    print("\ntargets, character size")
+    for what, wanted, measured in checks:
+        verdict = "met" if measured >= wanted else "NOT met"
+        print(f"  {what}: {measured:.2f}, wanted at least {wanted:.1f}: {verdict}")
+
+
+if __name__ == "__main__":
+    main()

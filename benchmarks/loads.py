@@ -1,0 +1,49 @@
+"""What the contenders are asked to serve. Plain data, the same on every machine."""
+
+import random
+from dataclasses import dataclass
+
+MIXED_PROMPTS = (8, 200)
+"""Shortest and longest prompt of a mixed load, in tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests that are all there at the start, and the token budget to serve them with."""
+
+    name: str
+    prompts: tuple[tuple[int, ...], ...]
+    max_new_tokens: int
+    token_budget: int
+
+    @property
+    def num_requests(self) -> int:
+        """How many requests there are, all of them served at once."""
+        return len(self.prompts)
+
+    @property
+    def num_generated(self) -> int:
+        """Tokens that serving the load generates."""
+        return self.num_requests * self.max_new_tokens
+
+
+def mixed(num_requests: int, max_new_tokens: int = 32, *, vocab_size: int = 65) -> Load:
+    """Prompts of 8 to 200 tokens in random order: chunks run beside decodes, and then decodes."""
+    rng = random.Random(0)
+    shortest, longest = MIXED_PROMPTS
+    stride = (longest - shortest) / max(1, num_requests - 1)
+    lengths = [round(shortest + i * stride) for i in range(num_requests)]
+    rng.shuffle(lengths)
+    prompts = tuple(_tokens(rng, length, vocab_size) for length in lengths)
+    return Load(f"mixed-{num_requests}", prompts, max_new_tokens, token_budget=256)
+
+
+def decode(num_requests: int, max_new_tokens: int = 64, *, vocab_size: int = 65) -> Load:
+    """Prompts of 8 tokens each, then nothing but decodes."""
+    rng = random.Random(0)
+    prompts = tuple(_tokens(rng, MIXED_PROMPTS[0], vocab_size) for _ in range(num_requests))
+    return Load(f"decode-{num_requests}", prompts, max_new_tokens, token_budget=256)
+
+
+def _tokens(rng: random.Random, length: int, vocab_size: int) -> tuple[int, ...]:
+    return tuple(rng.randrange(vocab_size) for _ in range(length))

@@ -1,0 +1,87 @@
+"""Interleaved timings, peak memory, and what machine it was. Knows nothing of engines."""
+
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds of every repeat: on the wall, and of CPU time over all threads of the process."""
+
+    wall_s: tuple[float, ...]
+    cpu_s: tuple[float, ...]
+
+    def seconds(self, clock: str) -> tuple[float, ...]:
+        """The repeats by "wall" or by "cpu"."""
+        return self.wall_s if clock == "wall" else self.cpu_s
+
+    def median_s(self, clock: str) -> float:
+        """The middle repeat."""
+        return statistics.median(self.seconds(clock))
+
+
+def interleave(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, Timings]:
+    """Time everyone once, then everyone again: a noisy minute hits all of them alike.
+
+    One round beforehand warms caches up and is not counted.
+    """
+    wall: dict[str, list[float]] = {name: [] for name in functions}
+    cpu: dict[str, list[float]] = {name: [] for name in functions}
+    for number in range(repeats + 1):
+        for name, function in functions.items():
+            cpu_start, wall_start = time.process_time(), time.perf_counter()
+            function()
+            wall_s, cpu_s = time.perf_counter() - wall_start, time.process_time() - cpu_start
+            if number:
+                wall[name].append(wall_s)
+                cpu[name].append(cpu_s)
+    return {name: Timings(tuple(wall[name]), tuple(cpu[name])) for name in functions}
+
+
+def peak_mib() -> float:
+    """The most memory that this process has ever held, in MiB (resident set)."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # Linux: its ru_maxrss starts at what the parent process held
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20 if platform.system() == "Darwin" else 1 << 10)
+
+
+def machine() -> dict[str, object]:
+    """What a figure needs beside it to mean anything; `load` is the OS's one-minute average."""
+    return {
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def describe(facts: Mapping[str, object]) -> str:
+    """The machine in one line."""
+    return (
+        f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}; "
+        f"Python {facts['python']}, torch {facts['torch']}, {facts['threads']} thread(s); "
+        f"load average {facts['load']}"
+    )
+
+
+def _cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown CPU"

@@ -1,0 +1,216 @@
+"""What stands between a learner's part and the engine: a time limit, and a look at its answer.
+
+Every refusal is one sentence that names the call, what came back and what was wanted. The plan is
+looked at elsewhere (`planning.plan_problem`), because it needs to know what was on offer.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanogpt.guard import PartError, guarded
+from nanogpt.parts import (
+    Admit,
+    ChooseVictim,
+    ChunkInputs,
+    ChunkMask,
+    Parts,
+    Record,
+    Resume,
+    SortKey,
+)
+from nanogpt.policies import RequestView, Resumed, Verdict
+
+REFERENCE = Parts()
+
+
+def guard_parts(parts: Parts) -> Parts:
+    """The same parts, those that are not the reference wrapped in a time limit and checks."""
+    wrapped: dict[str, Callable[..., Any]] = {}
+    for field in dataclasses.fields(parts):
+        part = getattr(parts, field.name)
+        if part is not getattr(REFERENCE, field.name):
+            timed = guarded(field.name, part)
+            check = CHECKS.get(field.name)
+            wrapped[field.name] = check(timed) if check else timed
+    return dataclasses.replace(parts, **wrapped)
+
+
+def _checked_mask(mask_of: Callable[[int, int], Any]) -> ChunkMask:
+    def chunk_mask(num_past: int, num_new: int, /) -> Tensor:
+        mask = mask_of(num_past, num_new)
+        wanted = (num_new, num_past + num_new)
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != wanted:
+            got = (
+                f"{mask.dtype} {tuple(mask.shape)}"
+                if isinstance(mask, Tensor)
+                else type(mask).__name__
+            )
+            raise PartError(
+                f"your chunk_mask({num_past}, {num_new}) returned {got}; "
+                f"it must be a torch.bool tensor of shape {wanted}"
+            )
+        if not mask.any(dim=1).all():
+            blind = int((~mask.any(dim=1)).nonzero()[0, 0])
+            raise PartError(
+                f"your chunk_mask({num_past}, {num_new}) lets query {blind} see no key at all; "
+                "its softmax would be NaN"
+            )
+        return mask
+
+    return chunk_mask
+
+
+def _checked_inputs(inputs_of: Callable[..., Any]) -> ChunkInputs:
+    def chunk_inputs(
+        tokens: Sequence[int], cursor: int, num_tokens: int, /
+    ) -> tuple[list[int], list[int], bool]:
+        what = f"your chunk_inputs(tokens, {cursor}, {num_tokens})"
+        match inputs_of(list(tokens), cursor, num_tokens):
+            case (list(ids), list(positions), bool(sample)):
+                pass
+            case other:
+                raise PartError(f"{what} returned {other!r}; it must be (ids, positions, sample)")
+        if not len(ids) == len(positions) == num_tokens:
+            raise PartError(
+                f"{what} returned {len(ids)} ids and {len(positions)} positions; "
+                f"both must be {num_tokens} long"
+            )
+        numbers = [*ids, *positions]
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            raise PartError(f"{what} returned {numbers}; ids and positions are integers from 0 up")
+        if cursor + num_tokens == len(tokens) and not sample:
+            raise PartError(f"{what} does not sample although it ends at the last known token")
+        return ids, positions, sample
+
+    return chunk_inputs
+
+
+def _checked_key(key_of: Callable[..., Any]) -> SortKey:
+    def sort_key(policy: str, request: RequestView, /) -> tuple[float, ...]:
+        return checked_key("sort_key", key_of(policy, request), request.id)
+
+    return sort_key
+
+
+def checked_key(name: str, key: Any, request_id: int) -> tuple[float, ...]:
+    """A rank that a heap can use. Raises: PartError for anything but a tuple of numbers."""
+    numbers = isinstance(key, tuple) and all(type(part) in (int, float) for part in key)
+    if not numbers or any(part != part for part in key):
+        raise PartError(
+            f"your {name} returned {key!r} for request {request_id}; it must be a tuple of numbers"
+        )
+    return key
+
+
+def _checked_admit(verdict_of: Callable[..., Any]) -> Admit:
+    def admit(
+        candidate: RequestView,
+        held: int,
+        kv_budget: int | None,
+        num_running: int,
+        max_batch_size: int,
+        /,
+    ) -> Verdict:
+        verdict = verdict_of(candidate, held, kv_budget, num_running, max_batch_size)
+        if verdict not in ("admit", "wait", "refuse"):
+            raise PartError(
+                f"your admit returned {verdict!r} for request {candidate.id}; "
+                "it must be 'admit', 'wait' or 'refuse'"
+            )
+        alone_it_fits = kv_budget is None or candidate.kv_tokens_needed <= kv_budget
+        if verdict == "refuse" and alone_it_fits:
+            raise PartError(
+                f"your admit refused request {candidate.id} for good; it needs at most "
+                f"{candidate.kv_tokens_needed} KV tokens, and alone it fits into {kv_budget}"
+            )
+        if verdict == "admit" and num_running >= max_batch_size:
+            raise PartError(
+                f"your admit let request {candidate.id} into a full batch "
+                f"({num_running} of {max_batch_size})"
+            )
+        if verdict == "admit" and kv_budget is not None and held + candidate.num_known > kv_budget:
+            raise PartError(
+                f"your admit let request {candidate.id} in although {held} KV tokens in use + "
+                f"{candidate.num_known} to compute > {kv_budget}"
+            )
+        return verdict
+
+    return admit
+
+
+def _checked_victim(victim_of: Callable[..., Any]) -> ChooseVictim:
+    def choose_victim(active: Sequence[RequestView], /) -> int:
+        chosen = victim_of(list(active))
+        ids = [request.id for request in active]
+        if type(chosen) is not int or chosen not in ids:
+            raise PartError(f"your choose_victim named {chosen!r}; only {ids} are running")
+        return chosen
+
+    return choose_victim
+
+
+def _checked_resume(resumed_of: Callable[..., Any]) -> Resume:
+    def resume(request: RequestView, /) -> Resumed:
+        who = f"your resume of request {request.id}"
+        answer = resumed_of(request)
+        match answer:
+            case (list(tokens), cursor, arrival, kept):
+                pass
+            case _:
+                raise PartError(
+                    f"{who} returned {answer!r}; it must be (tokens, cursor, arrival, "
+                    "num_generated) with a list of tokens"
+                )
+        if any(type(number) is not int for number in (cursor, arrival, kept)) or arrival < 0:
+            raise PartError(f"{who} returned {answer!r}; the last three are whole numbers from 0")
+        if cursor != 0:
+            raise PartError(
+                f"{who} starts at token {cursor}; its K/V was released, so it has to start at 0"
+            )
+        if not 0 <= kept <= len(request.generated_tokens):
+            raise PartError(
+                f"{who} keeps {kept} generated tokens; it has {len(request.generated_tokens)}"
+            )
+        known = [*request.prompt_tokens, *request.generated_tokens[:kept]]
+        if tokens != known:
+            raise PartError(
+                f"{who} recomputes {len(tokens)} tokens and keeps {kept} generated ones; the "
+                f"K/V of all {len(known)} known tokens has to be computed again, or some have none"
+            )
+        return Resumed(known, cursor, arrival, kept)
+
+    return resume
+
+
+def _checked_record(record_of: Callable[..., Any]) -> Record:
+    def record(
+        forwarded: Sequence[int], active_now: Sequence[int], sampled: Sequence[int], /
+    ) -> dict[int, int]:
+        tokens = record_of(list(forwarded), list(active_now), list(sampled))
+        numbers = [*tokens, *tokens.values()] if isinstance(tokens, dict) else [None]
+        whole = all(type(number) is int for number in numbers)
+        if not whole or sorted(tokens) != sorted(forwarded):
+            raise PartError(
+                f"your record returned {tokens!r}; requests {list(forwarded)} were forwarded and "
+                "each of them needs its token"
+            )
+        if sorted(tokens.values()) != sorted(sampled):
+            raise PartError(f"your record returned {tokens!r}; the tokens were {list(sampled)}")
+        return tokens
+
+    return record
+
+
+CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "chunk_mask": _checked_mask,
+    "chunk_inputs": _checked_inputs,
+    "sort_key": _checked_key,
+    "admit": _checked_admit,
+    "choose_victim": _checked_victim,
+    "resume": _checked_resume,
+    "record": _checked_record,
+}

@@ -1,0 +1,64 @@
+"""KV tokens of a run against their budget: who holds them, loses them, computes them twice."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import anywidget
+import traitlets
+
+from widgets import assets, checking
+from widgets.timeline import checked_trace
+
+
+class KVBudget(anywidget.AnyWidget):
+    """Every request's lifecycle, its KV tokens on top of the others', and the waiting queue.
+
+    `trace` and `other` are `Trace.to_json()` dicts, drawn one below the other on the same axes and
+    called by `names` in the words. Preempted requests' released tokens are marked, recomputed
+    tokens hatched. Widgets of one page with the same `group` (not "") share the step.
+    Raises: ValueError for a dict that is no trace, or of another version.
+    """
+
+    _esm = assets.esm("kv_budget")
+    _css = assets.css("kv_budget")
+    trace = traitlets.Dict().tag(sync=True)
+    other = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+    names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    group = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self,
+        trace: Mapping[str, Any],
+        title: str = "",
+        *,
+        names: tuple[str, str] = ("yours", "the reference"),
+        other: Mapping[str, Any] | None = None,
+        group: str = "",
+    ) -> None:
+        super().__init__(
+            trace=_with_kv(trace, "the trace"),
+            other=None if other is None else _with_kv(other, "the other trace"),
+            title=checking.text(title, "the title"),
+            names=[checking.text(name, "a name") for name in names],
+            group=checking.text(group, "the group"),
+        )
+
+
+def _with_kv(value: object, what: str) -> dict[str, Any]:
+    """`value` as a trace whose steps say who holds how many KV tokens."""
+    trace: dict[str, Any] = {"max_kv_tokens": None, **checked_trace(value, what)}
+    if trace["max_kv_tokens"] is not None:
+        checking.whole(trace["max_kv_tokens"], f"max_kv_tokens of {what}", least=1)
+    known = {request["id"] for request in trace["requests"]}
+    for index, each in enumerate(trace["steps"]):
+        where = f"step {index} of {what}"
+        step = checking.record(each, where, ("admitted", "kv", "kv_after"))
+        for held in checking.items(step["kv"], f"the kv of {where}"):
+            found = checking.record(held, f"a kv entry of {where}", ("request_id", "kv_tokens"))
+            checking.whole(found["kv_tokens"], f"kv_tokens of {where}")
+            if found["request_id"] not in known:
+                raise ValueError(
+                    f"the kv of {where} names request {found['request_id']}, which never arrived"
+                )
+    return trace

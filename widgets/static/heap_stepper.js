@@ -1,0 +1,97 @@
+// Steps through recorded heap operations: the tree, the array, the admission test.
+
+import { freshId, mount, node, svg } from "./dom.js";
+import { createPlayer } from "./player.js";
+import { admissionBar, entriesOf, frameWords, framesOf } from "./heap_stepper_layout.js";
+import { createHeapPicture } from "./heap_stepper_picture.js";
+import { number } from "./words.js";
+
+const BAR_TOP = 18;
+const BAR_HEIGHT = 22;
+const BAR_ROOM = 44;
+
+function barText(x, y, anchor, words) {
+  return svg("text", { x, y, "text-anchor": anchor, class: "sn-he-amount" }, words);
+}
+
+// The admission test as a bar: KV tokens held, what the candidate needs, the budget's end.
+function drawTest(admission, width, patternId) {
+  const picture = svg("svg", { width, height: BAR_ROOM, "aria-hidden": "true" });
+  if (!admission || admission.budget === null) return picture;
+  const bar = admissionBar(admission);
+  const room = width - 2;
+  const [held, candidate, budget] = [bar.held, bar.candidate, bar.budget].map((part) => part * room);
+  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2.4, class: bar.over ? "sn-he-hatch-over" : "sn-he-hatch" });
+  picture.append(svg("defs", {}, svg("pattern", { id: patternId, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)));
+  const box = { y: BAR_TOP, height: BAR_HEIGHT, rx: 4 };
+  picture.append(
+    svg("rect", { ...box, x: 0, width: budget, class: "sn-he-room" }),
+    svg("rect", { ...box, x: 0, width: held, class: "sn-he-held" }),
+    svg("rect", { ...box, x: held, width: candidate, fill: `url(#${patternId})` }),
+    svg("rect", { ...box, x: held, width: candidate, class: bar.over ? "sn-he-adds sn-he-over" : "sn-he-adds" }),
+    svg("path", { d: `M${budget} ${BAR_TOP - 5}v${BAR_HEIGHT + 10}`, class: "sn-he-limit" }),
+    barText(Math.min(budget, room), 11, "end", `KV budget ${number(admission.budget)}`),
+    barText(0, 11, "start", `${number(admission.held)} held + ${number(admission.candidate)} needed`),
+  );
+  return picture;
+}
+
+function takenList(frame, hues, entries) {
+  if (!frame.taken.length) return [node("span", {}, "Taken out so far: none")];
+  return [node("span", {}, "Taken out so far:"), ...frame.taken.map((id) =>
+    node("span", { class: "sn-he-taken" }, node("i", { class: `sn-he-dot sn-hue-${hues.get(id)}` }), entries.get(id).label))];
+}
+
+function build(root, model) {
+  const operations = model.get("operations");
+  const frames = framesOf(operations);
+  const entries = entriesOf(operations);
+  const hues = new Map([...entries.keys()].map((id, index) => [id, index % 8]));
+  const picture = createHeapPicture(frames, entries);
+  const patternId = freshId("candidate");
+  const tests = operations.some(({ admission }) => admission && admission.budget !== null);
+  const test = tests ? node("div", { class: "sn-he-test" }) : null;
+  const taken = node("p", { class: "sn-he-out" });
+  let width = 0;
+  const point = (frame) => {
+    picture.point(frame);
+    taken.replaceChildren(...takenList(frame, hues, entries));
+    const admission = frame.kind === "test" ? frame.operation.admission : null;
+    test?.replaceChildren(drawTest(admission, width, patternId));
+  };
+  const player = createPlayer({
+    root, count: frames.length, label: "Moves of the heap",
+    name: (step) => `move ${step} of ${frames.length - 1}`,
+    delay: () => 1400,
+    onStep: (step) => {
+      point(frames[step]);
+      return frameWords(frames[step], operations);
+    },
+  });
+  const title = model.get("title");
+  if (title) root.append(node("p", { class: "sn-title sn-he-title" }, title));
+  root.append(...[
+    player.toolbar, player.keys, player.live, picture.scroller, taken, test,
+    node(
+      "ul", { class: "sn-legend" },
+      node("li", {}, "thick outline: what this move is about"),
+      node("li", {}, "the parent of array cell i is cell (i − 1) // 2"),
+    ),
+  ].filter(Boolean));
+  player.show(0);
+  return {
+    resize: (next) => {
+      width = root.querySelector(".sn-toolbar").clientWidth || next;
+      picture.draw(width);
+      point(frames[player.step()]);
+    },
+    destroy: player.destroy,
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "heap-stepper", label: "A heap, move by move", inputs: ["operations", "title"],
+    build: (root) => build(root, model),
+  }),
+};

@@ -1,0 +1,100 @@
+// KV tokens against the budget, step by step, and another run's below. Nothing here decides what runs.
+
+import { mount, node } from "./dom.js";
+import { createPlayer, textButton } from "./player.js";
+import { createKVPicture } from "./kv_budget_picture.js";
+import { kvLegend } from "./kv_budget_rows.js";
+import { kvStepWords, totalsWords } from "./kv_budget_words.js";
+import { capital, clockWords, number } from "./words.js";
+
+function chips(trace) {
+  const budget = trace.max_kv_tokens;
+  const facts = [clockWords(trace.clock), budget === null ? "no KV budget" : `KV budget ${number(budget)}`];
+  return node("ul", { class: "sn-chips" }, ...facts.map((fact, index) =>
+    node("li", { class: index === 0 ? "sn-chip sn-chip-strong" : "sn-chip" }, fact)));
+}
+
+function sideWords({ trace, name }, index) {
+  const last = trace.steps.length - 1;
+  const who = capital(name || "the run");
+  if (last < 0) return `${name ? `${who}: no` : "No"} step was run.`;
+  if (index > last) return `${who} ${trace.error ? "has stopped" : "is already done"}.`;
+  const words = kvStepWords(trace, index);
+  const stop = trace.error && index === last ? ` Here it stopped: ${trace.error}` : "";
+  return `${name ? `${who}, ${words[0].toLowerCase()}${words.slice(1)}` : words}${stop}`;
+}
+
+function totals({ trace, name }) {
+  const who = name ? node("strong", {}, `${capital(name)}: `) : "";
+  return node("p", { class: "sn-kv-total" }, who, `${totalsWords(trace)}.`);
+}
+
+function stopNote({ trace, name }) {
+  const last = trace.steps[trace.steps.length - 1];
+  const when = last ? `after step ${last.step}` : "before its first step";
+  const who = capital(name || "the run");
+  return node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, `${who} stopped ${when}: `), trace.error);
+}
+
+function build(root, model) {
+  const names = model.get("names");
+  const other = model.get("other");
+  const sides = [model.get("trace"), other].filter(Boolean)
+    .map((trace, at) => ({ trace, name: other ? names[at] : "" }));
+  const longest = sides.reduce((most, side) => (side.trace.steps.length > most.steps.length ? side.trace : most), sides[0].trace);
+  const length = Math.max(1, longest.steps.length);
+  const label = sides.map((side) => `${side.name ? `${side.name}: ` : ""}${totalsWords(side.trace)}`).join(". ");
+  const picture = createKVPicture(sides, `KV tokens. ${label}.`);
+  const slowest = Math.max(1, ...longest.steps.map((step) => step.end_us - step.start_us));
+  let axis = "steps";
+  let width = 0;
+
+  const redraw = () => {
+    if (!width) return;
+    picture.draw(width, axis, (index) => player.go(index));
+    picture.point(player.step());
+  };
+  const axisButton = textButton("Width shows time", () => {
+    axis = axis === "steps" ? "time" : "steps";
+    axisButton.setAttribute("aria-pressed", String(axis === "time"));
+    redraw();
+  }, "false");
+  const player = createPlayer({
+    root, count: length, label: "KV steps", extras: [axisButton], group: model.get("group"),
+    name: (step) => `step ${longest.steps[step]?.step ?? 0} of ${longest.steps[length - 1]?.step ?? 0}`,
+    // On the time axis a step is shown for as long as it takes, the longest for two seconds.
+    delay: (step) => {
+      const at = longest.steps[step];
+      return axis === "time" && at ? Math.max(90, ((at.end_us - at.start_us) / slowest) * 2000) : 900;
+    },
+    onStep: (step) => {
+      picture.point(step);
+      return sides.map((side) => sideWords(side, step)).join("\n");
+    },
+  });
+  const title = model.get("title");
+  player.live.classList.toggle("sn-kv-two", sides.length > 1);
+  root.append(
+    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chips(sides[0].trace)),
+    player.toolbar, player.keys, player.live, picture.stage,
+    ...sides.filter((side) => side.trace.error).map(stopNote),
+    ...sides.map(totals),
+    kvLegend(picture.patterns),
+  );
+  player.show(0);
+  return {
+    resize: (next) => {
+      width = root.querySelector(".sn-toolbar").clientWidth || next;
+      redraw();
+    },
+    destroy: player.destroy,
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "kv-budget", label: "KV tokens against their budget",
+    inputs: ["trace", "other", "title", "names", "group"],
+    build: (root) => build(root, model),
+  }),
+};
