@@ -1,6 +1,7 @@
 """Chromium, and the real course opened by the real learn.py in a copy of the repository.
 
-The copy lies in the repository's own `.browser-test/`: marimo saves nothing below /tmp.
+The copy lies in the repository's own `.browser-test/`, or in the home folder's cache when the
+repository itself is in a temporary folder: marimo saves nothing there.
 """
 
 import os
@@ -19,7 +20,11 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from support import CHROMIUM, ROOT, copy_course, find_program, lend_python
 
-PICTURES = ROOT / ".browser-test" / "pictures"
+from course.launcher.doctor import is_temporary
+
+OWN = ROOT / ".browser-test"
+SAVED = Path.home() / ".cache" / "serving-nanogpt-tests" if is_temporary(ROOT) else OWN
+PICTURES = OWN / "pictures"
 LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
 expect.set_options(timeout=30_000)
 # A name cannot be looked up, so that nothing of a test leaves this machine.
@@ -93,8 +98,8 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def course_server(chromium: Browser) -> Iterator[CourseServer]:
     """A course of this module's own, opened as a newcomer opens it; stopped by its process id."""
-    (ROOT / ".browser-test").mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=ROOT / ".browser-test"))
+    SAVED.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=SAVED))
     copy_course(folder)
     lend_python(folder, sys.executable)
     with socket.socket() as probe:
