@@ -263,6 +263,8 @@ class Scheduler:
             return []
         head = self.waiting[0]
         staying, victims = self._running(), list[Request]()
+        if not self._blocked(head[3], staying, len(self.prefilling)):
+            return []
         while self._blocked(head[3], staying, len(self.prefilling), _growing(staying)):
             less = [r for r in staying if r in self.active and self._entry(r)[:3] > head[:3]]
             if not less:
@@ -307,8 +309,5 @@ def _growth(running: Sequence[Request]) -> int:
 
 
 def _growing(running: Sequence[Request]) -> int:
-    """KV tokens by which the running requests will have grown when the next step begins."""
-    return sum(
-        request.status == "active" and request.num_generated + 1 < request.max_new_tokens
-        for request in running
-    )
+    """KV tokens by which the running requests may have grown when the next step begins."""
+    return sum(request.num_generated + 1 < request.max_new_tokens for request in running)

@@ -8,7 +8,6 @@ import torch
 from launching import LESSON, write_lesson
 from support import copy_course, lend_python
 
-
 # Small tensors: two threads would spend their time waiting for each other.
 torch.set_num_threads(1)
 

@@ -11,7 +11,7 @@ from course import answers, progress
 from course.attempt import attempt
 from course.prediction import hints, predict
 from course.registry import exercise, exercises
-from nanogpt.parts import REFERENCE
+from nanogpt.part_checks import REFERENCE
 from solutions import l00_kv_cache, l01_chunked_prefill
 
 MASK = """\
