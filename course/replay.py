@@ -5,12 +5,13 @@ from nanogpt.guard import PartError
 from nanogpt.trace import Trace
 
 
-def replay(engine: Engine, arrivals: Arrivals) -> Trace:
+def replay(engine: Engine, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
     """Run `arrivals` on `engine`; when a part or a request fails, the trace says so at its end.
 
-    The steps up to the failure are kept, so that a timeline can show what led to it.
+    The steps up to the failure are kept, so that a timeline can show what led to it. `max_steps`
+    ends a run that would go on for ever.
     """
     try:
-        return engine.run(arrivals)
+        return engine.run(arrivals, max_steps)
     except (PartError, ValueError) as error:
         return engine.trace(error=str(error))
