@@ -53,8 +53,11 @@ class Ask:
         """What the function returns for copies of `args`."""
         return self.call(*args).value
 
-    def call(self, *args: Any) -> Called:
-        """The whole outcome of a call that returned; one that did not ends the check."""
+    def call(self, *args: Any, may_raise: bool = False) -> Called:
+        """The whole outcome of a call; one that did not return ends the check.
+
+        With `may_raise`, an error is an answer like any other: it comes back in `Called.error`.
+        """
         if self._left_s <= 0:
             total = f"{_ALL_CALLS_LIMIT_S:g} s of computing for {self.count} calls"
             raise _Ended("timeout", f"Your `{self.name}` used {total} and was stopped.")
@@ -69,7 +72,7 @@ class Ask:
             raise _Ended(
                 "timeout", f"Your `{self.name}` {describe_timeout(called.cpu_s, limit_s)}."
             )
-        if called.error is not None:
+        if called.error is not None and not may_raise:
             raise self._ended_by(called.error)
         return called
 

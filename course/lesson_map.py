@@ -38,6 +38,15 @@ LESSONS = (
         minutes=45,
         builds_on=(0,),
     ),
+    Lesson(
+        stem="l02_scheduling",
+        number=2,
+        title="The scheduler",
+        builds="Decide who goes first, who may start and who gives way when the KV budget is "
+        "short, so that everybody's text gets done.",
+        minutes=50,
+        builds_on=(1,),
+    ),
 )
 
 

@@ -95,18 +95,22 @@ def test_the_right_victim_ends_even_if_the_text_is_lost(workload: Workload) -> N
 
 # --- workloads by themselves -----------------------------------------------------------------
 
+# A workload has a KV budget; and among equal keys, if the right victims go, whoever arrived first
+# was also admitted first.
+OUT_OF_REACH = ("l02.admit none is zero", "l02.choose_victim last admission")
+
 
 @pytest.mark.parametrize(
     "name",
     [
         name
         for name, wrong in WRONG.items()
-        if wrong.exercise in WORKLOAD_CHECKS and wrong.key not in ("none_is_zero", "to_the_front")
+        if wrong.exercise in WORKLOAD_CHECKS and name not in OUT_OF_REACH
     ],
 )
 def test_workloads_alone_catch_every_wrong_policy(name: str) -> None:
     wrong = WRONG[name]
-    reports = [workloads_alone(wrong.exercise, wrong.function, seed) for seed in range(8)]
+    reports = (workloads_alone(wrong.exercise, wrong.function, seed) for seed in range(12))
     assert any(report.status == "failed" for report in reports)
 
 

@@ -35,6 +35,7 @@ class Comparison(Generic[Answer]):
     `reference` is the right answer as a function. `form` looks at a result alone and gives
     (key, idea) when it is not the kind of value that was asked for. `idea` is said when no known
     mistake explains the result. `untouched` names an argument, by index, that must stay as it is.
+    `evidence` are cases to ask about after a failure, for what they tell about its cause.
     """
 
     reference: Answer
@@ -43,6 +44,8 @@ class Comparison(Generic[Answer]):
     form: Callable[[Any], tuple[str, str] | None]
     untouched: int | None = None
     draw: Callable[[Any], str] = show
+    draw_call: Callable[[str, Args], str] = show_call
+    evidence: Sequence[Args] = ()
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """Ask about each case; the first wrong result becomes the failure, smallest case first."""
@@ -68,7 +71,7 @@ class Comparison(Generic[Answer]):
         """More results tell more about the mistake; an answer that breaks off has said enough."""
         results: list[tuple[Args, Any]] = []
         try:
-            for args in cases[start : start + 20]:
+            for args in [*cases[start : start + 20], *self.evidence]:
                 results.append((args, ask(*args)))
         except Exception:
             return results
@@ -78,7 +81,7 @@ class Comparison(Generic[Answer]):
         """Explain the first result in the light of the others."""
         args, got = results[0]
         rows: Rows = (
-            ("input", show_call(name, args)),
+            ("input", self.draw_call(name, args)),
             ("expected", self.draw(self.reference(*args))),
             ("got", self.draw(got)),
         )

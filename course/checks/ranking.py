@@ -1,0 +1,133 @@
+"""Judging functions that rank: any ranks will do that put the requests in the right order.
+
+A known mistake is kept as a ranking of its own; the one that orders most pairs as the answer does
+is the one to talk about.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from course.checks.comparing import Answer, Args, Mistake, a_kind, same
+from course.judging import Ask, Failure, Rows
+from course.showing import show
+
+Ranked = list[tuple[Args, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking(Generic[Answer]):
+    """How to judge an exercise that returns a rank.
+
+    `reference` ranks by the rules; where it ranks two alike, either may go first. `idea` is said
+    when no known mistake explains the order. `draw_call` writes a call as the learner would.
+    `evidence` are groups to ask about after a failure, for what they tell about its cause.
+    """
+
+    reference: Answer
+    mistakes: Sequence[Mistake[Answer]]
+    idea: str
+    draw_call: Callable[[str, Args], str]
+    evidence: Sequence[Sequence[Args]] = ()
+
+    def judge(self, ask: Ask, groups: Sequence[Sequence[Args]]) -> Failure | None:
+        """Ask for the ranks of each group and compare within it; the first wrong order fails."""
+        for index, group in enumerate(groups):
+            ranked: Ranked = []
+            for args in group:
+                ranked.append((args, ask(*args)))
+                problem = self._form(ask.name, *ranked[-1])
+                if problem:
+                    return problem
+            pair = self._wrong_pair(ranked)
+            if pair:
+                return self._failure(ask, pair, [ranked, *self._more(ask, groups[index + 1 :])])
+        return None
+
+    def _form(self, name: str, args: Args, got: Any) -> Failure | None:
+        problem = _rank_form(name, got)
+        if problem is None:
+            return None
+        rows: Rows = (
+            ("input", self.draw_call(name, args)),
+            ("expected", show(self.reference(*args))),
+            ("got", show(got)),
+        )
+        for mistake in self.mistakes:
+            if same(got, mistake.answer(*args)):
+                return Failure(mistake.idea, rows, mistake.key)
+        return Failure(problem[1], rows, problem[0])
+
+    def _wrong_pair(self, ranked: Ranked) -> tuple[int, int] | None:
+        """The first two, by index, of which the first has to go before the second and does not."""
+        for i, (args, rank) in enumerate(ranked):
+            for j, (other_args, other_rank) in enumerate(ranked):
+                if self.reference(*args) < self.reference(*other_args) and not rank < other_rank:
+                    return i, j
+        return None
+
+    def _more(self, ask: Ask, groups: Sequence[Sequence[Args]]) -> list[Ranked]:
+        """More ranks tell more about the mistake; an answer that breaks off has said enough."""
+        more: list[Ranked] = []
+        try:
+            for group in [*groups[:4], *self.evidence]:
+                ranked = [(args, ask(*args)) for args in group]
+                if all(_rank_form(ask.name, rank) is None for _, rank in ranked):
+                    more.append(ranked)
+        except Exception:
+            return more
+        return more
+
+    def _failure(self, ask: Ask, pair: tuple[int, int], groups: list[Ranked]) -> Failure:
+        (first, rank), (second, other) = groups[0][pair[0]], groups[0][pair[1]]
+        order = "both alike" if rank == other else "the second one first"
+        rows: Rows = (
+            ("input", f"{self.draw_call(ask.name, first)}\n{self.draw_call(ask.name, second)}"),
+            ("expected", "the first one first"),
+            ("got", f"{show(rank)}\n{show(other)}\n{order}"),
+        )
+        guilty = [m for m in self.mistakes if _order(m.answer(*first), m.answer(*second)) in (0, 1)]
+        if not guilty:
+            return Failure(self.idea, rows)
+        likely = max(guilty, key=lambda mistake: _agreement(mistake, groups))
+        return Failure(likely.idea, rows, likely.key)
+
+
+def _agreement(mistake: Mistake[Any], groups: list[Ranked]) -> int:
+    """How many pairs the mistake puts in the same order as the answer does."""
+    count = 0
+    for ranked in groups:
+        for i, (args, rank) in enumerate(ranked):
+            for other_args, other in ranked[:i]:
+                mistaken = _order(mistake.answer(*args), mistake.answer(*other_args))
+                count += mistaken == _order(rank, other)
+    return count
+
+
+def _order(rank: Any, other: Any) -> int | None:
+    """-1, 0 or 1 as `rank` goes before, with or after `other`; None if they do not compare."""
+    try:
+        return (rank > other) - (rank < other)
+    except TypeError:
+        return None
+
+
+def _rank_form(name: str, value: Any) -> tuple[str, str] | None:
+    if value is None:
+        return "no_return", f"{name} returned nothing: end it with `return`."
+    if type(value) is not tuple:
+        return (
+            "not_a_tuple",
+            f"A rank is a tuple, even of one number: `(number,)`; this is {a_kind(value)}.",
+        )
+    if not value:
+        return "not_numbers", "A rank holds at least one number; this tuple is empty."
+    for item in value:
+        if type(item) not in (int, float) or math.isnan(item):
+            return (
+                "not_numbers",
+                f"A rank holds numbers alone, so that any two can be compared; this one holds "
+                f"{item!r}.",
+            )
+    return None
