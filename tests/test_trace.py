@@ -7,7 +7,7 @@ import pytest
 from fakes import fake_arrivals, fake_engine
 
 from nanogpt.engine_config import EngineConfig
-from nanogpt.trace import SCHEMA_VERSION, Trace
+from nanogpt.trace import SCHEMA_VERSION, Trace, step_log
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +75,32 @@ def test_a_trace_says_why_its_run_stopped(trace: Trace):
     assert trace.to_json()["error"] is None
     engine, _ = fake_engine(EngineConfig())
     assert engine.trace("it broke").to_json()["error"] == "it broke"
+
+
+LOG = """\
+[step 0] prefill=0[0:5] decode=[] waiting=[] kv=5
+[step 1] prefill=1[0:5] decode=[0] waiting=[] kv=11
+[step 2] prefill=None decode=[0, 1] waiting=[] kv=13
+[step 3] prefill=None decode=[0] waiting=[1] kv=0 preempted=[1]
+[step 4] prefill=1[0:6] decode=[] waiting=[] kv=6
+[step 5] prefill=1[6:7] decode=[] waiting=[] kv=7
+[step 6] prefill=None decode=[1] waiting=[] kv=0"""
+
+
+def test_the_step_log_says_who_prefills_decodes_waits_and_leaves(trace: Trace):
+    assert step_log(trace) == LOG
+
+
+def test_the_step_log_of_a_step_in_which_somebody_only_leaves():
+    config = EngineConfig(
+        32, max_kv_tokens=22, max_prefilling=1, policy="priority", preempt_to_admit=True
+    )
+    engine, _ = fake_engine(config)
+    lines = step_log(engine.run(fake_arrivals([(0, 10, 6, 2), (3, 20, 2, 0)]))).splitlines()
+    assert lines[3] == "[step 3] prefill=None decode=[] waiting=[0, 1] kv=0 preempted=[0]"
+    assert lines[4] == "[step 4] prefill=1[0:20] decode=[] waiting=[0] kv=20"
+
+
+def test_the_step_log_of_nothing_is_nothing():
+    engine, _ = fake_engine(EngineConfig())
+    assert step_log(engine.trace()) == ""
