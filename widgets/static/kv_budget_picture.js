@@ -1,9 +1,10 @@
 // The scrolling picture of one or two traces' KV tokens, its cursor, and what lies ahead shaded.
 
+import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
 import { deepestQueue, mostHeld, stepWidth } from "./kv_budget_layout.js";
 import { EDGE, HEAD, drawLabels, drawSide, drawTimes, sideHeight, sideTops, stripes } from "./kv_budget_rows.js";
-import { columnsOf, pixelsPerUnit, scrollFor, widthOf } from "./timeline_layout.js";
+import { columnsOf, pixelsPerUnit, widthOf } from "./timeline_layout.js";
 
 const TIME_FOOT = 22;
 const TAIL = 22;
@@ -38,39 +39,14 @@ export function createKVPicture(sides, label) {
       picture.append(drawSide(trace, tops[at], columns[at], shared, total), shades[at], cursors[at]);
     });
     if (axis === "time") picture.append(drawTimes(unit, total - 2 * EDGE - 14, foot));
-    picture.addEventListener("click", (event) => {
-      const corner = picture.getBoundingClientRect();
-      const at = sides.length > 1 && event.clientY - corner.top >= tops[1] ? 1 : 0;
-      const x = event.clientX - corner.left;
-      const index = columns[at].findIndex((column) => x >= column.x && x < column.x + column.width);
-      if (index >= 0) press(index);
-    });
+    pressColumns(picture, tops, columns, press);
     scroller.replaceChildren(picture);
-    // A picture that scrolls must be reachable by keyboard; one that fits must not be a Tab stop.
-    const scrolls = total > room + 1;
-    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", "KV tokens, scrolls sideways"]]) {
-      if (scrolls) scroller.setAttribute(name, value);
-      else scroller.removeAttribute(name);
-    }
+    makeReachable(scroller, total > room + 1, "KV tokens, scrolls sideways");
     stage.replaceChildren(labels, scroller);
     drawn = { columns, cursors, shades, total };
   }
 
-  function point(index) {
-    drawn.columns.forEach((columns, at) => {
-      const column = columns[index];
-      const cursor = drawn.cursors[at];
-      cursor.setAttribute("visibility", column ? "visible" : "hidden");
-      const edge = column ? column.x + column.width : widthOf([columns]);
-      drawn.shades[at].setAttribute("x", edge);
-      drawn.shades[at].setAttribute("width", Math.max(0, drawn.total - edge));
-      if (!column) return;
-      cursor.setAttribute("x", column.x - 1);
-      cursor.setAttribute("width", column.width + 2);
-    });
-    const column = drawn.columns.map((columns) => columns[index]).find(Boolean);
-    if (column) scroller.scrollLeft = scrollFor(column, scroller.clientWidth, scroller.scrollLeft);
-  }
+  const point = (index) => pointAtColumn(drawn, scroller, index);
 
   return { stage, draw, point, patterns };
 }

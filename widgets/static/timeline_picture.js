@@ -1,7 +1,8 @@
 // The scrolling picture of one or two traces, its cursor, and what lies ahead shaded.
 
+import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
-import { columnsOf, mostTokens, pixelsPerUnit, scrollFor, widthOf } from "./timeline_layout.js";
+import { columnsOf, mostTokens, pixelsPerUnit, widthOf } from "./timeline_layout.js";
 import {
   EDGE, HEAD, TIME_AXIS, blockHeight, drawBlock, drawLabels, drawTimeAxis, hatch,
 } from "./timeline_rows.js";
@@ -35,39 +36,14 @@ export function createPicture(sides, alphabet, label) {
       picture.append(shades[at], cursors[at]);
     });
     if (axis === "time") picture.append(drawTimeAxis(scale, total - 2 * EDGE - 14, foot));
-    picture.addEventListener("click", (event) => {
-      const y = event.clientY - picture.getBoundingClientRect().top;
-      const x = event.clientX - picture.getBoundingClientRect().left;
-      const at = sides.length > 1 && y >= sides[1].top ? 1 : 0;
-      const index = columns[at].findIndex((column) => x >= column.x && x < column.x + column.width);
-      if (index >= 0) press(index);
-    });
+    pressColumns(picture, sides.map((side) => side.top), columns, press);
     scroller.replaceChildren(picture);
-    // A picture that scrolls must be reachable by keyboard; one that fits must not be a Tab stop.
-    const scrolls = total > room + 1;
-    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", "Timeline, scrolls sideways"]]) {
-      if (scrolls) scroller.setAttribute(name, value);
-      else scroller.removeAttribute(name);
-    }
+    makeReachable(scroller, total > room + 1, "Timeline, scrolls sideways");
     stage.replaceChildren(labels, scroller);
     drawn = { columns, cursors, shades, total };
   }
 
-  function point(index) {
-    drawn.columns.forEach((columns, at) => {
-      const column = columns[index];
-      const cursor = drawn.cursors[at];
-      cursor.setAttribute("visibility", column ? "visible" : "hidden");
-      const edge = column ? column.x + column.width : widthOf([columns]);
-      drawn.shades[at].setAttribute("x", edge);
-      drawn.shades[at].setAttribute("width", Math.max(0, drawn.total - edge));
-      if (!column) return;
-      cursor.setAttribute("x", column.x - 1);
-      cursor.setAttribute("width", column.width + 2);
-    });
-    const column = drawn.columns.map((columns) => columns[index]).find(Boolean);
-    if (column) scroller.scrollLeft = scrollFor(column, scroller.clientWidth, scroller.scrollLeft);
-  }
+  const point = (index) => pointAtColumn(drawn, scroller, index);
 
   return { stage, draw, point, patterns };
 }

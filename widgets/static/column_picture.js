@@ -1,0 +1,38 @@
+// What pictures of steps as columns have in common: pressing one, the cursor on one, scrolling.
+
+import { scrollFor, widthOf } from "./timeline_layout.js";
+
+// Calls `press(index)` for a click into a column; `tops` are where the sides begin, one or two.
+export function pressColumns(picture, tops, columns, press) {
+  picture.addEventListener("click", (event) => {
+    const corner = picture.getBoundingClientRect();
+    const at = tops.length > 1 && event.clientY - corner.top >= tops[1] ? 1 : 0;
+    const x = event.clientX - corner.left;
+    const index = columns[at].findIndex((column) => x >= column.x && x < column.x + column.width);
+    if (index >= 0) press(index);
+  });
+}
+
+// A picture that scrolls must be reachable by keyboard; one that fits must not be a Tab stop.
+export function makeReachable(scroller, scrolls, label) {
+  for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", label]]) {
+    if (scrolls) scroller.setAttribute(name, value);
+    else scroller.removeAttribute(name);
+  }
+}
+
+// Moves the cursors to a column, shades what lies ahead of it, and scrolls it into view.
+export function pointAtColumn({ columns, cursors, shades, total }, scroller, index) {
+  columns.forEach((side, at) => {
+    const column = side[index];
+    cursors[at].setAttribute("visibility", column ? "visible" : "hidden");
+    const edge = column ? column.x + column.width : widthOf([side]);
+    shades[at].setAttribute("x", edge);
+    shades[at].setAttribute("width", Math.max(0, total - edge));
+    if (!column) return;
+    cursors[at].setAttribute("x", column.x - 1);
+    cursors[at].setAttribute("width", column.width + 2);
+  });
+  const column = columns.map((side) => side[index]).find(Boolean);
+  if (column) scroller.scrollLeft = scrollFor(column, scroller.clientWidth, scroller.scrollLeft);
+}
