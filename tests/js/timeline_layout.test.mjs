@@ -192,3 +192,10 @@ test("a step in which nothing runs says so", () => {
   assert.equal(stepWords(trace, 4, alphabet),
     "Step 4: nothing runs. 0 of 8 tokens, 0 ms (modelled: a large GPU).");
 });
+
+test("a step that takes no time does not widen the others", () => {
+  const trace = smallTrace();
+  const last = trace.steps[trace.steps.length - 1];
+  const left = { ...trace, steps: [...trace.steps, { ...last, start_us: last.end_us }] };
+  assert.equal(pixelsPerUnit([left], "time", 900), pixelsPerUnit([trace], "time", 900));
+});
