@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -46,13 +46,18 @@ class CourseServer:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Lesson 1 open in a page, and what a learner does with it."""
+    """A lesson open in a page, and what a learner does with it.
+
+    `number` is "l01", `num_reports` how many cards of checks the lesson shows.
+    """
 
     page: Page
+    number: str
+    num_reports: int
 
     def wait_until_open(self) -> None:
         """Wait until every cell has run and every check has answered."""
-        expect(self.page.locator(".sng-report")).to_have_count(5, timeout=LIMIT_MS)
+        expect(self.page.locator(".sng-report")).to_have_count(self.num_reports, timeout=LIMIT_MS)
         busy = self.page.locator('[data-status="running"], [data-status="queued"]')
         expect(busy).to_have_count(0, timeout=LIMIT_MS)
 
@@ -68,9 +73,10 @@ class Lesson:
         self.page.keyboard.insert_text(source)
         self.page.keyboard.press("Control+Enter")
 
-    def report(self, exercise: str, status: str) -> Locator:
-        """Wait for a check's verdict; return its card."""
-        card = self.page.locator(f'.sng-report[data-exercise="l01.{exercise}"]')
+    def report(self, exercise: str, status: str, place: int = 0) -> Locator:
+        """Wait for a check's verdict; return its card, the first or the one at `place`."""
+        cards = self.page.locator(f'.sng-report[data-exercise="{self.number}.{exercise}"]')
+        card = cards.nth(place)
         expect(card).to_have_attribute("data-status", status, timeout=LIMIT_MS)
         return card
 
@@ -159,10 +165,20 @@ def page(chromium: Browser, course_server: CourseServer, complaints: list[str]) 
 
 
 @pytest.fixture(scope="module")
-def lesson(page: Page) -> Lesson:
-    """Lesson 1, reached by its link on the first page."""
-    page.locator("h2 a[href*='file=l01_']").click()
-    page.wait_for_url("**/?file=l01_*")
-    opened = Lesson(page)
-    opened.wait_until_open()
-    return opened
+def open_lesson(page: Page) -> Callable[[str, int], Lesson]:
+    """Opens a lesson by its link on the first page: `open_lesson("l01", 5)`, 5 cards of checks."""
+
+    def follow(number: str, num_reports: int) -> Lesson:
+        page.locator(f"h2 a[href*='file={number}_']").click()
+        page.wait_for_url(f"**/?file={number}_*")
+        opened = Lesson(page, number, num_reports)
+        opened.wait_until_open()
+        return opened
+
+    return follow
+
+
+@pytest.fixture(scope="module")
+def lesson(open_lesson: Callable[[str, int], Lesson]) -> Lesson:
+    """Lesson 1; a module of another lesson has a fixture of its own by this name."""
+    return open_lesson("l01", 5)
