@@ -22,8 +22,8 @@ from nanogpt.clock import LAPTOP_CPU
 from nanogpt.executors.executor import Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
-from nanogpt.masks import chunk_mask
 from nanogpt.model import GPT
+from nanogpt.parts import Parts
 from nanogpt.weights import load_model
 
 CHUNKS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -83,9 +83,16 @@ def _prepared(model: GPT, step: Step) -> Callable[[], object]:
         cache.reserve(request_id)
         cache.commit(request_id, step.num_past)
         rows.append(
-            Row(request_id, [1] * step.num_new, list(positions), step.num_past, step.num_new == 1)
+            Row(
+                request_id,
+                [1] * step.num_new,
+                list(positions),
+                step.num_past,
+                step.num_new == 1,
+                [1] * (step.num_past + step.num_new),
+            )
         )
-    executor = PackedExecutor(model, cache, chunk_mask)
+    executor = PackedExecutor(model, cache, Parts())
     return lambda: executor.run(rows)
 
 

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
-from nanogpt.engine_config import EXECUTORS, EngineConfig, MakeExecutor
+from nanogpt.engine_config import EXECUTORS, EngineConfig, MakeExecutor, make_cache
 from nanogpt.executors.executor import ForwardResult, Row, row_problem
 from nanogpt.guard import PartError
-from nanogpt.kv_cache import KVCache
 from nanogpt.limits import check_int
 from nanogpt.model import GPT
 from nanogpt.part_checks import guard_parts
@@ -56,14 +55,14 @@ class Engine:
             config.max_kv_tokens,
             config.max_batch_size,
             config.max_prefilling,
+            sliding_window=config.sliding_window,
+            num_sinks=config.num_sinks,
             preempt_to_admit=config.preempt_to_admit,
             parts=self.parts,
         )
-        weight = model.token_embedding.weight
-        self.cache = KVCache(model.config, config.max_batch_size, weight.dtype, weight.device)
-        self.executor = (make_executor or EXECUTORS[config.executor])(
-            model, self.cache, self.parts.chunk_mask
-        )
+        self.cache = make_cache(model, config, self.parts)
+        make = make_executor or EXECUTORS[config.executor]
+        self.executor = make(model, self.cache, self.parts)
         self.step_number = 0
         self._requests: dict[int, Request] = {}
         self._arrived: list[RequestRecord] = []
@@ -146,6 +145,7 @@ class Engine:
             self.cache.release(victim.id)
         for row in newcomers:
             self.scheduler.admit(self._requests[row.request_id])
+        kv_peak = self.cache.held_tokens() + sum(len(row.tokens) for row in rows)
         finished = self._commit(rows, sampled)
         self.clock.charge(result.forwards)
         record = StepRecord(
@@ -168,7 +168,8 @@ class Engine:
             forwards=result.forwards,
             kv_before=kv_before,
             kv_after=self.cache.held_tokens(),
-            kv=tuple(KVRecord(i, self.cache.length(i)) for i in self.cache.holders()),
+            kv_peak=kv_peak,
+            kv=tuple(map(self._kv_record, self.cache.holders())),
         )
         self._steps.append(record)
         self.step_number += 1
@@ -184,6 +185,16 @@ class Engine:
             requests=tuple(self._arrived),
             steps=tuple(self._steps),
             error=error,
+            sliding_window=self.config.sliding_window,
+            num_sinks=self.config.num_sinks,
+        )
+
+    def _kv_record(self, request_id: int) -> KVRecord:
+        return KVRecord(
+            request_id,
+            self.cache.length(request_id),
+            self.scheduler.counted(self._requests[request_id]),
+            self.cache.live_bytes(request_id),
         )
 
     def _check_new(self, request: Request) -> None:
@@ -238,7 +249,8 @@ class Engine:
                 request.tokens_so_far, request.prefill_cursor, num_tokens
             )
             is_decode = request.status == "active"
-            row = Row(request_id, ids, positions, request.prefill_cursor, is_decode)
+            known = request.tokens_so_far
+            row = Row(request_id, ids, positions, request.prefill_cursor, is_decode, known)
             problem = row_problem(row, self.model.config)
             if problem:
                 raise PartError(f"step {self.step_number}, request {request_id}: {problem}")

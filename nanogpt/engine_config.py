@@ -6,24 +6,39 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from nanogpt.executors.executor import Executor
+from nanogpt.executors.fused import FusedExecutor
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.padded import PaddedExecutor
+from nanogpt.executors.strip import StripExecutor
 from nanogpt.kv_cache import KVCache
+from nanogpt.kv_store import KVStore
+from nanogpt.layout_checks import mask_of_pairs, slots_of_all
 from nanogpt.limits import check_int
 from nanogpt.model import GPT
+from nanogpt.parts import Parts
 from nanogpt.sampling import check_temperature
 from nanogpt.scheduler import KeyOf, TimedKey
+from nanogpt.window_storage import EvictingStorage, RingStorage, WindowStorage
+from nanogpt.windowed_kv_cache import WindowedKVCache
 
-MakeExecutor = Callable[[GPT, KVCache, Callable[[int, int], Tensor]], Executor]
+MakeExecutor = Callable[[GPT, KVStore, Parts], Executor]
 
-EXECUTORS: dict[str, MakeExecutor] = {"packed": PackedExecutor, "padded": PaddedExecutor}
+EXECUTORS: dict[str, MakeExecutor] = {
+    "packed": PackedExecutor,
+    "strip": StripExecutor,
+    "fused": FusedExecutor,
+    "padded": PaddedExecutor,
+}
+KV_STORAGES = ("ring", "evict")
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """Limits and settings of a run; the limits are explained in `Scheduler`.
 
-    `executor` is "packed" or "padded"; `temperature` 0 is greedy; `seed` fixes every draw.
+    `executor` is "packed" (one flat row, the fast one), "strip" (one flat row under one mask),
+    "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
+    every draw. Under a `sliding_window`, `kv_storage` is "ring" or "evict".
     """
 
     token_budget: int = 16
@@ -32,6 +47,9 @@ class EngineConfig:
     max_prefilling: int | None = None
     policy: str | KeyOf | TimedKey = "fcfs"
     preempt_to_admit: bool = False
+    sliding_window: int | None = None
+    num_sinks: int = 0
+    kv_storage: str = "ring"
     executor: str = "packed"
     temperature: float = 0.0
     seed: int = 0
@@ -43,3 +61,28 @@ class EngineConfig:
             raise ValueError(
                 f"there is no executor {self.executor!r}; choose from {sorted(EXECUTORS)}"
             )
+        if self.kv_storage not in KV_STORAGES:
+            raise ValueError(
+                f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
+            )
+        if self.num_sinks and self.sliding_window is None:
+            raise ValueError(
+                f"num_sinks is {self.num_sinks}; without a sliding window there is nothing to sink"
+            )
+
+
+def make_cache(model: GPT, config: EngineConfig, parts: Parts) -> KVCache | WindowedKVCache:
+    """The K/V storage of a run: slots when everything is kept, else what the window needs."""
+    weight = model.token_embedding.weight
+    place = (model.config, config.max_batch_size, weight.dtype, weight.device)
+    if config.sliding_window is None:
+        return KVCache(*place)
+
+    def new_storage(empty: Tensor, window: int, sinks: int) -> WindowStorage:
+        if config.kv_storage == "evict":
+            return EvictingStorage(empty, window, sinks, parts.evict)
+        return RingStorage(empty, window, sinks, slots_of_all(parts.ring_slot))
+
+    mask_of = mask_of_pairs(parts.visible)
+    window, sinks = config.sliding_window, config.num_sinks
+    return WindowedKVCache(*place, window, sinks, new_storage, mask_of)

@@ -6,11 +6,14 @@ Whatever the engine does (chunks, batches, preemption), each request's tokens mu
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from nanogpt.limits import check_int
-from nanogpt.model import GPT
+from nanogpt.model import GPT, Attend, attend_causally
 from nanogpt.request import Request, check_request
 from nanogpt.sampling import check_temperature, sample_tokens, uniform
+from nanogpt.sliding_window import window_mask
 
 
 @torch.inference_mode()
@@ -22,18 +25,41 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
     request_id: int = 0,
+    sliding_window: int | None = None,
+    num_sinks: int = 0,
 ) -> list[int]:
     """Continue `prompt_tokens` by `max_new_tokens` tokens, without a KV cache.
 
     `request_id` names the random draws, so that a sampled text can be compared with the engine's.
+    Under a `sliding_window` a token sees that many before it, and the first `num_sinks`.
     Raises: ValueError for a prompt or a length that no engine would accept either.
     """
     check_temperature(temperature)
     check_int("seed", seed, 0)
+    check_int("num_sinks", num_sinks, 0)
+    if sliding_window is not None:
+        check_int("sliding_window", sliding_window, 1)
     check_request(Request(request_id, list(prompt_tokens), max_new_tokens), model.config)
     tokens = list(prompt_tokens)
     for position in range(len(tokens), len(tokens) + max_new_tokens):
-        logits, _ = model(torch.tensor([tokens]))  # (1, T, V)
+        attend = attend_in_window(len(tokens), sliding_window, num_sinks)
+        hidden = model.hidden(torch.tensor([tokens]), torch.arange(len(tokens)), attend)
+        logits = model.logits(hidden)  # (1, T, V)
         draw = uniform(seed, request_id, position, "sample")
         tokens += sample_tokens(logits[:, -1], temperature, [draw])
     return tokens[len(prompt_tokens) :]
+
+
+def attend_in_window(length: int, window: int | None, sinks: int) -> Attend:
+    """Attention over whole sequences from position 0, for `GPT.hidden`."""
+    if window is None:
+        return attend_causally
+    mask = window_mask(range(length), range(length), window, sinks)  # (T, T)
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: (B, T, H, D) all."""
+        heads_first = (x.transpose(-2, -3) for x in (q, k, v))
+        out = F.scaled_dot_product_attention(*heads_first, attn_mask=mask)  # (B, H, T, D)
+        return out.transpose(-2, -3)  # (B, T, H, D)
+
+    return attend

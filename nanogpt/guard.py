@@ -179,15 +179,25 @@ def _take_worker() -> _Worker:
             return worker
 
 
-def guarded(name: str, function: Callable[..., Any], limit_s: float = 1.0) -> Callable[..., Any]:
-    """`function` with a limit on every call. The result raises: PartError, naming the part."""
+def guarded(
+    name: str,
+    function: Callable[..., Any],
+    limit_s: float = 1.0,
+    about: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """`function` with a limit on every call. The result raises: PartError, naming the part.
+
+    `about` is whose lines an error names, when `function` only calls it.
+    """
 
     def call(*args: Any) -> Any:
         outcome = run_limited(function, args, limit_s=limit_s)
         if outcome.timed_out:
             raise PartError(f"your {name} {describe_timeout(outcome.cpu_s, limit_s)}")
         if outcome.error is not None:
-            raise PartError(f"your {name} {describe_error(outcome.error, function)}") from None
+            raise PartError(
+                f"your {name} {describe_error(outcome.error, about or function)}"
+            ) from None
         return outcome.value
 
     return call

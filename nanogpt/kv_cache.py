@@ -19,6 +19,9 @@ from torch import Tensor
 from nanogpt.config import ModelConfig
 from nanogpt.request import KVView
 
+Place = tuple[Tensor, Tensor]
+"""Slots (N,) and positions (N,) of a step's new tokens."""
+
 
 class KVCache:
     """K and V of every layer for up to P requests, each in a slot of the model's context length.
@@ -54,8 +57,15 @@ class KVCache:
         self._slot_of[request_id] = slot
         self._length_of[request_id] = 0
 
-    def write(self, layer: int, slots: Tensor, positions: Tensor, k: Tensor, v: Tensor) -> None:
-        """Store K/V of N new tokens. Shapes: slots, positions (N,); k, v (N, H, D)."""
+    def place(self, rows: Sequence[tuple[int, int]]) -> Place:
+        """Slot and position of every new token of [(request id, how many), ...]: (N,), (N,)."""
+        slots = [self._slot_of[request_id] for request_id, n in rows for _ in range(n)]
+        positions = [self._length_of[request_id] + i for request_id, n in rows for i in range(n)]
+        return torch.tensor(slots), torch.tensor(positions)
+
+    def write(self, layer: int, place: Place, k: Tensor, v: Tensor) -> None:
+        """Store K/V of N new tokens. Shapes: k, v (N, H, D)."""
+        slots, positions = place
         self.k[layer, slots, :, positions] = k
         self.v[layer, slots, :, positions] = v
 
@@ -96,6 +106,13 @@ class KVCache:
         """How many tokens the request holds; 0 when it has no slot."""
         return self._length_of.get(request_id, 0)
 
+    def positions(self, request_id: int) -> range:
+        """The positions whose K/V is held: all of them."""
+        return range(self.length(request_id))
+
+    def mask(self, request_id: int, num_new: int) -> None:
+        """No rule of its own: who sees whom is the causal mask's business."""
+
     def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
         """What the request holds in one layer, oldest first. Shapes: -> k, v (H, S, D), views."""
         slot, length = self._slot_of[request_id], self._length_of[request_id]
@@ -103,14 +120,13 @@ class KVCache:
 
     def view(self, request_id: int) -> KVView:
         """What the request holds, by (layer, head) as the posts store it: k, v (1, S, D) each."""
-        view: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         if request_id not in self._slot_of:
-            return MappingProxyType(view)
-        for layer in range(self.k.shape[0]):
-            k, v = self.gather(request_id, layer)  # (H, S, D)
-            for head in range(len(k)):
-                view[layer, head] = (k[head : head + 1], v[head : head + 1])  # (1, S, D)
-        return MappingProxyType(view)
+            return MappingProxyType({})
+        return view_by_head([self.gather(request_id, layer) for layer in range(self.k.shape[0])])
+
+    def live_bytes(self, request_id: int) -> int:
+        """Bytes of memory set aside for the request: a whole slot, however little of it is held."""
+        return self.storage[:, :, self._slot_of[request_id]].numel() * self.storage.itemsize
 
     def held_tokens(self) -> int:
         """KV tokens held by all requests together."""
@@ -127,6 +143,15 @@ class KVCache:
         assert sorted(owned + self._free) == list(range(num_slots)), (owned, self._free)
         assert self._slot_of.keys() == self._length_of.keys()
         assert all(0 <= n <= self.k.shape[3] for n in self._length_of.values())
+
+
+def view_by_head(layers: Sequence[tuple[Tensor, Tensor]]) -> KVView:
+    """One (k, v) per layer, (H, S, D) each, as the posts store it: (layer, head) -> (1, S, D)."""
+    view: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+    for layer, (k, v) in enumerate(layers):
+        for head in range(len(k)):
+            view[layer, head] = (k[head : head + 1], v[head : head + 1])  # (1, S, D)
+    return MappingProxyType(view)
 
 
 def zeros_on_demand(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nanogpt import layout_checks
 from nanogpt.guard import PartError, guarded
 from nanogpt.parts import (
     Admit,
@@ -25,6 +26,8 @@ from nanogpt.parts import (
 from nanogpt.policies import RequestView, Resumed, Verdict
 
 REFERENCE = Parts()
+ASKED_FOR_MANY = ("visible", "ring_slot")
+"""Parts that are guarded where they are used, many calls at once; see `layout_checks`."""
 
 
 def guard_parts(parts: Parts) -> Parts:
@@ -32,7 +35,8 @@ def guard_parts(parts: Parts) -> Parts:
     wrapped: dict[str, Callable[..., Any]] = {}
     for field in dataclasses.fields(parts):
         part = getattr(parts, field.name)
-        if part is not getattr(REFERENCE, field.name):
+        reference = getattr(REFERENCE, field.name)
+        if part is not reference and field.name not in ASKED_FOR_MANY:
             timed = guarded(field.name, part)
             check = CHECKS.get(field.name)
             wrapped[field.name] = check(timed) if check else timed
@@ -132,10 +136,11 @@ def _checked_admit(verdict_of: Callable[..., Any]) -> Admit:
                 f"your admit let request {candidate.id} into a full batch "
                 f"({num_running} of {max_batch_size})"
             )
-        if verdict == "admit" and kv_budget is not None and held + candidate.num_known > kv_budget:
+        start = candidate.kv_tokens_to_start
+        if verdict == "admit" and kv_budget is not None and held + start > kv_budget:
             raise PartError(
                 f"your admit let request {candidate.id} in although {held} KV tokens in use + "
-                f"{candidate.num_known} to compute > {kv_budget}"
+                f"{start} to compute > {kv_budget}"
             )
         return verdict
 
@@ -213,4 +218,10 @@ CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "choose_victim": _checked_victim,
     "resume": _checked_resume,
     "record": _checked_record,
+    "fused_rows": layout_checks.checked_rows,
+    "full_mask": layout_checks.checked_full_mask,
+    "split_kv": layout_checks.checked_split,
+    "pack": layout_checks.checked_pack,
+    "evict": layout_checks.checked_evict,
+    "held": layout_checks.checked_held,
 }

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from nanogpt import masks, planning, policies
+from nanogpt import fusing, masks, planning, policies, sliding_window
 from nanogpt.policies import RequestView, Resumed, Verdict
 
 
@@ -97,6 +97,78 @@ class Record(Protocol):
         ...
 
 
+class FusedRows(Protocol):
+    """Left-padded ids and positions of one fused forward; see `fusing.fused_rows`."""
+
+    def __call__(
+        self, known: Sequence[Sequence[int]], cursors: Sequence[int], num_new: Sequence[int], /
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Lay out one step."""
+        ...
+
+
+class FullMask(Protocol):
+    """Who sees whom in one fused forward; see `fusing.full_mask`."""
+
+    def __call__(self, past_lens: Sequence[int], num_new: Sequence[int], /) -> Tensor:
+        """Build one mask."""
+        ...
+
+
+class SplitKV(Protocol):
+    """Each row's own K/V out of a padded tensor; see `fusing.split_kv`."""
+
+    def __call__(
+        self, k: Tensor, past_lens: Sequence[int], num_new: Sequence[int], /
+    ) -> list[Tensor]:
+        """Split one tensor."""
+        ...
+
+
+class Pack(Protocol):
+    """Cumulative lengths and mask of one flat row; see `fusing.pack`."""
+
+    def __call__(
+        self, past_lens: Sequence[int], num_new: Sequence[int], /
+    ) -> tuple[list[int], list[int], Tensor]:
+        """Pack one step."""
+        ...
+
+
+class Visible(Protocol):
+    """Whether one token may attend to another under a window; see `sliding_window.visible`."""
+
+    def __call__(self, query: int, key: int, window: int | None, sinks: int, /) -> bool:
+        """Judge one pair."""
+        ...
+
+
+class Evict(Protocol):
+    """What K/V to keep under a window; see `sliding_window.evict`."""
+
+    def __call__(self, k: Tensor, v: Tensor, window: int, sinks: int, /) -> tuple[Tensor, Tensor]:
+        """Cut one layer's K/V."""
+        ...
+
+
+class Held(Protocol):
+    """How many KV tokens a request is counted with; see `sliding_window.held`."""
+
+    def __call__(
+        self, cursor: int, num_tokens: int, window: int | None, sinks: int, /
+    ) -> tuple[int, int]:
+        """Count one request."""
+        ...
+
+
+class RingSlot(Protocol):
+    """Where the K/V of a position lies; see `sliding_window.ring_slot`."""
+
+    def __call__(self, position: int, window: int, sinks: int, /) -> int:
+        """Find one slot."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything a lesson may exchange; whatever is left out is the reference."""
@@ -109,3 +181,11 @@ class Parts:
     choose_victim: ChooseVictim = policies.choose_victim
     resume: Resume = policies.resume
     record: Record = policies.record
+    fused_rows: FusedRows = fusing.fused_rows
+    full_mask: FullMask = fusing.full_mask
+    split_kv: SplitKV = fusing.split_kv
+    pack: Pack = fusing.pack
+    visible: Visible = sliding_window.visible
+    evict: Evict = sliding_window.evict
+    held: Held = sliding_window.held
+    ring_slot: RingSlot = sliding_window.ring_slot

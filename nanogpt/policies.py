@@ -17,6 +17,7 @@ class RequestView:
 
     `arrival_time` is the step it arrived in, set once; `admitted_at` the step it last left the
     queue in (None: never). `key` is its rank among the waiting, smaller is more important.
+    `kv_limit` is the most KV tokens that a sliding window lets it hold (None: no window).
     """
 
     id: int
@@ -28,6 +29,7 @@ class RequestView:
     max_new_tokens: int
     kv_tokens: int
     key: tuple[float, ...] = ()
+    kv_limit: int | None = None
 
     @property
     def num_known(self) -> int:
@@ -37,7 +39,15 @@ class RequestView:
     @property
     def kv_tokens_needed(self) -> int:
         """The most KV tokens it will ever hold: the last sampled token needs none."""
-        return len(self.prompt_tokens) + self.max_new_tokens - 1
+        return self._held(len(self.prompt_tokens) + self.max_new_tokens - 1)
+
+    @property
+    def kv_tokens_to_start(self) -> int:
+        """KV tokens it holds once everything known is computed."""
+        return self._held(self.num_known)
+
+    def _held(self, computed: int) -> int:
+        return computed if self.kv_limit is None else min(computed, self.kv_limit)
 
 
 class Resumed(NamedTuple):
@@ -86,7 +96,7 @@ def admit(
         return "refuse"
     if num_running >= max_batch_size:
         return "wait"
-    if kv_budget is not None and held + candidate.num_known > kv_budget:
+    if kv_budget is not None and held + candidate.kv_tokens_to_start > kv_budget:
         return "wait"
     return "admit"
 

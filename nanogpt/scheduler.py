@@ -45,7 +45,8 @@ class Scheduler:
     `policy` is "fcfs", "priority", a key of a request, or a `TimedKey`. Limits: `token_budget`
     tokens per step; `max_kv_tokens` KV tokens held by all requests together (None: no limit);
     `max_batch_size` requests running at once; `max_prefilling` of them in prefill (None: no
-    limit). `preempt_to_admit` lets a waiter push out less important requests, not only decode
+    limit). Under a `sliding_window` a request counts with the last that many tokens and its first
+    `num_sinks`. `preempt_to_admit` lets a waiter push out less important requests, not only decode
     growth. Mutable: the queues and the requests in them; `trace`, once a run function set it.
     """
 
@@ -57,6 +58,8 @@ class Scheduler:
         max_batch_size: int = 8,
         max_prefilling: int | None = 1,
         *,
+        sliding_window: int | None = None,
+        num_sinks: int = 0,
         preempt_to_admit: bool = False,
         parts: Parts = Parts(),
     ) -> None:
@@ -65,10 +68,12 @@ class Scheduler:
             "max_kv_tokens": max_kv_tokens,
             "max_batch_size": max_batch_size,
             "max_prefilling": max_prefilling,
+            "sliding_window": sliding_window,
         }
         for name, limit in limits.items():
             if limit is not None or name in ("token_budget", "max_batch_size"):
                 check_int(name, limit, 1)
+        check_int("num_sinks", num_sinks, 0)
         if isinstance(policy, TimedKey) and not callable(policy.key):
             raise ValueError(f"the key of a TimedKey is {policy.key!r}; it must be callable")
         known = policy in ("fcfs", "priority") or isinstance(policy, TimedKey) or callable(policy)
@@ -79,6 +84,8 @@ class Scheduler:
         self.max_kv_tokens = max_kv_tokens
         self.max_batch_size = max_batch_size
         self.max_prefilling = max_prefilling
+        self.sliding_window = sliding_window
+        self.num_sinks = num_sinks
         self.preempt_to_admit = preempt_to_admit
         self.parts = parts
         self.waiting: list[Waiting] = []
@@ -96,10 +103,12 @@ class Scheduler:
             raise ValueError(f"there is a request {request.id} already; ids must be unique")
         view = self.view(request)
         if self._verdict(view, held=0, num_running=0) == "refuse":
+            needs = f"{len(view.prompt_tokens)} + {view.max_new_tokens} - 1 ="
+            if self.sliding_window is not None:
+                needs = f"under a window of {self.sliding_window}"
             raise ValueError(
-                f"request {request.id} needs {len(view.prompt_tokens)} + {view.max_new_tokens} - 1 "
-                f"= {view.kv_tokens_needed} KV tokens; the KV budget of {self.max_kv_tokens} can "
-                "never hold it"
+                f"request {request.id} needs {needs} {view.kv_tokens_needed} KV tokens; the KV "
+                f"budget of {self.max_kv_tokens} can never hold it"
             )
 
     def add_request(self, request: Request) -> None:
@@ -139,7 +148,7 @@ class Scheduler:
         Changes nothing.
         """
         staying, victims = self._running(), list[Request]()
-        while self.max_kv_tokens is not None and _growth(staying) > self.max_kv_tokens:
+        while self.max_kv_tokens is not None and self._growth(staying) > self.max_kv_tokens:
             victims.append(self._choose(staying))
             staying.remove(victims[-1])
         if victims or not self.preempt_to_admit:
@@ -148,7 +157,9 @@ class Scheduler:
 
     def reason_to_leave(self) -> str:
         """Why whoever `victims` names has to go, in words."""
-        short = self.max_kv_tokens is not None and _growth(self._running()) > self.max_kv_tokens
+        short = (
+            self.max_kv_tokens is not None and self._growth(self._running()) > self.max_kv_tokens
+        )
         if short or not self.waiting:
             return "preempted to keep the KV budget"
         return f"preempted to let request {self.waiting[0][3].id} start"
@@ -226,7 +237,15 @@ class Scheduler:
             max_new_tokens=request.max_new_tokens,
             kv_tokens=request.prefill_cursor,
             key=self._keys.get(request.id, ()),
+            kv_limit=(
+                None if self.sliding_window is None else self.sliding_window + self.num_sinks
+            ),
         )
+
+    def counted(self, request: Request, num_tokens: int = 0) -> int:
+        """KV tokens that the request counts with, once `num_tokens` more are computed."""
+        cursor = request.prefill_cursor
+        return self.parts.held(cursor, num_tokens, self.sliding_window, self.num_sinks)[1]
 
     def _key(self, view: RequestView) -> Key:
         if isinstance(self.policy, str):
@@ -265,7 +284,7 @@ class Scheduler:
         staying, victims = self._running(), list[Request]()
         if not self._blocked(head[3], staying, len(self.prefilling)):
             return []
-        while self._blocked(head[3], staying, len(self.prefilling), _growing(staying)):
+        while self._blocked(head[3], staying, len(self.prefilling), self._growing(staying)):
             less = [r for r in staying if r in self.active and self._entry(r)[:3] > head[:3]]
             if not less:
                 return []
@@ -289,25 +308,27 @@ class Scheduler:
         """
         if self.max_prefilling is not None and num_prefilling >= self.max_prefilling:
             return "another request is being prefilled"
-        held = _growth(running) + num_growing
+        held = self._growth(running) + num_growing
         verdict = self._verdict(self.view(candidate), held, len(running))
         if verdict == "admit":
             return None
         if len(running) >= self.max_batch_size:
             return f"the batch is full ({len(running)} of {self.max_batch_size})"
-        if self.max_kv_tokens is not None and held + candidate.num_known > self.max_kv_tokens:
+        start = self.counted(candidate, candidate.remaining)
+        if self.max_kv_tokens is not None and held + start > self.max_kv_tokens:
             return (
-                f"the KV budget is short: {held} reserved + {candidate.num_known} "
+                f"the KV budget is short: {held} reserved + {start} "
                 f"to compute > {self.max_kv_tokens}"
             )
         return f"admit said {verdict!r}"
 
+    def _growth(self, running: Sequence[Request]) -> int:
+        """KV tokens that the running will hold once their known tokens are computed."""
+        return sum(self.counted(request, request.remaining) for request in running)
 
-def _growth(running: Sequence[Request]) -> int:
-    """KV tokens that the running requests will hold once their known tokens are computed."""
-    return sum(request.num_known for request in running)
-
-
-def _growing(running: Sequence[Request]) -> int:
-    """KV tokens by which the running requests may have grown when the next step begins."""
-    return sum(request.num_generated + 1 < request.max_new_tokens for request in running)
+    def _growing(self, running: Sequence[Request]) -> int:
+        """KV tokens by which the running may have grown when the next step begins."""
+        going_on = [r for r in running if r.num_generated + 1 < r.max_new_tokens]
+        return sum(
+            self.counted(r, r.remaining + 1) - self.counted(r, r.remaining) for r in going_on
+        )

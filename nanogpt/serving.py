@@ -49,6 +49,8 @@ def scheduled_generate(
     max_batch_size: int = 8,
     max_prefilling: int | None = 1,
     preempt_to_admit: bool = False,
+    sliding_window: int | None = None,
+    num_sinks: int = 0,
     executor: str = "padded",
     temperature: float = 0.0,
     seed: int = 0,
@@ -69,6 +71,8 @@ def scheduled_generate(
         max_prefilling=max_prefilling,
         policy=policy,
         preempt_to_admit=preempt_to_admit,
+        sliding_window=sliding_window,
+        num_sinks=num_sinks,
         executor=executor,
         temperature=temperature,
         seed=seed,
@@ -76,3 +80,47 @@ def scheduled_generate(
     engine = Engine(model, config, parts)
     engine.scheduler.trace = engine.run([(0, request) for request in requests], max_steps)
     return engine.scheduler
+
+
+def interleaved_generate(
+    model: GPT,
+    requests: Sequence[Request],
+    policy: str | KeyOf | TimedKey = "fcfs",
+    token_budget: int = 16,
+    max_kv_tokens: int = 256,
+    *,
+    max_batch_size: int = 8,
+    max_prefilling: int | None = 1,
+    preempt_to_admit: bool = False,
+    sliding_window: int | None = None,
+    num_sinks: int = 0,
+    executor: str = "fused",
+    temperature: float = 0.0,
+    seed: int = 0,
+    parts: Parts = Parts(),
+    max_steps: int | None = None,
+) -> Scheduler:
+    """Serve requests as `scheduled_generate` does, with exactly one forward per step.
+
+    "fused" pads every row to the longest, as in the interleaving post; "strip" and "packed" pad
+    nothing. Raises: as `scheduled_generate` does, and ValueError for an executor that needs more.
+    """
+    if executor == "padded":
+        raise ValueError("the executor 'padded' takes two forwards; choose 'fused' or 'packed'")
+    return scheduled_generate(
+        model,
+        requests,
+        policy,
+        token_budget,
+        max_kv_tokens,
+        max_batch_size=max_batch_size,
+        max_prefilling=max_prefilling,
+        preempt_to_admit=preempt_to_admit,
+        sliding_window=sliding_window,
+        num_sinks=num_sinks,
+        executor=executor,
+        temperature=temperature,
+        seed=seed,
+        parts=parts,
+        max_steps=max_steps,
+    )

@@ -63,10 +63,16 @@ class ForwardRecord:
 
 @dataclass(frozen=True, slots=True)
 class KVRecord:
-    """How many tokens' K/V one request holds after the step."""
+    """How many tokens' K/V one request holds after the step.
+
+    `counted_tokens` is what the scheduler counts it with, and `live_bytes` the memory that its K/V
+    keeps from others.
+    """
 
     request_id: int
     kv_tokens: int
+    counted_tokens: int
+    live_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,8 @@ class StepRecord:
     """One scheduler iteration, whole: who computed what, who waited and why, and what it cost.
 
     `preempted` and `admitted` happened before the work, `finished` after it. `kv_before` and
-    `kv_after` are KV tokens summed over all requests; `kv` splits `kv_after` by request.
+    `kv_after` are KV tokens summed over all requests; `kv` splits `kv_after` by request. `kv_peak`
+    is the height of the step: all new K/V is there before any is evicted or released.
     """
 
     step: int
@@ -89,6 +96,7 @@ class StepRecord:
     forwards: tuple[ForwardRecord, ...]
     kv_before: int
     kv_after: int
+    kv_peak: int
     kv: tuple[KVRecord, ...]
 
     @property
@@ -112,7 +120,10 @@ class ClockRecord:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A whole run: the requests, the limits, the steps; `error` when the run stopped early."""
+    """A whole run: the requests, the limits, the steps; `error` when the run stopped early.
+
+    `sliding_window` is None when everything is kept; `num_sinks` counts only under a window.
+    """
 
     clock: ClockRecord
     executor: str
@@ -121,6 +132,8 @@ class Trace:
     requests: tuple[RequestRecord, ...]
     steps: tuple[StepRecord, ...]
     error: str | None = None
+    sliding_window: int | None = None
+    num_sinks: int = 0
 
     def request(self, request_id: int) -> RequestRecord:
         """The request with this id. Raises: KeyError when the trace has none."""

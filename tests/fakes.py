@@ -5,27 +5,26 @@ every row that reaches the executor can be checked and every text is known witho
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from nanogpt.config import ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
-from nanogpt.executors.executor import ForwardResult, Row, forward_record
+from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows
 from nanogpt.generate import generate
-from nanogpt.kv_cache import KVCache
+from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.request import Request
 from nanogpt.scheduler import TimedKey
 from nanogpt.trace import StepRecord, Trace
+from nanogpt.windowed_kv_cache import WindowedKVCache
 
 TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=64)
 FAKE = ModelConfig(num_layers=1, num_heads=1, num_channels=1, context_len=64)
 
-Mask = Callable[[int, int], Tensor]
 Ask = tuple[int, int, int, int]
 """(arrival step, prompt length, max_new_tokens, priority) of one request; its id is its place."""
 
@@ -70,7 +69,7 @@ class FakeExecutor:
         self.calls: list[list[tuple[int, int, int]]] = []
         self.nan_at = nan_at
 
-    def bind(self, model: GPT, cache: KVCache, mask: Mask) -> "FakeExecutor":
+    def bind(self, model: GPT, cache: KVStore, parts: Parts) -> "FakeExecutor":
         """Take the place of an executor's class: `Engine(..., make_executor=fake.bind)`."""
         self.cache = cache
         return self
@@ -82,7 +81,9 @@ class FakeExecutor:
         for i, row in enumerate(rows):
             end = row.num_past + len(row.tokens)
             wanted = range(row.num_past, end)
-            assert row.num_past == self.cache.length(row.request_id)
+            assert list(range(row.num_past)) == list(self.cache.positions(row.request_id)) or (
+                isinstance(self.cache, WindowedKVCache)
+            )
             assert list(row.positions) == list(wanted)
             assert list(row.tokens) == [token_at(row.request_id, p) for p in wanted]
             assert not row.is_decode or len(row.tokens) == 1
@@ -91,7 +92,11 @@ class FakeExecutor:
             logits[-1, 3] = float("nan")
         self.calls.append([(row.request_id, row.num_past, len(row.tokens)) for row in rows])
         num_tokens = sum(len(row.tokens) for row in rows)
-        return ForwardResult(logits, (forward_record(rows, num_tokens),))
+        place = place_rows(rows, self.cache)
+        nothing = torch.zeros(num_tokens, FAKE.num_heads, FAKE.head_size)
+        for layer in range(FAKE.num_layers):
+            self.cache.write(layer, place, nothing, nothing)
+        return ForwardResult(logits, (forward_record(rows, self.cache, num_tokens),))
 
 
 def fake_request(request_id: int, prompt_len: int, max_new: int, priority: int = 0) -> Request:

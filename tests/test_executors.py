@@ -1,4 +1,4 @@
-"""The two executors: same rows, same logits, same stored K/V, and no row that sees another's."""
+"""The executors: same rows, same logits, same stored K/V, and no row that sees another's."""
 
 import random
 from collections.abc import Callable
@@ -8,23 +8,19 @@ import torch
 from fakes import TINY, oracle, prompt_of, tiny_model
 from torch import Tensor
 
-from nanogpt.executors.executor import Row, row_mask
+from nanogpt.engine_config import EXECUTORS as MAKERS
+from nanogpt.executors.executor import Executor, Row, row_mask
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.padded import PaddedExecutor, padded_mask
 from nanogpt.kv_cache import KVCache
+from nanogpt.kv_store import KVStore
 from nanogpt.masks import chunk_mask
 from nanogpt.model import GPT
+from nanogpt.parts import Parts
 
-Make = Callable[[GPT, KVCache, Callable[[int, int], Tensor]], PackedExecutor | PaddedExecutor]
+Make = Callable[[GPT, KVStore, Parts], Executor]
 
-
-def fused(model: GPT, cache: KVCache, mask: Callable[[int, int], Tensor]) -> PaddedExecutor:
-    return PaddedExecutor(model, cache, mask, fused=True)
-
-
-EXECUTORS = pytest.mark.parametrize(
-    "make", [PackedExecutor, PaddedExecutor, fused], ids=["packed", "padded", "fused"]
-)
+EXECUTORS = pytest.mark.parametrize("make", list(MAKERS.values()), ids=list(MAKERS))
 
 
 def new_cache() -> KVCache:
@@ -33,13 +29,14 @@ def new_cache() -> KVCache:
 
 def chunk(request_id: int, start: int, length: int, is_decode: bool = False) -> Row:
     tokens = prompt_of(request_id, start + length)[start:]
-    return Row(request_id, tokens, range(start, start + length), start, is_decode)
+    known = prompt_of(request_id, start + length)
+    return Row(request_id, tokens, range(start, start + length), start, is_decode, known)
 
 
 def run(make: Make, steps: list[list[Row]]) -> tuple[list[Tensor], KVCache]:
     """The logits of every step, committed one after the other, and the cache at the end."""
     cache = new_cache()
-    executor = make(tiny_model(), cache, chunk_mask)
+    executor = make(tiny_model(), cache, Parts())
     logits: list[Tensor] = []
     for rows in steps:
         for row in rows:
@@ -100,9 +97,9 @@ def test_random_chunkings_of_random_batches_agree_with_the_model(make: Make):
         cache.check()
 
 
-@pytest.mark.parametrize("other", [PaddedExecutor, fused], ids=["padded", "fused"])
-def test_both_executors_store_the_same_keys_and_values(other: Make):
-    packed, padded = run(PackedExecutor, MIXED)[1], run(other, MIXED)[1]
+@pytest.mark.parametrize("other", ["strip", "fused", "padded"])
+def test_all_executors_store_the_same_keys_and_values(other: str):
+    packed, padded = run(PackedExecutor, MIXED)[1], run(MAKERS[other], MIXED)[1]
     assert packed.held_tokens() == padded.held_tokens() == 39
     for request_id in packed.holders():
         for layer in range(TINY.num_layers):
@@ -125,7 +122,7 @@ def test_keys_and_values_do_not_depend_on_the_chunking(make: Make):
 @EXECUTORS
 def test_a_row_never_reads_what_its_slot_held_before(make: Make):
     cache = new_cache()
-    executor = make(tiny_model(), cache, chunk_mask)
+    executor = make(tiny_model(), cache, Parts())
     for request_id, length in [(0, 30), (1, 30)]:
         cache.reserve(request_id)
         executor.run([chunk(request_id, 0, length)])
@@ -146,13 +143,13 @@ def test_a_row_never_reads_what_its_slot_held_before(make: Make):
 def test_running_holds_nothing_until_it_is_committed(make: Make):
     cache = new_cache()
     cache.reserve(0)
-    executor = make(tiny_model(), cache, chunk_mask)
+    executor = make(tiny_model(), cache, Parts())
     first = executor.run([chunk(0, 0, 6)]).logits
     assert cache.length(0) == 0
     assert torch.equal(executor.run([chunk(0, 0, 6)]).logits, first)
 
 
-@EXECUTORS
+@pytest.mark.parametrize("make", [PackedExecutor, PaddedExecutor], ids=["packed", "padded"])
 def test_the_mask_is_the_parts_and_it_is_asked_for_each_chunk(make: Make):
     asked: list[tuple[int, int]] = []
 
@@ -163,7 +160,9 @@ def test_the_mask_is_the_parts_and_it_is_asked_for_each_chunk(make: Make):
     cache = new_cache()
     for i in (0, 1):
         cache.reserve(i)
-    wrong = make(tiny_model(), cache, sees_the_future).run([chunk(0, 0, 5), chunk(1, 0, 3)])
+    wrong = make(tiny_model(), cache, Parts(chunk_mask=sees_the_future)).run(
+        [chunk(0, 0, 5), chunk(1, 0, 3)]
+    )
     assert sorted(asked) == [(0, 3), (0, 5)]
     assert not torch.allclose(wrong.logits[0], logits_alone(chunk(0, 0, 5)))
 
@@ -176,22 +175,22 @@ def test_packed_computes_no_padding_and_padded_says_how_much_it_does():
     counts = {
         name: [
             (f.useful_tokens, f.prefill_tokens, f.computed_tokens, f.context_tokens)
-            for f in make(tiny_model(), cache, chunk_mask).run(rows).forwards
+            for f in make(tiny_model(), cache, Parts()).run(rows).forwards
         ]
-        for name, make in [("packed", PackedExecutor), ("padded", PaddedExecutor), ("fused", fused)]
+        for name, make in MAKERS.items()
     }
-    assert counts["packed"] == [(8, 7, 8, 8)]
+    assert counts["packed"] == counts["strip"] == [(8, 7, 8, 8)]
     assert counts["padded"] == [(7, 7, 10, 7), (1, 0, 1, 1)]
     assert counts["fused"] == [(8, 7, 15, 8)]
 
 
 def test_a_single_token_sees_all_and_a_chunk_its_mask():
-    assert row_mask(chunk(0, 4, 1), chunk_mask).tolist() == [[True] * 5]
-    assert torch.equal(row_mask(chunk(0, 4, 3), chunk_mask), chunk_mask(4, 3))
+    assert row_mask(chunk(0, 4, 1), new_cache(), chunk_mask).tolist() == [[True] * 5]
+    assert torch.equal(row_mask(chunk(0, 4, 3), new_cache(), chunk_mask), chunk_mask(4, 3))
 
 
 def test_the_padded_mask_shows_real_tokens_alone_to_real_tokens():
-    mask = padded_mask([chunk(0, 3, 1), chunk(1, 1, 3)], chunk_mask).int().tolist()
+    mask = padded_mask([chunk_mask(3, 1), chunk_mask(1, 3)]).int().tolist()
     #        past, left-padded | new, left-padded
     assert mask[0] == [
         [0, 0, 0, 1, 0, 0],  # padding: itself
@@ -208,11 +207,11 @@ def test_the_padded_mask_shows_real_tokens_alone_to_real_tokens():
 @EXECUTORS
 def test_decoding_step_by_step_writes_the_oracles_text(make: Make):
     cache = new_cache()
-    executor = make(tiny_model(), cache, chunk_mask)
+    executor = make(tiny_model(), cache, Parts())
     cache.reserve(0)
     tokens, cursor = prompt_of(0, 4), 0
     while len(tokens) < 12:
-        row = Row(0, tokens[cursor:], range(cursor, len(tokens)), cursor, cursor > 0)
+        row = Row(0, tokens[cursor:], range(cursor, len(tokens)), cursor, cursor > 0, tokens)
         logits = executor.run([row]).logits
         cache.commit(0, len(row.tokens))
         cursor = len(tokens)

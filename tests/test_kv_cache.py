@@ -14,11 +14,11 @@ def cache() -> KVCache:
 
 def write_tokens(cache: KVCache, request_id: int, start: int, values: list[float]) -> None:
     """K = value and V = -value, everywhere, from position `start` on."""
-    slots = torch.full((len(values),), cache.slot(request_id))
-    positions = torch.arange(start, start + len(values))
+    assert start == cache.length(request_id)
+    place = cache.place([(request_id, len(values))])
     k = torch.tensor(values, dtype=torch.float64)[:, None, None].expand(-1, 2, 8)
     for layer in range(2):
-        cache.write(layer, slots, positions, k + layer, -k)
+        cache.write(layer, place, k + layer, -k)
 
 
 def test_requests_get_the_lowest_free_slot(cache: KVCache):

@@ -29,7 +29,7 @@ def step(
     """A step of one-token rows: (request id, whether it sampled)."""
     rows = tuple(WorkRecord(i, "decode", 0, 1, 7 if sampled else None) for i, sampled in work)
     forward = ForwardRecord(len(rows), 0, computed, 0)
-    return StepRecord(number, start, end, 4, rows, (), (), (), (), (forward,), 0, 0, ())
+    return StepRecord(number, start, end, 4, rows, (), (), (), (), (forward,), 0, 0, 0, ())
 
 
 def request(request_id: int, arrival_us: int) -> RequestRecord:

@@ -4,9 +4,11 @@ import dataclasses
 from typing import Any
 
 import pytest
+import torch
 
-from nanogpt import masks, planning, policies
+from nanogpt import fusing, masks, planning, policies, sliding_window
 from nanogpt.guard import PartError
+from nanogpt.layout_checks import mask_of_pairs, slots_of_all
 from nanogpt.part_checks import guard_parts
 from nanogpt.parts import Parts
 from nanogpt.policies import RequestView
@@ -19,6 +21,10 @@ def test_every_part_defaults_to_the_reference():
     assert parts.chunk_mask is masks.chunk_mask
     for name in ("sort_key", "admit", "choose_victim", "resume", "record"):
         assert getattr(parts, name) is getattr(policies, name)
+    for name in ("fused_rows", "full_mask", "split_kv", "pack"):
+        assert getattr(parts, name) is getattr(fusing, name)
+    for name in ("visible", "evict", "held", "ring_slot"):
+        assert getattr(parts, name) is getattr(sliding_window, name)
 
 
 def test_the_reference_runs_unwrapped():
@@ -44,7 +50,16 @@ ERRORS_IN = {
     "choose_victim": ([],),
     "resume": (RequestView(0, 0, 0, None, (1,), (), 1, 0),),
     "record": ([0], [0], [5]),
+    "fused_rows": ([[1, 2]], [0], [2]),
+    "full_mask": ([0], [2]),
+    "split_kv": (torch.zeros(1, 2, 4), [0], [2]),
+    "pack": ([0], [2]),
+    "evict": (torch.zeros(1, 3, 4), torch.zeros(1, 3, 4), 2, 0),
+    "held": (0, 5, 4, 0),
+    "visible": ([3], [1], 2, 0),
+    "ring_slot": ([3], 2, 0),
 }
+ASKED_FOR_MANY = {"visible": mask_of_pairs, "ring_slot": slots_of_all}
 
 
 @pytest.mark.parametrize(("name", "args"), ERRORS_IN.items())
@@ -53,6 +68,8 @@ def test_an_error_in_any_part_names_the_part_and_the_line(name: str, args: tuple
         return 1 // 0
 
     part = getattr(guard_parts(Parts(**{name: broken})), name)
+    if name in ASKED_FOR_MANY:
+        part = ASKED_FOR_MANY[name](part)
     with pytest.raises(PartError, match=rf"your {name} raised ZeroDivisionError on its line 2"):
         part(*args)
 

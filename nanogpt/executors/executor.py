@@ -1,6 +1,6 @@
 """What an executor is: rows in, logits out. Knows neither requests nor plans."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
+from nanogpt.kv_store import KVStore
+from nanogpt.parts import ChunkMask
 from nanogpt.trace import ForwardRecord
-
-ChunkMask = Callable[[int, int], Tensor]
-"""(num_past, num_new) -> (T, S) bool: which keys each new token of a chunk may see."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One request's tokens in this step: T ids, the positions to embed them at, and their past.
 
-    The K/V of `tokens[i]` is stored at logical position `num_past + i`.
+    The K/V of `tokens[i]` belongs to position `num_past + i`. `known` is every token that the
+    request knows, computed or not.
     """
 
     request_id: int
@@ -26,10 +26,11 @@ class Row:
     positions: Sequence[int]
     num_past: int
     is_decode: bool
+    known: Sequence[int]
 
     @property
     def context_len(self) -> int:
-        """S, how many K/V entries the row's last token attends to."""
+        """How many positions there are up to the row's last token."""
         return self.num_past + len(self.tokens)
 
 
@@ -51,23 +52,32 @@ class Executor(Protocol):
         ...
 
 
-def row_mask(row: Row, chunk_mask: ChunkMask) -> Tensor:
-    """Which keys each of the row's tokens may see; a single token sees all there is.
+def row_mask(row: Row, cache: KVStore, chunk_mask: ChunkMask) -> Tensor:
+    """Which of the S held keys and of its own T the row's tokens may see.
 
-    Shapes: -> (T, S) bool.
+    The window's rule where there is one; else the causal mask, and a single token sees all there
+    is. Shapes: -> (T, S + T) bool.
     """
+    windowed = cache.mask(row.request_id, len(row.tokens))
+    if windowed is not None:
+        return windowed
     if len(row.tokens) == 1:
         return torch.ones(1, row.context_len, dtype=torch.bool)
     return chunk_mask(row.num_past, len(row.tokens))
 
 
-def forward_record(rows: Sequence[Row], computed_tokens: int) -> ForwardRecord:
+def place_rows(rows: Sequence[Row], cache: KVStore) -> object:
+    """Where the rows' new K/V goes, for `KVStore.write`."""
+    return cache.place([(row.request_id, len(row.tokens)) for row in rows])
+
+
+def forward_record(rows: Sequence[Row], cache: KVStore, computed_tokens: int) -> ForwardRecord:
     """Count what one model call over `rows` did."""
     return ForwardRecord(
         useful_tokens=sum(len(row.tokens) for row in rows),
         prefill_tokens=sum(len(row.tokens) for row in rows if not row.is_decode),
         computed_tokens=computed_tokens,
-        context_tokens=sum(row.context_len for row in rows),
+        context_tokens=sum(cache.length(row.request_id) + len(row.tokens) for row in rows),
     )
 
 

@@ -6,6 +6,7 @@ once, whoever they belong to; only attention has to know where one request ends.
     flat row:   [ d0 | d1 | d2 | a a a | b b b | c c c c c ]     rows of one length side by side
 
 Rows that bring the same number of tokens attend in one call: all decodes, and chunks of one size.
+Without a window they attend to the KV cache in place; under one, to copies of what is held.
 
 Shapes: N tokens in all, B rows of T tokens each, S visible context, H heads, D head size.
 """
@@ -17,9 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.executors.executor import ChunkMask, ForwardResult, Row, forward_record
+from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows, row_mask
 from nanogpt.kv_cache import KVCache
-from nanogpt.model import GPT
+from nanogpt.kv_store import KVStore
+from nanogpt.model import GPT, Attend
+from nanogpt.parts import Parts
 
 
 class PackedExecutor:
@@ -27,48 +30,53 @@ class PackedExecutor:
 
     name = "packed"
 
-    def __init__(self, model: GPT, cache: KVCache, chunk_mask: ChunkMask) -> None:
+    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
         self.model = model
         self.cache = cache
-        self.chunk_mask = chunk_mask
+        self.parts = parts
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row]) -> ForwardResult:
         """Shapes: -> logits (R, V) in the order of `rows`."""
-        # By length, then by slot: neighbours in the cache can be attended to without a copy.
-        order = sorted(
-            range(len(rows)),
-            key=lambda i: (len(rows[i].tokens), self.cache.slot(rows[i].request_id)),
-        )
+        order = sorted(range(len(rows)), key=lambda i: self._rank(rows[i]))
         packed = [rows[i] for i in order]
-        attend = PackedAttention(self.cache, packed, self.chunk_mask)
         tokens = torch.tensor([token for row in packed for token in row.tokens])  # (N,)
         positions = torch.tensor([p for row in packed for p in row.positions])  # (N,)
-        hidden = self.model.hidden(tokens, positions, attend)  # (N, C)
+        hidden = self.model.hidden(tokens, positions, self._attend(packed))  # (N, C)
         ends = list(accumulate(len(row.tokens) for row in packed))
         last_of_row = torch.empty(len(rows), dtype=torch.long)  # (R,)
         last_of_row[order] = torch.tensor(ends) - 1
         logits = self.model.logits(hidden[last_of_row])  # (R, V)
-        return ForwardResult(logits, (forward_record(rows, len(tokens)),))
+        return ForwardResult(logits, (forward_record(rows, self.cache, len(tokens)),))
+
+    def _rank(self, row: Row) -> tuple[int, int]:
+        """By length, then by slot: neighbours in the cache can be attended to without a copy."""
+        slot = self.cache.slot(row.request_id) if isinstance(self.cache, KVCache) else 0
+        return len(row.tokens), slot
+
+    def _attend(self, packed: Sequence[Row]) -> Attend:
+        """Attention over rows that are sorted by their number of tokens."""
+        masks = [row_mask(row, self.cache, self.parts.chunk_mask) for row in packed]
+        if isinstance(self.cache, KVCache):
+            return PackedAttention(self.cache, packed, masks)
+        return GatheredAttention(self.cache, packed, masks)
 
 
 class PackedAttention:
-    """The step's attention over the flat row; `rows` must be sorted by their number of tokens."""
+    """The step's attention over the flat row, reading the slots of the KV cache in place."""
 
-    def __init__(self, cache: KVCache, rows: Sequence[Row], chunk_mask: ChunkMask) -> None:
+    def __init__(self, cache: KVCache, rows: Sequence[Row], masks: Sequence[Tensor]) -> None:
+        """Shapes: masks (t, s + t) bool, one per row."""
         self.cache = cache
-        slots = [cache.slot(row.request_id) for row in rows for _ in row.tokens]
-        stored_at = [row.num_past + i for row in rows for i in range(len(row.tokens))]
-        self.slots = torch.tensor(slots)  # (N,)
-        self.stored_at = torch.tensor(stored_at)  # (N,)
+        self.place = cache.place([(row.request_id, len(row.tokens)) for row in rows])
         self.groups = [
-            EqualRows(cache, list(members), chunk_mask)
-            for _, members in groupby(rows, key=lambda row: len(row.tokens))
+            EqualRows(cache, [rows[i] for i in members], [masks[i] for i in members])
+            for members in equal_lengths(rows)
         ]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
-        self.cache.write(layer, self.slots, self.stored_at, k, v)
+        self.cache.write(layer, self.place, k, v)
         out = torch.empty_like(q)  # (N, H, D)
         start = 0
         for group in self.groups:
@@ -81,12 +89,12 @@ class PackedAttention:
 class EqualRows:
     """B rows of T tokens each, which attend to their slots of the cache in one call."""
 
-    def __init__(self, cache: KVCache, rows: Sequence[Row], chunk_mask: ChunkMask) -> None:
+    def __init__(self, cache: KVCache, rows: Sequence[Row], masks: Sequence[Tensor]) -> None:
         self.num_rows = len(rows)
         self.num_tokens = sum(len(row.tokens) for row in rows)
         self.slots = _slots_to_read([cache.slot(row.request_id) for row in rows])
         self.longest = max(row.context_len for row in rows)
-        self.bias = _visible_bias(rows, self.longest, chunk_mask, cache.k.dtype)
+        self.bias = _visible_bias(masks, cache.k.dtype)
 
     def attend(self, keys: Tensor, values: Tensor, q: Tensor, out: Tensor) -> None:
         """Write into `out`. Shapes: keys and values (P, H, S_max, D), q and out (B * T, H, D)."""
@@ -100,20 +108,57 @@ class EqualRows:
         out.unflatten(0, (self.num_rows, -1)).copy_(seen.transpose(1, 2))  # (B, T, H, D)
 
 
-def _visible_bias(
-    rows: Sequence[Row], longest: int, chunk_mask: ChunkMask, dtype: torch.dtype
-) -> Tensor | None:
-    """What each row may see of the longest context among them: (B, 1, T, S), or None for all."""
-    num_new = len(rows[0].tokens)
-    if num_new == 1:
-        lengths = torch.tensor([row.context_len for row in rows])  # (B,)
-        visible = (torch.arange(longest) < lengths.unsqueeze(1)).unsqueeze(1)  # (B, 1, S)
-    else:
-        visible = torch.zeros(len(rows), num_new, longest, dtype=torch.bool)  # (B, T, S)
-        for i, row in enumerate(rows):
-            visible[i, :, : row.context_len] = chunk_mask(row.num_past, num_new)
-    if visible.all():
+class GatheredAttention:
+    """The step's attention over copies of what each request holds, followed by its new K/V."""
+
+    def __init__(self, cache: KVStore, rows: Sequence[Row], masks: Sequence[Tensor]) -> None:
+        """Shapes: masks (t, s + t) bool, one per row."""
+        self.cache = cache
+        self.rows = rows
+        self.place = place_rows(rows, cache)
+        self.num_new = [len(row.tokens) for row in rows]
+        self.groups = [(members, [masks[i] for i in members]) for members in equal_lengths(rows)]
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
+        self.cache.write(layer, self.place, k, v)
+        news = list(zip(k.split(self.num_new), v.split(self.num_new), strict=True))
+        outs: list[Tensor] = []
+        start = 0
+        for members, masks in self.groups:
+            num_new, longest = self.num_new[members[0]], max(mask.shape[1] for mask in masks)
+            kv = k.new_zeros(2, len(members), k.shape[1], longest, k.shape[2])  # (2, B, H, S, D)
+            for b, i in enumerate(members):
+                held = self.cache.gather(self.rows[i].request_id, layer)  # (H, s, D) each
+                for which in range(2):
+                    own = torch.cat([held[which], news[i][which].transpose(0, 1)], dim=1)
+                    kv[which, b, :, : own.shape[1]] = own  # (H, s + t, D)
+            end = start + len(members) * num_new
+            rows = q[start:end].unflatten(0, (len(members), -1)).transpose(1, 2)  # (B, H, T, D)
+            bias = _visible_bias(masks, q.dtype)
+            seen = F.scaled_dot_product_attention(rows, kv[0], kv[1], attn_mask=bias)
+            outs.append(seen.transpose(1, 2).flatten(0, 1))  # (B * T, H, D)
+            start = end
+        return torch.cat(outs)  # (N, H, D)
+
+
+def equal_lengths(rows: Sequence[Row]) -> list[list[int]]:
+    """Indices of neighbouring rows that bring the same number of tokens, group by group."""
+    groups = groupby(range(len(rows)), key=lambda i: len(rows[i].tokens))
+    return [list(members) for _, members in groups]
+
+
+def _visible_bias(masks: Sequence[Tensor], dtype: torch.dtype) -> Tensor | None:
+    """What each row may see of the longest context among them: (B, 1, T, S), or None for all.
+
+    Shapes: masks (T, s) bool, each over its own keys.
+    """
+    longest = max(mask.shape[1] for mask in masks)
+    if all(mask.shape[1] == longest and mask.all() for mask in masks):
         return None
+    visible = torch.zeros(len(masks), len(masks[0]), longest, dtype=torch.bool)  # (B, T, S)
+    for i, mask in enumerate(masks):
+        visible[i, :, : mask.shape[1]] = mask
     return mask_bias(visible, dtype).unsqueeze(1)  # (B, 1, T, S)
 
 

@@ -1,11 +1,11 @@
-"""The padded executor: the textbook form, every row left-padded to the longest of its forward.
+"""The padded executor: two left-padded forwards per step, first the prefills, then the decodes.
 
-Easy to draw and easy to get wrong: padding sits in front of the past and in front of the new
-tokens, and no real token may ever see it. Two forwards per step, prefills and then decodes, or one.
+The textbook form. Easy to draw and easy to get wrong: padding sits in front of the past and in
+front of the new tokens, and no real token may ever see it.
 
     past, left-padded   new, left-padded
-    [ . . P P P P ]     [ . . . n ]        a decode
-    [ . . . . P P ]     [ n n n n ]        a chunk
+    [ . . P P P P ]     [ . . . n ]
+    [ . . . . P P ]     [ n n n n ]
 
 Shapes: B rows, T longest new part, S longest past, H heads, D head size.
 """
@@ -16,119 +16,101 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.executors.executor import (
-    ChunkMask,
-    ForwardResult,
-    Row,
-    forward_record,
-    row_mask,
-)
-from nanogpt.kv_cache import KVCache
+from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows, row_mask
+from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
+from nanogpt.parts import Parts
 from nanogpt.trace import ForwardRecord
 
 
 class PaddedExecutor:
-    """Left-padded forwards; `fused` runs prefills and decodes in one of them."""
+    """One forward for the rows that prefill and one for those that decode, each left-padded."""
 
-    def __init__(
-        self, model: GPT, cache: KVCache, chunk_mask: ChunkMask, *, fused: bool = False
-    ) -> None:
+    name = "padded"
+
+    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
         self.model = model
         self.cache = cache
-        self.chunk_mask = chunk_mask
-        self.fused = fused
-        self.name = "padded, fused" if fused else "padded"
+        self.parts = parts
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row]) -> ForwardResult:
         """Shapes: -> logits (R, V) in the order of `rows`."""
-        everything = range(len(rows))
-        if self.fused:
-            groups = [list(everything)]
-        else:
-            prefills = [i for i in everything if not rows[i].is_decode]
-            groups = [
-                group for group in (prefills, [i for i in everything if rows[i].is_decode]) if group
-            ]
         logits: dict[int, Tensor] = {}
         forwards: list[ForwardRecord] = []
-        for group in groups:
+        for decoding in (False, True):
+            group = [i for i, row in enumerate(rows) if row.is_decode is decoding]
+            if not group:
+                continue
             members = [rows[i] for i in group]
-            attend = PaddedAttention(self.cache, members, self.chunk_mask)
-            tokens = _left_pad([row.tokens for row in members])  # (B, T)
-            positions = _left_pad([row.positions for row in members])  # (B, T)
+            tokens = left_pad([row.tokens for row in members])  # (B, T)
+            positions = left_pad([row.positions for row in members])  # (B, T)
+            masks = [row_mask(row, self.cache, self.parts.chunk_mask) for row in members]
+            attend = PaddedAttention(self.cache, members, padded_mask(masks))
             hidden = self.model.hidden(tokens, positions, attend)  # (B, T, C)
             # Left-padding puts every row's last real token into the last column.
             logits.update(zip(group, self.model.logits(hidden[:, -1]), strict=True))
-            forwards.append(forward_record(members, tokens.numel()))
-        return ForwardResult(torch.stack([logits[i] for i in everything]), tuple(forwards))
+            forwards.append(forward_record(members, self.cache, tokens.numel()))
+        return ForwardResult(torch.stack([logits[i] for i in range(len(rows))]), tuple(forwards))
 
 
 class PaddedAttention:
     """Attention of one left-padded forward: copies of every past, side by side with the new K/V."""
 
-    def __init__(self, cache: KVCache, rows: Sequence[Row], chunk_mask: ChunkMask) -> None:
+    def __init__(self, cache: KVStore, rows: Sequence[Row], mask: Tensor) -> None:
+        """Shapes: mask (B, T, S + T) bool."""
         self.cache = cache
         self.rows = rows
-        self.mask = padded_mask(rows, chunk_mask)  # (B, T, S + T)
-        self.slots = torch.tensor([cache.slot(row.request_id) for row in rows for _ in row.tokens])
-        self.stored_at = torch.tensor(
-            [row.num_past + i for row in rows for i in range(len(row.tokens))]
-        )
+        self.mask = mask.unsqueeze(1)  # (B, 1, T, S + T)
+        self.place = place_rows(rows, cache)
+        self.past_lens = [cache.length(row.request_id) for row in rows]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q, k, v (B, T, H, D) -> (B, T, H, D)."""
-        past_k, past_v = self._left_padded_past(layer)  # (B, H, S, D) each
-        self._store(layer, k, v)
-        out = F.scaled_dot_product_attention(
-            q.transpose(1, 2),  # (B, H, T, D)
-            torch.cat([past_k, k.transpose(1, 2)], dim=2),  # (B, H, S + T, D)
-            torch.cat([past_v, v.transpose(1, 2)], dim=2),
-            attn_mask=self.mask.unsqueeze(1),  # (B, 1, T, S + T)
-        )
+        past_k, past_v = self._left_padded_past(layer, k)  # (B, H, S, D) each
+        keys = torch.cat([past_k, k.transpose(1, 2)], dim=2)  # (B, H, S + T, D)
+        values = torch.cat([past_v, v.transpose(1, 2)], dim=2)
+        new_k, new_v = self.new_kv(keys), self.new_kv(values)  # (N, H, D) each
+        self.cache.write(layer, self.place, new_k, new_v)
+        out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values, attn_mask=self.mask)
         return out.transpose(1, 2)  # (B, T, H, D)
 
-    def _left_padded_past(self, layer: int) -> tuple[Tensor, Tensor]:
-        longest = max(row.num_past for row in self.rows)
-        shape = (len(self.rows), self.cache.k.shape[2], longest, self.cache.k.shape[4])
-        past_k, past_v = self.cache.k.new_zeros(shape), self.cache.v.new_zeros(shape)
-        for i, row in enumerate(self.rows):
-            held_k, held_v = self.cache.gather(row.request_id, layer)  # (H, num_past, D)
-            past_k[i, :, longest - row.num_past :] = held_k
-            past_v[i, :, longest - row.num_past :] = held_v
-        return past_k, past_v
+    def new_kv(self, padded: Tensor) -> Tensor:
+        """The real new entries, without padding. Shapes: (B, H, S + T, D) -> (N, H, D)."""
+        own = [padded[i, :, -len(row.tokens) :] for i, row in enumerate(self.rows)]  # (H, t, D)
+        return torch.cat(own, dim=1).transpose(0, 1)  # (N, H, D)
 
-    def _store(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Write the K/V of real tokens; that of padding goes nowhere."""
-        new_k = torch.cat(
-            [k[i, -len(row.tokens) :] for i, row in enumerate(self.rows)]
-        )  # (N, H, D)
-        new_v = torch.cat([v[i, -len(row.tokens) :] for i, row in enumerate(self.rows)])
-        self.cache.write(layer, self.slots, self.stored_at, new_k, new_v)
+    def _left_padded_past(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        num_heads, head_size = like.shape[2:]
+        longest = max(self.past_lens)
+        past = like.new_zeros(2, len(self.rows), num_heads, longest, head_size)  # (2, B, H, S, D)
+        for i, (row, length) in enumerate(zip(self.rows, self.past_lens, strict=True)):
+            past[0, i, :, longest - length :], past[1, i, :, longest - length :] = (
+                self.cache.gather(row.request_id, layer)
+            )
+        return past[0], past[1]
 
 
-def padded_mask(rows: Sequence[Row], chunk_mask: ChunkMask) -> Tensor:
-    """Each row's chunk mask, placed where its real past and its real new tokens are.
+def padded_mask(masks: Sequence[Tensor]) -> Tensor:
+    """Each row's own mask, placed where its real past and its real new tokens are.
 
     A padding query sees its own column alone: its output is thrown away, but a row without any
     visible key would turn into NaN and spread from there.
-    Shapes: -> (B, T, S + T) bool.
+    Shapes: B masks (t, s + t) bool -> (B, T, S + T) bool.
     """
-    longest_new = max(len(row.tokens) for row in rows)
-    longest_past = max(row.num_past for row in rows)
-    mask = torch.zeros(len(rows), longest_new, longest_past + longest_new, dtype=torch.bool)
-    for i, row in enumerate(rows):
-        own = row_mask(row, chunk_mask)  # (t, num_past + t)
-        padding = longest_new - len(row.tokens)
-        mask[i, padding:, longest_past - row.num_past : longest_past] = own[:, : row.num_past]
-        mask[i, padding:, longest_past + padding :] = own[:, row.num_past :]
+    longest_new = max(len(mask) for mask in masks)
+    longest_past = max(mask.shape[1] - len(mask) for mask in masks)
+    whole = torch.zeros(len(masks), longest_new, longest_past + longest_new, dtype=torch.bool)
+    for i, mask in enumerate(masks):
+        past, padding = mask.shape[1] - len(mask), longest_new - len(mask)
+        whole[i, padding:, longest_past - past : longest_past] = mask[:, :past]
+        whole[i, padding:, longest_past + padding :] = mask[:, past:]
         for query in range(padding):
-            mask[i, query, longest_past + query] = True
-    return mask
+            whole[i, query, longest_past + query] = True
+    return whole
 
 
-def _left_pad(rows: Sequence[Sequence[int]]) -> Tensor:
+def left_pad(rows: Sequence[Sequence[int]]) -> Tensor:
     """Stack rows of unequal length, zeros in front. Shapes: -> (B, T)."""
     longest = max(map(len, rows))
     return torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows])

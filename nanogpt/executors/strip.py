@@ -1,0 +1,75 @@
+"""The strip executor: one flat row of new tokens, one flat row of keys, one mask over both.
+
+The packed form at its simplest, to read and to draw: nothing is padded, and a staircase of blocks
+keeps requests apart. The mask also spends N * K scores on pairs that may never see each other,
+which is why `packed` attends group by group instead.
+
+Shapes: N new tokens, K keys (held and new, request after request), H heads, D head size.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows
+from nanogpt.kv_store import KVStore
+from nanogpt.model import GPT
+from nanogpt.parts import Parts
+
+
+class StripExecutor:
+    """One unpadded forward per step under a single mask."""
+
+    name = "strip"
+
+    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
+        self.model = model
+        self.cache = cache
+        self.parts = parts
+
+    @torch.inference_mode()
+    def run(self, rows: Sequence[Row]) -> ForwardResult:
+        """Shapes: -> logits (R, V) in the order of `rows`."""
+        tokens = torch.tensor([token for row in rows for token in row.tokens])  # (N,)
+        positions = torch.tensor([p for row in rows for p in row.positions])  # (N,)
+        attend = StripAttention(self.cache, rows, self.parts)
+        hidden = self.model.hidden(tokens, positions, attend)  # (N, C)
+        last_of_row = torch.tensor(attend.cu_q[1:]) - 1  # (R,)
+        logits = self.model.logits(hidden[last_of_row])  # (R, V)
+        return ForwardResult(logits, (forward_record(rows, self.cache, len(tokens)),))
+
+
+class StripAttention:
+    """Every query against every key of the step, all but its own request's masked away."""
+
+    def __init__(self, cache: KVStore, rows: Sequence[Row], parts: Parts) -> None:
+        self.cache = cache
+        self.rows = rows
+        self.place = place_rows(rows, cache)
+        past_lens = [cache.length(row.request_id) for row in rows]
+        self.num_new = [len(row.tokens) for row in rows]
+        self.cu_q, _, self.mask = parts.pack(past_lens, self.num_new)  # mask (N, K)
+        windows = [cache.mask(row.request_id, len(row.tokens)) for row in rows]
+        near = [window for window in windows if window is not None]
+        if near:
+            self.mask = self.mask & torch.block_diag(*near).bool()  # (N, K)
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
+        self.cache.write(layer, self.place, k, v)
+        keys: list[Tensor] = []
+        values: list[Tensor] = []
+        news = zip(k.split(self.num_new), v.split(self.num_new), strict=True)
+        for row, (new_k, new_v) in zip(self.rows, news, strict=True):
+            held_k, held_v = self.cache.gather(row.request_id, layer)  # (H, S, D) each
+            keys += [held_k, new_k.transpose(0, 1)]
+            values += [held_v, new_v.transpose(0, 1)]
+        out = F.scaled_dot_product_attention(
+            q.transpose(0, 1),  # (H, N, D)
+            torch.cat(keys, dim=1),  # (H, K, D)
+            torch.cat(values, dim=1),
+            attn_mask=self.mask,
+        )
+        return out.transpose(0, 1)  # (N, H, D)
