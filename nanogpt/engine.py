@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
-from nanogpt.engine_config import EXECUTORS, EngineConfig, MakeExecutor, make_cache
+from nanogpt.engine_config import EngineConfig, MakeExecutor, executor_maker, make_cache
 from nanogpt.executors.executor import ForwardResult, Row, row_problem
 from nanogpt.guard import PartError
 from nanogpt.limits import check_int
@@ -61,7 +61,7 @@ class Engine:
             parts=self.parts,
         )
         self.cache = make_cache(model, config, self.parts)
-        make = make_executor or EXECUTORS[config.executor]
+        make = make_executor or executor_maker(config)
         self.executor = make(model, self.cache, self.parts)
         self.step_number = 0
         self._requests: dict[int, Request] = {}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from nanogpt.executors.batch_invariant import BatchInvariantExecutor
 from nanogpt.executors.executor import Executor
 from nanogpt.executors.fused import FusedExecutor
 from nanogpt.executors.packed import PackedExecutor
@@ -38,7 +39,8 @@ class EngineConfig:
 
     `executor` is "packed" (one flat row, the fast one), "strip" (one flat row under one mask),
     "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
-    every draw. Under a `sliding_window`, `kv_storage` is "ring" or "evict".
+    every draw. Under a `sliding_window`, `kv_storage` is "ring" or "evict". `batch_invariant` gives
+    a token the same float32 bits in every batch, several times slower; it is a form of "packed".
     """
 
     token_budget: int = 16
@@ -51,6 +53,7 @@ class EngineConfig:
     num_sinks: int = 0
     kv_storage: str = "ring"
     executor: str = "packed"
+    batch_invariant: bool = False
     temperature: float = 0.0
     seed: int = 0
 
@@ -61,6 +64,10 @@ class EngineConfig:
             raise ValueError(
                 f"there is no executor {self.executor!r}; choose from {sorted(EXECUTORS)}"
             )
+        if self.batch_invariant and self.executor != "packed":
+            raise ValueError(
+                f"batch_invariant goes with the executor 'packed'; this one is {self.executor!r}"
+            )
         if self.kv_storage not in KV_STORAGES:
             raise ValueError(
                 f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
@@ -69,6 +76,11 @@ class EngineConfig:
             raise ValueError(
                 f"num_sinks is {self.num_sinks}; without a sliding window there is nothing to sink"
             )
+
+
+def executor_maker(config: EngineConfig) -> MakeExecutor:
+    """The executor that the settings ask for."""
+    return BatchInvariantExecutor if config.batch_invariant else EXECUTORS[config.executor]
 
 
 def make_cache(model: GPT, config: EngineConfig, parts: Parts) -> KVCache | WindowedKVCache:

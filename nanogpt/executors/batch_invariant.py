@@ -1,0 +1,143 @@
+"""The batch-invariant executor: the same float32 bits for a token, whoever shares the batch.
+
+A matrix product rounds differently for 1 row and for 8, so an ordinary engine's logits depend on
+the company a request keeps. Here no operation ever sees another shape: tokens run in tiles of
+`ROWS` (the last filled up with dummies), and attention walks over keys in tiles of `KEYS`, a fixed
+distance from position 0, with a running softmax. A tile that a token may not see changes nothing:
+its weights are exp(-inf) = 0, and what is rescaled is multiplied by exactly 1.
+
+Shapes: R = ROWS tokens of a tile, K = KEYS keys of one, H heads, D head size, P requests.
+Source: Thinking Machines Lab, "Defeating Nondeterminism in LLM Inference" (2025), for the idea.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows, row_mask
+from nanogpt.kv_store import KVStore
+from nanogpt.model import GPT
+from nanogpt.parts import Parts
+
+ROWS = 16
+KEYS = 64
+
+
+class BatchInvariantExecutor:
+    """Forwards of exactly `ROWS` tokens each; one thread, or the products may be split anew."""
+
+    name = "packed, batch-invariant"
+
+    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
+        self.model = model
+        self.cache = cache
+        self.parts = parts
+
+    @torch.inference_mode()
+    def run(self, rows: Sequence[Row]) -> ForwardResult:
+        """Shapes: -> logits (R, V) in the order of `rows`."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return self._run(rows)
+        finally:
+            torch.set_num_threads(threads)
+
+    def _run(self, rows: Sequence[Row]) -> ForwardResult:
+        context = StepContext(self.cache, rows, self.parts)
+        tokens = [token for row in rows for token in row.tokens]
+        positions = [position for row in rows for position in row.positions]
+        tiles = range(0, len(tokens), ROWS)
+        hidden: list[Tensor] = []
+        for start in tiles:
+            filled = [0] * (ROWS - len(tokens[start : start + ROWS]))
+            attend = TileAttention(context, start)
+            tile = torch.tensor([*tokens[start : start + ROWS], *filled])  # (R,)
+            at = torch.tensor([*positions[start : start + ROWS], *filled])  # (R,)
+            hidden.append(self.model.logits(self.model.hidden(tile, at, attend)))  # (R, V)
+        context.store()
+        logits = torch.cat(hidden)[context.last_of_row]  # (R, V)
+        record = forward_record(rows, self.cache, len(tiles) * ROWS)
+        return ForwardResult(logits, (record,))
+
+
+class StepContext:
+    """Keys and values of the step's requests by position, filled up tile by tile."""
+
+    def __init__(self, cache: KVStore, rows: Sequence[Row], parts: Parts) -> None:
+        self.cache = cache
+        self.place = place_rows(rows, cache)
+        self.owner = [p for p, row in enumerate(rows) for _ in row.tokens]
+        self.at = [row.num_past + i for row in rows for i in range(len(row.tokens))]
+        ends = [row.context_len for row in rows]
+        self.num_tiles = -(-max(ends) // KEYS)
+        self.last_of_row = torch.tensor([len(row.tokens) for row in rows]).cumsum(0) - 1
+        self.visible = torch.zeros(len(self.at), self.num_tiles * KEYS, dtype=torch.bool)
+        start = 0
+        for row in rows:
+            mask = row_mask(row, cache, parts.chunk_mask)  # (t, s + t)
+            keys = [*cache.positions(row.request_id), *range(row.num_past, row.context_len)]
+            self.visible[start : start + len(row.tokens), keys] = mask
+            start += len(row.tokens)
+        self.rows = rows
+        self.layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def layer(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """K and V of all requests in one layer, by position. Shapes: (P, H, S, D) each."""
+        if layer not in self.layers:
+            shape = (2, len(self.rows), like.shape[1], self.num_tiles * KEYS, like.shape[2])
+            kv = like.new_zeros(shape)  # (2, P, H, S, D)
+            for p, row in enumerate(self.rows):
+                held = self.cache.positions(row.request_id)
+                kv[0, p, :, held], kv[1, p, :, held] = self.cache.gather(row.request_id, layer)
+            self.layers[layer] = (kv[0], kv[1])
+        return self.layers[layer]
+
+    def store(self) -> None:
+        """Hand the step's new K/V to the cache."""
+        for layer, (k, v) in self.layers.items():
+            self.cache.write(
+                layer, self.place, k[self.owner, :, self.at], v[self.owner, :, self.at]
+            )
+
+
+class TileAttention:
+    """Attention of the tile of `ROWS` tokens that begins at token `start` of the step."""
+
+    def __init__(self, context: StepContext, start: int) -> None:
+        self.context = context
+        self.owner = context.owner[start : start + ROWS]
+        self.at = context.at[start : start + ROWS]
+        num_real = len(self.owner)
+        # Dummies read request 0, the first key of it, and are thrown away.
+        self.read = torch.tensor([*self.owner, *[0] * (ROWS - num_real)])  # (R,)
+        visible = torch.zeros(ROWS, context.visible.shape[1], dtype=torch.bool)  # (R, S)
+        visible[:num_real] = context.visible[start : start + num_real]
+        visible[num_real:, 0] = True
+        self.hidden_tiles = (~visible).view(ROWS, -1, KEYS).transpose(0, 1).unsqueeze(2)
+        # (tiles, R, 1, K)
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q, k, v (R, H, D) -> (R, H, D)."""
+        keys, values = self.context.layer(layer, k)  # (P, H, S, D) each
+        real = len(self.owner)
+        keys[self.owner, :, self.at] = k[:real]
+        values[self.owner, :, self.at] = v[:real]
+        q = q * q.shape[-1] ** -0.5
+        peak = q.new_full((*q.shape[:2], 1), float("-inf"))  # (R, H, 1), largest score so far
+        total = q.new_zeros(*q.shape[:2], 1)  # (R, H, 1), sum of weights so far
+        mixed = torch.zeros_like(q)  # (R, H, D), weighted values so far
+        for i, hidden in enumerate(self.hidden_tiles):
+            here = slice(i * KEYS, (i + 1) * KEYS)
+            tile_k, tile_v = keys[self.read, :, here], values[self.read, :, here]  # (R, H, K, D)
+            scores = (tile_k @ q.unsqueeze(3)).squeeze(3)  # (R, H, K)
+            scores = scores.masked_fill(hidden, float("-inf"))
+            new_peak = torch.maximum(peak, scores.amax(-1, keepdim=True))  # (R, H, 1)
+            # A window may hide the first tiles: nothing was seen yet, and nothing is rescaled.
+            safe = new_peak.masked_fill(new_peak.isinf(), 0.0)
+            rescale, weights = (peak - safe).exp(), (scores - safe).exp()  # (R, H, 1), (R, H, K)
+            total = total * rescale + weights.sum(-1, keepdim=True)
+            mixed = mixed * rescale + (weights.unsqueeze(2) @ tile_v).squeeze(2)
+            peak = new_peak
+        return mixed / total  # (R, H, D)
