@@ -1,36 +1,57 @@
 """The pictures of the course: anywidgets that draw plain JSON records and step in the browser.
 
-timeline      what every request did in every step of a run, beside a reference
-mask_stepper  who may see whom, one query row at a time
-step_cost     what a step costs: fixed + per token
-work_bars     tokens computed per generated token, with and without a cache
-batching      slots over time: static beside continuous
-heap_stepper  the waiting queue's heap, one sift move at a time
-kv_budget     KV tokens against the budget, preemptions and recomputed tokens
-prediction    a question answered before the answer is shown
-hints         three rungs, one at a time
+timeline               what every request did in every step of a run, beside a reference
+mask_stepper           who may see whom, one query row at a time
+mask_build             a fused batch's mask, built in visible steps
+batch_view             a padded batch cell by cell, packed into a strip with its staircase mask
+step_cost              what a step costs: fixed + per token
+work_bars              tokens computed per generated token, with and without a cache
+batching               slots over time: static beside continuous
+heap_stepper           the waiting queue's heap, one sift move at a time
+kv_budget              KV tokens against the budget, preemptions and recomputed tokens
+kv_growth              KV tokens of several runs, full and windowed, with padding waste
+storage_strip          real storage as cells, the views into it, held beside counted
+attention_by_distance  how far back trained heads look, and what a window cuts off
+receptive_field        which positions can act on a token, layer by layer
+block_table            physical blocks and the tables that name them
+prediction             a question answered before the answer is shown
+hints                  three rungs, one at a time
 
-standalone    any of them in one HTML file that needs no server
+standalone             any of them in one HTML file that needs no server
 """
 
+from widgets.attention_by_distance import AttentionByDistance
+from widgets.batch_view import BatchView
 from widgets.batching import Batching
+from widgets.block_table import BlockTable
 from widgets.heap_stepper import HeapStepper
 from widgets.hints import Hints
 from widgets.kv_budget import KVBudget
+from widgets.kv_growth import KVGrowth
+from widgets.mask_build import MaskBuild
 from widgets.mask_stepper import MaskStepper
 from widgets.prediction import Prediction
+from widgets.receptive_field import ReceptiveField
 from widgets.step_cost import StepCost
+from widgets.storage_strip import StorageStrip
 from widgets.timeline import Timeline
 from widgets.work_bars import WorkBars
 
 __all__ = [
+    "AttentionByDistance",
+    "BatchView",
     "Batching",
+    "BlockTable",
     "HeapStepper",
     "Hints",
     "KVBudget",
+    "KVGrowth",
+    "MaskBuild",
     "MaskStepper",
     "Prediction",
+    "ReceptiveField",
     "StepCost",
+    "StorageStrip",
     "Timeline",
     "WorkBars",
 ]

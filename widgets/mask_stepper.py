@@ -33,23 +33,29 @@ class MaskStepper(anywidget.AnyWidget):
 def _checked_mask(value: object) -> dict[str, Any]:
     found = checking.record(value, "a mask", ("name", "num_past", "mask"))
     name = checking.text(found["name"], "the name of a mask", empty=False)
-    rows = [
-        _checked_row(row, f"a row of mask {name!r}")
-        for row in checking.items(found["mask"], f"mask {name!r}", at_least=1)
-    ]
-    widths = sorted({len(row) for row in rows})
-    if len(widths) > 1:
-        raise ValueError(f"mask {name!r} has rows of {widths} keys; all rows must be equally long")
+    rows = checked_matrix(found["mask"], f"mask {name!r}")
+    width = len(rows[0])
     num_past = checking.whole(found["num_past"], f"num_past of mask {name!r}")
-    if num_past > widths[0]:
-        raise ValueError(f"mask {name!r} has {num_past} past keys but only {widths[0]} columns")
+    if num_past > width:
+        raise ValueError(f"mask {name!r} has {num_past} past keys but only {width} columns")
     labels = found.get("labels")
     if labels is not None:
         labels = [str(label) for label in checking.items(labels, f"the labels of mask {name!r}")]
-        if len(labels) != widths[0]:
-            raise ValueError(f"mask {name!r} has {len(labels)} labels for {widths[0]} keys")
+        if len(labels) != width:
+            raise ValueError(f"mask {name!r} has {len(labels)} labels for {width} keys")
     note = checking.text(found.get("note", ""), f"the note of mask {name!r}")
     return {"name": name, "num_past": num_past, "mask": rows, "note": note, "labels": labels}
+
+
+def checked_matrix(value: object, what: str) -> list[list[bool]]:
+    """`value` as rows of equally many truth values, at least one of each. Raises: ValueError."""
+    rows = [
+        _checked_row(row, f"a row of {what}") for row in checking.items(value, what, at_least=1)
+    ]
+    widths = sorted({len(row) for row in rows})
+    if len(widths) > 1:
+        raise ValueError(f"{what} has rows of {widths} keys; all rows must be equally long")
+    return rows
 
 
 def _checked_row(row: object, what: str) -> list[bool]:

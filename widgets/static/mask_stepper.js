@@ -1,6 +1,7 @@
 // Draws masks side by side and steps through their query rows.
 
 import { mount, node, svg } from "./dom.js";
+import { drawMaskCell, drawPastDivider, reachByTab, swatch, visibleText } from "./mask_picture.js";
 import { createPlayer } from "./player.js";
 import { cellSize, cellsOfRow, differingCells, maskWords, numRows, stepWords } from "./mask_layout.js";
 import { count } from "./words.js";
@@ -9,26 +10,8 @@ const HEAD = 40;
 const ROW_LABEL = 34;
 const GAP = 36;
 
-function drawCell(cell, x, y, size) {
-  const inset = 1;
-  const side = size - 2 * inset;
-  const box = { x: x + inset, y: y + inset, width: side, height: side, rx: 3 };
-  const wrong = cell.visible && cell.future;
-  const className = wrong ? "sn-mk-wrong" : cell.visible ? "sn-mk-seen" : "sn-mk-hidden";
-  const shapes = [svg("rect", { ...box, class: className })];
-  if (wrong) {
-    const from = { x: x + size * 0.32, y: y + size * 0.32 };
-    const reach = size * 0.36;
-    const cross = `M${from.x} ${from.y}l${reach} ${reach}m0 ${-reach}l${-reach} ${reach}`;
-    shapes.push(svg("path", { d: cross, class: "sn-mk-cross" }));
-  } else if (cell.own) {
-    const dot = { cx: x + size / 2, cy: y + size / 2, r: size * 0.13 };
-    shapes.push(svg("circle", { ...dot, class: cell.visible ? "sn-mk-own" : "sn-mk-own-hidden" }));
-  }
-  if (cell.differs) {
-    shapes.push(svg("rect", { x: x + 0.5, y: y + 0.5, width: size - 1, height: size - 1, rx: 4, class: "sn-mk-differs" }));
-  }
-  return shapes;
+function seesFuture(cell) {
+  return cell.visible && cell.future;
 }
 
 function keyLabels(mask, size) {
@@ -36,29 +19,9 @@ function keyLabels(mask, size) {
   const every = mask.labels ? 1 : Math.ceil(20 / size);
   return labels.flatMap((label, key) => {
     if (key % every) return [];
-    const shown = label === " " ? "sp" : label === "\n" ? "\\n" : label;
     const x = ROW_LABEL + key * size + size / 2;
-    return [svg("text", { x, y: HEAD - 7, class: "sn-mk-label", "text-anchor": "middle" }, shown)];
+    return [svg("text", { x, y: HEAD - 7, class: "sn-mk-label", "text-anchor": "middle" }, visibleText(label))];
   });
-}
-
-function drawDivider(mask, size) {
-  const keys = mask.mask[0].length;
-  const x = ROW_LABEL + mask.num_past * size;
-  const bottom = HEAD + mask.mask.length * size + 4;
-  const group = svg("g", {});
-  const title = (middle, words, room) => {
-    if (words.length * 6.2 > room) return;
-    group.append(svg("text", { x: middle, y: 14, class: "sn-mk-part", "text-anchor": "middle" }, words));
-  };
-  const past = mask.num_past * size;
-  const fresh = (keys - mask.num_past) * size;
-  if (past) {
-    title(ROW_LABEL + past / 2, past > 70 ? "past keys" : "past", past);
-    group.append(svg("path", { d: `M${x} 4V${bottom}`, class: "sn-mk-divider" }));
-  }
-  title(x + fresh / 2, fresh > 70 ? "new keys" : "new", fresh);
-  return group;
 }
 
 function drawMask(mask, other, size) {
@@ -72,11 +35,14 @@ function drawMask(mask, other, size) {
     const group = svg("g", { class: "sn-mk-row" });
     group.append(svg("text", { x: ROW_LABEL - 9, y: y + size / 2 + 4, class: "sn-mk-label", "text-anchor": "end" }, String(mask.num_past + row)));
     cellsOfRow(mask, row, other).forEach((cell, key) =>
-      group.append(...drawCell(cell, ROW_LABEL + key * size, y, size)));
+      group.append(...drawMaskCell({ ...cell, wrong: seesFuture(cell) }, ROW_LABEL + key * size, y, size)));
     picture.append(group);
     return group;
   });
-  picture.append(drawDivider(mask, size));
+  picture.append(drawPastDivider({
+    left: ROW_LABEL, top: 4, bottom: HEAD + mask.mask.length * size + 4,
+    past: mask.num_past, fresh: keys - mask.num_past, size,
+  }));
   const cursor = svg("rect", { x: ROW_LABEL - 29, width: 29 + keys * size + 2, height: size, rx: 5, class: "sn-mk-cursor" });
   picture.append(cursor);
   const point = (row) => {
@@ -87,14 +53,9 @@ function drawMask(mask, other, size) {
   return { picture, point };
 }
 
-function swatch(className, words) {
-  const box = svg("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, class: className });
-  return node("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, box), words);
-}
-
 function legend(masks) {
   const wrong = masks.some((mask) => mask.mask.some((_, row) =>
-    cellsOfRow(mask, row).some((cell) => cell.visible && cell.future)));
+    cellsOfRow(mask, row).some(seesFuture)));
   return node(
     "ul", { class: "sn-legend" },
     swatch("sn-mk-seen", "may be seen"),
@@ -121,10 +82,7 @@ function createFigure(mask, other, counts) {
     scroller.replaceChildren(drawn.picture);
     drawn.point(row);
     const scrolls = Number(drawn.picture.getAttribute("width")) > room;
-    for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", maskWords(mask)]]) {
-      if (scrolls) scroller.setAttribute(name, value);
-      else scroller.removeAttribute(name);
-    }
+    reachByTab(scroller, scrolls, maskWords(mask));
   };
   return { element, draw, point: (row) => drawn?.point(row) };
 }

@@ -1,0 +1,78 @@
+"""How far back a trained model's heads really look, and what a window would cut off."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+
+from widgets import assets, checking
+
+
+class AttentionByDistance(anywidget.AnyWidget):
+    """Mean attention weight by distance for one head at a time, a window's cut, a map of all heads.
+
+    `weights[layer][head][d]` is the mean attention weight on the key d positions back, d = 0 being
+    the query itself. `sink_weights[layer][head][s]` is the mean weight on position s, which
+    `weights` then leaves out; the queries averaged over lie beyond every window, so sinks that are
+    not kept count as cut. `window` is where the cut stands at first: distances above it are cut.
+    Raises: ValueError for no layer, unequal layers or heads, a weight below 0, or no weight.
+    """
+
+    _esm = assets.esm("attention_by_distance")
+    _css = assets.css("attention_by_distance")
+    weights = traitlets.List().tag(sync=True)
+    sink_weights = traitlets.List(default_value=None, allow_none=True).tag(sync=True)
+    window = traitlets.Int().tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self,
+        weights: Sequence[Sequence[Sequence[float]]],
+        window: int,
+        title: str = "",
+        *,
+        sink_weights: Sequence[Sequence[Sequence[float]]] | None = None,
+    ) -> None:
+        found = _checked_weights(weights, "weights")
+        sinks = None if sink_weights is None else _checked_weights(sink_weights, "sink_weights")
+        if sinks is not None and (len(sinks), len(sinks[0])) != (len(found), len(found[0])):
+            raise ValueError(
+                f"sink_weights has {len(sinks)} layers of {len(sinks[0])} heads; "
+                f"weights has {len(found)} of {len(found[0])}"
+            )
+        for layer, heads in enumerate(found):
+            for head, row in enumerate(heads):
+                if not sum(row) + (sum(sinks[layer][head]) if sinks else 0) > 0:
+                    raise ValueError(f"layer {layer}, head {head} has no weight at any distance")
+        farthest = len(found[0][0]) - 1
+        if checking.whole(window, "the window", least=1) > max(1, farthest):
+            raise ValueError(f"the window is {window}, but the weights end {farthest} back")
+        super().__init__(
+            weights=found,
+            sink_weights=sinks,
+            window=window,
+            title=checking.text(title, "the title"),
+        )
+
+
+def _checked_weights(value: object, what: str) -> list[list[list[float]]]:
+    """Layers of heads of numbers, all layers and all heads equally long."""
+    layers = [
+        [
+            [checking.amount(each, f"a weight of {what}") for each in _row(row, what)]
+            for row in checking.items(heads, f"a layer of {what}", at_least=1)
+        ]
+        for heads in checking.items(value, what, at_least=1)
+    ]
+    for name, sizes in (
+        ("layers", {len(heads) for heads in layers}),
+        ("heads", {len(row) for heads in layers for row in heads}),
+    ):
+        if len(sizes) > 1:
+            raise ValueError(f"{what} has {name} of {sorted(sizes)} entries; all must be equal")
+    return layers
+
+
+def _row(row: object, what: str) -> list[Any]:
+    return checking.items(row, f"a head of {what}", at_least=1)

@@ -1,0 +1,57 @@
+"""The cone of positions that can act on one token's logits, layer by layer, under a window."""
+
+import anywidget
+import traitlets
+
+from widgets import assets, checking
+
+
+class ReceptiveField(anywidget.AnyWidget):
+    """Positions by layers: whom `query` sees, whom those saw, down to the tokens.
+
+    With a window W and S sinks, each layer sees the last W + 1 positions and the first S, so that
+    after L layers the logits of `query` (by default the last position) can depend on tokens as
+    far back as L x W. `probe` is the position whose way up is drawn at first; a slider moves it.
+    Raises: ValueError for a query, a probe or sinks outside the positions.
+    """
+
+    _esm = assets.esm("receptive_field")
+    _css = assets.css("receptive_field")
+    window = traitlets.Int().tag(sync=True)
+    num_layers = traitlets.Int().tag(sync=True)
+    num_positions = traitlets.Int().tag(sync=True)
+    sinks = traitlets.Int().tag(sync=True)
+    query = traitlets.Int().tag(sync=True)
+    probe = traitlets.Int().tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self,
+        window: int,
+        num_layers: int,
+        num_positions: int,
+        title: str = "",
+        *,
+        sinks: int = 0,
+        query: int | None = None,
+        probe: int | None = None,
+    ) -> None:
+        checking.whole(num_positions, "num_positions", least=1)
+        checking.whole(sinks, "sinks")
+        if sinks > num_positions:
+            raise ValueError(f"there are {sinks} sinks, but only {num_positions} positions")
+        last = num_positions - 1 if query is None else query
+        if checking.whole(last, "the query") >= num_positions:
+            raise ValueError(f"the query is {last}; positions end at {num_positions - 1}")
+        first = max(0, last - window) if probe is None else probe
+        if checking.whole(first, "the probe") > last:
+            raise ValueError(f"the probe is {first}, behind the query at {last}")
+        super().__init__(
+            window=checking.whole(window, "the window", least=1),
+            num_layers=checking.whole(num_layers, "num_layers", least=1),
+            num_positions=num_positions,
+            sinks=sinks,
+            query=last,
+            probe=first,
+            title=checking.text(title, "the title"),
+        )

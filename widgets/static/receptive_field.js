@@ -1,0 +1,158 @@
+// Steps down through the layers below one token's logits: the cone of what can act on it.
+
+import { makeReachable } from "./column_picture.js";
+import { mount, node, svg } from "./dom.js";
+import { createPlayer } from "./player.js";
+import { fieldSizes, fieldWords, probeWords, reachOf, rowLabel, wayUp } from "./receptive_field_layout.js";
+import { createSlider } from "./slider.js";
+
+const TOP = 20;
+const BOX = 20;
+const FOOT = 22;
+
+function text(x, y, anchor, words, className = "sn-rf-text") {
+  return svg("text", { x, y, "text-anchor": anchor, class: className }, words);
+}
+
+function drawCells(field, reach, depth, sizes) {
+  const group = svg("g", {});
+  const inset = sizes.cell > 10 ? 1.5 : 0.5;
+  reach.forEach((row, at) => {
+    const y = TOP + at * sizes.row;
+    group.append(text(0, y + 14, "start", rowLabel(field, at), at === depth ? "sn-rf-here" : "sn-rf-text"));
+    row.forEach((acts, position) => {
+      const x = sizes.label + position * sizes.cell + inset;
+      const shown = acts && at <= depth;
+      const sink = position < field.sinks ? " sn-rf-sink sn-hue-4" : "";
+      const state = shown ? `sn-rf-acts${at === depth ? " sn-rf-now" : ""}` : "sn-rf-idle";
+      const place = { x, y, width: sizes.cell - 2 * inset, height: BOX, rx: Math.min(4, sizes.cell / 4) };
+      group.append(svg("rect", { ...place, class: `${state}${shown ? sink : ""}` }));
+    });
+  });
+  return group;
+}
+
+// Between two rows: from the reached part above to what it sees below, as one slanted band.
+function drawCone(field, reach, depth, sizes) {
+  const group = svg("g", {});
+  const edge = (row, from) => {
+    const inside = row.flatMap((acts, position) => (acts && position >= from ? [position] : []));
+    return inside.length ? [sizes.label + inside[0] * sizes.cell, sizes.label + (inside[inside.length - 1] + 1) * sizes.cell] : null;
+  };
+  for (let at = 0; at < depth; at += 1) {
+    const low = Math.max(field.sinks, field.query - (at + 1) * field.window);
+    const [above, below] = [edge(reach[at], Math.max(0, field.query - at * field.window)), edge(reach[at + 1], Math.min(low, field.query))];
+    if (!above || !below) continue;
+    const [y, next] = [TOP + at * sizes.row + BOX, TOP + (at + 1) * sizes.row];
+    group.append(svg("path", { d: `M${above[0]} ${y}H${above[1]}L${below[1]} ${next}H${below[0]}Z`, class: "sn-rf-cone" }));
+  }
+  return group;
+}
+
+// The probe's way up: a line through the rows, ending at the logits when there are layers enough.
+function drawWay(field, probe, sizes) {
+  const group = svg("g", {});
+  const centre = (position) => sizes.label + (position + 0.5) * sizes.cell;
+  const bottom = TOP + field.num_layers * sizes.row;
+  const way = wayUp(field, probe);
+  const reaches = way !== null && way.length - 1 <= field.num_layers;
+  const className = reaches ? "sn-rf-way" : "sn-rf-way sn-rf-short";
+  const points = [[centre(probe), bottom + BOX / 2]];
+  if (way !== null) {
+    // It waits in its own column until the last layers carry it, as a residual stream does.
+    const spare = Math.max(0, field.num_layers - (way.length - 1));
+    const path = [...Array(spare).fill(probe), ...way.slice(1)].slice(0, field.num_layers);
+    path.forEach((position, at) => points.push([centre(position), bottom - (at + 1) * sizes.row + BOX / 2]));
+  }
+  group.append(svg("path", { d: `M${points.map((point) => point.join(" ")).join("L")}`, class: className }));
+  for (const [x, y] of points) group.append(svg("circle", { cx: x, cy: y, r: Math.min(4.5, sizes.cell / 2), class: reaches ? "sn-rf-dot" : "sn-rf-dot sn-rf-short" }));
+  return group;
+}
+
+function drawPositions(field, probe, sizes) {
+  const group = svg("g", {});
+  const y = TOP + field.num_layers * sizes.row + BOX + 15;
+  const every = Math.max(1, Math.ceil(24 / sizes.cell));
+  const middle = (position) => sizes.label + (position + 0.5) * sizes.cell;
+  group.append(text(middle(probe), y, "middle", String(probe), "sn-rf-here"));
+  for (let position = 0; position < field.num_positions; position += every) {
+    if (Math.abs(position - probe) * sizes.cell < 22) continue;
+    group.append(text(middle(position), y, "middle", String(position)));
+  }
+  group.append(text(middle(field.query), 12, "middle", String(field.query), "sn-rf-here"));
+  return group;
+}
+
+function legend(field) {
+  const swatch = (className, words) => node("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" },
+    svg("rect", { x: 1, y: 1, width: 12, height: 12, rx: 3, class: className })), words);
+  return node(
+    "ul", { class: "sn-legend" },
+    swatch("sn-rf-acts", "can act on the logits"),
+    field.sinks ? swatch("sn-rf-acts sn-rf-sink sn-hue-4", "a sink that can") : null,
+    swatch("sn-rf-idle", "cannot, or is not reached yet"),
+    node("li", {}, "the line: how the chosen token gets there (press a position to choose it)"),
+  );
+}
+
+function build(root, model) {
+  const field = Object.fromEntries(["window", "num_layers", "num_positions", "sinks", "query"].map((name) => [name, model.get(name)]));
+  const reach = reachOf(field);
+  const scroller = node("div", { class: "sn-scroll" });
+  let probe = model.get("probe");
+  let width = 0;
+
+  const draw = (depth) => {
+    if (!width) return;
+    const sizes = fieldSizes(field, width);
+    const height = TOP + field.num_layers * sizes.row + BOX + FOOT;
+    const label = `${fieldWords(field, depth)} ${probeWords(field, probe)}`;
+    const picture = svg("svg", { width: sizes.width, height, role: "img", "aria-label": label, class: "sn-rf-picture" });
+    picture.append(drawCone(field, reach, depth, sizes), drawCells(field, reach, depth, sizes), drawWay(field, probe, sizes), drawPositions(field, probe, sizes));
+    picture.addEventListener("click", (event) => {
+      const position = Math.floor((event.clientX - picture.getBoundingClientRect().left - sizes.label) / sizes.cell);
+      if (position >= 0 && position <= field.query) choose(position);
+    });
+    // Where it scrolls, it begins at the query, which is at the right.
+    const kept = scroller.childElementCount ? scroller.scrollLeft : sizes.width;
+    scroller.replaceChildren(picture);
+    scroller.scrollLeft = kept;
+    makeReachable(scroller, sizes.width > width + 1, "Receptive field, scrolls sideways");
+  };
+  const choose = (position) => {
+    probe = position;
+    slider.move(position);
+    player.go(player.step());
+  };
+  const slider = createSlider({ label: "token", max: field.query, value: probe, words: String, onInput: choose });
+  const player = createPlayer({
+    root, count: field.num_layers + 1, label: "Layers downwards", extras: [slider.input],
+    name: (step) => (step === 0 ? "the logits" : `${step} of ${field.num_layers} layers down`),
+    delay: () => 1400,
+    onStep: (depth) => {
+      draw(depth);
+      return `${fieldWords(field, depth)}\n${probeWords(field, probe)}`;
+    },
+  });
+  slider.frame(player);
+  const title = model.get("title");
+  if (title) root.append(node("p", { class: "sn-title sn-rf-title" }, title));
+  root.append(player.toolbar, player.keys, player.live, scroller, legend(field));
+  player.live.classList.add("sn-rf-live");
+  player.show(0);
+  return {
+    resize: (next) => {
+      width = root.querySelector(".sn-toolbar").clientWidth || next;
+      draw(player.step());
+    },
+    destroy: player.destroy,
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "receptive-field", label: "The receptive field under a window",
+    inputs: ["window", "num_layers", "num_positions", "sinks", "query", "probe", "title"],
+    build: (root) => build(root, model),
+  }),
+};

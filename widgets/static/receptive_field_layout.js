@@ -1,0 +1,92 @@
+// Which positions act on a query's logits, layer by layer: pure functions of window and sinks.
+
+import { count, number, ranges } from "./words.js";
+
+// Whether the token at `query` attends to the one at `key`.
+export function sees(query, key, { window, sinks }) {
+  return key <= query && (key < sinks || query - key <= window);
+}
+
+// The fewest layers through which each position acts on the query, null where no number is enough.
+export function layersOf(field) {
+  const layers = Array(field.num_positions).fill(null);
+  layers[field.query] = 0;
+  const queue = [field.query];
+  for (const query of queue) {
+    for (let key = 0; key < query; key += 1) {
+      if (layers[key] !== null || !sees(query, key, field)) continue;
+      layers[key] = layers[query] + 1;
+      queue.push(key);
+    }
+  }
+  return layers;
+}
+
+// reach[k]: whether each position acts on the query's logits through k layers. reach[0] is the
+// query alone, reach[num_layers] the tokens.
+export function reachOf(field) {
+  const layers = layersOf(field);
+  return Array.from({ length: field.num_layers + 1 }, (_, depth) =>
+    layers.map((needed) => needed !== null && needed <= depth));
+}
+
+function positionsOf(row) {
+  return row.flatMap((acts, position) => (acts ? [position] : []));
+}
+
+// The way of a probe up to the query over the fewest layers, [probe, ..., query]: at each layer to
+// the latest position that still gets there. Null when there is no way.
+export function wayUp(field, probe) {
+  const layers = layersOf(field);
+  if (layers[probe] === null) return null;
+  const way = [probe];
+  for (let left = layers[probe] - 1; left >= 0; left -= 1) {
+    const from = way[way.length - 1];
+    way.push(layers.findLastIndex((needed, query) => needed === left && sees(query, from, field)));
+  }
+  return way;
+}
+
+function rowName(field, depth) {
+  if (depth === 0) return `the logits of position ${field.query}`;
+  return depth === field.num_layers ? "the tokens" : `the output of layer ${field.num_layers - depth}`;
+}
+
+// A row's label in the picture: the logits on top, the tokens at the bottom.
+export function rowLabel(field, depth) {
+  if (depth === 0) return "logits";
+  return depth === field.num_layers ? "tokens" : `layer ${field.num_layers - depth}`;
+}
+
+// One step down in words: who acts through so many layers, and how far back that is.
+export function fieldWords(field, depth) {
+  const { window, query } = field;
+  if (depth === 0) return `Start at the top: ${rowName(field, 0)}. One layer shows it positions ${ranges(positionsOf(reachOf({ ...field, num_layers: 1 })[1]))}.`;
+  const acting = positionsOf(reachOf(field)[depth]);
+  const far = Math.min(query, depth * window);
+  const formula = `${depth} × ${window} = ${number(depth * window)} back`;
+  const edge = far < depth * window ? `${formula}, more than there is` : formula;
+  return `Through ${count(depth, "layer")}, down to ${rowName(field, depth)}: ${acting.length === 1 ? "position" : "positions"} ${ranges(acting)} can act on the logits (${edge}).`;
+}
+
+// The probe in words: whether it can act, through how many layers, over which positions.
+export function probeWords(field, probe) {
+  const { query, num_layers: layers, window } = field;
+  if (probe === query) return `Token ${probe} is the query itself.`;
+  const where = `Token ${probe} lies ${number(query - probe)} back`;
+  const needed = layersOf(field)[probe];
+  if (needed === null) return `${where}; no number of layers carries it to the query.`;
+  const hops = `${count(needed, "layer")} (${wayUp(field, probe).join(" → ")})`;
+  if (needed > layers) return `${where}; it would need ${hops}, and there ${layers === 1 ? "is" : "are"} ${layers}: it cannot change the logits.`;
+  if (needed === 1) return `${where}: the query sees it directly.`;
+  const gone = query - probe > window && probe >= field.sinks
+    ? " Its own K/V is evicted by then, but the kept entries above were computed from it." : "";
+  return `${where}, and acts through ${hops}: it can change the logits.${gone}`;
+}
+
+// The picture's cell in pixels, and its label's width.
+export function fieldSizes(field, width) {
+  const label = width < 500 ? 46 : 58;
+  const cell = Math.max(5, Math.min(26, (width - label - 8) / field.num_positions));
+  return { label, cell, row: 44, width: Math.max(width, label + 8 + cell * field.num_positions) };
+}

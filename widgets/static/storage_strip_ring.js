@@ -1,0 +1,61 @@
+// Draws the slots of ring storage with the position in each, the sinks apart, the new ones marked.
+
+import { node, svg } from "./dom.js";
+import { overwritten, slotState } from "./storage_strip_layout.js";
+
+const RING_HEAD = 20;
+const SLOT = 40;
+const INDEX = 20;
+const SINK_GAP = 14;
+const NARROWEST = 26;
+const WIDEST = 54;
+
+function slotText(x, y, words, className, anchor = "middle") {
+  return svg("text", { x, y, "text-anchor": anchor, class: className }, words);
+}
+
+// Slots per line, so that a long ring goes on in a second line instead of shrinking away.
+export function ringColumns(slots, width) {
+  return Math.max(1, Math.min(slots, Math.floor((width - SINK_GAP) / NARROWEST)));
+}
+
+function drawSlot(step, index, x, y, size, before) {
+  const state = slotState(step, index);
+  const { position } = step.slots[index];
+  const group = svg("g", { class: state === "sink" ? "sn-hue-4" : "" });
+  group.append(svg("rect", { x: x + 1.5, y, width: size - 3, height: SLOT, rx: 6, class: `sn-ss-slot-${state}` }));
+  const middle = x + size / 2;
+  if (position !== null) group.append(slotText(middle, y + (before === null ? 25 : 20), String(position), `sn-ss-position sn-ss-position-${state}`));
+  if (before !== null) group.append(slotText(middle, y + 34, `was ${before}`, `sn-ss-before sn-ss-position-${state}`));
+  group.append(slotText(middle, y + SLOT + 14, String(index), "sn-ss-text"));
+  return group;
+}
+
+export function createRingPicture(steps) {
+  const stage = node("div", { class: "sn-ss-stage" });
+  const { sinks } = steps[0];
+  const count = steps[0].slots.length;
+
+  function draw(width, index) {
+    const step = steps[index];
+    const columns = ringColumns(count, width);
+    const size = Math.min(WIDEST, (width - SINK_GAP) / columns);
+    const lines = Math.ceil(count / columns);
+    const line = SLOT + INDEX + 8;
+    const gone = overwritten(steps, index);
+    const label = `Slots in order: ${step.slots.map(({ position }) => position ?? "empty").join(", ")}`;
+    const picture = svg("svg", { width, height: RING_HEAD + lines * line, role: "img", "aria-label": label });
+    const gap = sinks ? SINK_GAP : 0;
+    if (sinks) picture.append(slotText(1, 13, sinks * size > 40 ? "sinks" : "", "sn-ss-caption", "start"));
+    picture.append(slotText(sinks && sinks < columns ? sinks * size + gap + 1 : 1, 13, sinks && sinks >= columns ? "" : "window", "sn-ss-caption", "start"));
+    step.slots.forEach((_, slot) => {
+      const x = (slot % columns) * size + (slot >= sinks && slot < columns ? gap : 0);
+      const was = index > 0 ? steps[index - 1].slots[slot]?.position ?? null : null;
+      const before = gone.includes(was) && size >= 40 ? was : null;
+      picture.append(drawSlot(step, slot, x, RING_HEAD + Math.floor(slot / columns) * line, size, before));
+    });
+    stage.replaceChildren(picture);
+  }
+
+  return { stage, draw };
+}
