@@ -2,9 +2,10 @@
 
 One Linear per head for each of q, k and v; a dict of K/V per (layer, head) in every request;
 `torch.cat` in every step; a left-padded decode batch that is put together from those dicts and
-taken apart again; a prefill chunk and the decodes as two forwards. Its masks are right and it is
-greedy, so its tokens equal the oracle's. It stands for the engine as a reader first writes it, and
-it is frozen: figures of different days compare only while this file stays as it is.
+taken apart again; a prefill chunk and the decodes as two forwards, or (`fused`) as one, every row
+left-padded to the chunk. Its masks are right and it is greedy, so its tokens equal the oracle's. It
+stands for the engine as a reader first writes it, and it is frozen: figures of different days
+compare only while this file stays as it is.
 
 Shapes: B rows, T new tokens, S visible context, D head size, C channels, V vocabulary.
 """
@@ -56,7 +57,10 @@ class Head(nn.Module):
         self.register_buffer("tril", tril)
 
     def forward(self, x: Tensor, past: KV | None, past_mask: Tensor | None) -> tuple[Tensor, KV]:
-        """Shapes: x (B, T, C), past (B, S - T, D) each, past_mask (B, 1, S - T) -> (B, T, D)."""
+        """Shapes: x (B, T, C), past (B, S - T, D) each -> (B, T, D).
+
+        `past_mask` (B, 1, S - T) says which past columns are real, or (B, 1, S) which of all.
+        """
         k, q, v = self.key(x), self.query(x), self.value(x)  # (B, T, D)
         if past is not None:
             k = torch.cat([past[0], k], dim=1)  # (B, S, D)
@@ -66,7 +70,11 @@ class Head(nn.Module):
         visible = torch.ones(num_new, num_seen, dtype=torch.bool)  # (T, S)
         visible[:, -num_new:] = self.tril[:num_new, :num_new]
         visible = visible.unsqueeze(0).expand(num_rows, -1, -1)  # (B, T, S)
-        if past_mask is not None:
+        if past_mask is not None and past_mask.shape[-1] == num_seen:
+            # A padding row sees itself, or its softmax would be NaN.
+            itself = torch.eye(num_new, num_seen, dtype=torch.bool).roll(num_seen - num_new, 1)
+            visible = visible & past_mask | itself
+        elif past_mask is not None:
             new_valid = torch.ones(num_rows, 1, num_new, dtype=torch.bool)
             visible = visible & torch.cat([past_mask, new_valid], dim=-1)
         weights = F.softmax(scores.masked_fill(~visible, float("-inf")), dim=-1)
@@ -210,16 +218,58 @@ def decode(model: BaselineGPT, requests: Sequence[BaselineRequest]) -> None:
         request.generated_tokens.append(int(token))
 
 
+def fused_step(
+    model: BaselineGPT,
+    decoding: Sequence[BaselineRequest],
+    prefilling: BaselineRequest,
+    chunk_size: int,
+) -> None:
+    """The chunk and everybody's next token in one forward, each row left-padded to the chunk."""
+    start, end = prefilling.prefill_cursor, prefilling.prefill_cursor + chunk_size
+    padding = [0] * (chunk_size - 1)
+    tokens = [[*padding, request.generated_tokens[-1]] for request in decoding]
+    pos = [[*padding, len(request.tokens_so_far) - 1] for request in decoding]
+    tokens.append(prefilling.prompt_tokens[start:end])
+    pos.append(list(range(start, end)))
+    requests = [*decoding, prefilling]
+    if not prefilling.kv_cache:
+        for place, (k, v) in decoding[0].kv_cache.items():
+            prefilling.kv_cache[place] = (k[:, :0], v[:, :0])
+    past_kvs, mask, _ = assemble_batch_cache(requests)
+    new_valid = torch.ones(len(requests), 1, chunk_size, dtype=torch.bool)  # (B, 1, T)
+    new_valid[:-1, :, : chunk_size - 1] = False
+    mask = torch.cat([mask, new_valid], dim=-1)  # (B, 1, S + T)
+    logits, new_kvs = model(torch.tensor(tokens), torch.tensor(pos), past_kvs, mask)
+    num_new = [1] * len(decoding) + [chunk_size]
+    for layer, kvs in enumerate(new_kvs):
+        for head, (k, v) in enumerate(kvs):
+            for row, (request, n) in enumerate(zip(requests, num_new, strict=True)):
+                old_k, old_v = request.kv_cache[layer, head]
+                request.kv_cache[layer, head] = (
+                    torch.cat([old_k, k[row : row + 1, -n:]], dim=1),
+                    torch.cat([old_v, v[row : row + 1, -n:]], dim=1),
+                )
+    prefilling.prefill_cursor = end
+    sampled = logits[:, -1].argmax(dim=-1)
+    for request, token in zip(decoding, sampled, strict=False):
+        request.generated_tokens.append(int(token))
+    if end == len(prefilling.prompt_tokens):
+        prefilling.generated_tokens.append(int(sampled[-1]))
+
+
 @torch.no_grad()
 def serve(
     model: BaselineGPT,
     requests: Sequence[BaselineRequest],
     token_budget: int,
     max_batch_size: int,
+    *,
+    fused: bool = False,
 ) -> None:
     """Serve everyone, first come first served: one prompt in prefill beside the decodes.
 
-    Each step spends `token_budget` on the decodes first and on the prompt's next chunk then.
+    Each step spends `token_budget` on the decodes first and on the prompt's next chunk then, in
+    two forwards, or in one when `fused`.
     Raises: ValueError when `max_batch_size` decodes would leave no budget for a prompt.
     """
     if token_budget <= max_batch_size - 1:
@@ -235,7 +285,12 @@ def serve(
         decoding = list(active)
         if prefilling is not None:
             remaining = len(prefilling.prompt_tokens) - prefilling.prefill_cursor
-            prefill_chunk(model, prefilling, min(token_budget - len(decoding), remaining))
+            chunk_size = min(token_budget - len(decoding), remaining)
+            if fused and decoding:
+                fused_step(model, decoding, prefilling, chunk_size)
+                decoding = []
+            else:
+                prefill_chunk(model, prefilling, chunk_size)
             if prefilling.generated_tokens:
                 active.append(prefilling)
                 prefilling = None

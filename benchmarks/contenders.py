@@ -65,7 +65,7 @@ POSTS_BUDGET = 16
 """The token budget that the posts' run functions default to."""
 
 
-def prepare_baseline(model: GPT, token_budget: int | None = None) -> Serve:
+def prepare_baseline(model: GPT, token_budget: int | None = None, *, fused: bool = False) -> Serve:
     """The frozen engine in the posts' style, with the load's token budget or one of its own."""
     converted = baseline.convert(model)
 
@@ -73,7 +73,7 @@ def prepare_baseline(model: GPT, token_budget: int | None = None) -> Serve:
         requests = [baseline.BaselineRequest(list(p), load.max_new_tokens) for p in load.prompts]
         # With every request in the batch, each decode needs a token of the budget.
         budget = max(token_budget or load.token_budget, load.num_requests)
-        baseline.serve(converted, requests, budget, load.num_requests)
+        baseline.serve(converted, requests, budget, load.num_requests, fused=fused)
         return [request.generated_tokens for request in requests]
 
     return serve
@@ -169,6 +169,8 @@ CONTENDERS = (
     Contender("padded", lambda model: prepare_engine(model, "padded")),
     Contender("baseline", lambda model: prepare_baseline(model, POSTS_BUDGET)),
     Contender("baseline-256", prepare_baseline),
+    Contender("fused", lambda model: prepare_baseline(model, POSTS_BUDGET, fused=True)),
+    Contender("fused-256", lambda model: prepare_baseline(model, fused=True)),
     Contender("transformers", prepare_transformers),
     Contender("products", prepare_products),
 )

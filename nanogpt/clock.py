@@ -33,7 +33,7 @@ class CostModel:
 
     `floor_us` is the time to read the weights once: on a GPU a small batch pays for the read, not
     for the arithmetic. `prompt_scale` lets one prompt token of ours stand for several of a real
-    prompt, since our prompts are short; decodes are never scaled.
+    prompt, since our prompts are short; padding scales with them and decodes never do.
     Units: microseconds; `token_us` and `context_us` per token.
     """
 
@@ -47,8 +47,10 @@ class CostModel:
 
     def forward_us(self, forward: ForwardRecord) -> int:
         """The cost of one forward pass, padding included."""
-        scaled_prefill = forward.prefill_tokens * (self.prompt_scale - 1)
-        tokens = forward.computed_tokens + scaled_prefill
+        # Padding is as long as the chunk that it pads to, and grows with it.
+        padding = forward.computed_tokens - forward.useful_tokens
+        scaled = (forward.prefill_tokens + padding) * (self.prompt_scale - 1)
+        tokens = forward.computed_tokens + scaled
         compute_us = max(self.floor_us, tokens * self.token_us)
         context_us = forward.context_tokens * self.prompt_scale * self.context_us
         return round(self.fixed_us + compute_us + context_us)

@@ -23,7 +23,7 @@ from nanogpt.recording import wait_records, work_record
 from nanogpt.request import Request, check_request, no_kv
 from nanogpt.sampling import sample_tokens, uniform
 from nanogpt.scheduler import Scheduler
-from nanogpt.trace import KVRecord, RequestRecord, StepRecord, Trace
+from nanogpt.trace import KVRecord, RequestRecord, StepRecord, Trace, WaitRecord
 
 Arrivals = Sequence[tuple[int, Request]]
 NOTHING = ForwardResult(torch.empty(0, 0), ())
@@ -137,6 +137,7 @@ class Engine:
         try:
             result = self.executor.run(rows) if rows else NOTHING
             sampled = self._sample(rows, sampling, result.logits) if rows else {}
+            counted = self._counted(rows)
         except BaseException:
             self._undo(rows, newcomers)
             raise
@@ -154,14 +155,7 @@ class Engine:
             end_us=self.clock.now_us(),
             token_budget=self.config.token_budget,
             work=tuple(work_record(row, sampled.get(row.request_id)) for row in rows),
-            waits=wait_records(
-                self._requests.values(),
-                offer,
-                plan,
-                {victim.id: left for victim in victims},
-                blocked,
-                self.config.token_budget,
-            ),
+            waits=self._waits(offer, plan, {victim.id: left for victim in victims}, blocked),
             admitted=tuple(row.request_id for row in newcomers),
             preempted=tuple(victim.id for victim in victims),
             finished=tuple(finished),
@@ -169,7 +163,7 @@ class Engine:
             kv_before=kv_before,
             kv_after=self.cache.held_tokens(),
             kv_peak=kv_peak,
-            kv=tuple(map(self._kv_record, self.cache.holders())),
+            kv=tuple(self._kv_record(i, counted[i]) for i in self.cache.holders()),
         )
         self._steps.append(record)
         self.step_number += 1
@@ -189,13 +183,23 @@ class Engine:
             num_sinks=self.config.num_sinks,
         )
 
-    def _kv_record(self, request_id: int) -> KVRecord:
-        return KVRecord(
-            request_id,
-            self.cache.length(request_id),
-            self.scheduler.counted(self._requests[request_id]),
-            self.cache.live_bytes(request_id),
-        )
+    def _waits(
+        self, offer: Offer, plan: Plan, victims: dict[int, str], blocked: str | None
+    ) -> tuple[WaitRecord, ...]:
+        budget = self.config.token_budget
+        return wait_records(self._requests.values(), offer, plan, victims, blocked, budget)
+
+    def _counted(self, rows: Sequence[Row]) -> dict[int, int]:
+        """KV tokens that the scheduler will count everybody with, once `rows` are committed."""
+        new = {row.request_id: len(row.tokens) for row in rows}
+        return {
+            request_id: self.scheduler.counted(self._requests[request_id], new.get(request_id, 0))
+            for request_id in self.cache.holders()
+        }
+
+    def _kv_record(self, request_id: int, counted: int) -> KVRecord:
+        held, live = self.cache.length(request_id), self.cache.live_bytes(request_id)
+        return KVRecord(request_id, held, counted, live)
 
     def _check_new(self, request: Request) -> None:
         check_request(request, self.model.config)

@@ -17,8 +17,9 @@ from nanogpt.layout_checks import mask_of_pairs, slots_of_all
 from nanogpt.limits import check_int
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
+from nanogpt.ranking import Policy
 from nanogpt.sampling import check_temperature
-from nanogpt.scheduler import KeyOf, TimedKey
+from nanogpt.sliding_window import check_sinks
 from nanogpt.window_storage import EvictingStorage, RingStorage, WindowStorage
 from nanogpt.windowed_kv_cache import WindowedKVCache
 
@@ -47,7 +48,7 @@ class EngineConfig:
     max_kv_tokens: int | None = None
     max_batch_size: int = 8
     max_prefilling: int | None = None
-    policy: str | KeyOf | TimedKey = "fcfs"
+    policy: Policy = "fcfs"
     preempt_to_admit: bool = False
     sliding_window: int | None = None
     num_sinks: int = 0
@@ -64,6 +65,10 @@ class EngineConfig:
             raise ValueError(
                 f"there is no executor {self.executor!r}; choose from {sorted(EXECUTORS)}"
             )
+        if type(self.batch_invariant) is not bool:
+            raise ValueError(
+                f"batch_invariant is {self.batch_invariant!r}; it must be True or False"
+            )
         if self.batch_invariant and self.executor != "packed":
             raise ValueError(
                 f"batch_invariant goes with the executor 'packed'; this one is {self.executor!r}"
@@ -72,10 +77,9 @@ class EngineConfig:
             raise ValueError(
                 f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
             )
-        if self.num_sinks and self.sliding_window is None:
-            raise ValueError(
-                f"num_sinks is {self.num_sinks}; without a sliding window there is nothing to sink"
-            )
+        if self.sliding_window is not None:
+            check_int("sliding_window", self.sliding_window, 1)
+        check_sinks(self.num_sinks, self.sliding_window)
 
 
 def executor_maker(config: EngineConfig) -> MakeExecutor:

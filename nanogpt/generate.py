@@ -13,7 +13,7 @@ from nanogpt.limits import check_int
 from nanogpt.model import GPT, Attend, attend_causally
 from nanogpt.request import Request, check_request
 from nanogpt.sampling import check_temperature, sample_tokens, uniform
-from nanogpt.sliding_window import window_mask
+from nanogpt.sliding_window import check_sinks, window_mask
 
 
 @torch.inference_mode()
@@ -36,7 +36,7 @@ def generate(
     """
     check_temperature(temperature)
     check_int("seed", seed, 0)
-    check_int("num_sinks", num_sinks, 0)
+    check_sinks(num_sinks, sliding_window)
     if sliding_window is not None:
         check_int("sliding_window", sliding_window, 1)
     check_request(Request(request_id, list(prompt_tokens), max_new_tokens), model.config)

@@ -84,7 +84,7 @@ def checked_pack(pack_of: Callable[..., Any]) -> Pack:
                 )
         sizes = [past + new for past, new in zip(past_lens, num_new, strict=True)]
         for name, got, parts in (("cu_q", cu_q, num_new), ("cu_k", cu_k, sizes)):
-            if got != [0, *accumulate(parts)]:
+            if got != [0, *accumulate(parts)] or not all(map(_is_count, got)):
                 raise PartError(
                     f"your pack returned {name} = {_short(got)}; with rows of {list(parts)} it "
                     f"must be {[0, *accumulate(parts)]}"
@@ -147,7 +147,7 @@ def mask_of_pairs(visible: Visible) -> WindowMask:
         cells = timed(queries, keys, window, sinks)
         for query, row in zip(queries, cells, strict=True):
             for key, cell in zip(keys, row, strict=True):
-                if cell not in (True, False):
+                if type(cell) is not bool:
                     raise PartError(
                         f"your visible({query}, {key}, {window}, {sinks}) returned {_short(cell)}; "
                         "it must be True or False"

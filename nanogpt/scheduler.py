@@ -13,30 +13,19 @@ requests keep coming holds for "fcfs" and for keys that age, and not for strict 
 """
 
 import heapq
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from nanogpt.guard import guarded
+from nanogpt.guard import PartError
 from nanogpt.limits import check_int
-from nanogpt.part_checks import checked_key
 from nanogpt.parts import Parts
 from nanogpt.policies import RequestView, Resumed, Verdict
+from nanogpt.ranking import Key, Policy, TimedKey, check_policy, key_under
 from nanogpt.request import Request
+from nanogpt.sliding_window import check_sinks
 from nanogpt.trace import Trace
 
-Key = tuple[float, ...]
-KeyOf = Callable[[RequestView], Key]
 Waiting = tuple[Key, int, int, Request]
-
-
-@dataclass(frozen=True, slots=True)
-class TimedKey:
-    """A policy whose keys change with time: `key(request, step)`.
-
-    A heap whose keys change in place is no heap any more, so it is rebuilt at every step.
-    """
-
-    key: Callable[[RequestView, int], Key]
 
 
 class Scheduler:
@@ -52,7 +41,7 @@ class Scheduler:
 
     def __init__(
         self,
-        policy: str | KeyOf | TimedKey = "fcfs",
+        policy: Policy = "fcfs",
         token_budget: int = 16,
         max_kv_tokens: int | None = None,
         max_batch_size: int = 8,
@@ -73,12 +62,8 @@ class Scheduler:
         for name, limit in limits.items():
             if limit is not None or name in ("token_budget", "max_batch_size"):
                 check_int(name, limit, 1)
-        check_int("num_sinks", num_sinks, 0)
-        if isinstance(policy, TimedKey) and not callable(policy.key):
-            raise ValueError(f"the key of a TimedKey is {policy.key!r}; it must be callable")
-        known = policy in ("fcfs", "priority") or isinstance(policy, TimedKey) or callable(policy)
-        if not known:
-            raise ValueError(f"there is no policy {policy!r}; choose 'fcfs', 'priority' or a key")
+        check_sinks(num_sinks, sliding_window)
+        check_policy(policy)
         self.policy = policy
         self.token_budget = token_budget
         self.max_kv_tokens = max_kv_tokens
@@ -103,12 +88,13 @@ class Scheduler:
             raise ValueError(f"there is a request {request.id} already; ids must be unique")
         view = self.view(request)
         if self._verdict(view, held=0, num_running=0) == "refuse":
-            needs = f"{len(view.prompt_tokens)} + {view.max_new_tokens} - 1 ="
+            needs = f"{len(view.prompt_tokens)} + {view.max_new_tokens} - 1 = "
+            under = ""
             if self.sliding_window is not None:
-                needs = f"under a window of {self.sliding_window}"
+                needs, under = "", f" under a window of {self.sliding_window}"
             raise ValueError(
-                f"request {request.id} needs {needs} {view.kv_tokens_needed} KV tokens; the KV "
-                f"budget of {self.max_kv_tokens} can never hold it"
+                f"request {request.id} needs {needs}{view.kv_tokens_needed} KV tokens{under}; the "
+                f"KV budget of {self.max_kv_tokens} can never hold it"
             )
 
     def add_request(self, request: Request) -> None:
@@ -149,6 +135,8 @@ class Scheduler:
         """
         staying, victims = self._running(), list[Request]()
         while self.max_kv_tokens is not None and self._growth(staying) > self.max_kv_tokens:
+            if len(staying) == 1:
+                self._check_count(staying[0])
             victims.append(self._choose(staying))
             staying.remove(victims[-1])
         if victims or not self.preempt_to_admit:
@@ -248,13 +236,7 @@ class Scheduler:
         return self.parts.held(cursor, num_tokens, self.sliding_window, self.num_sinks)[1]
 
     def _key(self, view: RequestView) -> Key:
-        if isinstance(self.policy, str):
-            return self.parts.sort_key(self.policy, view)
-        if isinstance(self.policy, TimedKey):
-            key = guarded("policy", self.policy.key)(view, self._step)
-        else:
-            key = guarded("policy", self.policy)(view)
-        return checked_key("policy", key, view.id)
+        return key_under(self.policy, view, self._step, self.parts)
 
     def _entry(self, request: Request) -> Waiting:
         return (self._keys[request.id], request.arrival_time, request.id, request)
@@ -321,6 +303,15 @@ class Scheduler:
                 f"to compute > {self.max_kv_tokens}"
             )
         return f"admit said {verdict!r}"
+
+    def _check_count(self, request: Request) -> None:
+        """Raises: PartError when a request alone is over the budget because it is counted wrong."""
+        counted, held = self.counted(request, request.remaining), self.view(request)
+        if counted > held.kv_tokens_to_start:
+            raise PartError(
+                f"your held counts request {request.id} with {counted} KV tokens, more than the KV "
+                f"budget of {self.max_kv_tokens}; it holds {held.kv_tokens_to_start}"
+            )
 
     def _growth(self, running: Sequence[Request]) -> int:
         """KV tokens that the running will hold once their known tokens are computed."""

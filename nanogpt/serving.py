@@ -6,8 +6,9 @@ from nanogpt.engine import Arrivals, Engine
 from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
+from nanogpt.ranking import Policy
 from nanogpt.request import Request
-from nanogpt.scheduler import KeyOf, Scheduler, TimedKey
+from nanogpt.scheduler import Scheduler
 
 
 def chunked_prefill_generate(
@@ -42,7 +43,7 @@ def chunked_prefill_generate(
 def scheduled_generate(
     model: GPT,
     requests: Sequence[Request],
-    policy: str | KeyOf | TimedKey = "fcfs",
+    policy: Policy = "fcfs",
     token_budget: int = 16,
     max_kv_tokens: int = 256,
     *,
@@ -85,7 +86,7 @@ def scheduled_generate(
 def interleaved_generate(
     model: GPT,
     requests: Sequence[Request],
-    policy: str | KeyOf | TimedKey = "fcfs",
+    policy: Policy = "fcfs",
     token_budget: int = 16,
     max_kv_tokens: int = 256,
     *,
@@ -100,7 +101,7 @@ def interleaved_generate(
     parts: Parts = Parts(),
     max_steps: int | None = None,
 ) -> Scheduler:
-    """Serve requests as `scheduled_generate` does, with exactly one forward per step.
+    """Serve requests as `scheduled_generate` does, with one forward in every step that computes.
 
     "fused" pads every row to the longest, as in the interleaving post; "strip" and "packed" pad
     nothing. Raises: as `scheduled_generate` does, and ValueError for an executor that needs more.

@@ -15,6 +15,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nanogpt.limits import check_int
+
+
+def check_sinks(num_sinks: int, window: int | None) -> None:
+    """Raises: ValueError for a number that is none, and for sinks without a window."""
+    check_int("num_sinks", num_sinks, 0)
+    if num_sinks and window is None:
+        raise ValueError(
+            f"num_sinks is {num_sinks}; without a sliding window everything is kept anyway"
+        )
+
 
 def visible(query: int, key: int, window: int | None, sinks: int) -> bool:
     """Whether the token at position `query` may attend to the one at position `key`."""

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.fusing import fused_rows
+from nanogpt.limits import check_int
 from nanogpt.model import GPT
 from nanogpt.request import KVView, Request, no_kv
 from nanogpt.sliding_window import evict
@@ -113,8 +114,10 @@ def assemble_batch_cache(
     """Everybody's K/V side by side, left-padded with zeros to the longest.
 
     Returns past_kvs (None when nobody holds any), attn_mask (B, 1, S) True where a column is real,
-    and the padding of each row.
+    and the padding of each row. Raises: ValueError for no request at all.
     """
+    if not requests:
+        raise ValueError("there is nothing to assemble: no request")
     held = [_own_kv(request) for request in requests]
     lengths = [kv[0, 0][0].shape[1] if kv else 0 for kv in held]
     longest = max(lengths)
@@ -198,7 +201,8 @@ def disassemble_fused_cache(
         kv: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         for layer, heads in enumerate(new_kvs):
             for head, (k, v) in enumerate(heads):
-                new_k, new_v = k[i : i + 1, -n:], v[i : i + 1, -n:]  # (1, n, D) each
+                start = k.shape[1] - n
+                new_k, new_v = k[i : i + 1, start:], v[i : i + 1, start:]  # (1, n, D) each
                 old_k, old_v = held.get((layer, head), (new_k[:, :0], new_v[:, :0]))
                 kv[layer, head] = torch.cat([old_k, new_k], 1), torch.cat([old_v, new_v], 1)
         _store(request, kv)
@@ -211,6 +215,8 @@ def evict_kv_cache(request: Request, window_size: int | None, num_sinks: int = 0
     """
     if window_size is None:
         return
+    check_int("window_size", window_size, 1)
+    check_int("num_sinks", num_sinks, 0)
     kv = {place: evict(k, v, window_size, num_sinks) for place, (k, v) in _own_kv(request).items()}
     _store(request, kv)
 

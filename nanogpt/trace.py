@@ -52,7 +52,7 @@ class ForwardRecord:
     """One call of the model: tokens asked for, and tokens computed once padding is counted.
 
     `prefill_tokens` is the part of `useful_tokens` that is prefill; `context_tokens` sums, over
-    the rows, the K/V entries that the row's last token attends to.
+    the rows, the K/V entries, held and new, that the row's attention reads.
     """
 
     useful_tokens: int

@@ -27,7 +27,11 @@ class WindowStorage(Protocol):
     positions: list[int]
 
     def plan(self, num_new: int) -> None:
-        """Get ready for a step of `num_new` tokens; forget a step that was never committed."""
+        """Get ready for a step of `num_new` tokens."""
+        ...
+
+    def forget(self) -> None:
+        """Let go of what was put and never committed."""
         ...
 
     def put(self, layer: int, k: Tensor, v: Tensor) -> None:
@@ -61,7 +65,11 @@ class EvictingStorage:
 
     def plan(self, num_new: int) -> None:
         """Nothing to find out beforehand."""
+        self.forget()
         self._num_new = num_new
+
+    def forget(self) -> None:
+        """Drop the longer tensors of a step that failed."""
         self._next_layers = {}
 
     def put(self, layer: int, k: Tensor, v: Tensor) -> None:
@@ -72,9 +80,9 @@ class EvictingStorage:
         if layer == 0:
             # Whatever `evict` keeps, it is asked to keep the same of the positions themselves.
             end = self.computed + self._num_new
-            where = torch.tensor([*self.positions, *range(self.computed, end)]).view(1, -1, 1)
+            where = k.new_tensor([*self.positions, *range(self.computed, end)]).view(1, -1, 1)
             kept, _ = self.evict(where, where, self.window, self.sinks)
-            self._next_positions: list[int] = kept.flatten().tolist()
+            self._next_positions: list[int] = kept.flatten().round().int().tolist()
 
     def commit(self) -> None:
         """Swap the new tensors in."""
@@ -110,10 +118,14 @@ class RingStorage:
 
     def plan(self, num_new: int) -> None:
         """Look up the slots of everything that will be held after the step."""
-        self._put = {}
+        self.forget()
         self._next_computed = self.computed + num_new
         self._next_positions = kept_positions(self._next_computed, self.window, self.sinks)
         self._next_slots = self.slots_of(self._next_positions, self.window, self.sinks)
+
+    def forget(self) -> None:
+        """Drop the new entries of a step that failed."""
+        self._put = {}
 
     def put(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Shapes: k, v (H, T, D)."""

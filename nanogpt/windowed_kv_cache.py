@@ -79,7 +79,8 @@ class WindowedKVCache:
         self._storage_of[request_id].commit()
 
     def discard_written(self, request_id: int) -> None:
-        """Nothing counts before its commit: the next step's `place` forgets it."""
+        """Let go of what a failed step wrote: nothing of it counts."""
+        self._storage_of[request_id].forget()
 
     def release(self, request_id: int) -> None:
         """Give all of the request's memory back."""

@@ -17,8 +17,8 @@ from nanogpt.generate import generate
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
+from nanogpt.ranking import TimedKey
 from nanogpt.request import Request
-from nanogpt.scheduler import TimedKey
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.windowed_kv_cache import WindowedKVCache
 

@@ -31,7 +31,9 @@ def oracle(model: GPT, load: Load) -> list[list[int]]:
     return [generate(model, prompt, load.max_new_tokens) for prompt in load.prompts]
 
 
-@pytest.mark.parametrize("name", ["packed", "padded", "baseline", "baseline-256", "transformers"])
+@pytest.mark.parametrize(
+    "name", ["packed", "padded", "baseline", "baseline-256", "fused", "fused-256", "transformers"]
+)
 def test_every_contender_generates_the_oracles_tokens(model: GPT, name: str) -> None:
     if name == "transformers" and importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")

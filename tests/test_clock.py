@@ -24,6 +24,7 @@ def test_one_prompt_token_may_stand_for_several_and_a_decode_never_does():
     scaled = dataclasses.replace(ROUND, prompt_scale=4)
     assert scaled.forward_us(ForwardRecord(8, 6, 8, 0)) == 100 + (6 * 4 + 2) * 10
     assert scaled.forward_us(ForwardRecord(8, 0, 8, 5)) == 100 + 8 * 10 + 5 * 4
+    assert scaled.forward_us(ForwardRecord(8, 6, 14, 0)) == 100 + (6 * 4 + 6 * 4 + 2) * 10
 
 
 def test_a_step_without_padding_is_one_forward():

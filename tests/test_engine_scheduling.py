@@ -29,8 +29,8 @@ from nanogpt.guard import PartError
 from nanogpt.parts import Parts
 from nanogpt.planning import Plan
 from nanogpt.policies import RequestView, Resumed, aged_key
+from nanogpt.ranking import TimedKey
 from nanogpt.request import Request
-from nanogpt.scheduler import TimedKey
 from nanogpt.trace import StepRecord, Trace
 
 Policy = Any

@@ -10,8 +10,9 @@ from nanogpt.guard import PartError
 from nanogpt.part_checks import guard_parts
 from nanogpt.parts import Parts
 from nanogpt.policies import RequestView
+from nanogpt.ranking import TimedKey
 from nanogpt.request import Request
-from nanogpt.scheduler import Scheduler, TimedKey
+from nanogpt.scheduler import Scheduler
 
 
 def waiting_ids(scheduler: Scheduler) -> list[int]:

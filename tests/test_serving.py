@@ -12,8 +12,9 @@ from nanogpt.guard import PartError
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.policies import aged_key
+from nanogpt.ranking import TimedKey
 from nanogpt.request import Request
-from nanogpt.scheduler import Scheduler, TimedKey
+from nanogpt.scheduler import Scheduler
 from nanogpt.trace import Trace, step_log
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nanogpt.executors.executor import ForwardResult, Row, forward_record
 from nanogpt.executors.padded import PaddedAttention, padded_mask
+from nanogpt.guard import PartError
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
@@ -36,11 +37,22 @@ class FusedExecutor:
             [row.num_past for row in rows],
             [len(row.tokens) for row in rows],
         )
+        self._check(padded_tokens, "token", self.model.config.vocab_size)
+        self._check(padded_positions, "position", self.model.config.context_len)
         tokens, positions = torch.tensor(padded_tokens), torch.tensor(padded_positions)  # (B, T)
         attend = FusedAttention(self.cache, rows, self.parts)
         hidden = self.model.hidden(tokens, positions, attend)  # (B, T, C)
         logits = self.model.logits(hidden[:, -1])  # (B, V)
         return ForwardResult(logits, (forward_record(rows, self.cache, tokens.numel()),))
+
+    def _check(self, table: list[list[int]], what: str, limit: int) -> None:
+        """Raises: PartError for a number that the model has no embedding for."""
+        for i, row in enumerate(table):
+            if max(row) >= limit:
+                raise PartError(
+                    f"your fused_rows put {what} {max(row)} into row {i}; there are "
+                    f"{what}s 0..{limit - 1}"
+                )
 
 
 class FusedAttention(PaddedAttention):
