@@ -1,0 +1,165 @@
+"""`python -m nanogpt.slo` makes the repair ladder's table; `python -m nanogpt.slo fit FILE` a fit.
+
+Everything is modelled: no GPU is needed, and the same arguments give the same table on any number
+of processes.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nanogpt.slo.load import POST_COST
+from nanogpt.slo.predictor import fit_polynomial, read_sweep
+from nanogpt.slo.running import Job, run_jobs
+from nanogpt.slo.table import MOST_TRIALS, VARIANTS, Cell, Trial, cells, render
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one command; returns the exit status."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command == "fit":
+        return refit(parser, arguments.file, 3 if arguments.cubic else 1, arguments.json)
+    return ladder(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m nanogpt.slo",
+        description="Simulates SLO-aware preemption of prefills: variants by load, as a table.",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON instead of text")
+    parser.add_argument(
+        "--rates", type=_rates, default=(2.0, 4.0, 6.0, 8.0, 10.0),
+        help="requests per second, such as 2,4,6",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trials", type=_whole(2, MOST_TRIALS), default=5, help="loads per rate, one seed each"
+    )
+    parser.add_argument(
+        "--seconds", type=_whole(10, 3600), default=120, help="how long requests arrive"
+    )
+    parser.add_argument("--seed", type=_whole(0, 10**9), default=0, help="the first seed")
+    parser.add_argument(
+        "--jobs", type=_whole(1, 64), default=min(os.cpu_count() or 1, 64), help="processes"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="")
+    fitting = commands.add_parser("fit", help="fit the predictor to a file of measured prefills")
+    fitting.add_argument("file", type=Path, help="lines of tokens,microseconds")
+    fitting.add_argument("--cubic", action="store_true", help="a cubic instead of a line")
+    fitting.add_argument("--json", action="store_true", help="write JSON instead of text")
+    return parser
+
+
+def ladder(arguments: argparse.Namespace) -> int:
+    """Runs every variant on every load and writes the table; after Ctrl-C, what there is of it."""
+    seeds = range(arguments.seed, arguments.seed + arguments.trials)
+    # Seed by seed, so that whoever stops early has the whole table, from fewer seeds.
+    jobs = [
+        Job(variant, rate, seed, arguments.seconds)
+        for seed in seeds
+        for rate in arguments.rates
+        for variant in VARIANTS
+    ]
+    trials: list[Trial] = []
+    stopped = False
+    try:
+        for trial in run_jobs(jobs, arguments.jobs):
+            trials.append(trial)
+            _progress(len(trials), len(jobs))
+    except KeyboardInterrupt:
+        stopped = True
+    _end_progress()
+    table = cells(trials)
+    sys.stdout.write(_as_json(arguments, table, len(trials), len(jobs)) if arguments.json else (
+        f"Modelled: {POST_COST.name}, {POST_COST.a_us / 1000:.6f} ms per token and "
+        f"{POST_COST.c_us / 1000:.3f} ms per pass; {arguments.seconds} s of arrivals, "
+        f"{arguments.trials} paired seeds from {arguments.seed}.\n\n{render(table)}\n"
+    ))  # fmt: skip
+    if stopped:
+        sys.stderr.write(f"Stopped after {len(trials)} of {len(jobs)} runs.\n")
+        return 130
+    return 0
+
+
+def refit(parser: argparse.ArgumentParser, path: Path, degree: int, as_json: bool) -> int:
+    """Fits the predictor to a sweep in a file, and says how well it fits."""
+    try:
+        fitted = fit_polynomial(read_sweep(path), degree)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        parser.error(f"{error}")
+    if as_json:
+        sys.stdout.write(json.dumps(dataclasses.asdict(fitted)) + "\n")
+        return 0
+    terms = [f"{value:.6g} us" for value in fitted.coefficients]
+    powers = ["", " per token", " per token^2", " per token^3"]
+    parts = " + ".join(term + power for term, power in zip(terms, powers, strict=False))
+    sys.stdout.write(f"predicted TTFT = {parts}   (R^2 = {fitted.r_squared:.4f})\n")
+    return 0
+
+
+def _as_json(
+    arguments: argparse.Namespace, table: Sequence[Cell], num_done: int, num_runs: int
+) -> str:
+    record = {
+        "version": 1,
+        "modelled": True,
+        "cost": dataclasses.asdict(POST_COST),
+        "seconds": arguments.seconds,
+        "seeds": [arguments.seed, arguments.seed + arguments.trials - 1],
+        "runs": [num_done, num_runs],
+        "cells": [dataclasses.asdict(cell) for cell in table],
+    }
+    return json.dumps(record, allow_nan=False) + "\n"
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{done} of {total} runs")
+    elif done * 10 // total != (done - 1) * 10 // total:
+        sys.stderr.write(f"{done} of {total} runs\n")
+    sys.stderr.flush()
+
+
+def _end_progress() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\033[K")
+
+
+class _Whole:
+    """An argument that is a whole number within limits; argparse shows the sentence."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def __call__(self, text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or not self.low <= int(text) <= self.high:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number from {self.low} to {self.high}"
+            )
+        return int(text)
+
+
+def _whole(low: int, high: int) -> _Whole:
+    return _Whole(low, high)
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    """Rates separated by commas, each once."""
+    try:
+        rates = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        rates = ()
+    if not rates or len(set(rates)) < len(rates) or not all(0.1 <= rate <= 50 for rate in rates):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of different rates from 0.1 to 50, such as 2,4,6"
+        )
+    return rates
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,112 @@
+"""The load of the simulation: two tiers of requests at random times, all from one seed.
+
+One request in five is urgent: it is promised its first token in hardly more than the time that
+its own prefill takes. The others may take several times as long.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from nanogpt.slo.policy import predict
+
+URGENT_SHARE = 0.2
+URGENT_FACTORS = (1.0, 1.3)
+GENEROUS_FACTORS = (3.0, 10.0)
+
+SHORTEST_TOKENS = 16
+LONGEST_TOKENS = 8000
+MEAN_TOKENS = 675
+LENGTH_SIGMA = 0.6
+LENGTH_MU = 6.3348
+"""Of the logarithm: lengths between shortest and longest average `MEAN_TOKENS`.
+
+The source publishes no lengths. This spread makes arrival order come out as it did there.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillCost:
+    """What a prefill pass costs: `c_us` + `a_us` per token, spread evenly over its layers."""
+
+    name: str
+    modelled: bool
+    a_us: float
+    c_us: float
+    num_layers: int
+
+
+POST_COST = PrefillCost("Llama-3.3-70B on four A100", True, 173.046, 34133.0, 80)
+"""The line that the post's author measured; here it also plays the machine, hence modelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request before anything happened to it: when, how long, and what it was promised."""
+
+    id: int
+    arrival_us: int
+    tokens: int
+    urgent: bool
+    slo_us: int
+
+    @property
+    def deadline_us(self) -> int:
+        """The moment that its first token is promised for."""
+        return self.arrival_us + self.slo_us
+
+
+def two_tier_load(
+    seed: int, requests_per_s: float, duration_s: float, cost: PrefillCost = POST_COST
+) -> tuple[Arrival, ...]:
+    """Poisson arrivals for so long, from an empty start. The same arguments give the same load.
+
+    Raises: ValueError for a rate or a duration that is not above 0.
+    """
+    for name, value in (("rate", requests_per_s), ("duration", duration_s)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"the {name} is {value}; it must be a number above 0")
+    draw = random.Random(f"two tiers, seed {seed}, {requests_per_s:.6f} requests/s")
+    arrivals: list[Arrival] = []
+    for request_id, arrival_us in enumerate(_arrival_times(draw, requests_per_s, duration_s)):
+        tokens = _length(draw)
+        urgent = draw.random() < URGENT_SHARE
+        low, high = URGENT_FACTORS if urgent else GENEROUS_FACTORS
+        factor = low + (high - low) * draw.random()
+        slo_us = round(factor * predict(tokens, cost.a_us, cost.c_us))
+        arrivals.append(Arrival(request_id, arrival_us, tokens, urgent, slo_us))
+    return tuple(arrivals)
+
+
+def check_load(arrivals: Sequence[Arrival]) -> None:
+    """Whether a load can be run. Raises: ValueError naming the first request that cannot."""
+    for arrival in arrivals:
+        if arrival.tokens < 1 or arrival.arrival_us < 0 or arrival.slo_us < 1:
+            raise ValueError(
+                f"request {arrival.id} has {arrival.tokens} tokens, arrives at "
+                f"{arrival.arrival_us} us and has an SLO of {arrival.slo_us} us; "
+                "tokens and SLO must be at least 1, and no time is negative"
+            )
+    for early, late in pairwise(arrivals):
+        if late.arrival_us < early.arrival_us or late.id <= early.id:
+            raise ValueError(
+                f"request {late.id} (at {late.arrival_us} us) follows request {early.id} (at "
+                f"{early.arrival_us} us); a load is in order of arrival, with ids that rise"
+            )
+
+
+def _arrival_times(draw: random.Random, requests_per_s: float, duration_s: float) -> Iterator[int]:
+    now_s = draw.expovariate(requests_per_s)
+    while now_s < duration_s:
+        yield round(now_s * 1e6)
+        now_s += draw.expovariate(requests_per_s)
+
+
+def _length(draw: random.Random) -> int:
+    """A log-normal length, drawn again until it is neither too short nor too long."""
+    while True:
+        tokens = round(math.exp(draw.gauss(LENGTH_MU, LENGTH_SIGMA)))
+        if SHORTEST_TOKENS <= tokens <= LONGEST_TOKENS:
+            return tokens

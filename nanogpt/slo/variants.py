@@ -1,0 +1,80 @@
+"""The repair ladder, one change after the other, and two ways to see what a rule is for.
+
+Small fixed loads show the same by hand, on a machine with round numbers.
+"""
+
+import dataclasses
+
+from nanogpt.slo.load import Arrival, PrefillCost
+from nanogpt.slo.record import Variant
+
+CONTROL = Variant("control", "arrival order, everyone batched along", "fcfs", preemption="none")
+ORDER = Variant("order", "most urgent first", preemption="none")
+FORK = Variant("fork", "+ preemption, arrivals unseen")
+SEEN = Variant("seen", "+ arrivals seen in mid-pass", sees_arrivals=True)
+PROGRESS = Variant(
+    "progress", "+ slack of the remaining work", sees_arrivals=True, counts_progress=True
+)
+BATCHED = dataclasses.replace(
+    PROGRESS, name="batched", title="+ SLO-aware batches (abort)", batching="slo"
+)
+# Suspension throws no work away; the bound on sleep takes the place of Rule 1.
+SUSPENDED = dataclasses.replace(
+    BATCHED, name="suspended", title="+ suspend and resume", preemption="suspend", rule_1=False
+)
+UNPREEMPTED = Variant(
+    "unpreempted", "SLO-aware batches, no preemption", batching="slo", preemption="none"
+)
+
+LADDER = (CONTROL, ORDER, FORK, SEEN, PROGRESS, BATCHED, SUSPENDED, UNPREEMPTED)
+
+BATCHED_WITHOUT_RULE_1 = dataclasses.replace(
+    BATCHED, name="batched-no-rule-1", title="SLO-aware batches, Rule 1 off", rule_1=False
+)
+BATCHED_AGGRESSIVE = dataclasses.replace(
+    BATCHED, name="batched-aggressive", title="SLO-aware batches, aggressive", mode="aggressive"
+)
+
+WITHOUT_A_RULE = (BATCHED_WITHOUT_RULE_1, BATCHED_AGGRESSIVE)
+
+ROUND_COST = PrefillCost("round numbers", True, 100.0, 10_000.0, 10)
+"""0.1 ms per token, 10 ms per pass, 10 layers."""
+
+
+def starved(num_urgent: int) -> tuple[Arrival, ...]:
+    """A long prompt, and an urgent short one every 300 ms; run it at `ROUND_COST`.
+
+    The long prompt takes 410 ms. Without Rule 1 every urgent one throws it back to the start, for
+    as long as they keep coming; with it the second one waits, and the long prompt gets through.
+    """
+    urgent = (
+        Arrival(number, 300_000 * number, 200, urgent=True, slo_us=100_000)
+        for number in range(1, num_urgent + 1)
+    )
+    return Arrival(0, 0, 4000, urgent=False, slo_us=5_000_000), *urgent
+
+
+def doomed_pair() -> tuple[Arrival, ...]:
+    """Two requests that cannot make it, and ten seconds until the next; run it at `ROUND_COST`.
+
+    A gate that multiplies negative scores by its margin finds each of them more urgent than the
+    other: without Rule 1 they throw each other back to the start until somebody else comes.
+    """
+    return (
+        Arrival(0, 0, 1000, urgent=True, slo_us=50_000),
+        Arrival(1, 0, 1000, urgent=True, slo_us=50_000),
+        Arrival(2, 10_000_000, 100, urgent=False, slo_us=200_000),
+    )
+
+
+def dragged_along() -> tuple[Arrival, ...]:
+    """Two requests share a pass when a third arrives; run it at `ROUND_COST`.
+
+    Request 0 is urgent and just about to make it, request 1 has time. Request 2 is far more urgent
+    than 1 and hardly more than 0. The aggressive gate measures it by 1, and 0 is dragged along.
+    """
+    return (
+        Arrival(0, 0, 800, urgent=True, slo_us=200_000),
+        Arrival(1, 0, 700, urgent=False, slo_us=1_000_000),
+        Arrival(2, 100_000, 300, urgent=True, slo_us=95_000),
+    )
