@@ -28,23 +28,26 @@ class Contender:
     prepare: Callable[[GPT], Serve]
 
 
-def prepare_engine(model: GPT, executor: str) -> Serve:
+def prepare_engine(model: GPT, executor: str, *, batch_invariant: bool = False) -> Serve:
     """The engine with one of its executors; it lives on between loads, as a server's does."""
     engines: dict[Load, Engine] = {}
 
     def serve(load: Load) -> Tokens:
         if load not in engines:
-            engines[load] = make_engine(model, load, executor)
+            engines[load] = make_engine(model, load, executor, batch_invariant=batch_invariant)
         trace = run_engine(engines[load], load)
         return [list(trace.generated_tokens(record.id)) for record in trace.requests]
 
     return serve
 
 
-def make_engine(model: GPT, load: Load, executor: str) -> Engine:
+def make_engine(model: GPT, load: Load, executor: str, *, batch_invariant: bool = False) -> Engine:
     """An engine with room for all requests of a load, on the wall clock."""
     config = EngineConfig(
-        token_budget=load.token_budget, max_batch_size=load.num_requests, executor=executor
+        token_budget=load.token_budget,
+        max_batch_size=load.num_requests,
+        executor=executor,
+        batch_invariant=batch_invariant,
     )
     return Engine(model, config, clock=WallClock())
 
@@ -167,6 +170,7 @@ def transformers_weights(model: GPT, peer: dict[str, torch.Tensor]) -> dict[str,
 CONTENDERS = (
     Contender("packed", lambda model: prepare_engine(model, "packed")),
     Contender("padded", lambda model: prepare_engine(model, "padded")),
+    Contender("invariant", lambda model: prepare_engine(model, "packed", batch_invariant=True)),
     Contender("baseline", lambda model: prepare_baseline(model, POSTS_BUDGET)),
     Contender("baseline-256", prepare_baseline),
     Contender("fused", lambda model: prepare_baseline(model, POSTS_BUDGET, fused=True)),

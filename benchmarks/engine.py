@@ -103,6 +103,7 @@ def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
 
     checks = [
         ("mixed-8: packed / baseline, as the posts run it", 3.0, ratio("mixed-8", "baseline")),
+        ("mixed-8: packed / fused, as the posts run it", 5.0, ratio("mixed-8", "fused")),
         ("mixed-8: packed / bare products", 0.5, ratio("mixed-8", "products")),
     ]
     if ("character", "mixed-8", "transformers") in speed:

@@ -202,5 +202,5 @@ def _short(value: Any) -> str:
     """What came back, in a few words."""
     if isinstance(value, Tensor):
         return f"a {value.dtype} tensor of {tuple(value.shape)}"
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,222 @@
+"""The monitor: a thread that looks at who waits while the engine waits for a pass to end.
+
+The engine publishes a frozen snapshot at the end of scheduling, by one assignment, and is never
+made to wait. Requests that arrive in mid-pass come through an inbox, which the monitor reads too:
+the engine itself takes them in only between passes. Once it wants a pass gone, the monitor writes
+the number of that pass into shared memory, once, and leaves the rest to the ranks.
+
+Times are microseconds of the machine's monotonic clock.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from nanogpt.preemption.agreement import BY_STEP, Signal
+from nanogpt.preemption.shared_state import SharedState
+from nanogpt.request import Request
+from nanogpt.slo.policy import SloRequest
+
+POLL_S = 0.005
+_STOP_S = 5.0
+
+
+def now_us() -> int:
+    """Microseconds of the monotonic clock, which no change of the wall clock moves."""
+    return time.monotonic_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the scheduler had decided when pass `step` began, at `started_us`.
+
+    `running` are those whose prefill is in the pass, `waiting` those who could not start. `now_us`
+    is when it is looked at.
+    """
+
+    step: int
+    started_us: int
+    now_us: int
+    waiting: tuple[SloRequest, ...]
+    running: tuple[SloRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Preempt pass `step`, and let request `waiter` start next."""
+
+    step: int
+    waiter: int
+
+
+Gate = Callable[[Snapshot], Target | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A target as it was written, and what the monitor saw; `written_ns` on the monotonic clock."""
+
+    target: Target
+    snapshot: Snapshot
+    written_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request, when it arrived (on the engine's clock), and what was promised to it."""
+
+    request: Request
+    slo: SloRequest
+    arrived_us: int
+
+
+class Inbox:
+    """Requests on their way to the engine. Any thread adds, the engine takes, the monitor looks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrivals: tuple[Arrival, ...] = ()
+
+    def add(self, arrival: Arrival) -> None:
+        """Put one more in."""
+        with self._lock:
+            self._arrivals = (*self._arrivals, arrival)
+
+    def look(self) -> tuple[Arrival, ...]:
+        """Who is in it, oldest first."""
+        return self._arrivals
+
+    def take(self) -> tuple[Arrival, ...]:
+        """Empty it."""
+        with self._lock:
+            taken, self._arrivals = self._arrivals, ()
+        return taken
+
+
+def with_arrivals(snapshot: Snapshot, arrivals: Iterable[Arrival]) -> Snapshot:
+    """The snapshot, with those who have arrived since it was taken among the waiting."""
+    known = {request.id for request in (*snapshot.waiting, *snapshot.running)}
+    new = [arrival.slo for arrival in arrivals if arrival.slo.id not in known]
+    return replace(snapshot, waiting=(*snapshot.waiting, *new))
+
+
+def go_on() -> None:
+    """Do nothing between deciding and writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorParts:
+    """The exchangeable pieces of the monitor; `before_write` is a point to hold it at."""
+
+    see: Callable[[Snapshot, Iterable[Arrival]], Snapshot] = with_arrivals
+    before_write: Callable[[], None] = go_on
+
+
+MONITOR_PARTS = MonitorParts()
+"""The reference."""
+
+
+class Monitor:
+    """Looks every `poll_s` seconds, since slack shrinks by itself, and at once when woken.
+
+    Mutable: the snapshot, the last decision. An error of the gate ends the thread; `publish` tells.
+    """
+
+    def __init__(
+        self,
+        shared: SharedState,
+        gate: Gate,
+        inbox: Inbox,
+        signal: Signal = BY_STEP,
+        parts: MonitorParts = MONITOR_PARTS,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self.shared = shared
+        self.gate = gate
+        self.inbox = inbox
+        self.signal = signal
+        self.parts = parts
+        self.poll_s = poll_s
+        self.decision: Decision | None = None
+        self._snapshot: Snapshot | None = None
+        self._error: BaseException | None = None
+        self._woken = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._watch, name="slo-monitor", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether anybody looks."""
+        return self._thread.is_alive()
+
+    def publish(self, snapshot: Snapshot | None) -> None:
+        """Swap in what is to be looked at from now on; None while no pass can be preempted.
+
+        Raises: RuntimeError when the gate has failed, with its error as the cause, and when the
+        thread was never started.
+        """
+        if self._error is not None:
+            raise RuntimeError(f"the monitor has stopped: {self._error!r}") from self._error
+        if snapshot is not None and not self.is_running:
+            raise RuntimeError("the monitor is not running; use the engine in a `with`")
+        self._snapshot = snapshot
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Look now: something has arrived."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End the thread and wait for it; the shared memory may be released afterwards.
+
+        Raises: RuntimeError when the gate does not return.
+        """
+        self._stopping = True
+        self._woken.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_S)
+        if self._thread.is_alive():
+            raise RuntimeError(f"the monitor's gate has not returned for {_STOP_S:g} s")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _watch(self) -> None:
+        try:
+            while not self._stopping:
+                self._look()
+                # Without a snapshot there is nothing that time alone could change.
+                self._woken.wait(self.poll_s if self._snapshot is not None else None)
+                self._woken.clear()
+        except Exception as error:
+            self._error = error
+
+    def _look(self) -> None:
+        snapshot = self._snapshot
+        asked = self.decision.target.step if self.decision else None
+        if snapshot is None or snapshot.step == asked:
+            return
+        seen = self.parts.see(replace(snapshot, now_us=now_us()), self.inbox.look())
+        target = self.gate(seen)
+        if target is None:
+            return
+        self.parts.before_write()
+        # The decision first: once the target is written, the pass may be over at any moment.
+        self.decision = Decision(target, seen, time.monotonic_ns())
+        self.signal.write(self.shared, target.step)

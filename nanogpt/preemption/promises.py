@@ -1,0 +1,48 @@
+"""What was promised to each request, and how often it was preempted: what a snapshot is made of."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from nanogpt.preemption.monitor import now_us
+from nanogpt.request import Request
+from nanogpt.slo.policy import SloRequest
+
+NO_SLO_US = 10**12
+"""Eleven days: what a request was promised that nobody promised anything."""
+
+
+def promise(request: Request, slo_us: int) -> SloRequest:
+    """A request that arrives now, to get its first token within `slo_us` microseconds."""
+    return SloRequest(
+        id=request.id,
+        total_tokens=len(request.prompt_tokens),
+        done_tokens=0,
+        deadline_us=now_us() + slo_us,
+        slo_us=slo_us,
+        num_preemptions=0,
+    )
+
+
+class Promises:
+    """The promises of an engine, by request. Mutable: it grows, and counts preemptions."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, SloRequest] = {}
+
+    def note(self, slo: SloRequest) -> None:
+        """Remember a promise; the first one counts."""
+        self._by_id.setdefault(slo.id, slo)
+
+    def seen(self, request: Request) -> SloRequest:
+        """The request as the monitor may see it: scalars, nothing that changes later."""
+        return replace(
+            self._by_id[request.id],
+            total_tokens=request.num_known,
+            done_tokens=request.prefill_cursor,
+        )
+
+    def count_preemption(self, request_ids: Iterable[int]) -> None:
+        """Note that these were preempted once more."""
+        for request_id in request_ids:
+            slo = self._by_id[request_id]
+            self._by_id[request_id] = replace(slo, num_preemptions=slo.num_preemptions + 1)

@@ -1,0 +1,127 @@
+"""What the tests of preemption share: a tiny model, rank processes that are started once, threads.
+
+Starting ranks takes seconds, so those that nothing has broken are used again by later tests; they
+end with the test run.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from nanogpt.config import ModelConfig
+from nanogpt.masks import chunk_mask
+from nanogpt.model import GPT
+from nanogpt.preemption.agreement import RANK_PARTS, RankParts
+from nanogpt.preemption.messages import PassRow
+from nanogpt.preemption.monitor import Snapshot, Target
+from nanogpt.preemption.points import PointName, hold, let_go, wait_if_held, wait_until_held
+from nanogpt.preemption.runner import Runner
+from nanogpt.preemption.shared_state import SharedState, checkpoint_number
+
+LAYERS = 4
+CONFIG = ModelConfig(num_layers=LAYERS, num_heads=4, num_channels=32, context_len=128)
+HELD = replace(RANK_PARTS, at_point=wait_if_held)
+"""Rank parts that can be held at a point."""
+
+_runners: dict[int, Runner] = {}
+
+
+def ranks(num_ranks: int) -> Runner:
+    """A runner with so many ranks, shared by tests; load what you need."""
+    runner = _runners.get(num_ranks)
+    if runner is None or not runner.is_open:
+        runner = _runners[num_ranks] = Runner(num_ranks, timeout_s=30.0)
+    runner.shared.clear()
+    return runner
+
+
+@cache
+def tiny_model() -> GPT:
+    """Four layers and four heads with random weights, in float64."""
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        return GPT(CONFIG).double().eval().requires_grad_(False)
+
+
+def prompt(length: int, start: int = 0) -> list[int]:
+    return [(start + 7 * i) % CONFIG.vocab_size for i in range(length)]
+
+
+def pass_row(tokens: list[int], slot: int = 0, num_past: int = 0) -> PassRow:
+    positions = range(num_past, num_past + len(tokens))
+    return PassRow(slot, tokens, positions, num_past, chunk_mask(num_past, len(tokens)))
+
+
+def logits_after(model: GPT, tokens: list[int]) -> torch.Tensor:
+    """What the whole model predicts after these tokens, (V,)."""
+    return model(torch.tensor([tokens]))[0][0, -1]
+
+
+@contextmanager
+def meanwhile(work: Callable[[], None]) -> Iterator[None]:
+    """Run `work` in a thread beside the body; its error, if any, is raised in the end."""
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(60)
+        assert not thread.is_alive(), "the thread beside the test never came to its end"
+    if errors:
+        raise errors[0]
+
+
+def hold_at(
+    shared: SharedState, rank: int, step: int, layer: int, name: PointName = "read"
+) -> None:
+    hold(shared, rank, name, checkpoint_number(step, layer, LAYERS))
+
+
+def wait_for(condition: Callable[[], bool], what: str = "it", limit_s: float = 30.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {limit_s:g} s"
+        time.sleep(0.001)
+
+
+def process_is_there(process_id: int) -> bool:
+    """Whether it runs; one that is dead and not yet waited for counts as gone."""
+    try:
+        status = Path(f"/proc/{process_id}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def first_hurried(snapshot: Snapshot) -> Target | None:
+    """A gate: the first waiter with a deadline may push out a pass of requests without one."""
+    hurried = [waiter for waiter in snapshot.waiting if waiter.slo_us < 10**9]
+    if not hurried or any(runner.num_preemptions for runner in snapshot.running):
+        return None
+    return Target(snapshot.step, hurried[0].id)
+
+
+__all__ = [
+    "CONFIG", "HELD", "LAYERS", "RankParts", "first_hurried", "hold_at", "let_go", "logits_after",
+    "meanwhile", "open_files", "pass_row", "process_is_there", "prompt", "ranks", "tiny_model",
+    "wait_for", "wait_until_held",
+]  # fmt: skip

@@ -1,0 +1,332 @@
+"""The engine on ranks: what an abort undoes, who goes next, what a sleeping pass may cost."""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from preempting import (
+    HELD,
+    LAYERS,
+    first_hurried,
+    hold_at,
+    let_go,
+    meanwhile,
+    prompt,
+    ranks,
+    tiny_model,
+    wait_for,
+    wait_until_held,
+)
+
+from nanogpt import EngineConfig, Request, generate
+from nanogpt.preemption import serving
+from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
+from nanogpt.preemption.gating import slo_batching, slo_gate
+from nanogpt.preemption.monitor import Snapshot, Target, now_us
+from nanogpt.preemption.serving import PreemptiveEngine
+from nanogpt.preemption.settings import Preemption
+from nanogpt.preemption.sleeping import resume_or_abort
+from nanogpt.slo.policy import SloRequest
+
+CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
+URGENT_US = 10**8
+
+
+def engine_with(preemption: Preemption, config: EngineConfig = CONFIG) -> PreemptiveEngine:
+    return PreemptiveEngine(tiny_model(), ranks(2), preemption, config)
+
+
+def arrive_in_mid_pass(
+    engine: PreemptiveEngine, request: Request, layer: int = 1, slo_us: int = URGENT_US
+) -> None:
+    """Hold rank 0 at `layer` of the coming pass until the monitor has answered the arrival."""
+    shared, step = engine.runner.shared, engine.runner.step + 1
+    hold_at(shared, 0, step, layer)
+
+    def work() -> None:
+        wait_until_held(shared, 0)
+        engine.arrive(request, slo_us)
+        wait_for(lambda: shared.target == step, "the monitor's answer")
+        let_go(shared, 0)
+
+    with meanwhile(work):
+        engine.step()
+
+
+def assert_served_as_by_the_oracle(engine: PreemptiveEngine, requests: Sequence[Request]) -> None:
+    trace = engine.trace()
+    for request in requests:
+        wanted = generate(tiny_model(), request.prompt_tokens, request.max_new_tokens)
+        assert list(trace.generated_tokens(request.id)) == wanted, request.id
+    engine.cache.check()
+    assert engine.cache.held_tokens() == 0
+    assert list(engine.cache.holders()) == []
+
+
+def work_of(engine: PreemptiveEngine) -> list[dict[int, tuple[int, int]]]:
+    """Per step: who computed which range."""
+    return [
+        {work.request_id: (work.start, work.end) for work in step.work}
+        for step in engine.trace().steps
+    ]
+
+
+@pytest.mark.parametrize("agreement", ["vote", "carried", "epoch"])
+def test_an_urgent_arrival_in_mid_pass_aborts_it_and_goes_next(agreement: str):
+    long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
+    preemption = Preemption(first_hurried, agreement=agreement, rank_parts=HELD)
+    with engine_with(preemption) as engine:
+        engine.arrive(long)
+        arrive_in_mid_pass(engine, urgent)
+        assert engine.cache.held_tokens() == 0
+        assert long.status == "waiting" and long.prefill_cursor == 0
+        assert engine.promises.seen(long).num_preemptions == 1
+        engine.serve()
+    assert work_of(engine)[:3] == [{}, {1: (0, 8)}, {0: (0, 90), 1: (8, 9)}]
+    aborted = engine.trace().steps[0]
+    assert aborted.preempted == (0,)
+    layer = 1 if agreement == "vote" else 2
+    reason = f"its pass was aborted at layer {layer}, for request 1"
+    assert aborted.waits[0].reason == reason
+    (record,) = engine.preemptions
+    assert (record.layer, record.waiter, record.victims) == (layer, 1, (0,))
+    assert record.wasted_share == layer / LAYERS
+    assert record.begun_ns < record.written_ns < record.replied_ns
+    assert json.loads(json.dumps(record.to_json()))["checks"][1][0]["layer"] == 0
+    # It came in mid-pass, and has waited since then.
+    arrived_us = engine.trace().request(1).arrival_us
+    assert aborted.start_us < arrived_us < aborted.end_us
+    assert_served_as_by_the_oracle(engine, [long, urgent])
+
+
+def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_they_are():
+    decode, long = Request(0, prompt(6), 9), Request(1, prompt(60, 1), 2)
+    urgent = Request(2, prompt(5, 2), 2)
+    config = EngineConfig(token_budget=20, max_batch_size=4)
+    with engine_with(Preemption(first_hurried, rank_parts=HELD), config) as engine:
+        engine.arrive(decode)
+        engine.step()
+        engine.arrive(long)
+        engine.step()
+        assert engine.cache.length(1) == 19
+        arrive_in_mid_pass(engine, urgent)
+        assert engine.cache.length(1) == 0
+        assert engine.cache.length(0) == 7
+        assert decode.status == "active" and decode.num_generated == 2
+        engine.serve()
+    assert work_of(engine)[3] == {0: (7, 8), 2: (0, 5)}
+    assert_served_as_by_the_oracle(engine, [decode, long, urgent])
+
+
+def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
+    long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
+    everybody = lambda chosen, others: [chosen.id, *(other.id for other in others)]  # noqa: E731
+    preemption = Preemption(first_hurried, "suspend", batch=everybody, rank_parts=HELD)
+    with engine_with(preemption) as engine:
+        engine.arrive(long)
+        arrive_in_mid_pass(engine, urgent, layer=2)
+        # One call: the urgent step ran inside the long one, and the long one came to its end.
+        assert work_of(engine) == [{1: (0, 8)}, {0: (0, 90)}]
+        assert engine.first_token_us[1] < engine.first_token_us[0]
+        engine.serve()
+    steps = engine.trace().steps
+    assert all(a.kv_after == b.kv_before for a, b in pairwise(steps))
+    (record,) = engine.preemptions
+    assert record.wasted_share == 0.0
+    assert record.resumed_ns > record.replied_ns
+    assert_served_as_by_the_oracle(engine, [long, urgent])
+
+
+def test_a_pass_that_has_slept_enough_goes_on_before_the_waiter_is_through(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    ways = iter(["sleep", "sleep", "resume"])
+    monkeypatch.setattr(serving, "resume_or_abort", lambda *_, **__: next(ways))
+    long, urgent = Request(0, prompt(20), 2), Request(1, prompt(100, 2), 2)
+    config = EngineConfig(token_budget=20, max_batch_size=4)
+    engine = engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config)
+    with engine:
+        engine.arrive(long)
+        arrive_in_mid_pass(engine, urgent, layer=3)
+        assert work_of(engine) == [{1: (0, 20)}, {1: (20, 40)}, {0: (0, 20)}]
+        engine.serve()
+    assert_served_as_by_the_oracle(engine, [long, urgent])
+
+
+def test_a_sleeping_pass_whose_room_is_needed_is_aborted(monkeypatch: pytest.MonkeyPatch):
+    config = EngineConfig(token_budget=128, max_batch_size=4, max_kv_tokens=100)
+    long, urgent = Request(0, prompt(90), 3), Request(1, prompt(30, 2), 2)
+    preemption = Preemption(first_hurried, "suspend", rank_parts=HELD)
+    dropped: list[int] = []
+    with engine_with(preemption, config) as engine:
+        drop = engine.runner.drop
+        monkeypatch.setattr(engine.runner, "drop", lambda step: (dropped.append(step), drop(step)))
+        engine.arrive(long)
+        arrive_in_mid_pass(engine, urgent)
+        assert work_of(engine) == [{}]
+        assert dropped == [engine.preemptions[0].pass_number]
+        engine.serve()
+    assert work_of(engine)[1] == {1: (0, 30)}
+    assert engine.preemptions[0].resumed_ns is None
+    assert_served_as_by_the_oracle(engine, [long, urgent])
+
+
+@pytest.mark.parametrize(
+    ("suspended_us", "urgent_waits", "memory_is_short", "way"),
+    [
+        (0, True, False, "sleep"),
+        (999, True, False, "sleep"),
+        (1000, True, False, "resume"),
+        (5000, True, True, "resume"),
+        (0, False, False, "resume"),
+        (0, False, True, "resume"),
+        (0, True, True, "abort"),
+    ],
+)
+def test_a_sleeping_pass_is_woken_in_time(suspended_us, urgent_waits, memory_is_short, way):
+    assert way == resume_or_abort(
+        suspended_us, 1000, urgent_waits=urgent_waits, memory_is_short=memory_is_short, bound=1.0
+    )
+
+
+def test_clean_up_undoes_all_that_an_aborted_pass_left_in_the_books():
+    before = Books((4, 5), (1, 2, 3), frozenset({1, 2, 3}), frozenset({1, 2, 3}), None)
+    after = clean_up(before, [3, 2], 5)
+    assert after == Books((2, 3, 4, 5), (1,), frozenset({1}), frozenset({1}), 5)
+    assert admission_problem([2, 3], after.previous_step) is None
+    assert admission_problem([3, 2], before.previous_step) == (
+        "requests [2, 3] are admitted, yet the last step was scheduled with them"
+    )
+    assert clean_up(before, [3, 2], 9).next_up is None  # who is gone is not waited for
+
+
+def test_a_pass_of_decodes_alone_is_not_voted_on():
+    votes: list[str] = []
+    with engine_with(Preemption(first_hurried)) as engine:
+        begin_pass = engine.begin_pass
+        engine.begin_pass = lambda step, rows: votes.append(begin_pass(step, rows)) or votes[-1]
+        engine.arrive(Request(0, prompt(5), 3))
+        engine.serve()
+    assert votes == ["abort", "plain", "plain"]
+
+
+def test_a_step_that_fails_for_another_reason_can_be_run_again():
+    with engine_with(Preemption()) as engine:
+        engine.arrive(Request(0, prompt(5), 1))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine.runner, "run", lambda *_, **__: {}["a defect"])
+            with pytest.raises(KeyError, match="a defect"):
+                engine.step()
+        assert list(engine.cache.holders()) == []
+        assert engine.step().admitted == (0,)
+
+
+def test_an_engine_whose_monitor_was_not_started_says_so():
+    engine = engine_with(Preemption(first_hurried))
+    engine.arrive(Request(0, prompt(5), 1))
+    with pytest.raises(RuntimeError, match="use the engine in a `with`"):
+        engine.step()
+
+
+def test_without_a_gate_there_is_neither_a_monitor_nor_a_vote():
+    with engine_with(Preemption()) as engine:
+        assert engine.monitor is None
+        engine.arrive(Request(0, prompt(5), 3), slo_us=1)
+        engine.serve()
+    assert not [thread for thread in threading.enumerate() if thread.name == "slo-monitor"]
+
+
+def test_a_pass_suspended_for_somebody_who_is_then_refused_simply_goes_on():
+    config = EngineConfig(token_budget=128, max_kv_tokens=100)
+    long, hopeless = Request(0, prompt(60), 2), Request(1, prompt(110), 2)
+    with engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config) as engine:
+        engine.arrive(long)
+        arrive_in_mid_pass(engine, hopeless)
+        assert work_of(engine) == [{0: (0, 60)}]
+        engine.serve()
+    assert set(engine.refused) == {1}
+    assert_served_as_by_the_oracle(engine, [long])
+
+
+def test_a_request_that_the_scheduler_will_not_have_is_noted_and_the_others_are_served():
+    config = EngineConfig(max_kv_tokens=20)
+    good = Request(0, prompt(5), 3)
+    with engine_with(Preemption(), config) as engine:
+        engine.arrive(Request(1, prompt(30), 3))
+        engine.arrive(good)
+        engine.arrive(Request(0, prompt(4), 1))
+        with pytest.raises(ValueError, match="empty prompt"):
+            engine.arrive(Request(2, [], 1))
+        engine.serve()
+    assert set(engine.refused) == {0, 1}
+    assert "can never hold it" in engine.refused[1]
+    assert_served_as_by_the_oracle(engine, [good])
+
+
+def test_a_way_or_an_agreement_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="there is no way 'sleep'; choose from"):
+        Preemption(way="sleep")
+    with pytest.raises(ValueError, match="there is no agreement 'shout'; choose from"):
+        Preemption(agreement="shout")
+
+
+def test_the_slo_policy_preempts_for_the_urgent_and_lets_it_run_alone():
+    gate = slo_gate(a=1000.0, c=1000.0)
+    long, urgent = Request(0, prompt(90), 2), Request(1, prompt(8, 2), 2)
+    other = Request(2, prompt(10, 3), 2)
+    preemption = Preemption(gate, batch=slo_batching(1000.0, 1000.0), rank_parts=HELD)
+    with engine_with(preemption) as engine:
+        engine.arrive(long, slo_us=10**10)
+        engine.arrive(other, slo_us=10**10)
+        arrive_in_mid_pass(engine, urgent, slo_us=10**7)
+        engine.serve()
+    assert engine.preemptions[0].waiter == 1
+    assert work_of(engine)[0] == {}
+    assert_served_as_by_the_oracle(engine, [long, urgent, other])
+
+
+def test_an_immune_request_protects_the_pass_that_it_is_in():
+    gate = slo_gate(a=10.0, c=10.0)
+    now = now_us()
+    easy, immune = (SloRequest(i, 50, 0, now + 10**9, 10**9, i) for i in (0, 1))
+    hurried = SloRequest(2, 5, 0, now + 10**6, 10**6, 0)
+    assert gate(Snapshot(3, now, now, (hurried,), (easy,))) == Target(3, 2)
+    assert gate(Snapshot(3, now, now, (hurried,), (easy, immune))) is None
+    assert gate(Snapshot(3, now, now, (), (easy,))) is None
+
+
+@pytest.mark.parametrize("way", ["abort", "suspend"])
+@pytest.mark.parametrize("agreement", ["vote", "carried", "epoch"])
+def test_random_preemptions_lose_nothing(way: str, agreement: str):
+    """Half of all looks preempt, until 85 passes have been left; six such runs make 510."""
+    wanted, seed = 85, 0
+    layers: list[int] = []
+    while len(layers) < wanted:
+        seed += 1
+        rng = random.Random(f"{way} {agreement} {seed}")
+
+        def gate(seen: Snapshot, rng: random.Random = rng) -> Target | None:
+            waiting = [each.id for each in seen.waiting]
+            often = any(runner.num_preemptions > 6 for runner in seen.running)
+            if not waiting or often or rng.random() < 0.5:
+                return None
+            time.sleep(0.002 * rng.random())  # so that passes are left at all their layers
+            return Target(seen.step, rng.choice(waiting))
+
+        requests = [
+            Request(i, prompt(rng.randint(1, 60), rng.randrange(65)), rng.randint(1, 3))
+            for i in range(8)
+        ]
+        config = EngineConfig(token_budget=rng.choice([16, 48, 128]), max_batch_size=3)
+        with engine_with(Preemption(gate, way, agreement), config) as engine:
+            for request in requests:
+                engine.arrive(request)
+            engine.serve()
+        assert_served_as_by_the_oracle(engine, requests)
+        layers += [record.layer for record in engine.preemptions]
+        assert engine.runner.is_open
+    assert len(set(layers)) > 1
