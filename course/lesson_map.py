@@ -47,6 +47,24 @@ LESSONS = (
         minutes=50,
         builds_on=(1,),
     ),
+    Lesson(
+        stem="l03_interleaving",
+        number=3,
+        title="Interleaving",
+        builds="Run decodes and chunks in one forward per step: first padded and masked, then in "
+        "one flat row that wastes nothing.",
+        minutes=55,
+        builds_on=(1,),
+    ),
+    Lesson(
+        stem="l04_sliding_window",
+        number=4,
+        title="Sliding windows",
+        builds="Keep only the K/V that can still be seen, count it honestly, and find out what "
+        "the text loses.",
+        minutes=60,
+        builds_on=(1, 2),
+    ),
 )
 
 

@@ -37,7 +37,7 @@ WRONG = [
     for wrong in module.WRONG
 ]
 IDS = [item.id for item in exercises()]
-POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume"}
+POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume", "l05.gate"}
 SEEDED = ["l00.finish_steps", "l01.chunk_mask", *sorted(POLICIES)]
 LESSONS = Path(__file__).parents[1] / "lessons"
 
@@ -178,6 +178,14 @@ def test_every_exercise_is_registered_with_its_name_its_hints_and_its_part() -> 
         "l02.choose_victim": "choose_victim",
         "l02.resume": "resume",
         "l02.record": "record",
+        "l03.fused_rows": "fused_rows",
+        "l03.full_mask": "full_mask",
+        "l03.split_kv": "split_kv",
+        "l03.pack": "pack",
+        "l04.visible": "visible",
+        "l04.evict": "evict",
+        "l04.held": "held",
+        "l04.ring_slot": "ring_slot",
     }
     for item in exercises():
         assert item.id == f"{item.lesson[:3]}.{item.name}"
@@ -298,6 +306,8 @@ def test_a_plan_that_goes_wrong_after_many_calls_is_caught() -> None:
 # function: [(line, what changes in it, reason)].
 _DIM = "the last of two dimensions is number 1"
 _ONE_ROW = "there is one new token, so its first row is its last"
+_EQUAL_LENGTHS = "all are equally long"
+_DOOMED = "a waiter that can make it beats a doomed reference anyway"
 _SHIFT = "a softmax does not change when all scores move alike, and these are far from overflow"
 _OVERWRITTEN = "every entry is overwritten"
 _SAME_FOR_ALL = "it is the same for every request and changes no order"
@@ -385,6 +395,99 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
             "for budget in range(4096, num_decodes + 1, -1):",
             "+ 1 => + 0",
             "num_decodes + 1 comes out anyway",
+        ),
+    ],
+    "fused_rows": [
+        (
+            "for mine, cursor, n in zip(known, cursors, num_new, strict=True):",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+    ],
+    "full_mask": [
+        (
+            "new = (column <= column[:, None]) & real | itself",
+            "<= => <",
+            "itself is added anyway",
+        ),
+    ],
+    "split_kv": [
+        (
+            "return [torch.cat([row[longest_past - past:longest_past], row[total - new:]]) "
+            "for row, past, new in zip(k, past_lens, num_new, strict=True)]",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+    ],
+    "sample_rows": [
+        (
+            "return [row for row, (new, cursor, known) in "
+            "enumerate(zip(num_new, cursors, num_known, strict=True)) if cursor + new == known]",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+    ],
+    "pack": [
+        (
+            "for i, (past, new) in enumerate(zip(past_lens, num_new, strict=True)):",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+        (
+            "cu_k = [0, *accumulate((past + new for past, new in "
+            "zip(past_lens, num_new, strict=True)))]",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+    ],
+    "ring_slot": [
+        ("if position < sinks:", "< => <=", "position `sinks` gets slot `sinks` either way"),
+        (
+            "return sinks + (position - sinks) % window",
+            "- => +",
+            "where the turn begins does not matter",
+        ),
+    ],
+    "fit": [
+        (
+            "together = sum(((tokens - mean_tokens) * (time_us - mean_us) "
+            "for tokens, time_us in points))",
+            "tokens - => tokens +",
+            "deviations from a mean add up to 0",
+        ),
+        (
+            "together = sum(((tokens - mean_tokens) * (time_us - mean_us) "
+            "for tokens, time_us in points))",
+            "time_us - => time_us +",
+            "deviations from a mean add up to 0",
+        ),
+    ],
+    "urgency_by_cases": [
+        ("if abs(time_to_deadline) < 1000:", "< => <=", "at 1 ms both branches say 1"),
+        ("if abs(time_to_deadline) < 1000:", "1000 => 1001", "at 1 ms both branches say 1"),
+    ],
+    "gate": [
+        (
+            "if reference.slack_us < 0 or waiter.urgency > margin * reference.urgency:",
+            "0 => -1",
+            _DOOMED,
+        ),
+    ],
+    "gate_by_four_cases": [
+        (
+            "match (waiter.slack_us >= 0, reference.slack_us >= 0):",
+            "reference.slack_us >= 0 => reference.slack_us >= -1",
+            _DOOMED,
+        ),
+    ],
+    "gate_with_one_comparison": [
+        ("if waiter.urgency < 0 or not scores:", "< => <=", "a score is never 0"),
+    ],
+    "gate_by_loop": [
+        (
+            "if first is None or runner.urgency > first.urgency:",
+            "> => >=",
+            "of the most urgent only the urgency matters",
         ),
     ],
 }

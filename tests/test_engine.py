@@ -458,7 +458,10 @@ def test_an_arrival_step_that_is_no_step_is_refused(step: Any):
         ({"temperature": math.inf}, "temperature is inf"),
         ({"temperature": "hot"}, "temperature is '?hot"),
         ({"temperature": None}, "temperature is None"),
-        ({"executor": "paged"}, r"no executor 'paged'; choose from \['fused', 'packed', 'padded', 'strip'\]"),
+        (
+            {"executor": "paged"},
+            r"no executor 'paged'; choose from \['fused', 'packed', 'padded', 'strip'\]",
+        ),
         ({"executor": None}, "no executor None"),
         ({"executor": ["packed"]}, "no executor"),
         ({"seed": "x"}, "seed"),

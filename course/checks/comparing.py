@@ -85,7 +85,7 @@ class Comparison(Generic[Answer]):
             ("expected", self.draw(self.reference(*args))),
             ("got", self.draw(got)),
         )
-        if got is None:
+        if got is None and self.form(got):
             return Failure(f"{name} returned nothing: end it with `return`.", rows, "no_return")
         guilty = [m for m in self.mistakes if same(got, m.answer(*args))]
         if guilty:

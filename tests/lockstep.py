@@ -1,0 +1,94 @@
+"""Engines driven step by step through one workload, and held to the oracle's text and K/V."""
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import torch
+from fakes import TINY, Ask, prompt_of, tiny_model
+from torch import Tensor
+
+from nanogpt.engine import Arrivals, Engine
+from nanogpt.generate import generate
+from nanogpt.request import Request
+from nanogpt.sliding_window import kept_positions, visible
+from nanogpt.trace import StepRecord
+
+BYTES_PER_TOKEN = 2 * TINY.num_layers * TINY.num_channels * 8
+"""K and V of one token of the tiny model, in float64."""
+
+
+def arrivals_of(asks: Sequence[Ask]) -> list[tuple[int, Request]]:
+    """Fresh requests for the tiny model, as `Engine.run` takes them."""
+    return [
+        (step, Request(i, prompt_of(i, length), max_new, priority))
+        for i, (step, length, max_new, priority) in enumerate(asks)
+    ]
+
+
+def steps_of(engine: Engine, arrivals: Arrivals) -> Iterator[StepRecord]:
+    """Serve as `Engine.run` does, stopping after every step for a look."""
+    queue = sorted(arrivals, key=lambda arrival: arrival[0])
+    while queue or not engine.scheduler.is_done():
+        if engine.scheduler.is_done():
+            engine.step_number = max(engine.step_number, queue[0][0])
+        while queue and queue[0][0] <= engine.step_number:
+            engine.submit(queue.pop(0)[1])
+        yield engine.step()
+        assert engine.step_number < 2000, "this run does not end"
+
+
+@functools.cache
+def text_of(
+    request_id: int,
+    length: int,
+    max_new: int,
+    temperature: float = 0.0,
+    window: int | None = None,
+    sinks: int = 0,
+) -> tuple[int, ...]:
+    """The request's prompt and what the oracle makes of it, with seed 5."""
+    prompt = prompt_of(request_id, length)
+    new = generate(
+        tiny_model(),
+        prompt,
+        max_new,
+        temperature=temperature,
+        seed=5,
+        request_id=request_id,
+        sliding_window=window,
+        num_sinks=sinks,
+    )
+    return (*prompt, *new)
+
+
+@functools.cache
+def kv_from_scratch(tokens: tuple[int, ...], window: int | None = None, sinks: int = 0) -> Tensor:
+    """K and V of a whole text, every pair of tokens judged by `visible`: (2, L, H, S, D)."""
+    everyone = range(len(tokens))
+    mask = torch.tensor([[visible(q, k, window, sinks) for k in everyone] for q in everyone])
+    layers: list[Tensor] = []
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (H, S, D) each
+        layers.append(torch.stack([k, v]))
+        scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5  # (H, S, S)
+        weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
+        return (weights @ v).transpose(0, 1)  # (S, H, D)
+
+    with torch.inference_mode():
+        tiny_model().hidden(torch.tensor(tokens), torch.tensor(everyone), attend)
+    return torch.stack(layers, dim=1)
+
+
+def assert_holds_the_right_kv(engine: Engine, texts: Sequence[tuple[int, ...]]) -> None:
+    """What every running request holds is what its text has from scratch, and nothing else."""
+    window, sinks = engine.config.sliding_window, engine.config.num_sinks
+    running = [*engine.scheduler.prefilling, *engine.scheduler.active]
+    assert sorted(engine.cache.holders()) == sorted(request.id for request in running)
+    for request in running:
+        positions = list(engine.cache.positions(request.id))
+        assert positions == kept_positions(request.prefill_cursor, window, sinks)
+        right = kv_from_scratch(texts[request.id], window, sinks)[:, :, :, positions]
+        for layer in range(TINY.num_layers):
+            held = torch.stack(engine.cache.gather(request.id, layer))  # (2, H, S, D)
+            torch.testing.assert_close(held, right[:, layer], rtol=1e-9, atol=1e-9)

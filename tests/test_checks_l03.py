@@ -1,0 +1,345 @@
+"""The checks of lesson 3: what is free in a mask, what the cards show, what the engine does."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from course import judging
+from course.checks import fusing as looking
+from course.checks import l03_interleaving as checks
+from course.checks import padded_step
+from course.judging import run_checks
+from course.registry import exercise, lesson_exercises
+from course.report import Report
+from nanogpt import fusing
+from solutions import l03_interleaving as l03
+from solutions.wrong import WrongAnswer
+
+MANY = settings(deadline=None, max_examples=80, database=None)
+IDS = [item.id for item in lesson_exercises("l03_interleaving")]
+WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l03.WRONG}
+ANY_MIX = {
+    "l03.fused_rows": checks._ROWS_CHECKS[-1:],
+    "l03.new_mask": checks._NEW_CHECKS[-1:],
+    "l03.full_mask": checks._FULL_CHECKS[-1:],
+    "l03.split_kv": checks._SPLIT_CHECKS[-1:],
+    "l03.sample_rows": checks._SAMPLE_CHECKS[-1:],
+    "l03.pack": checks._PACK_CHECKS[-1:],
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    """Tiny tensors spend their time waiting for other threads on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def report_of(name: str) -> Report:
+    wrong = WRONG[name]
+    return exercise(wrong.exercise).check(wrong.function)
+
+
+def row(name: str, label: str) -> str:
+    return dict(report_of(name).example)[label]
+
+
+# --- what a step may look like ---------------------------------------------------------------
+
+
+@st.composite
+def lengths(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    rows = draw(st.integers(1, 4))
+    past = draw(st.lists(st.integers(0, 6), min_size=rows, max_size=rows))
+    return past, draw(st.lists(st.integers(1, 5), min_size=rows, max_size=rows))
+
+
+def real(mask: Tensor, num_new: list[int]) -> Tensor:
+    return torch.cat([mask[i, mask.shape[1] - n :] for i, n in enumerate(num_new)])
+
+
+@MANY
+@given(lengths(), st.data())
+def test_fused_rows_is_the_engine_s(step: tuple[list[int], list[int]], data: st.DataObject) -> None:
+    cursors, num_new = step
+    more = data.draw(st.lists(st.integers(0, 3), min_size=len(cursors), max_size=len(cursors)))
+    sizes = [sum(each) for each in zip(cursors, num_new, more, strict=True)]
+    known = [[10 + i * 20 + place for place in range(size)] for i, size in enumerate(sizes)]
+    wanted = fusing.fused_rows(known, cursors, num_new)
+    assert l03.fused_rows(known, cursors, num_new) == wanted
+    assert padded_step.ROWS.reference(known, cursors, num_new) == wanted
+
+
+@MANY
+@given(lengths())
+def test_masks_are_the_engine_s_in_every_real_row(step: tuple[list[int], list[int]]) -> None:
+    past_lens, num_new = step
+    wanted = real(fusing.full_mask(past_lens, num_new), num_new)
+    for mask_of in (l03.full_mask, padded_step.FULL.reference):
+        mask = mask_of(past_lens, num_new)
+        assert torch.equal(real(mask, num_new), wanted)
+        assert mask.any(dim=2).all()
+    wanted = real(fusing.new_mask(num_new), num_new)
+    for mask_of in (l03.new_mask, padded_step.NEW.reference):
+        assert torch.equal(real(mask_of(num_new), num_new), wanted)
+
+
+@MANY
+@given(lengths(), st.integers(1, 4))
+def test_split_kv_is_the_engine_s(step: tuple[list[int], list[int]], size: int) -> None:
+    past_lens, num_new = step
+    k = padded_step.make_kv(past_lens, num_new, size)
+    wanted = fusing.split_kv(k, past_lens, num_new)
+    for split in (l03.split_kv, padded_step.SPLIT.reference):
+        parts = split(k, past_lens, num_new)
+        assert all(torch.equal(a, b) for a, b in zip(parts, wanted, strict=True))
+    for i, part in enumerate(wanted):
+        places = torch.arange(past_lens[i] + num_new[i])
+        assert torch.equal(part[:, 0], 10.0 * (i + 1) + places), "no padding, the text's order"
+
+
+@MANY
+@given(lengths(), st.data())
+def test_sample_rows_is_the_engine_s(
+    step: tuple[list[int], list[int]], data: st.DataObject
+) -> None:
+    cursors, num_new = step
+    more = data.draw(st.lists(st.integers(0, 2), min_size=len(cursors), max_size=len(cursors)))
+    known = [sum(each) for each in zip(cursors, num_new, more, strict=True)]
+    wanted = [i for i, left in enumerate(more) if left == 0]
+    assert l03.sample_rows(num_new, cursors, known) == wanted
+    assert fusing.sample_rows(num_new, cursors, known) == wanted
+
+
+@MANY
+@given(lengths())
+def test_pack_is_the_engine_s(step: tuple[list[int], list[int]]) -> None:
+    wanted = fusing.pack(*step)
+    for pack in (l03.pack, checks._PACK.reference):
+        cu_q, cu_k, mask = pack(*step)
+        assert (cu_q, cu_k) == wanted[:2]
+        assert torch.equal(mask, wanted[2])
+
+
+# --- what is free and what is not ------------------------------------------------------------
+
+
+def fill_padding(mask: Tensor, num_new: list[int], seed: int, *, at_least: int) -> Tensor:
+    """Random cells in the rows of padding queries, `at_least` so many of them True in each."""
+    rng = random.Random(f"{seed} {num_new} {tuple(mask.shape)}")
+    for i, n in enumerate(num_new):
+        for query in range(mask.shape[1] - n):
+            cells = [rng.random() < 0.3 for _ in range(mask.shape[2])]
+            for column in rng.sample(range(mask.shape[2]), at_least):
+                cells[column] = True
+            mask[i, query] = torch.tensor(cells)
+    return mask
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_padding_queries_of_a_new_mask_are_free(seed: int) -> None:
+    def answer(num_new: list[int]) -> Tensor:
+        return fill_padding(l03.new_mask(num_new), num_new, seed, at_least=0)
+
+    assert exercise("l03.new_mask").check(answer).status == "passed"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_padding_queries_of_a_full_mask_are_free_but_for_one_key(seed: int) -> None:
+    def answer(past_lens: list[int], num_new: list[int]) -> Tensor:
+        return fill_padding(l03.full_mask(past_lens, num_new), num_new, seed, at_least=1)
+
+    assert exercise("l03.full_mask").check(answer).status == "passed"
+
+
+def test_one_blind_padding_query_among_many_is_found() -> None:
+    def answer(past_lens: list[int], num_new: list[int]) -> Tensor:
+        mask = l03.full_mask(past_lens, num_new)
+        if max(num_new) - min(num_new) > 1:
+            mask[num_new.index(min(num_new)), 1] = False
+        return mask
+
+    report = exercise("l03.full_mask").check(answer)
+    assert report.misconception == "all_masked"
+    assert dict(report.example)["softmax"].startswith("of query 1 of row ")
+
+
+def test_a_blind_query_makes_real_tokens_nan_one_layer_later_as_the_card_says() -> None:
+    past_lens, num_new = [0, 0], [1, 2]
+
+    def two_layers(mask: Tensor) -> Tensor:
+        x = torch.arange(1.0, 5.0).view(2, 2, 1)  # (B, T, D)
+        for _ in range(2):
+            scores = (x @ x.transpose(1, 2)).masked_fill(~mask, float("-inf"))  # (B, T, T)
+            x = scores.softmax(dim=2) @ x
+        return x
+
+    blind = WRONG["l03.full_mask only a first chunk is blind"].function(past_lens, num_new)
+    assert two_layers(blind)[0].isnan().all(), "the token beside the padding as well"
+    assert not two_layers(l03.full_mask(past_lens, num_new)).isnan().any()
+    name = "l03.full_mask only a first chunk is blind"
+    assert row(name, "softmax") == "of query 0 of row 0: [nan, nan]"
+    assert row(name, "next layer") == "the last token, too: 0 * nan + ... = nan"
+
+
+def test_values_of_any_size_and_a_past_of_nothing_are_cut() -> None:
+    k = padded_step.make_kv([0, 0], [1, 2], 3)
+    assert k.shape == (2, 2, 3)
+    assert [part.shape for part in l03.split_kv(k, [0, 0], [1, 2])] == [(1, 3), (2, 3)]
+    padding = padded_step.make_kv([2, 0], [1, 2], 1)[1, :2]
+    assert padding.unique().numel() == 2, "so that no padding passes for another"
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_whichever_list_fused_rows_changes_is_named(index: int) -> None:
+    def answer(*args: Any) -> Any:
+        result = l03.fused_rows(*args)
+        args[index].append(args[index][0])
+        return result
+
+    report = exercise("l03.fused_rows").check(answer)
+    assert report.misconception == "in_place"
+    before, after = (dict(report.example)[label] for label in ("before", "after"))
+    assert before != after
+
+
+# --- what the cards show ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("fused_rows length as position", "fused_rows([[5, 3, 8], [4, 1, 6, 2]], [2, 0], [1, 3])"),
+        ("fused_rows right padded", "fused_rows([[5, 3, 8], [4, 1, 6, 2]], [2, 0], [1, 3])"),
+        ("fused_rows chunks restart", "fused_rows([[5, 3, 8], [4, 1, 6, 2, 9]], [2, 2], [1, 2])"),
+        ("new_mask padding visible", "new_mask([1, 3])"),
+        ("full_mask new padding visible", "full_mask([3, 1], [1, 2])"),
+        ("full_mask past padding visible", "full_mask([1, 2], [2, 2])"),
+        ("full_mask only a first chunk is blind", "full_mask([0, 0], [1, 2])"),
+        ("sample_rows samples partial", "sample_rows([1, 1, 8], [21, 14, 0], [22, 15, 30])"),
+        ("pack leaks earlier requests", "pack([3, 1], [1, 2])"),
+        ("pack top left", "pack([3, 1], [1, 2])"),
+    ],
+)
+def test_a_misconception_is_shown_on_a_case_made_for_it(name: str, asked: str) -> None:
+    assert row(f"l03.{name}", "input") == asked
+
+
+def test_a_mask_is_drawn_with_positions_padding_and_what_is_free() -> None:
+    expected = ["   0 1 2 | - 3", "-  ? ? ? | ? ?", "3  1 1 1 | . 1"]
+    got = ["   0 1 2 | - 3", "-  1 1 1 | 1 .", "3  1 1 1 | 1 1"]
+    assert row("l03.full_mask new padding visible", "expected").splitlines() == expected
+    assert row("l03.full_mask new padding visible", "got").splitlines() == got
+    assert row("l03.full_mask new padding visible", "drawn").startswith("row 0 of the batch")
+
+
+def test_a_strip_is_drawn_as_a_staircase() -> None:
+    assert row("l03.pack top left", "expected").splitlines() == [
+        "   0 1 2 3 | 0 1 2",
+        "3  1 1 1 1 | . . .",
+        "------------------",
+        "1  . . . . | 1 1 .",
+        "2  . . . . | 1 1 1",
+    ]
+
+
+def test_a_cut_is_drawn_with_its_padding_as_dots() -> None:
+    name = "l03.split_kv one end"
+    assert row(name, "input").splitlines()[1:] == ["10 11 12 |  . 13", " .  . 20 | 21 22"]
+    assert row(name, "got").splitlines()[0] == "[0]  11 12  . 13"
+
+
+def test_rows_are_drawn_side_by_side_with_their_positions() -> None:
+    assert row("l03.fused_rows length as position", "got").splitlines() == [
+        "tokens     positions",
+        " 0  0  8    0  0  3",
+        " 4  1  6    0  1  2",
+    ]
+
+
+def test_a_mistake_of_one_s_own_gets_the_rule_and_the_grid() -> None:
+    def sees_first_key_only(past_lens: list[int], num_new: list[int]) -> Tensor:
+        mask = l03.full_mask(past_lens, num_new)
+        mask[:, :, 1:] = False
+        mask[:, :, 0] = True
+        return mask
+
+    report = exercise("l03.full_mask").check(sees_first_key_only)
+    assert report.misconception is None
+    assert report.idea.startswith("A real token attends to its row's whole past")
+    assert "| . ." in dict(report.example)["got"]
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_however_large_the_drawn_case_the_card_stays_small(exercise_id: str) -> None:
+    """An answer that is wrong for large steps alone, so that one of these is drawn."""
+    solution = getattr(l03, exercise_id.partition(".")[2])
+
+    def tires(*args: Any) -> Any:
+        value = solution(*args)
+        if sum(args[-1]) < 6:
+            return value
+        wrong = next(w for w in l03.WRONG if w.exercise == exercise_id)
+        return wrong.function(*args)
+
+    reports = [run_checks(exercise_id, tires, ANY_MIX[exercise_id], seed=s) for s in range(8)]
+    texts = [text for report in reports for label, text in report.example if label != "input"]
+    assert len(texts) >= 8
+    assert max(len(text.splitlines()) for text in texts) <= 16
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 84
+
+
+# --- mixes by themselves ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_drawn_mixes_alone_catch_every_wrong_answer(name: str) -> None:
+    wrong: WrongAnswer = WRONG[name]
+    checks_of = ANY_MIX[wrong.exercise]
+    reports = (run_checks(wrong.exercise, wrong.function, checks_of, seed=s) for s in range(3))
+    assert all(report.status == "failed" for report in reports)
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_the_solution_passes_with_25_seeds(exercise_id: str) -> None:
+    item = exercise(exercise_id)
+    reports = [item.check(getattr(l03, item.name), seed=seed) for seed in range(5, 30)]
+    assert {report.status for report in reports} == {"passed"}
+
+
+def test_drawn_mixes_hold_decodes_first_chunks_and_padding_of_both_kinds() -> None:
+    cases = [case for seed in range(3) for case in checks._any_lengths(random.Random(seed), 20)]
+    both = [len(set(past)) > 1 and len(set(new)) > 1 for past, new in cases]
+    assert sum(both) >= 15
+    assert any(max(past) == 0 for past, _ in cases)
+    assert any(set(new) == {1} and len(new) > 1 for _, new in cases)
+    blind = [i for past, new in cases for i in range(len(past)) if past[i] == 0 < max(new) - new[i]]
+    assert len(blind) >= 5
+
+
+def test_an_answer_that_raises_later_is_judged_by_what_it_gave_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.2)
+
+    def raises_after_the_first(past_lens: list[int], num_new: list[int]) -> Tensor:
+        if len(past_lens) > 2:
+            raise ValueError("three is too many")
+        return WRONG["l03.full_mask new padding visible"].function(past_lens, num_new)
+
+    report = exercise("l03.full_mask").check(raises_after_the_first)
+    assert (report.status, report.misconception) == ("failed", "new_padding_visible")
+
+
+def test_positions_of_a_padded_row_are_read_off_its_columns() -> None:
+    padded = looking.padded_rows([2, 4], [2, 3])[0]
+    assert [padded.key(column) for column in range(7)] == [None, None, 0, 1, None, 2, 3]
+    assert [padded.query(column) for column in range(3)] == [None, 2, 3]

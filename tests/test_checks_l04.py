@@ -1,0 +1,264 @@
+"""The checks of lesson 4: what they accept beside the solutions, and what their cards show."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from course.checks import l04_sliding_window as checks
+from course.checks import readings, windowing
+from course.registry import exercise, lesson_exercises
+from nanogpt import sliding_window
+from solutions import l04_sliding_window as l04
+
+MANY = settings(deadline=None, max_examples=60, database=None)
+SOME = settings(MANY, max_examples=15)
+NAMES = [item.name for item in lesson_exercises("l04_sliding_window")]
+POSITION, WINDOW, SINKS = st.integers(0, 60), st.integers(1, 20), st.integers(0, 6)
+WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l04.WRONG}
+MISTAKES = {
+    "l04.visible": checks._VISIBLE.mistakes,
+    "l04.evict": windowing._EVICTIONS,
+    "l04.held": checks._HELD.mistakes,
+    "l04.ring_slot": windowing._MAPPINGS,
+    "l04.live_bytes": checks._BYTES.mistakes,
+    "l04.judge": (*readings._AGREEMENT, *readings._NLL),
+}
+
+
+def card(name: str) -> dict[str, str]:
+    """The example rows that a known wrong answer gets to see."""
+    return dict(exercise(WRONG[name].exercise).check(WRONG[name].function).example)
+
+
+# --- what is accepted ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_engine_s_own_functions_pass(name: str) -> None:
+    function = getattr(sliding_window, name)
+    reports = [exercise(f"l04.{name}").check(function, seed=seed) for seed in range(12)]
+    assert {report.status for report in reports} == {"passed"}, reports[0].text()
+
+
+@SOME
+@given(st.integers(0, 10_000))
+def test_any_slots_with_the_properties_pass(seed: int) -> None:
+    def shuffled(position: int, window: int, sinks: int) -> int:
+        slots = list(range(sinks + window))
+        random.Random(f"{seed} {window} {sinks}").shuffle(slots)
+        return slots[sliding_window.ring_slot(position, window, sinks)]
+
+    assert exercise("l04.ring_slot").check(shuffled).status == "passed"
+
+
+@SOME
+@given(st.integers(8, 49), st.integers(1, 5))
+def test_a_slot_that_goes_wrong_in_the_middle_of_a_text_is_caught(bad: int, by: int) -> None:
+    def slips(position: int, window: int, sinks: int) -> int:
+        slot = sliding_window.ring_slot(position, window, sinks)
+        return (
+            slot if position < bad else sinks + (position + by * (position // bad)) % (window + 1)
+        )
+
+    assert exercise("l04.ring_slot").check(slips).status == "failed"
+
+
+def test_a_buffer_of_just_the_right_size_shared_by_k_and_v_passes() -> None:
+    def in_one_buffer(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
+        kept_k, kept_v = sliding_window.evict(k, v, window, sinks)
+        buffer = torch.empty(2, *kept_k.shape, dtype=k.dtype)
+        buffer[0], buffer[1] = kept_k, kept_v
+        return buffer[0], buffer[1]
+
+    assert exercise("l04.evict").check(in_one_buffer).status == "passed"
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "trim"),
+    [
+        ("slice", "view", lambda x, window: x[:, -window:]),
+        ("narrow", "view", lambda x, window: x.narrow(1, x.shape[1] - window, window)),
+        ("detached", "view", lambda x, window: x[:, -window:].detach()),
+        ("made contiguous", "contiguous", lambda x, window: x[:, -window:].contiguous()),
+        ("slice of a copy", "oversized", lambda x, window: x.clone()[:, -window:]),
+    ],
+    ids=str,
+)
+def test_a_result_that_keeps_dropped_entries_alive_fails_by_its_bytes(
+    name: str, key: str, trim: Callable[[Tensor, int], Tensor]
+) -> None:
+    def evict(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
+        if sinks or k.shape[1] <= window:
+            return sliding_window.evict(k, v, window, sinks)
+        return trim(k, window), trim(v, window)
+
+    report = exercise("l04.evict").check(evict)
+    assert (report.misconception, report.passed) == (key, 4), report.text()
+    rows = dict(report.example)
+    assert rows["expected"].startswith("320 bytes") and rows["got"].startswith("640 bytes")
+
+
+def test_values_alone_kept_as_a_view_are_caught_too() -> None:
+    def evict(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
+        kept, all_of_v = sliding_window.evict(k, v, window, sinks)
+        return (kept, v[:, -window:]) if not sinks else (kept, all_of_v)
+
+    report = exercise("l04.evict").check(evict)
+    assert report.misconception == "view"
+    assert dict(report.example)["got"].startswith("480 bytes")
+
+
+def test_an_error_in_an_eviction_names_the_answer_s_own_line() -> None:
+    def evict(k: Tensor, v: Tensor, window: int, sinks: int) -> Any:
+        if k.shape[1] > window:
+            return k[:, window // 0 :], v
+        return k, v
+
+    report = exercise("l04.evict").check(evict)
+    assert report.status == "raised"
+    assert "ZeroDivisionError on its line 3" in report.idea, report.idea
+
+
+# --- what the cards show ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exercise_id", MISTAKES)
+def test_every_mistake_that_a_check_knows_has_a_wrong_answer_that_makes_it(
+    exercise_id: str,
+) -> None:
+    known = {mistake.key for mistake in MISTAKES[exercise_id]}
+    shown = {wrong.key for wrong in l04.WRONG if wrong.exercise == exercise_id}
+    assert known <= shown, known - shown
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "expected", "got"),
+    [
+        (
+            "l04.held chunk not counted",
+            "held(cursor=0, num_tokens=40, window=20, sinks=0)",
+            "(40, 20)",
+            "(20, 20)",
+        ),
+        ("l04.visible w keys", "visible(query=2, key=0, window=2, sinks=0)", "True", "False"),
+        (
+            "l04.evict first kept",
+            "evict(k, v, window=3, sinks=0), k and v (1, 5, 2)",
+            "k: entries 2, 3, 4\nv: entries 2, 3, 4",
+            "k: entries 0, 1, 2\nv: entries 0, 1, 2",
+        ),
+        (
+            "l04.ring_slot the whole storage is the ring",
+            "ring_slot(position, window=3, sinks=2) for 0, 1, 3, 4, 5",
+            "5 slots: once 5 is computed, all of these are kept",
+            "slot 0: position 0 and 5\nslot 1: position 1\nslot 3: position 3\nslot 4: position 4",
+        ),
+        (
+            "l04.live_bytes shapes",
+            "live_bytes([...])\n[0] (1, 20, 4) float32, 320 bytes shown of storage A: 640 bytes",
+            "640",
+            "320",
+        ),
+    ],
+)
+def test_a_misconception_is_shown_on_a_case_made_for_it(
+    name: str, asked: str, expected: str, got: str
+) -> None:
+    assert card(name) == {"input": asked, "expected": expected, "got": got}
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 16])
+@pytest.mark.parametrize("kept_until", ["the chunk begins", "the chunk ends"])
+def test_eviction_by_chunks_is_named_whatever_their_size(size: int, kept_until: str) -> None:
+    def visible(query: int, key: int, window: int | None, sinks: int) -> bool:
+        if window is None or key > query or key < sinks:
+            return sliding_window.visible(query, key, window, sinks)
+        start = query - query % size
+        edge = start if kept_until == "the chunk begins" else start + size - 1
+        return edge - key <= window
+
+    assert exercise("l04.visible").check(visible).misconception == "per_chunk"
+
+
+@pytest.mark.parametrize("how", ["one seed", "one draw after the other", "temperature"])
+def test_agreement_of_drawn_tokens_is_named(how: str) -> None:
+    def judge(full: Tensor, window: Tensor, targets: Tensor) -> tuple[float, float]:
+        drawn: list[Tensor] = []
+        for logits in (full, window):
+            generator = torch.Generator().manual_seed(3) if how == "one seed" else None
+            probs = (logits / (0.8 if how == "temperature" else 1)).softmax(-1)
+            drawn.append(torch.multinomial(probs, 1, generator=generator))
+        same = (drawn[0] == drawn[1]).float().mean().item()
+        return same, sliding_window.judge(full, window, targets)[1]
+
+    assert exercise("l04.judge").check(judge).misconception == "sampled"
+
+
+def test_numbers_of_the_judge_may_differ_by_a_rounding() -> None:
+    def in_double(full: Tensor, window: Tensor, targets: Tensor) -> tuple[float, float]:
+        agreement, added = sliding_window.judge(full.double(), window.double(), targets)
+        return round(agreement, 6), round(added, 6)
+
+    assert exercise("l04.judge").check(in_double).status == "passed"
+
+
+# --- solutions against the engine's own ------------------------------------------------------
+
+
+@MANY
+@given(POSITION, POSITION, st.none() | WINDOW, SINKS)
+def test_visible_is_the_engine_s(query: int, key: int, window: int | None, sinks: int) -> None:
+    engine_s = sliding_window.visible(query, key, window, sinks)
+    assert l04.visible(query, key, window, sinks) == engine_s
+
+
+@MANY
+@given(st.integers(1, 3), st.integers(1, 30), WINDOW, SINKS)
+def test_evict_is_the_engine_s(heads: int, length: int, window: int, sinks: int) -> None:
+    item = windowing.case(heads, length, window, sinks, torch.float32)
+    engine_s = sliding_window.evict(item.k, item.v, window, sinks)
+    for kept, wanted in zip(l04.evict(item.k, item.v, window, sinks), engine_s, strict=True):
+        assert torch.equal(kept, wanted)
+    assert item.kept() == sliding_window.kept_positions(length, window, sinks)
+
+
+@MANY
+@given(POSITION, st.integers(1, 40), st.none() | WINDOW, SINKS)
+def test_held_is_the_engine_s(cursor: int, n: int, window: int | None, sinks: int) -> None:
+    assert l04.held(cursor, n, window, sinks) == sliding_window.held(cursor, n, window, sinks)
+
+
+@MANY
+@given(POSITION, WINDOW, SINKS)
+def test_ring_slot_is_the_engine_s(position: int, window: int, sinks: int) -> None:
+    engine_s = sliding_window.ring_slot(position, window, sinks)
+    assert l04.ring_slot(position, window, sinks) == engine_s
+
+
+@MANY
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=8))
+def test_live_bytes_is_the_engine_s(picks: list[tuple[int, int]]) -> None:
+    wholes = [torch.zeros(3, 10), torch.zeros(7, 10), torch.zeros(3, 10, dtype=torch.float64)]
+    tensors = [wholes[which][:, start:] for which, start in picks]
+    assert l04.live_bytes(tensors) == sliding_window.live_bytes(tensors)
+    expected = sum(
+        wholes[which].numel() * wholes[which].element_size() for which in {p[0] for p in picks}
+    )
+    assert l04.live_bytes(tensors) == expected
+
+
+@MANY
+@given(st.integers(0, 1000), st.integers(1, 20))
+def test_judge_is_the_engine_s(seed: int, length: int) -> None:
+    full, window, targets = readings.readings(random.Random(seed), length, 7)
+    engine_s = sliding_window.judge(full, window, targets)
+    assert l04.judge(full, window, targets) == pytest.approx(engine_s)
