@@ -14,6 +14,11 @@ storage_strip          real storage as cells, the views into it, held beside cou
 attention_by_distance  how far back trained heads look, and what a window cuts off
 receptive_field        which positions can act on a token, layer by layer
 block_table            physical blocks and the tables that name them
+slack_timeline         slack: arrival, now, the predicted TTFT, the deadline
+gate_picture           the gate's four cases, and who beats whom
+repair_ladder          SLO attainment after each fix
+vote_board             what each rank voted at each layer, and where everyone left
+slo_cycle              one preemption from the arrival to the re-admission
 prediction             a question answered before the answer is shown
 hints                  three rungs, one at a time
 
@@ -24,6 +29,7 @@ from widgets.attention_by_distance import AttentionByDistance
 from widgets.batch_view import BatchView
 from widgets.batching import Batching
 from widgets.block_table import BlockTable
+from widgets.gate_picture import GatePicture
 from widgets.heap_stepper import HeapStepper
 from widgets.hints import Hints
 from widgets.kv_budget import KVBudget
@@ -32,9 +38,13 @@ from widgets.mask_build import MaskBuild
 from widgets.mask_stepper import MaskStepper
 from widgets.prediction import Prediction
 from widgets.receptive_field import ReceptiveField
+from widgets.repair_ladder import RepairLadder
+from widgets.slack_timeline import SlackTimeline
+from widgets.slo_cycle import SloCycle
 from widgets.step_cost import StepCost
 from widgets.storage_strip import StorageStrip
 from widgets.timeline import Timeline
+from widgets.vote_board import VoteBoard
 from widgets.work_bars import WorkBars
 
 __all__ = [
@@ -42,6 +52,7 @@ __all__ = [
     "BatchView",
     "Batching",
     "BlockTable",
+    "GatePicture",
     "HeapStepper",
     "Hints",
     "KVBudget",
@@ -50,8 +61,12 @@ __all__ = [
     "MaskStepper",
     "Prediction",
     "ReceptiveField",
+    "RepairLadder",
+    "SlackTimeline",
+    "SloCycle",
     "StepCost",
     "StorageStrip",
     "Timeline",
+    "VoteBoard",
     "WorkBars",
 ]

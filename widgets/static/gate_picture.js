@@ -1,0 +1,147 @@
+// Steps through decisions of a gate: the case of the four, and the scores on one axis.
+
+import { chartText } from "./chart.js";
+import { mount, node, svg } from "./dom.js";
+import { decisionWords, fourCases, isCase, referenceOf, roleWords, rowsOf, scoreRange, scoreTicks } from "./gate_picture_layout.js";
+import { createPlayer } from "./player.js";
+import { fateWords, scoreWords, signedDuration } from "./signed_words.js";
+
+const TOP = 46;
+const EDGE = 12;
+const NAMES = 190;
+const WIDE = 620;
+const CHARACTER = 6.6;
+
+function header(words, scope) {
+  return node("th", { scope }, words);
+}
+
+// The four cases as a table: columns by the reference's slack, rows by the waiter's.
+function drawCases(decision) {
+  const body = fourCases(decision.margin).map((row) => node("tr", {},
+    header(`waiter ${row[0].waiter === "doomed" ? "is doomed" : row[0].waiter}`, "row"),
+    ...row.map((cell) => {
+      const here = isCase(cell, decision);
+      return node("td", { class: `sn-gp-${cell.verdict}${here ? " sn-gp-here" : ""}`, "aria-current": here ? "true" : null },
+        here ? node("strong", {}, "this case: ") : null, cell.words);
+    })));
+  return node("table", { class: "sn-gp-cases" },
+    node("thead", {}, node("tr", {}, node("td", {}), header("reference can make it", "col"), header("reference is doomed", "col"))),
+    node("tbody", {}, ...body));
+}
+
+function drawAxis(range, x, base, width) {
+  const group = svg("g", {});
+  const zero = x(0);
+  group.append(svg("rect", { x: x(range.low), y: TOP - 16, width: zero - x(range.low), height: base - TOP + 16, class: "sn-gp-doomed" }));
+  group.append(svg("path", { d: `M${zero} ${TOP - 16}V${base}`, class: "sn-gp-zero" }));
+  group.append(svg("path", { d: `M${x(range.low)} ${base}H${x(range.high)}`, class: "sn-gp-axis" }));
+  for (const score of scoreTicks(range, width < WIDE ? 3 : 5)) {
+    group.append(svg("path", { d: `M${x(score)} ${base}v5`, class: "sn-gp-axis" }), chartText(x(score), base + 19, "middle", scoreWords(score)));
+  }
+  group.append(chartText(zero - 6, TOP - 22, "end", zero - x(range.low) > 60 ? "doomed" : ""));
+  group.append(chartText(zero + 6, TOP - 22, "start", x(range.high) - zero > 80 ? "can make it" : ""));
+  group.append(chartText(x(range.high), base + 36, "end", "score per ms"));
+  return group;
+}
+
+// From the reference's score to the margin's: a band, and a line that the waiter has to pass.
+function drawMargin(decision, x, base) {
+  const reference = referenceOf(decision);
+  if (!reference) return svg("g", {});
+  const [from, to] = [x(reference.urgency), x(decision.bar)];
+  const inverted = decision.bar < reference.urgency;
+  const group = svg("g", {});
+  group.append(
+    svg("rect", { x: Math.min(from, to), y: TOP - 16, width: Math.abs(to - from), height: base - TOP + 16, class: inverted ? "sn-gp-inverted" : "sn-gp-band" }),
+    svg("path", { d: `M${to} ${TOP - 16}V${base}`, class: inverted ? "sn-gp-bar sn-gp-bar-inverted" : "sn-gp-bar" }),
+  );
+  const words = `${decision.margin} × reference${inverted ? ": lower, not higher" : ""}`;
+  const half = (words.length * CHARACTER) / 2;
+  const at = Math.max(x.start + half, Math.min(to, x.end - half));
+  group.append(chartText(at, 12, "middle", words, "sn-gp-name"));
+  return group;
+}
+
+function drawDot(row, x, y) {
+  const role = row.roles.includes("gives way") ? " sn-gp-victim" : "";
+  if (row.kind === "waiter") return svg("path", { d: `M${x} ${y - 9}l9 9l-9 9l-9 -9Z`, class: "sn-gp-waiter" });
+  const dot = svg("circle", { cx: x, cy: y, r: 7.5, class: `sn-gp-${row.kind}${role}` });
+  if (!row.roles.includes("reference")) return dot;
+  return svg("g", {}, dot, svg("circle", { cx: x, cy: y, r: 12, class: "sn-gp-ring" }));
+}
+
+function drawRow(row, x, y, wide) {
+  const at = x(row.urgency);
+  const name = `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}`;
+  const fate = `slack ${signedDuration(row.slack_us)}`;
+  const words = roleWords(row);
+  const left = at + 20 + words.length * CHARACTER > x.end;
+  const label = wide
+    ? [chartText(0, y + 4, "start", name, "sn-gp-name"), chartText(76, y + 4, "start", fate)]
+    : [chartText(0, y - 16, "start", name, "sn-gp-name"), chartText(72, y - 16, "start", fate)];
+  return svg("g", {},
+    svg("path", { d: `M${x.start} ${y}H${x.end}`, class: "sn-gp-track" }), ...label,
+    drawDot(row, at, y),
+    chartText(left ? at - 18 : at + 18, y + 4, left ? "end" : "start", words, "sn-gp-role"));
+}
+
+function drawScores(decision, width) {
+  const rows = rowsOf(decision);
+  const wide = width >= WIDE;
+  const step = wide ? 34 : 46;
+  const range = scoreRange(decision);
+  const [start, end] = [wide ? NAMES : EDGE, width - EDGE];
+  const x = (score) => start + ((score - range.low) / (range.high - range.low)) * (end - start);
+  Object.assign(x, { start, end });
+  const yOf = (at) => TOP + (wide ? 6 : 18) + at * step;
+  const base = yOf(rows.length - 1) + 22;
+  const label = rows.map((row) => `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}, ${fateWords(row.slack_us)}: ${roleWords(row)}`).join("; ");
+  const picture = svg("svg", { width, height: base + 42, role: "img", "aria-label": `Scores per ms. ${label}` });
+  picture.append(drawAxis(range, x, base, width), drawMargin(decision, x, base), ...rows.map((row, at) => drawRow(row, x, yOf(at), wide)));
+  return picture;
+}
+
+function build(root, model) {
+  const decisions = model.get("decisions");
+  const cases = node("div", {});
+  const scores = node("div", { class: "sn-gp-scores" });
+  const chip = node("span", { class: "sn-chip sn-chip-strong" });
+  let width = 0;
+  const draw = (step) => {
+    const decision = decisions[step];
+    chip.textContent = `${decision.mode}, margin ${decision.margin}`;
+    cases.replaceChildren(drawCases(decision));
+    if (width) scores.replaceChildren(drawScores(decision, width));
+  };
+  const player = createPlayer({
+    root, count: decisions.length, label: "Decisions of the gate",
+    name: (step) => `decision ${step + 1} of ${decisions.length}`,
+    delay: () => 2200,
+    onStep: (step) => {
+      draw(step);
+      return decisionWords(decisions[step]);
+    },
+  });
+  const title = model.get("title");
+  root.append(
+    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
+    player.toolbar, player.keys, player.live, cases, scores,
+  );
+  player.live.classList.add("sn-gp-live");
+  player.show(0);
+  return {
+    resize: (next) => {
+      width = root.querySelector(".sn-toolbar").clientWidth || next;
+      draw(player.step());
+    },
+    destroy: player.destroy,
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "gate-picture", label: "The gate's four cases", inputs: ["decisions", "title"],
+    build: (root) => build(root, model),
+  }),
+};

@@ -1,0 +1,162 @@
+// Steps through the moments of requests: the predicted bar from now, and the deadline it must meet.
+
+import { chartText, scale } from "./chart.js";
+import { freshId, mount, node, svg } from "./dom.js";
+import { createPlayer } from "./player.js";
+import { signedDuration, fateWords } from "./signed_words.js";
+import { agrees, axisTicks, momentOf, momentWords, scoreLine } from "./slack_timeline_layout.js";
+import { count, duration, number } from "./words.js";
+
+const LEFT = 10;
+const RIGHT = 16;
+const DEADLINE_Y = 12;
+const NOW_Y = 31;
+const BAR_Y = 40;
+const BAR = 28;
+const GAP_Y = 84;
+const BASE = 118;
+const HEIGHT = 154;
+const TWO_COLUMNS = 760;
+const BETWEEN = 24;
+const CHARACTER = 8.3;
+
+// Text as near to `x` as the picture's edges allow.
+function inside(x, y, words, className, width) {
+  const half = (words.length * CHARACTER) / 2;
+  return chartText(Math.max(half, Math.min(x, width - half)), y, "middle", words, className);
+}
+
+function drawAxis(marks, x, width) {
+  const group = svg("g", {});
+  group.append(svg("path", { d: `M${LEFT} ${BASE}H${width - RIGHT + 8}`, class: "sn-sk-axis" }));
+  for (const ms of marks) {
+    group.append(svg("path", { d: `M${x(ms * 1000)} ${BASE}v5`, class: "sn-sk-axis" }));
+    group.append(inside(x(ms * 1000), BASE + 18, number(ms), "sn-axis", width));
+  }
+  group.append(chartText(0, BASE + 34, "start", "arrival", "sn-sk-name"), chartText(width, BASE + 34, "end", "ms after the arrival"));
+  return group;
+}
+
+function drawBar(moment, x, stripes) {
+  const group = svg("g", {});
+  const box = { y: BAR_Y, height: BAR };
+  const part = (from, to, more) => {
+    if (to > from) group.append(svg("rect", { ...box, x: x(from), width: Math.max(1, x(to) - x(from)), ...more }));
+  };
+  const inTime = Math.max(moment.now, Math.min(moment.end, moment.deadline));
+  part(moment.end, moment.wholeEnd, { fill: `url(#${stripes})`, class: "sn-sk-done" });
+  part(moment.now, inTime, { class: "sn-sk-bar" });
+  part(inTime, moment.end, { class: "sn-sk-late" });
+  return group;
+}
+
+// The bracket between the end of the bar and the deadline, with the slack that was handed in.
+function drawGap(moment, x, width) {
+  const kind = moment.gap >= 0 ? "sn-sk-spare" : "sn-sk-over";
+  const colour = agrees(moment) ? `${kind}-text` : "sn-sk-differs";
+  const [from, to] = [x(Math.min(moment.end, moment.deadline)), x(Math.max(moment.end, moment.deadline))];
+  const words = `slack ${signedDuration(moment.slack_us)}`;
+  const shown = agrees(moment) ? words : `${words} (drawn: ${signedDuration(moment.gap)})`;
+  // Words that are wider than the gap keep to its side of the deadline.
+  const half = (shown.length * CHARACTER) / 2 + 4;
+  const narrow = moment.gap >= 0 ? x(moment.deadline) - half : x(moment.deadline) + half;
+  const middle = to - from >= 2 * half ? (from + to) / 2 : narrow;
+  return svg("g", {},
+    svg("path", { d: `M${from} ${GAP_Y - 7}v7H${to}v-7`, class: kind }),
+    inside(middle, GAP_Y + 17, shown, `sn-sk-slack ${colour}`, width));
+}
+
+function drawLines(moment, x, width) {
+  const group = svg("g", {});
+  const [now, deadline] = [x(moment.now), x(moment.deadline)];
+  group.append(
+    svg("path", { d: `M${x(0)} ${BASE - 12}V${BASE}`, class: "sn-sk-arrival" }),
+    svg("path", { d: `M${deadline} ${DEADLINE_Y + 5}V${BASE}`, class: "sn-sk-deadline" }),
+    svg("path", { d: `M${now} ${NOW_Y + 3}V${BASE}`, class: "sn-sk-now" }),
+    inside(deadline, DEADLINE_Y, "deadline", "sn-sk-name", width),
+    inside(now, NOW_Y, "now", "sn-sk-name", width),
+  );
+  return group;
+}
+
+function drawCase(item, step, cases, width) {
+  const moment = momentOf(item, step);
+  const marks = axisTicks(cases, width < 420 ? 4 : 6);
+  const x = (us) => scale(us / 1000, marks[marks.length - 1], LEFT, width - RIGHT);
+  const stripes = freshId("done");
+  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 7, "stroke-width": 2.6, class: "sn-sk-stripe" });
+  const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": momentWords(item, step) });
+  picture.append(
+    svg("defs", {}, svg("pattern", { id: stripes, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)),
+    drawAxis(marks, x, width), drawBar(moment, x, stripes), drawLines(moment, x, width), drawGap(moment, x, width),
+  );
+  return node("div", { class: "sn-sk-case" },
+    node("p", { class: "sn-sk-label" }, node("strong", {}, item.label), ` ${scoreLine(moment)}: ${fateWords(moment.slack_us)}`),
+    picture);
+}
+
+function legend(cases) {
+  const swatch = (className, words) => node("li", {}, svg("svg", { width: 22, height: 14, "aria-hidden": "true" },
+    svg("rect", { x: 1, y: 1, width: 20, height: 12, class: className })), words);
+  const some = (test) => cases.some((item) => item.moments.some((_, step) => test(momentOf(item, step))));
+  return node(
+    "ul", { class: "sn-legend" },
+    swatch("sn-sk-bar", "predicted TTFT, from now"),
+    some((moment) => moment.gap < 0) ? swatch("sn-sk-late", "past the deadline") : null,
+    some((moment) => moment.whole_us > moment.predicted_us)
+      ? node("li", {}, svg("svg", { width: 22, height: 14, "aria-hidden": "true" },
+        svg("rect", { x: 1, y: 1, width: 20, height: 12, class: "sn-sk-done" }),
+        svg("path", { d: "M5 13L11 1M12 13L18 1", class: "sn-sk-stripe", "stroke-width": 2 })),
+      "already computed: not paid for again")
+      : null,
+  );
+}
+
+function chips(cases) {
+  const models = new Set(cases.map(({ a, c }) => `predicted TTFT = ${duration(a)} · tokens + ${duration(c)}`));
+  return node("ul", { class: "sn-chips" }, ...[...models].map((words) => node("li", { class: "sn-chip" }, words)));
+}
+
+function build(root, model) {
+  const cases = model.get("cases");
+  const stage = node("div", { class: "sn-sk-stage" });
+  let width = 0;
+  const draw = (step) => {
+    if (!width) return;
+    const columns = width >= TWO_COLUMNS && cases.length > 1 ? 2 : 1;
+    const room = Math.floor((width - (columns - 1) * BETWEEN) / columns);
+    stage.style.gridTemplateColumns = `repeat(${columns}, ${room}px)`;
+    stage.replaceChildren(...cases.map((item) => drawCase(item, step, cases, room)));
+  };
+  const moments = cases[0].moments.length;
+  const player = createPlayer({
+    root, count: moments, label: "Moments",
+    name: (step) => (moments > 1 ? `moment ${step + 1} of ${moments}` : count(moments, "moment")),
+    delay: () => 1100,
+    onStep: (step) => {
+      draw(step);
+      return cases.map((item) => momentWords(item, step)).join("\n");
+    },
+  });
+  const title = model.get("title");
+  root.append(
+    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chips(cases)),
+    player.toolbar, player.keys, player.live, stage, legend(cases),
+  );
+  player.live.classList.add("sn-sk-live");
+  player.show(0);
+  return {
+    resize: (next) => {
+      width = root.querySelector(".sn-toolbar").clientWidth || next;
+      draw(player.step());
+    },
+    destroy: player.destroy,
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "slack-timeline", label: "Slack on a time axis", inputs: ["cases", "title"],
+    build: (root) => build(root, model),
+  }),
+};

@@ -1,0 +1,177 @@
+// Replays one preemption: the cycle as a list, and the lanes of threads and ranks over time.
+
+import { chartText } from "./chart.js";
+import { freshId, mount, node, svg } from "./dom.js";
+import { createPlayer, textButton } from "./player.js";
+import { cut, cyclePlaces, dotsOf, eventAt, eventWords, timeRange, timeTicks } from "./slo_cycle_layout.js";
+import { number } from "./words.js";
+
+const BAND = 24;
+const CHARACTER = 6.2;
+
+function drawLanes(lanes, range, places) {
+  const group = svg("g", {});
+  for (const ms of timeTicks(range, places.narrow ? 4 : 8)) {
+    const x = places.x(ms * 1000);
+    group.append(svg("path", { d: `M${x} ${places.top}V${places.base}`, class: "sn-cy-grid" }), chartText(x, places.base + 15, "middle", number(ms)));
+  }
+  group.append(chartText(places.right, places.base + 32, "end", "ms from the beginning of the pass"));
+  lanes.forEach((_, at) => {
+    const y = places.y(at);
+    group.append(svg("path", { d: `M${places.left} ${y}H${places.right}`, class: "sn-cy-track" }));
+  });
+  return group;
+}
+
+function drawNames(lanes, places) {
+  return lanes.map((lane, at) => chartText(0, places.y(at) + (places.narrow ? -BAND / 2 - 8 : 4), "start", lane, "sn-cy-name"));
+}
+
+function drawSpans(spans, range, places, stripes) {
+  const group = svg("g", {});
+  for (const span of spans) {
+    const box = cut(span, range, places);
+    if (!box) continue;
+    const y = places.y(span.lane) - BAND / 2;
+    group.append(svg("rect", { ...box, y, height: BAND, rx: 4, class: `sn-cy-${span.kind}`, fill: span.kind === "waits" ? `url(#${stripes})` : null }));
+    if (span.words.length * CHARACTER + 64 < box.width) group.append(chartText(box.x + box.width / 2, y + 16, "middle", span.words, "sn-cy-words"));
+  }
+  return group;
+}
+
+// A tick for every look of a rank at the target, higher where it votes to leave.
+function drawMarks(marks, range, places) {
+  const group = svg("g", {});
+  for (const mark of marks.filter(({ at_us: at }) => at >= range.from && at <= range.to)) {
+    const base = places.y(mark.lane) + BAND / 2;
+    const high = mark.vote ? BAND : 7;
+    group.append(svg("path", { d: `M${places.x(mark.at_us)} ${base}v${-high}`, class: mark.vote ? "sn-cy-one" : "sn-cy-zero" }));
+  }
+  return group;
+}
+
+// What an event does in another lane: a line from its dot, with a head.
+function drawReach(event, points, places) {
+  const group = svg("g", {});
+  if (event.reach === null || !points.length) return group;
+  const from = event.reach > points[0].lane ? points[0] : points[points.length - 1];
+  const down = event.reach > from.lane;
+  const start = places.y(from.lane) + (down ? 10 : -10);
+  const end = places.y(event.reach) + (down ? -4 : 14);
+  const head = down ? "l-4.5 -7h9Z" : "l-4.5 7h9Z";
+  group.append(svg("path", { d: `M${from.x} ${start}V${end}`, class: "sn-cy-reach" }), svg("path", { d: `M${from.x} ${end}${head}`, class: "sn-cy-head" }));
+  return group;
+}
+
+// The exact times of all events so far, below their dots, which may stand beside them.
+function drawTimes(dots, step, places) {
+  const points = dots.slice(0, step + 1).flat();
+  return points.map(({ exact, lane }) => svg("path", { d: `M${exact} ${places.y(lane) - BAND / 2 - 3}v${BAND + 6}`, class: "sn-cy-exact" }));
+}
+
+function drawDots(index, points, step, places) {
+  const state = index === step ? "sn-cy-now" : "sn-cy-past";
+  return svg("g", { class: `sn-cy-dot ${state}` }, ...points.flatMap(({ x, lane }) => [
+    svg("circle", { cx: x, cy: places.y(lane), r: 9.5 }),
+    chartText(x, places.y(lane) + 4.3, "middle", String(index + 1), "sn-cy-number"),
+  ]));
+}
+
+function drawCycle(cycle, step, zoomed, width, press) {
+  const { lanes, spans, marks, events } = cycle;
+  const range = timeRange(cycle, zoomed);
+  const places = cyclePlaces(lanes, range, width);
+  const dots = dotsOf(events, range, places);
+  const stripes = freshId("waits");
+  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 1.6, class: "sn-cy-stripe" });
+  const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": eventWords(events, step), class: "sn-cy-picture" });
+  const shownTo = places.x(Math.min(events[step].at_us, range.to));
+  picture.append(
+    svg("defs", {}, svg("pattern", { id: stripes, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)),
+    drawLanes(lanes, range, places), drawSpans(spans, range, places, stripes), drawMarks(marks, range, places),
+    svg("rect", { x: shownTo, y: places.top, width: Math.max(0, places.right - shownTo), height: places.base - places.top, class: "sn-cy-shade" }),
+    svg("path", { d: `M${shownTo} ${places.top}V${places.base}`, class: "sn-cy-cursor" }),
+    ...drawNames(lanes, places),
+    ...drawTimes(dots, step, places),
+    drawReach(events[step], dots[step], places),
+    ...dots.slice(0, step + 1).map((points, index) => drawDots(index, points, step, places)),
+  );
+  // Where it went down counts: the press takes the toolbar's help away, and the picture moves up.
+  let pressed = null;
+  picture.addEventListener("pointerdown", (event) => {
+    const corner = picture.getBoundingClientRect();
+    pressed = eventAt(dots.slice(0, step + 1), places, event.clientX - corner.left, event.clientY - corner.top);
+  });
+  picture.addEventListener("click", () => {
+    if (pressed !== null) press(pressed);
+  });
+  return picture;
+}
+
+function drawStages(events, step) {
+  return events.map((event, index) => node(
+    "li", { class: index === step ? "sn-cy-stage sn-cy-here" : index < step ? "sn-cy-stage sn-cy-gone" : "sn-cy-stage", "aria-current": index === step ? "step" : null },
+    node("span", { class: "sn-cy-digit" }, String(index + 1)), event.stage,
+  ));
+}
+
+function legend(spans) {
+  const swatch = (shape, words) => node("li", {}, svg("svg", { width: 22, height: 14, "aria-hidden": "true" }, shape), words);
+  const box = (className) => svg("rect", { x: 1, y: 1, width: 20, height: 12, rx: 3, class: className });
+  return node(
+    "ul", { class: "sn-legend" },
+    swatch(box("sn-cy-pass"), "the pass that is left"),
+    spans.some((span) => span.kind === "waiter") ? swatch(box("sn-cy-waiter"), "the waiter's pass") : null,
+    swatch(box("sn-cy-waits sn-cy-waits-key"), "waits for replies"),
+    swatch(svg("path", { d: "M11 13v-7", class: "sn-cy-zero" }), "a rank's look, vote 0"),
+    swatch(svg("path", { d: "M11 13V1", class: "sn-cy-one" }), "vote 1"),
+  );
+}
+
+function build(root, model) {
+  const cycle = Object.fromEntries(["lanes", "spans", "marks", "events"].map((name) => [name, model.get(name)]));
+  const { events } = cycle;
+  const stages = node("ol", { class: "sn-cy-stages", "aria-label": "The cycle" });
+  const stage = node("div", {});
+  let zoomed = false;
+  let width = 0;
+  const draw = (step) => {
+    stages.replaceChildren(...drawStages(events, step));
+    if (width) stage.replaceChildren(drawCycle(cycle, step, zoomed, width, (index) => player.go(index)));
+  };
+  const zoom = textButton("Zoom in", () => {
+    zoomed = !zoomed;
+    zoom.setAttribute("aria-pressed", String(zoomed));
+    draw(player.step());
+  }, "false");
+  const player = createPlayer({
+    root, count: events.length, label: "Events of the cycle", extras: [zoom],
+    name: (step) => `event ${step + 1} of ${events.length}`,
+    delay: () => 1800,
+    onStep: (step) => {
+      draw(step);
+      return eventWords(events, step);
+    },
+  });
+  const [title, source] = [model.get("title"), model.get("source")];
+  root.append(
+    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", source ? node("span", { class: "sn-chip sn-chip-strong" }, source) : ""),
+    player.toolbar, player.keys, stages, player.live, stage, legend(cycle.spans),
+  );
+  player.live.classList.add("sn-cy-live");
+  player.show(0);
+  return {
+    resize: (next) => {
+      width = root.querySelector(".sn-toolbar").clientWidth || next;
+      draw(player.step());
+    },
+    destroy: player.destroy,
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "slo-cycle", label: "The SLO cycle", inputs: ["lanes", "spans", "marks", "events", "title", "source"],
+    build: (root) => build(root, model),
+  }),
+};

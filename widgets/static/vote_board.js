@@ -1,0 +1,168 @@
+// Steps through the layers of a pass: every rank's vote, the collective's answer, who left where.
+
+import { chartText } from "./chart.js";
+import { makeReachable } from "./column_picture.js";
+import { freshId, mount, node, svg } from "./dom.js";
+import { createPlayer, textButton } from "./player.js";
+import { scrollFor } from "./timeline_layout.js";
+import { boardPlaces, checkAt, hasEnded, layerWords, layersRun, stateAt, timesWords, workKind, workWords, writeAt } from "./vote_board_layout.js";
+
+const INSET = 2;
+
+function drawCell(board, rank, layer, step, places, stripes) {
+  const state = stateAt(board, rank, layer);
+  const box = {
+    x: places.x(layer) + INSET, y: places.y(rank) + INSET, width: places.cell - 2 * INSET, height: places.row - 2 * INSET, rx: 4,
+  };
+  if (layer > step) return svg("rect", { ...box, class: "sn-vb-ahead" });
+  const group = svg("g", {});
+  const vote = checkAt(board, rank, layer)?.vote;
+  const voted = vote === 1 && state !== "never" ? " sn-vb-one" : "";
+  group.append(svg("rect", { ...box, class: `sn-vb-${state}${voted}`, fill: state === "never" ? `url(#${stripes})` : null }));
+  const middle = box.x + box.width / 2;
+  if (state === "never") return group;
+  group.append(chartText(middle, box.y + (state === "ran" ? 21 : 16), "middle", vote === undefined ? "?" : String(vote), "sn-vb-vote"));
+  const y = box.y + 24;
+  if (state === "left" || state === "alone") group.append(svg("path", { d: `M${middle - 7} ${y}h11m-4 -3.5l4 3.5l-4 3.5M${middle + 7.5} ${y - 5}v10`, class: `sn-vb-exit sn-vb-exit-${state}` }));
+  if (state === "hangs") for (const dx of [-6, 0, 6]) group.append(svg("circle", { cx: middle + dx, cy: y, r: 1.8, class: "sn-vb-dots" }));
+  if (state === "crashed") group.append(svg("path", { d: `M${middle - 4} ${y - 4}l8 8m0 -8l-8 8`, class: "sn-vb-cross" }));
+  return group;
+}
+
+function drawResult(board, layer, places) {
+  const line = board.record.checks.length;
+  const result = board.results[layer];
+  const stuck = result === null && !hasEnded(board) && layer === board.endings.reduce((least, ending) => Math.min(least, ending.layer), Infinity);
+  if (result === null && !stuck) return svg("g", {});
+  const box = { x: places.x(layer) + INSET, y: places.y(line) + INSET, width: places.cell - 2 * INSET, height: places.row - 2 * INSET, rx: 14 };
+  const kind = stuck ? "stuck" : result ? "yes" : "no";
+  return svg("g", {},
+    svg("rect", { ...box, class: `sn-vb-result sn-vb-result-${kind}` }),
+    chartText(box.x + box.width / 2, box.y + 21, "middle", stuck ? "–" : String(result), "sn-vb-vote"));
+}
+
+// The write as one line through the rows, bent where ranks were at different layers.
+function drawWrite(board, step, places) {
+  const group = svg("g", {});
+  const points = board.record.checks.map((_, rank) => ({ rank, at: writeAt(board, rank) })).filter(({ at }) => at !== null);
+  if (!points.length || Math.max(...points.map(({ at }) => Math.floor(at))) > step) return group;
+  const path = points.flatMap(({ rank, at }) => [`${places.between(at)} ${places.y(rank) + 1}`, `${places.between(at)} ${places.y(rank) + places.row - 1}`]);
+  const first = places.between(points[0].at);
+  group.append(svg("path", { d: `M${path.join("L")}`, class: "sn-vb-write" }));
+  group.append(svg("path", { d: `M${first - 5} ${places.top - 7}h10l-5 7Z`, class: "sn-vb-tip" }));
+  const words = `${board.mark} written`;
+  const half = words.length * 3.3;
+  group.append(chartText(Math.max(places.label + half - 40, Math.min(first, places.width - half)), places.top - 12, "middle", words, "sn-vb-name"));
+  return group;
+}
+
+function drawWork(board, step, places) {
+  const group = svg("g", {});
+  const { num_layers: layers } = board.record;
+  const kind = workKind(board);
+  const run = kind === "lost" ? layersRun(board) : board.record.layer;
+  const shown = Math.min(run, step + 1);
+  const box = { y: places.work, height: 12, rx: 3 };
+  group.append(
+    chartText(0, places.work + 10, "start", "work"),
+    svg("rect", { ...box, x: places.x(0), width: places.x(layers) - places.x(0), class: "sn-vb-all" }),
+    svg("rect", { ...box, x: places.x(0), width: places.x(shown) - places.x(0), class: step + 1 >= run ? `sn-vb-work-${kind}` : "sn-vb-work" }),
+  );
+  return group;
+}
+
+function drawBoard(board, step, width) {
+  const places = boardPlaces(board, width);
+  const { num_layers: layers, checks } = board.record;
+  const stripes = freshId("never");
+  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2, class: "sn-vb-stripe" });
+  const picture = svg("svg", { width: places.width, height: places.height, role: "img", "aria-label": `${board.label}. ${layerWords(board, step)}` });
+  picture.append(svg("defs", {}, svg("pattern", { id: stripes, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)));
+  if (step < layers) {
+    picture.append(svg("rect", { x: places.x(step), y: places.top - 3, width: places.cell, height: places.work - places.top - 5, rx: 6, class: "sn-vb-column" }));
+  }
+  const every = Math.ceil(18 / places.cell);
+  for (let layer = 0; layer < layers; layer += 1) {
+    if (layer % every === 0 || layer === step) picture.append(chartText(places.x(layer) + places.cell / 2, 12, "middle", String(layer), layer === step ? "sn-vb-name" : "sn-axis"));
+    checks.forEach((_, rank) => picture.append(drawCell(board, rank, layer, step, places, stripes)));
+    if (board.results.length && layer <= step) picture.append(drawResult(board, layer, places));
+  }
+  picture.append(chartText(0, 12, "start", "layer"));
+  checks.forEach((_, rank) => picture.append(chartText(0, places.y(rank) + 22, "start", `rank ${rank}`, "sn-vb-name")));
+  if (board.results.length) picture.append(chartText(0, places.y(checks.length) + 22, "start", "MAX", "sn-vb-name"));
+  picture.append(drawWrite(board, step, places), drawWork(board, step, places));
+  return { picture, places };
+}
+
+function legend(boards) {
+  const swatch = (className, words) => node("li", {}, svg("svg", { width: 16, height: 14, "aria-hidden": "true" },
+    svg("rect", { x: 1, y: 1, width: 14, height: 12, rx: 3, class: className })), words);
+  const some = (how) => boards.some((board) => board.endings.some((ending) => ending.how === how));
+  return node(
+    "ul", { class: "sn-legend" },
+    node("li", {}, "0 and 1: a rank's vote at the layer's attention op"),
+    boards.some((board) => hasEnded(board) && board.endings[0].how === "left") ? swatch("sn-vb-left", "left, with all the others") : null,
+    boards.some((board) => !hasEnded(board) && board.endings.some((ending) => ending.how === "left")) ? swatch("sn-vb-alone", "left alone") : null,
+    some("hangs") ? swatch("sn-vb-hangs", "waits for a rank that does not come") : null,
+    some("crashed") ? swatch("sn-vb-crashed", "crashed") : null,
+    some("left") ? swatch("sn-vb-never sn-vb-never-key", "never run") : null,
+    boards.some((board) => board.results.length) ? swatch("sn-vb-result sn-vb-result-yes", "the collective's answer") : null,
+  );
+}
+
+function build(root, model) {
+  const boards = model.get("boards");
+  const scroller = node("div", { class: "sn-scroll" });
+  const times = node("p", { class: "sn-vb-times" });
+  const chip = node("span", { class: "sn-chip sn-chip-strong" });
+  let board = boards[model.get("shown")];
+  let width = 0;
+  const draw = (step) => {
+    const kind = workKind(board);
+    chip.textContent = { wasted: `wasted ${Math.round(100 * board.wasted_share)} %`, kept: "kept for later", lost: "hangs", finished: "finished" }[kind];
+    chip.classList.toggle("sn-vb-chip-bad", kind === "lost");
+    times.textContent = [timesWords(board), workWords(board)].filter(Boolean).join(" ");
+    if (!width) return;
+    const kept = scroller.scrollLeft;
+    const { picture, places } = drawBoard(board, step, width);
+    scroller.replaceChildren(picture);
+    makeReachable(scroller, places.width > width + 1, "Votes, scrolls sideways");
+    scroller.scrollLeft = scrollFor({ x: places.x(step), width: places.cell }, scroller.clientWidth, kept);
+  };
+  const buttons = boards.map((each) => textButton(each.label, () => {
+    board = each;
+    buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(boards[at] === board)));
+    player.go(player.step());
+  }, String(each === board)));
+  const player = createPlayer({
+    root, count: Math.max(...boards.map((each) => each.record.num_layers)), label: "Layers of the pass",
+    extras: boards.length > 1 ? buttons : [],
+    name: (step) => `layer ${step}`,
+    delay: () => 900,
+    onStep: (step) => {
+      draw(step);
+      return [board.words, layerWords(board, step)].filter(Boolean).join("\n");
+    },
+  });
+  const title = model.get("title");
+  root.append(
+    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
+    player.toolbar, player.keys, player.live, scroller, times, legend(boards),
+  );
+  player.live.classList.add("sn-vb-live");
+  player.show(0);
+  return {
+    resize: (next) => {
+      width = root.querySelector(".sn-toolbar").clientWidth || next;
+      draw(player.step());
+    },
+    destroy: player.destroy,
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "vote-board", label: "The votes of a pass", inputs: ["boards", "title", "shown"],
+    build: (root) => build(root, model),
+  }),
+};
