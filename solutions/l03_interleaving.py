@@ -112,6 +112,11 @@ def _with_positions(piece: Callable[[list[int], int, int], Any]) -> Callable[...
     return answer
 
 
+def _longest_first(known: Rows, cursors: list[int], num_new: list[int]) -> Any:
+    rows = sorted(zip(known, cursors, num_new, strict=True), key=lambda row: -row[2])
+    return fused_rows(*([row[i] for row in rows] for i in range(3)))
+
+
 def _pads_on_the_right(known: Rows, cursors: list[int], num_new: list[int]) -> Any:
     pieces = _chunks(known, cursors, num_new), _places(cursors, num_new)
     return tuple([row + [0] * (max(num_new) - len(row)) for row in rows] for rows in pieces)
@@ -670,6 +675,12 @@ WRONG = (
         "positions_from_one",
         "The first token stands at position 1.",
         _with_positions(lambda mine, cursor, n: range(cursor + 1, cursor + n + 1)),
+    ),
+    _wrong(
+        "fused_rows",
+        "longest_first",
+        "A padded batch wants its longest row first.",
+        _longest_first,
     ),
     _wrong(
         "fused_rows",

@@ -633,6 +633,18 @@ WRONG = (
     ),
     _wrong(
         "evict",
+        "one_per_call",
+        "Every step brings one entry, so one goes.",
+        _keeping(
+            lambda length, window, sinks: (
+                range(length)
+                if length <= sinks + window
+                else [*range(sinks), *range(sinks + 1, length)]
+            )
+        ),
+    ),
+    _wrong(
+        "evict",
         "one_too_many",
         "A query sees W + 1 keys, so W + 1 are kept.",
         _keeping(

@@ -72,6 +72,16 @@ def _reference_rows(known: Lists, cursors: Ints, num_new: Ints) -> tuple[Lists, 
     )
 
 
+def _longest_first(piece: _Pieces) -> _RowsAnswer:
+    """The right rows in another order."""
+
+    def rows(known: Lists, cursors: Ints, num_new: Ints) -> Lists:
+        ordered = sorted(zip(known, cursors, num_new, strict=True), key=lambda row: -row[2])
+        return _rows_of(piece, *map(list, zip(*ordered, strict=True)))
+
+    return rows
+
+
 def _piece(key: str, idea: str, piece: _Pieces) -> Mistake[_RowsAnswer]:
     """A mistake in what a row holds, its padding right."""
     return Mistake(key, idea, lambda known, cursors, n: _rows_of(piece, known, cursors, n))
@@ -105,6 +115,10 @@ _LENGTH = (
     "A request that knows 22 tokens has its newest at position 21, since positions count from 0: "
     "the length is one too many."
 )
+_LONGEST_FIRST = (
+    "Row i belongs to request i: mask, cache and sampling keep the order of the plan, so the rows "
+    "may not be sorted by length."
+)
 _PADDING_PLACES = (
     "Padding has no place in the text, so its position is just 0; here the positions of the tokens "
     "run on into it."
@@ -119,6 +133,7 @@ _TOKENS: Look[_RowsAnswer] = Look(
             lambda known, cursors, n: _right_padded(_chunk, known, cursors, n),
         ),
         Mistake("ragged", _RAGGED, lambda known, cursors, n: _unpadded(_chunk, known, cursors, n)),
+        Mistake("longest_first", _LONGEST_FIRST, _longest_first(_chunk)),
         Mistake(
             "swapped",
             "Tokens and positions changed places: return tokens, then positions.",
@@ -171,6 +186,7 @@ _POSITIONS: Look[_RowsAnswer] = Look(
             lambda known, cursors, n: _right_padded(_places, known, cursors, n),
         ),
         Mistake("ragged", _RAGGED, lambda known, cursors, n: _unpadded(_places, known, cursors, n)),
+        Mistake("longest_first", _LONGEST_FIRST, _longest_first(_places)),
         _piece(
             "length_as_position",
             _LENGTH,

@@ -188,6 +188,13 @@ def _padded_behind(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tenso
 
 _SHORTER = "A text that is shorter than the limit is kept as it is; nothing is added to fill it up."
 
+
+def _all_but_one(length: int, window: int, sinks: int) -> list[int]:
+    """One entry gone, however many are too many."""
+    kept = list(range(length))
+    return kept if length <= sinks + window else kept[:sinks] + kept[sinks + 1 :]
+
+
 _EVICTIONS: tuple[Mistake[Eviction], ...] = (
     Mistake(
         "first_kept",
@@ -206,6 +213,12 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
         "Nothing was dropped here, although nobody will see the entries between the sinks and the "
         "window again.",
         _keeping(lambda length, window, sinks: range(length)),
+    ),
+    Mistake(
+        "one_per_call",
+        "A chunk brings many entries at once, and here one call drops only one of them: drop all "
+        "that are beyond sinks + window.",
+        _keeping(_all_but_one),
     ),
     Mistake(
         "one_too_many",

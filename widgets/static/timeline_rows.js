@@ -178,12 +178,19 @@ export function drawBlock({ trace, top }, columns, alphabet, patterns, width, mo
 
 // ---- the label column ---------------------------------------------------------------------------
 
+/** The name of a side; on a narrow screen it may not run into the first column. */
+function sideName(name, y, narrow) {
+  const short = narrow ? name.replace(/^the /, "") : name;
+  const squeezed = narrow && short.length > 8 ? { textLength: 64, lengthAdjust: "spacingAndGlyphs" } : {};
+  return svg("text", { x: 0, y, class: "sn-tl-side", ...squeezed }, short);
+}
+
 export function drawLabels(sides, narrow) {
   const width = narrow ? 68 : 96;
   const height = sides.reduce((sum, side) => sum + blockHeight(side.trace) + BLOCK_GAP, -BLOCK_GAP);
   const labels = svg("svg", { width, height, class: "sn-tl-labels", "aria-hidden": "true" });
   for (const { trace, top, name } of sides) {
-    if (name) labels.append(svg("text", { x: 0, y: top + HEAD - 9, class: "sn-tl-side" }, name));
+    if (name) labels.append(sideName(name, top + HEAD - 9, narrow));
     trace.requests.forEach((request, row) => {
       const y = top + HEAD + row * ROW + ROW / 2;
       const hue = colourClass(trace, request.id);
