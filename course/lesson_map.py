@@ -65,6 +65,24 @@ LESSONS = (
         minutes=60,
         builds_on=(1, 2),
     ),
+    Lesson(
+        stem="l05_slo_policy",
+        number=5,
+        title="SLO policy",
+        builds="Say which prefill gives way to an urgent one, and find out what each repair of "
+        "that decision is worth.",
+        minutes=45,
+        builds_on=(2,),
+    ),
+    Lesson(
+        stem="l06_preempting_the_pass",
+        number=6,
+        title="Preempting the pass",
+        builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
+        "everybody back.",
+        minutes=50,
+        builds_on=(5,),
+    ),
 )
 
 

@@ -875,7 +875,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Here the next concatenation makes a new buffer and the damage is over after one step, so only fresh prompts show it. In the published code
+    Here the next concatenation makes a new buffer, and after one step all that is left of the damage is the entry just dropped; only fresh prompts show the whole of it. In the published code
     each request's slice looks into the *whole batch's* buffer, as in the picture of 4.2, and all of them together keep all of it. A test that looks at `.shape` passes either way.
 
     ### Exhibit B: one in, one out
@@ -928,7 +928,7 @@ def _(exact, long_prompts, overdrawn):
             "The KV budget is too small for three prompts of 40",
         ),
         2,
-        "A prompt of 40 arrives in one chunk and is 20 over. From then on one comes and one goes: it stays 20 over for the rest of its "
+        "A prompt of 40 arrives in one chunk and one entry goes: it is 19 over. From then on one comes and one goes, and it stays 19 over for the rest of its "
         "life. Nobody sees too much, because the mask asks for positions and not for what happens to lie there. The scheduler keeps its side of the contract and "
         "counts W; it admits a third request into memory that is not there. In the published file eviction runs after decodes alone: a prompt "
         "longer than W is held whole all through its prefill, and when it joins the active ones it counts as W.",

@@ -1,0 +1,613 @@
+"""Checks of lesson 5, the SLO policy."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from course.checks.comparing import Args
+from course.checks.gates import (
+    BATCH,
+    GATE,
+    Job,
+    Prefills,
+    Workload,
+    any_moments,
+    any_queues,
+    seen,
+    smaller_workloads,
+)
+from course.checks.planning import shrink
+from course.checks.urgency import FIT, SLACK, URGENCY, Points, any_sweep
+from course.judging import Ask, Check, Failure, Rows, run_checks
+from course.registry import Exercise
+from course.report import Report
+from course.showing import show, show_call
+from nanogpt.slo.policy import SloView
+
+# --- fit -------------------------------------------------------------------------------------
+
+
+def _judge_fit(ask: Ask, *sweeps: Points) -> Failure | None:
+    return FIT.judge(ask, [(sweep,) for sweep in sweeps])
+
+
+def _on_a_line(ask: Ask, rng: random.Random) -> Failure | None:
+    return _judge_fit(
+        ask,
+        [(100, 20_000.0), (200, 30_000.0)],
+        [(300, 40_000.0), (100, 20_000.0), (200, 30_000.0)],
+        [(100, 5_000.0), (400, 20_000.0)],
+    )
+
+
+def _around_a_line(ask: Ask, rng: random.Random) -> Failure | None:
+    return _judge_fit(
+        ask,
+        [(100, 21_000.0), (200, 28_000.0), (400, 55_000.0)],
+        [(400, 55_000.0), (100, 21_000.0), (800, 88_000.0), (200, 28_000.0)],
+    )
+
+
+def _measured_twice(ask: Ask, rng: random.Random) -> Failure | None:
+    return _judge_fit(
+        ask,
+        [(100, 20_000.0), (200, 36_000.0), (200, 30_000.0)],
+        [(100, 20_000.0), (100, 20_000.0), (200, 33_000.0), (300, 40_000.0)],
+    )
+
+
+def _one_length(ask: Ask, rng: random.Random) -> Failure | None:
+    sweeps: list[Points] = [[(100, 20_000.0), (100, 24_000.0)], [(100, 20_000.0)], []]
+    for points in sweeps:
+        called = ask.call(points, may_raise=True)
+        if isinstance(called.error, ValueError):
+            continue
+        if called.error is None:
+            got, key = show(called.value), "one_length"
+            idea = (
+                "Any slope fits a single length, so what comes out is made up: raise a ValueError, "
+                "or somebody schedules by it."
+            )
+        else:
+            got, key = type(called.error).__name__, "wrong_error"
+            idea = (
+                f"Too few lengths are a wrong value and deserve a ValueError that says so; a {got} "
+                "looks like a mistake in your own code."
+            )
+        rows: Rows = (
+            ("input", show_call(ask.name, ask.args)),
+            ("expected", "ValueError"),
+            ("got", got),
+        )
+        return Failure(idea, rows, key)
+    return None
+
+
+def _any_sweep(ask: Ask, rng: random.Random) -> Failure | None:
+    return _judge_fit(ask, *(any_sweep(rng, count) for count in (2, 3, 4, 6, 9, 12, 20, 40)))
+
+
+_FIT_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("points on a line", _on_a_line),
+    ("points around a line", _around_a_line),
+    ("a length measured twice", _measured_twice),
+    ("one length", _one_length),
+    ("any sweep", _any_sweep),
+)
+
+
+def check_fit(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l05.fit."""
+    return run_checks("l05.fit", function, _FIT_CHECKS, seed=seed)
+
+
+# --- slack -----------------------------------------------------------------------------------
+
+
+def _waits(ask: Ask, rng: random.Random) -> Failure | None:
+    return SLACK.judge(
+        ask, [(30_000, 90_000, 400, 0, 100.0, 10_000.0), (0, 90_000, 400, 0, 100.0, 10_000.0)]
+    )
+
+
+def _runs(ask: Ask, rng: random.Random) -> Failure | None:
+    return SLACK.judge(
+        ask,
+        [
+            (60_000, 90_000, 400, 300, 100.0, 10_000.0),
+            (65_000, 90_000, 400, 360, 100.0, 10_000.0),
+            (0, 90_000, 400, 2, 0.5, 300.0),
+        ],
+    )
+
+
+def _too_late(ask: Ask, rng: random.Random) -> Failure | None:
+    return SLACK.judge(
+        ask,
+        [
+            (60_000, 90_000, 400, 0, 100.0, 10_000.0),
+            (100_000, 90_000, 400, 200, 100.0, 10_000.0),
+            (40_000, 90_000, 400, 0, 100.0, 10_000.0),
+        ],
+    )
+
+
+def _nothing_left(ask: Ask, rng: random.Random) -> Failure | None:
+    return SLACK.judge(
+        ask,
+        [
+            (50_000, 90_000, 400, 400, 100.0, 10_000.0),
+            (50_000, 90_000, 400, 399, 100.0, 10_000.0),
+            (90_000, 90_000, 1, 1, 100.0, 10_000.0),
+        ],
+    )
+
+
+def _any_request(ask: Ask, rng: random.Random) -> Failure | None:
+    cases: list[Args] = []
+    for _ in range(60):
+        total = 2 * rng.randint(1, 600)
+        done = 2 * rng.randint(0, total // 2) if rng.random() < 0.7 else 0
+        now, left = rng.randint(0, 10**6), rng.randint(-50_000, 150_000)
+        a, c = rng.choice(((100.0, 10_000.0), (0.5, 300.0), (172.5, 34_000.0), (41.0, 0.0)))
+        cases.append((now, now + left, total, done, a, c))
+    return SLACK.judge(ask, cases)
+
+
+_SLACK_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("a request that waits", _waits),
+    ("a request that runs", _runs),
+    ("a request that is too late", _too_late),
+    ("nothing left to compute", _nothing_left),
+    ("any request", _any_request),
+)
+
+
+def check_slack(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l05.slack."""
+    return run_checks("l05.slack", function, _SLACK_CHECKS, seed=seed)
+
+
+# --- urgency ---------------------------------------------------------------------------------
+
+
+def _time_enough(ask: Ask, rng: random.Random) -> Failure | None:
+    return URGENCY.judge(ask, [(20_000, 100_000), (20_000, 50_000), (3_000, 2_500_000)])
+
+
+def _doomed(ask: Ask, rng: random.Random) -> Failure | None:
+    return URGENCY.judge(
+        ask, [(-20_000, 100_000), (-20_000, 50_000), (-60_000, -40_000), (-1, 8_000), (-400, 1_600)]
+    )
+
+
+def _at_the_deadline(ask: Ask, rng: random.Random) -> Failure | None:
+    cases: list[Args] = [
+        *((-30_000, 0), (0, 0), (0, 500), (-30_000, -200), (-7_000, 999)),
+        *((-9_000, -1), (500, 1_001), (-9_000, -1_001)),
+    ]
+    for args in cases:
+        called = ask.call(*args, may_raise=True)
+        if isinstance(called.error, ZeroDivisionError):
+            rows: Rows = (
+                ("input", URGENCY.draw_call(ask.name, args)),
+                ("expected", URGENCY.draw(URGENCY.reference(*args))),
+                ("got", "ZeroDivisionError"),
+            )
+            idea = (
+                "Every request that is late passes its deadline, and there the time left is 0: "
+                "count it as at least 1 ms before you divide by it."
+            )
+            return Failure(idea, rows, "divides_by_zero")
+    return URGENCY.judge(ask, cases)
+
+
+def _just_makes_it(ask: Ask, rng: random.Random) -> Failure | None:
+    return URGENCY.judge(ask, [(0, 40_000), (1, 40_000), (0, 1_000)])
+
+
+def _any_time(ask: Ask, rng: random.Random) -> Failure | None:
+    cases: list[Args] = []
+    for _ in range(60):
+        left = rng.choice((1, 1, -1)) * rng.randint(0, rng.choice((1_500, 5_000, 300_000)))
+        cases.append((left - rng.randint(0, 100_000), left))
+    return URGENCY.judge(ask, cases)
+
+
+_URGENCY_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("time enough", _time_enough),
+    ("too late", _doomed),
+    ("at the deadline", _at_the_deadline),
+    ("a slack of 0", _just_makes_it),
+    ("any time", _any_time),
+)
+
+
+def check_urgency(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l05.urgency."""
+    return run_checks("l05.urgency", function, _URGENCY_CHECKS, seed=seed)
+
+
+# --- gate ------------------------------------------------------------------------------------
+
+_MAX_PASSES = 40
+
+
+def _one_runner(ask: Ask, rng: random.Random) -> Failure | None:
+    waiter, near = seen(7, 50, 10), seen(3, 52, 30)
+    cases = [seen(3, 400, 300), near, seen(3, 20, 5), seen(3, 50, 25), seen(3, 64, 30)]
+    return GATE.judge(
+        ask,
+        [
+            *((waiter, [runner], 1.2, "conservative") for runner in cases),
+            (waiter, [near], 1.0, "conservative"),
+            (waiter, [seen(3, 100, 30)], 2.0, "conservative"),
+            (waiter, [seen(3, 50, 30)], 1.0, "conservative"),
+            (waiter, [], 1.2, "conservative"),
+        ],
+    )
+
+
+def _doomed_and_not(ask: Ask, rng: random.Random) -> Failure | None:
+    saved, doomed = seen(7, 90, 10), seen(7, 91, -4)
+    return GATE.judge(
+        ask,
+        [
+            (doomed, [seen(3, 100, -20)], 1.2, "conservative"),
+            (doomed, [seen(3, 400, 300)], 1.2, "conservative"),
+            (saved, [seen(3, 100, -20)], 1.2, "conservative"),
+            (saved, [seen(3, 20, -20)], 1.2, "conservative"),
+            (seen(7, 400, -0.001), [seen(3, 50, -20)], 1.2, "conservative"),
+            (seen(7, 400, 1), [seen(3, 50, -0.001)], 1.2, "conservative"),
+            (seen(7, 50, 0), [seen(3, 400, 300)], 1.2, "conservative"),
+            (seen(7, 50, 20), [seen(3, 40, 0)], 1.2, "conservative"),
+        ],
+    )
+
+
+def _several_runners(ask: Ask, rng: random.Random) -> Failure | None:
+    waiter, middle = seen(7, 50, 10), seen(7, 100, 10)
+    near, far, late = seen(2, 45, 20), seen(5, 400, 300), seen(4, 120, -30)
+    two_late = [seen(4, 120, -30), seen(5, 40, -30)]
+    return GATE.judge(
+        ask,
+        [
+            (waiter, [far, near], 1.2, "conservative"),
+            (waiter, [near, far], 1.2, "aggressive"),
+            (waiter, [far, seen(2, 200, 150)], 1.2, "conservative"),
+            (waiter, [seen(2, 200, 150), far], 1.2, "conservative"),
+            (middle, [late, seen(2, 90, 50)], 1.2, "conservative"),
+            (middle, [seen(2, 90, 50), late], 1.2, "aggressive"),
+            (middle, two_late, 1.2, "conservative"),
+            (middle, two_late, 1.2, "aggressive"),
+            (waiter, [seen(5, 400, 300), seen(3, 400, 200)], 1.2, "conservative"),
+            (waiter, [seen(3, 400, 200), seen(5, 400, 300)], 1.2, "aggressive"),
+        ],
+    )
+
+
+_STARVED = Workload(
+    "conservative",
+    1.2,
+    1,
+    (Job(0, 2000, 4000), *(Job(150 * number, 200, 60) for number in range(1, 5))),
+)
+
+
+def _long_prompt(ask: Ask, rng: random.Random) -> Failure | None:
+    """Liveness: each decision is applied, right or wrong, and nobody may be thrown back twice."""
+    asked: list[Args] = []
+
+    def gate(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> int | None:
+        asked.append((waiter, runners, margin, mode))
+        return ask(*asked[-1])
+
+    prefills = Prefills(_STARVED, gate)
+    prefills.run(_MAX_PASSES)
+    if max(prefills.lost) <= 1:
+        return None
+    failure = GATE.judge(ask, asked)
+    if failure is None:
+        return None
+    rows: Rows = (("workload", str(_STARVED)), ("passes", "\n".join(prefills.diary)))
+    return Failure(failure.idea, rows + failure.example, failure.misconception)
+
+
+def _immune_runners(ask: Ask, rng: random.Random) -> Failure | None:
+    waiter, again = seen(7, 50, 10), seen(7, 50, 10, preempted=1)
+    near, far = seen(2, 45, 20), seen(5, 400, 300)
+    immune_near, immune_far = seen(2, 45, 20, preempted=1), seen(5, 400, 300, preempted=1)
+    return GATE.judge(
+        ask,
+        [
+            (waiter, [immune_far], 1.2, "conservative"),
+            (waiter, [immune_far, seen(6, 800, 500, preempted=2)], 1.2, "aggressive"),
+            (waiter, [immune_near, far], 1.2, "conservative"),
+            (waiter, [near, immune_far], 1.2, "aggressive"),
+            (waiter, [seen(3, 200, 150), immune_far], 1.2, "conservative"),
+            (waiter, [seen(3, 200, 150), immune_far, far], 1.2, "aggressive"),
+            (again, [far], 1.2, "conservative"),
+            (waiter, [seen(3, 30, -9, preempted=1)], 1.2, "conservative"),
+        ],
+    )
+
+
+def _any_moment(ask: Ask, rng: random.Random) -> Failure | None:
+    return GATE.judge(ask, any_moments(rng, 60))
+
+
+class _Found(Exception):
+    """Ends a workload at the first wrong decision."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.idea)
+        self.failure = failure
+
+
+def _first_wrong(ask: Ask, workload: Workload) -> tuple[Prefills, Failure] | None:
+    """Where a workload, served by the rules, comes to a decision that the answer gets wrong."""
+
+    def gate(*args: Any) -> Any:
+        failure = GATE.judge(ask, [args])
+        if failure:
+            raise _Found(failure)
+        return GATE.reference(*args)
+
+    prefills = Prefills(workload, gate)
+    try:
+        prefills.run(_MAX_PASSES)
+    except _Found as found:
+        return prefills, found.failure
+    return None
+
+
+def _judge_workloads(ask: Ask, workloads: Sequence[Workload]) -> Failure | None:
+    """The first wrong decision, in the smallest workload that comes to one of the same kind."""
+    for workload in workloads:
+        found = _first_wrong(ask, workload)
+        if found is None:
+            continue
+        key, bad = found[1].misconception, (workload, *found)
+
+        def breaks(candidate: Workload, key: str | None = key) -> bool:
+            nonlocal bad
+            found = _first_wrong(ask, candidate)
+            if found is None or found[1].misconception != key:
+                return False
+            bad = (candidate, *found)
+            return True
+
+        shrink(workload, smaller_workloads, breaks)
+        smallest, prefills, failure = bad
+        now = f"{prefills.now_us / 1000:g} ms: the gate is asked"
+        rows: Rows = (
+            ("workload", str(smallest)),
+            ("passes", "\n".join([*prefills.diary[-5:], now])),
+        )
+        return Failure(failure.idea, rows + failure.example, failure.misconception)
+    return None
+
+
+def _any_workloads(rng: random.Random, sizes: Sequence[int]) -> list[Workload]:
+    """Long prompts that begin together, and short ones that come in between with little time."""
+    workloads: list[Workload] = []
+    for number, size in enumerate(sizes):
+        slots = rng.choice((1, 2, 2, 3)) if size > 2 else 1
+        jobs: list[Job] = []
+        for i in range(size):
+            tokens = 100 * (rng.randint(4, 9) if i < slots else rng.randint(1, 4))
+            slo_ms = round((10 + tokens / 10) * rng.choice((0.5, 1.1, 1.5, 3, 3, 6, 12)))
+            jobs.append(Job(0 if i < slots else rng.randint(0, 150), tokens, slo_ms))
+        mode = ("conservative", "aggressive")[number % 2]
+        workloads.append(Workload(mode, rng.choice((1.2, 2.0)), slots, tuple(jobs)))
+    return workloads
+
+
+def _gate_workloads(ask: Ask, rng: random.Random) -> Failure | None:
+    return _judge_workloads(ask, _any_workloads(rng, (2, 3, 3, 4, 5, 6)))
+
+
+_GATE_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("one runner", _one_runner),
+    ("those who cannot be saved", _doomed_and_not),
+    ("several runners, two modes", _several_runners),
+    ("a long prompt among urgent ones", _long_prompt),
+    ("immune runners", _immune_runners),
+    ("any moment", _any_moment),
+    ("whole workloads", _gate_workloads),
+)
+
+
+def check_gate(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l05.gate."""
+    return run_checks("l05.gate", function, _GATE_CHECKS, seed=seed)
+
+
+# --- slo_batch -------------------------------------------------------------------------------
+
+
+def _batch_view(id: int, tokens: int, left_ms: float, slo_ms: int = 200) -> SloView:
+    """A request whose slack is that of a pass with 0.1 ms per token and 10 ms besides."""
+    return seen(id, left_ms, left_ms - 10 - tokens / 10, tokens=tokens, slo_us=1000 * slo_ms)
+
+
+def _batch_case(head: SloView, *waiters: SloView, bound: int = 2048, guard: float = 0.125) -> Args:
+    return head, list(waiters), 100.0, 10_000.0, bound, guard
+
+
+def _room_for_all(ask: Ask, rng: random.Random) -> Failure | None:
+    head = _batch_view(4, 300, 150)
+    return BATCH.judge(
+        ask,
+        [
+            _batch_case(head, _batch_view(2, 200, 160), _batch_view(7, 100, 900)),
+            _batch_case(head),
+        ],
+    )
+
+
+def _head_in_danger(ask: Ask, rng: random.Random) -> Failure | None:
+    head = _batch_view(4, 300, 90)
+    a, b = _batch_view(2, 200, 400, 400), _batch_view(7, 200, 900, 2000)
+    exact = _batch_view(4, 300, 105)
+    return BATCH.judge(
+        ask,
+        [
+            _batch_case(head, a, b),
+            _batch_case(_batch_view(4, 300, 70), a, b),
+            _batch_case(exact, b, a, guard=0.25),
+            _batch_case(_batch_view(4, 300, 110), b, a, guard=0.25),
+            _batch_case(_batch_view(4, 300, 175), _batch_view(2, 500, 176), b),
+            _batch_case(_batch_view(4, 300, 115), _batch_view(2, 300, 80), b),
+        ],
+    )
+
+
+def _up_to_the_bound(ask: Ask, rng: random.Random) -> Failure | None:
+    head = _batch_view(4, 300, 900)
+    waiters = _batch_view(2, 200, 950), _batch_view(7, 100, 960), _batch_view(1, 100, 970)
+    return BATCH.judge(
+        ask, [_batch_case(head, *waiters, bound=bound) for bound in (600, 599, 500, 400, 601)]
+    )
+
+
+def _one_that_does_not_fit(ask: Ask, rng: random.Random) -> Failure | None:
+    head, short = _batch_view(4, 300, 200), _batch_view(2, 100, 900)
+    return BATCH.judge(
+        ask,
+        [
+            _batch_case(head, _batch_view(7, 2000, 300), short),
+            _batch_case(
+                head, _batch_view(7, 200, 300), _batch_view(1, 900, 400), short, bound=1000
+            ),
+        ],
+    )
+
+
+def _head_alone(ask: Ask, rng: random.Random) -> Failure | None:
+    waiter = _batch_view(2, 100, 900)
+    return BATCH.judge(
+        ask,
+        [
+            _batch_case(_batch_view(4, 3000, 900), waiter),
+            _batch_case(_batch_view(4, 300, 30), waiter),
+            _batch_case(_batch_view(4, 300, -20)),
+        ],
+    )
+
+
+def _any_queue(ask: Ask, rng: random.Random) -> Failure | None:
+    return BATCH.judge(ask, any_queues(rng, 60))
+
+
+_BATCH_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("room for all", _room_for_all),
+    ("a head that others endanger", _head_in_danger),
+    ("up to the bound", _up_to_the_bound),
+    ("one that does not fit", _one_that_does_not_fit),
+    ("a head that has no room itself", _head_alone),
+    ("any queue", _any_queue),
+)
+
+
+def check_slo_batch(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l05.slo_batch."""
+    return run_checks("l05.slo_batch", function, _BATCH_CHECKS, seed=seed)
+
+
+# --- registry --------------------------------------------------------------------------------
+
+EXERCISES = (
+    Exercise(
+        id="l05.fit",
+        lesson="l05_slo_policy",
+        name="fit",
+        title="How long a prefill takes",
+        minutes=7,
+        points=2,
+        part=None,
+        hints=(
+            "A good line passes through the middle of the points. If you know its slope and one "
+            "point on it, what is left to find?",
+            "Move the middle of the points to zero: subtract the mean from the tokens and from the "
+            "times. The slope is the sum of the products over the sum of the squared tokens.",
+            "a = sum((n - mean_n) * (t - mean_t)) / sum((n - mean_n) ** 2) and "
+            "c = mean_t - a * mean_n; before that, raise ValueError if len({n for n, _ in points}) "
+            "is below 2.",
+        ),
+        check=check_fit,
+    ),
+    Exercise(
+        id="l05.slack",
+        lesson="l05_slo_policy",
+        name="slack",
+        title="Time to spare",
+        minutes=5,
+        points=2,
+        part=None,
+        hints=(
+            "A request has computed 300 of its 400 tokens. What does it still have to pay for, and "
+            "what has it paid already?",
+            "The time to the deadline is deadline - now. Subtract what a pass over total - done "
+            "tokens takes; if that is no token at all, subtract nothing.",
+            "left = total - done; deadline - now - (a * left + c if left > 0 else 0)",
+        ),
+        check=check_slack,
+    ),
+    Exercise(
+        id="l05.urgency",
+        lesson="l05_slo_policy",
+        name="urgency",
+        title="Who goes first",
+        minutes=5,
+        points=2,
+        part=None,
+        hints=(
+            "Two questions, two arguments: which one says whether there is hope, and which one how "
+            "soon it is over?",
+            "Work out the size first, always positive, from the time to the deadline without its "
+            "sign, in milliseconds and at least 1. Then give it the sign of the slack.",
+            "size = 1 / max(abs(time_to_deadline) / 1000, 1); size if slack >= 0 else -size",
+        ),
+        check=check_urgency,
+    ),
+    Exercise(
+        id="l05.gate",
+        lesson="l05_slo_policy",
+        name="gate",
+        title="Who gives way",
+        minutes=12,
+        points=4,
+        part=None,
+        hints=(
+            "Multiply an urgency of -0.010 by 1.2. Has the bar become higher or lower? So what has "
+            "to be clear before the margin is used?",
+            "Leave out the immune and sort the others by urgency. Nobody left, or the waiter "
+            "doomed: None. Pick the reference by mode. Is it doomed, or beaten by the margin? Then "
+            "the last one of the order goes.",
+            "order = sorted((r for r in runners if r.num_preemptions == 0), key=lambda r: "
+            "(-r.urgency, r.id)); the reference is order[0] or order[-1], the victim always "
+            "order[-1].id.",
+        ),
+        check=check_gate,
+    ),
+    Exercise(
+        id="l05.slo_batch",
+        lesson="l05_slo_policy",
+        name="slo_batch",
+        title="Who comes along",
+        minutes=8,
+        points=3,
+        part=None,
+        hints=(
+            "When does the head get its first token if three others share its pass? And when would "
+            "it, alone?",
+            "Keep the ids and the tokens of the batch so far, the head's to begin with. For each "
+            "waiter, add its tokens and look at the bound and at the head's time; stop when one of "
+            "the two is broken.",
+            "if tokens > bound or head.time_to_deadline_us - (a * tokens + c) < guard * "
+            "head.slo_us: break, with the waiter's tokens already in `tokens`.",
+        ),
+        check=check_slo_batch,
+    ),
+)

@@ -1,0 +1,648 @@
+"""Checks of lesson 6, preempting the pass."""
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from course.checks.comparing import Args, Comparison, Mistake, a_kind
+from course.checks.tidying import any_books, books, judge_books
+from course.checks.voting import CHECKPOINT, Played, Votes
+from course.checks.windowing import named
+from course.judging import Ask, Check, Failure, run_checks
+from course.registry import Exercise
+from course.report import Report
+from nanogpt.preemption.sleeping import resume_or_abort
+
+# --- local_vote ------------------------------------------------------------------------------
+
+_Vote = Callable[[int, int, int, int], Any]
+_NOTHING = -1  # the target as long as nobody has wanted any step preempted
+
+
+def _is_early(layer: int, num_layers: int) -> bool:
+    return 10 * layer <= 9 * num_layers
+
+
+def _voting(
+    meant: Callable[[int, int], bool] = lambda target, step: target == step,
+    early: Callable[[int, int], bool] = _is_early,
+) -> _Vote:
+    """The rules but for those that are given."""
+    return lambda target, step, layer, num_layers: int(
+        meant(target, step) and early(layer, num_layers)
+    )
+
+
+def _vote_form(value: Any) -> tuple[str, str] | None:
+    if type(value) is bool:
+        return "bool", "The vote is a number, 1 or 0, that is compared with those of other ranks."
+    if type(value) is not int or value not in (0, 1):
+        got = value if type(value) is int else a_kind(value)
+        return "not_a_vote", f"A vote is 1, to leave, or 0, to go on, and not {got}."
+    return None
+
+
+def _any_votes(rng: random.Random, count: int) -> list[Args]:
+    """Around the step that runs and around the 90 %, where the rules differ."""
+    cases: list[Args] = []
+    for _ in range(count):
+        step, num_layers = rng.randint(2, 40), rng.randint(2, 40)
+        target = rng.choice([step, step, step, step - 1, step + 1, rng.randint(1, 50), _NOTHING])
+        edge = 9 * num_layers // 10
+        layer = rng.choice([0, edge - 1, edge, edge + 1, rng.randrange(num_layers)])
+        cases.append((target, step, min(max(layer, 0), num_layers - 1), num_layers))
+    return cases
+
+
+_FLAG = (
+    "That somebody wants a preemption does not say of which step: this target was written for "
+    "another one, so leave only when it is the number of the step that runs."
+)
+_EDGE = (
+    "With exactly 90 % of the layers done a pass may still be left: it is let finish when there "
+    "are more."
+)
+_PROTECTED = "A pass is let finish with more than 90 % of its layers done, "
+
+_VOTE: Comparison[_Vote] = Comparison(
+    reference=_voting(),
+    mistakes=(
+        Mistake(  # before all others, because True equals 1
+            "bool",
+            "The vote is a number, 1 or 0, that is compared with those of other ranks: `int(...)` "
+            "makes it of True and False.",
+            _voting(),
+        ),
+        Mistake("flag", _FLAG, _voting(lambda target, step: target >= 0)),
+        Mistake(
+            "flag",
+            "The target is no flag but the number of a step: leave when it is that of the step "
+            "that runs.",
+            _voting(lambda target, step: target == 1),
+        ),
+        Mistake(
+            "older_steps",
+            "A target of an older step is stale: the step that it meant is over, and the one that "
+            "runs now must not pay for it.",
+            _voting(lambda target, step: 0 <= target <= step),
+        ),
+        Mistake(
+            "older_steps",
+            "A target of an older step is stale: the step that it meant is over, and the one that "
+            "runs now must not pay for it.",
+            _voting(lambda target, step: target <= step),
+        ),
+        Mistake(
+            "newer_steps",
+            "A target of a later step does not mean this one: leave when the two are equal.",
+            _voting(lambda target, step: target >= step),
+        ),
+        Mistake(
+            "next_step",
+            "The monitor writes the number of the very step that it wants gone, not of the one "
+            "before or behind it.",
+            _voting(lambda target, step: target == step + 1),
+        ),
+        Mistake(
+            "next_step",
+            "The monitor writes the number of the very step that it wants gone, not of the one "
+            "before or behind it.",
+            _voting(lambda target, step: target == step - 1),
+        ),
+        Mistake(
+            "never_too_late",
+            f"{_PROTECTED}since nearly all of it would be computed again: look at `layer` too.",
+            _voting(early=lambda layer, num_layers: True),
+        ),
+        Mistake(
+            "edge_too_early",
+            _EDGE,
+            _voting(early=lambda layer, num_layers: 10 * layer < 9 * num_layers),
+        ),
+        Mistake(
+            "counts_this_layer",
+            "`layer` layers are done: the one whose attention op the rank has come to is not, "
+            "and it does not count.",
+            _voting(early=lambda layer, num_layers: 10 * (layer + 1) <= 9 * num_layers),
+        ),
+        Mistake(
+            "last_layer_is_all",
+            "The share is that of all `num_layers` layers: at the last one, num_layers - 1 are "
+            "done, not all.",
+            _voting(early=lambda layer, num_layers: 10 * layer <= 9 * (num_layers - 1)),
+        ),
+        Mistake(
+            "one_layer_more",
+            "`layer` layers are done, not one fewer: past 90 % of all layers a pass is let finish.",
+            _voting(early=lambda layer, num_layers: 10 * (layer - 1) <= 9 * num_layers),
+        ),
+        Mistake(
+            "rounded",
+            "9 tenths of the layers need not be a whole number: compare without rounding it up.",
+            _voting(early=lambda layer, num_layers: layer <= round(0.9 * num_layers)),
+        ),
+        Mistake(
+            "rounded",
+            "9 tenths of the layers need not be a whole number: compare without rounding it up.",
+            _voting(early=lambda layer, num_layers: layer <= -(-9 * num_layers // 10)),
+        ),
+        Mistake(
+            "ten_per_cent",
+            f"{_PROTECTED}not with 10 %: most of this one is still to come.",
+            _voting(early=lambda layer, num_layers: 10 * layer <= num_layers),
+        ),
+        Mistake(
+            "late_only",
+            "It is the other way round: early in a pass little is lost, and past 90 % it is let "
+            "finish.",
+            _voting(early=lambda layer, num_layers: not _is_early(layer, num_layers)),
+        ),
+        Mistake(
+            "ignores_target",
+            "Nobody wants this pass gone: leave when the target names its step.",
+            _voting(lambda target, step: True),
+        ),
+        Mistake(
+            "inverted",
+            "1 is the vote to leave, 0 the one to go on.",
+            lambda target, step, layer, num_layers: 1 - _voting()(target, step, layer, num_layers),
+        ),
+    ),
+    idea="Vote 1 when the target is this step and at most 90 % of the layers are done, and else 0.",
+    form=_vote_form,
+    draw_call=named("target", "step", "layer", "num_layers"),
+    evidence=[
+        *((5, 5, layer, layers) for layer, layers in ((9, 11), (18, 21), (29, 30), (39, 40))),
+        *_any_votes(random.Random(0), 40),
+    ],
+)
+
+
+def _named_step(ask: Ask, rng: random.Random) -> Failure | None:
+    return _VOTE.judge(ask, [(7, 7, 0, 4), (7, 7, 2, 4), (12, 12, 5, 12), (1, 1, 0, 2)])
+
+
+def _other_steps(ask: Ask, rng: random.Random) -> Failure | None:
+    targets = ((6, 7), (1, 7), (8, 7), (19, 7), (_NOTHING, 7), (_NOTHING, 1))
+    return _VOTE.judge(ask, [(target, step, 1, 4) for target, step in targets])
+
+
+def _nearly_done(ask: Ask, rng: random.Random) -> Failure | None:
+    layers = ((11, 12), (9, 10), (18, 20), (19, 20), (28, 32), (29, 32), (10, 12), (7, 8), (3, 4))
+    return _VOTE.judge(ask, [(5, 5, layer, num_layers) for layer, num_layers in layers])
+
+
+def _any_attention_op(ask: Ask, rng: random.Random) -> Failure | None:
+    return _VOTE.judge(ask, _any_votes(rng, 60))
+
+
+_VOTE_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("the step that is meant", _named_step),
+    ("other steps", _other_steps),
+    ("a pass that is nearly done", _nearly_done),
+    ("any attention op", _any_attention_op),
+)
+
+
+def check_local_vote(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l06.local_vote."""
+    return run_checks("l06.local_vote", function, _VOTE_CHECKS, seed=seed)
+
+
+# --- checkpoint ------------------------------------------------------------------------------
+
+
+def _judge_plays(ask: Ask, plays: Sequence[Votes]) -> Failure | None:
+    return CHECKPOINT.judge(ask, [(votes,) for votes in plays])
+
+
+def _one_has_seen_it(ask: Ask, rng: random.Random) -> Failure | None:
+    return _judge_plays(ask, [Votes(((1, 0),)), Votes(((0, 1),))])
+
+
+def _all_of_one_mind(ask: Ask, rng: random.Random) -> Failure | None:
+    return _judge_plays(ask, [Votes((votes,)) for votes in ((0, 0), (1, 1), (0,), (1,))])
+
+
+def _any_order(ask: Ask, rng: random.Random) -> Failure | None:
+    """Two ranks in all orders of coming and going on, three in some of them."""
+    plays = [
+        Votes((votes,), (*come, *go_on))
+        for votes in ((1, 0), (0, 1), (0, 0))
+        for come in ((0, 1), (1, 0))
+        for go_on in ((0, 1), (1, 0))
+    ]
+    for votes in itertools.product((0, 1), repeat=3):
+        plays += [Votes((votes,), _turns(rng, 3)) for _ in range(2)]
+    return _judge_plays(ask, plays)
+
+
+def _turns(rng: random.Random, num_ranks: int) -> tuple[int, ...]:
+    """Every rank's turn to come, and then again to go on."""
+    return (*rng.sample(range(num_ranks), num_ranks), *rng.sample(range(num_ranks), num_ranks))
+
+
+def _whole_passes(ask: Ask, rng: random.Random) -> Failure | None:
+    """A target comes into sight of one rank after the other, and stays in sight."""
+    plays: list[Votes] = []
+    for num_layers in (2, 2, 3, 3, 3, 4, 4):
+        num_ranks = rng.choice((2, 3))
+        first = rng.randrange(num_layers)
+        seen_from = [first + rng.randrange(2) for _ in range(num_ranks)]
+        votes = [tuple(int(layer >= seen) for seen in seen_from) for layer in range(num_layers)]
+        plays.append(Votes(tuple(votes), _turns(rng, num_ranks)))
+    return _judge_plays(ask, plays)
+
+
+_CHECKPOINT_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("only one rank has seen the target", _one_has_seen_it),
+    ("all of one mind", _all_of_one_mind),
+    ("whoever comes first", _any_order),
+    ("whole passes", _whole_passes),
+)
+
+
+def check_checkpoint(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l06.checkpoint."""
+    return run_checks("l06.checkpoint", Played(function), _CHECKPOINT_CHECKS, seed=seed)
+
+
+# --- clean_up --------------------------------------------------------------------------------
+
+
+def _one_prefill(ask: Ask, rng: random.Random) -> Failure | None:
+    return judge_books(ask, [(books([2], [1]), [1], 2)])
+
+
+def _beside_others(ask: Ask, rng: random.Random) -> Failure | None:
+    waiting = books([5, 3], [4, 1])
+    return judge_books(
+        ask, [(waiting, [1], 3), (waiting, [4], 5), (replace(waiting, next_up=5), [1], 3)]
+    )
+
+
+def _several(ask: Ask, rng: random.Random) -> Failure | None:
+    running = [6, 2, 8, 4]
+    return judge_books(
+        ask,
+        [
+            (books([3, 1], running), [2, 8], 3),
+            (books([3, 1], running), [8, 2], 1),
+            (books([3, 1], running, kv=[6, 8], previous_step=[6, 2, 8]), [8, 6, 2], 1),
+        ],
+    )
+
+
+def _nobody_to_admit(ask: Ask, rng: random.Random) -> Failure | None:
+    return judge_books(
+        ask,
+        [
+            (books([2], [1]), [1], 9),
+            (books([2], [1]), [1], None),
+            (books([], [1, 4]), [4], 9),
+            (books([2, 3], [1], next_up=3), [1], 9),
+            (books([2, 3], [1], next_up=3), [1], None),
+            (books([2], [1, 5], next_up=2), [1], 5),
+        ],
+    )
+
+
+def _any_aborted_pass(ask: Ask, rng: random.Random) -> Failure | None:
+    return judge_books(ask, any_books(rng, 40))
+
+
+_CLEAN_UP_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("one prefill", _one_prefill),
+    ("beside others", _beside_others),
+    ("several at once", _several),
+    ("nobody to admit", _nobody_to_admit),
+    ("any aborted pass", _any_aborted_pass),
+)
+
+
+def check_clean_up(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l06.clean_up."""
+    return run_checks("l06.clean_up", function, _CLEAN_UP_CHECKS, seed=seed)
+
+
+# --- resume_or_abort -------------------------------------------------------------------------
+
+_Fate = Callable[[int, int, bool, bool, float], Any]
+_WAYS = ("sleep", "resume", "abort")
+
+
+def _fate(suspended: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
+    return resume_or_abort(
+        suspended, whole, urgent_waits=urgent, memory_is_short=short, bound=bound
+    )
+
+
+def _slept_enough(suspended: int, whole: int, bound: float) -> bool:
+    return suspended >= bound * whole
+
+
+def _deciding(
+    *,
+    enough: Callable[[int, int, float], bool] = _slept_enough,
+    calm: str = "resume",
+    over: str = "resume",
+    short: str = "abort",
+    room: str = "sleep",
+) -> _Fate:
+    """The rules but for the bound or the words that are given."""
+
+    def answer(
+        suspended: int, whole: int, urgent_waits: bool, memory_is_short: bool, bound: float
+    ) -> str:
+        if not urgent_waits:
+            return calm
+        if enough(suspended, whole, bound):
+            return over
+        return short if memory_is_short else room
+
+    return answer
+
+
+def _memory_first(suspended: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
+    return "abort" if short else _fate(suspended, whole, urgent, short, bound)
+
+
+def _memory_before_time(suspended: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
+    return "abort" if urgent and short else _fate(suspended, whole, urgent, short, bound)
+
+
+def _sleeps_it_out(suspended: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
+    if _slept_enough(suspended, whole, bound):
+        return "resume"
+    return "abort" if short and urgent else "sleep"
+
+
+def _any_fates(rng: random.Random, count: int) -> list[Args]:
+    """Around the bound, and far from it; passes short and long."""
+    cases: list[Args] = []
+    for _ in range(count):
+        whole = rng.choice((rng.randint(2, 90), rng.randint(500, 9_000), rng.randint(1, 9) * 10**6))
+        bound = rng.choice((3.0, 3.0, 1.0, 0.5, 2.5))
+        edge = math.ceil(bound * whole)
+        slept = rng.choice((0, edge // 2, edge - 1, edge, edge + 1, 2 * edge, 30 * edge))
+        cases.append((slept, whole, rng.random() < 0.8, rng.random() < 0.5, bound))
+    return cases
+
+
+_FIXED = (
+    "How long a pass may sleep goes with its own length, so that a short one comes back soon and "
+    "a long one makes way for long."
+)
+
+_FATE: Comparison[_Fate] = Comparison(
+    reference=_fate,
+    mistakes=(
+        Mistake(
+            "sleeps_for_ever",
+            "Somebody urgent may always wait, and then the pass never comes back: once it has "
+            "slept `bound` times its own length, it goes on, whoever waits.",
+            _deciding(enough=lambda suspended, whole, bound: False),
+        ),
+        Mistake(
+            "aborts_when_time_is_up",
+            "Once it has slept long enough it is its turn to compute, and what it has computed "
+            "already still counts: resume it.",
+            _deciding(over="abort"),
+        ),
+        Mistake(
+            "memory_first",
+            "Short memory alone is no reason to throw work away: when nobody urgent waits, the "
+            "pass goes on and uses what it holds.",
+            _memory_first,
+        ),
+        Mistake(
+            "memory_before_time",
+            "Look at the time first: a pass that has slept its share goes on even if memory is "
+            "short, or it could be aborted again and again and never end.",
+            _memory_before_time,
+        ),
+        Mistake(
+            "keeps_its_memory",
+            "As long as it holds its K/V there is no room for the one who waits: asleep, it would "
+            "keep them waiting as if it ran, so abort it.",
+            _deciding(short="sleep"),
+        ),
+        Mistake(
+            "resumes_in_the_way",
+            "Computing on makes no room and takes the time as well: what stands in the way of "
+            "somebody urgent, and has not slept its share, is aborted.",
+            _deciding(short="resume"),
+        ),
+        Mistake(
+            "always_aborts",
+            "There is room for both, so its work need not be lost: let it sleep.",
+            _deciding(room="abort"),
+        ),
+        Mistake(
+            "never_sleeps",
+            "It was suspended to let somebody urgent through, who still waits: let it sleep a "
+            "little longer.",
+            _deciding(room="resume"),
+        ),
+        Mistake(
+            "sleeps_it_out",
+            "The one it slept for is served, so there is nothing to wait for: resume at once.",
+            _sleeps_it_out,
+        ),
+        Mistake(
+            "aborts_at_last",
+            "Nobody urgent waits any more, so it can go on with what it has computed: that is what "
+            "it was suspended for.",
+            _deciding(calm="abort"),
+        ),
+        Mistake(
+            "urgent_upside_down",
+            "It sleeps while somebody urgent waits, and goes on when nobody does.",
+            lambda suspended, whole, urgent, short, bound: _fate(
+                suspended, whole, not urgent, short, bound
+            ),
+        ),
+        Mistake(
+            "one_moment_late",
+            "When it has slept exactly `bound` times its own length, that is enough.",
+            _deciding(enough=lambda suspended, whole, bound: suspended > bound * whole),
+        ),
+        Mistake(
+            "bound_upside_down",
+            "It is the time that it has slept which must not reach the bound: what has just "
+            "fallen asleep has not slept enough.",
+            _deciding(enough=lambda suspended, whole, bound: suspended <= bound * whole),
+        ),
+        Mistake(
+            "ignores_bound",
+            "The pass may sleep `bound` times its own length, not just once.",
+            _deciding(enough=lambda suspended, whole, bound: suspended >= whole),
+        ),
+        Mistake(
+            "bound_divides",
+            "The pass may sleep `bound` times its own length: multiply, do not divide.",
+            _deciding(enough=lambda suspended, whole, bound: suspended >= whole / bound),
+        ),
+        Mistake(
+            "bound_is_a_time",
+            "`bound` is no time but a number of passes: multiply it by the length of this one.",
+            _deciding(enough=lambda suspended, whole, bound: suspended >= bound),
+        ),
+        *(
+            Mistake(
+                "fixed_bound",
+                _FIXED,
+                _deciding(enough=lambda suspended, whole, bound, fixed=fixed: suspended >= fixed),
+            )
+            for fixed in (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+        ),
+    ),
+    idea="It resumes when nobody urgent waits or it has slept `bound` times its length, and "
+    "otherwise it sleeps, unless memory is short.",
+    form=lambda value: (
+        None
+        if isinstance(value, str) and value in _WAYS
+        else ("not_a_way", 'There are three answers, "sleep", "resume" and "abort".')
+    ),
+    draw_call=named("suspended_us", "pass_us", "urgent_waits", "memory_is_short", "bound"),
+    evidence=_any_fates(random.Random(0), 40),
+)
+
+
+def _just_asleep(ask: Ask, rng: random.Random) -> Failure | None:
+    return _FATE.judge(
+        ask,
+        [
+            (100, 900, True, False, 3.0),
+            (100, 900, False, False, 3.0),
+            (100, 900, True, True, 3.0),
+            (100, 900, False, True, 3.0),
+        ],
+    )
+
+
+def _one_after_the_other(ask: Ask, rng: random.Random) -> Failure | None:
+    """Urgent requests come for ever, and every 300 us the question is asked anew."""
+    whole, bound, every, most = 900, 3.0, 300, 30
+    for slept in range(0, round(bound * whole) + 1, every):
+        failure = _FATE.judge(ask, [(slept, whole, True, False, bound)])
+        if failure is None:
+            continue
+        ways = [ask(every * asked, whole, True, False, bound) for asked in range(most)]
+        if ways != ["sleep"] * most:
+            return failure
+        then = f"asked {most} times, every {every} us, it has slept {most} times"
+        return replace(failure, example=(*failure.example, ("then", then)))
+    return None
+
+
+def _to_the_moment(ask: Ask, rng: random.Random) -> Failure | None:
+    times = (
+        (2_699, 900, 3.0), (2_701, 900, 3.0), (2_700, 900, 3.0), (40, 40, 1.0), (20, 40, 0.5),
+        (19, 40, 0.5), (9_000, 500, 3.0), (900_000, 2_000_000, 1.0), (7_000_000, 2_500_000, 3.0),
+    )  # fmt: skip
+    return _FATE.judge(
+        ask,
+        [
+            (slept, whole, True, short, bound)
+            for slept, whole, bound in times
+            for short in (False, True)
+        ],
+    )
+
+
+def _any_question(ask: Ask, rng: random.Random) -> Failure | None:
+    return _FATE.judge(ask, _any_fates(rng, 50))
+
+
+_FATE_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("just asleep", _just_asleep),
+    ("one urgent request after the other", _one_after_the_other),
+    ("to the moment", _to_the_moment),
+    ("any question", _any_question),
+)
+
+
+def check_resume_or_abort(function: Callable[..., Any], *, seed: int = 0) -> Report:
+    """Judge an answer to l06.resume_or_abort."""
+    return run_checks("l06.resume_or_abort", function, _FATE_CHECKS, seed=seed)
+
+
+# --- registry --------------------------------------------------------------------------------
+
+EXERCISES = (
+    Exercise(
+        id="l06.local_vote",
+        lesson="l06_preempting_the_pass",
+        name="local_vote",
+        title="Is it me that is meant?",
+        minutes=4,
+        points=2,
+        part=None,
+        hints=(
+            "The target was written while step 7 ran, and step 8 reads it. Which of the two was "
+            "meant? And what is lost if a pass is left at its last layer?",
+            "Two conditions for a 1: the target is the number of the step that runs, and at most "
+            "90 % of the layers are done. Exactly 90 % is not more than 90 %.",
+            "return int(target == step and 10 * layer <= 9 * num_layers)",
+        ),
+        check=check_local_vote,
+    ),
+    Exercise(
+        id="l06.checkpoint",
+        lesson="l06_preempting_the_pass",
+        name="checkpoint",
+        title="All of them or none",
+        minutes=8,
+        points=3,
+        part=None,
+        hints=(
+            "Rank 0 has read the target and wants to leave; rank 1 read a moment too early and "
+            "does not. Which moves does rank 1 have to make so that rank 0 is not left waiting?",
+            "Every rank comes to the collective once, whatever its vote. Only then it decides, "
+            "and it decides by the answer alone, which is the same on all of them.",
+            'agreed = yield ("max", vote), and below it, if agreed: yield ("leave",).',
+        ),
+        check=check_checkpoint,
+    ),
+    Exercise(
+        id="l06.clean_up",
+        lesson="l06_preempting_the_pass",
+        name="clean_up",
+        title="A step that never was",
+        minutes=8,
+        points=3,
+        part=None,
+        hints=(
+            "Go through the five fields: where is an aborted request named, and where should it "
+            "be? Who must stay where they are?",
+            "Filter `running` twice: those in `aborted` go in front of `waiting`, the others stay. "
+            "Take the aborted ones out of both sets. Then the waiter, if it is in `waiting`.",
+            "back = tuple(i for i in books.running if i in aborted); waiting = back + "
+            "books.waiting; books.kv.difference(aborted), and previous_step alike; next_up = "
+            "waiter if waiter in books.waiting else None.",
+        ),
+        check=check_clean_up,
+    ),
+    Exercise(
+        id="l06.resume_or_abort",
+        lesson="l06_preempting_the_pass",
+        name="resume_or_abort",
+        title="No pass sleeps for ever",
+        minutes=5,
+        points=2,
+        part=None,
+        hints=(
+            "Urgent requests come one after the other, without end. What becomes of the pass that "
+            "sleeps? When is its work worth throwing away?",
+            "First ask whether it may compute on: nobody urgent waits, or it has slept `bound` "
+            "times its length. Only if neither is so does memory decide between the other two.",
+            'if not urgent_waits or suspended_us >= bound * pass_us: return "resume"; after that, '
+            '"abort" if memory_is_short else "sleep".',
+        ),
+        check=check_resume_or_abort,
+    ),
+)

@@ -1,0 +1,383 @@
+"""Playing the ranks of a pass without processes: their moves, in an order that the check names.
+
+A rank that waits for another one waits in words. Everything is run inside one call of an answer,
+so that its limit holds for all ranks together, and what comes out is plain data.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from course.checks.comparing import Comparison, Mistake, a_kind
+from course.showing import show
+
+Moves = Generator[tuple[Any, ...], int, None]
+Checkpoint = Callable[[int], Moves]
+Place = Literal["computing", "max", "sum", "left", "done"]
+
+_MOST_MOVES = 8  # of one rank at one checkpoint
+_MAX_SHOWN = 60  # characters of something that is not a move
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Votes:
+    """What the ranks of one pass want, `by_layer[layer][rank]`, and whose turn it is.
+
+    `turns` are ranks, over and over; one that waits or has nothing to do is passed over.
+    """
+
+    by_layer: tuple[tuple[int, ...], ...]
+    turns: tuple[int, ...] = ()
+
+    @property
+    def num_ranks(self) -> int:
+        """How many ranks there are."""
+        return len(self.by_layer[0])
+
+    def __repr__(self) -> str:
+        if len(self.by_layer) == 1:
+            votes = [f"{vote} on rank {rank}" for rank, vote in enumerate(self.by_layer[0])]
+        else:
+            votes = [
+                f"{' and '.join(map(str, layer))} at layer {number}"
+                for number, layer in enumerate(self.by_layer)
+            ]
+        turns = "".join(f", rank {rank}" for rank in self.turns)
+        return f"vote = {', '.join(votes)}{f'; turns{turns[1:]}' if turns else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What came of it, by rank: what each did in turn, and where it is in the end.
+
+    `problem` is (key, idea) when something was not a move, and nothing could be played after it.
+    """
+
+    did: tuple[tuple[str, ...], ...]
+    places: tuple[Place, ...]
+    problem: tuple[str, str] | None = None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether somebody waits for ever."""
+        return self.problem is None and any(place in ("max", "sum") for place in self.places)
+
+    def __str__(self) -> str:
+        return "\n".join(self._line(rank) for rank in range(len(self.did)))
+
+    def _line(self, rank: int) -> str:
+        did, here = ", ".join(self.did[rank]), self.places[rank]
+        if self.problem is None and here in ("max", "sum"):
+            absent = [r for r, place in enumerate(self.places) if place != here]
+            whom = ", and ".join(f"rank {r}, {_whereabouts(self.places[r])}" for r in absent)
+            did += f", where it waits for ever for {whom}"
+        return f"rank {rank}: {did or 'no move'}"
+
+
+def _whereabouts(place: Place) -> str:
+    match place:
+        case "left":
+            return "which has left"
+        case "max" | "sum":
+            return f"which waits in {place}"
+        case _:
+            return "which does not come"
+
+
+class _NotAMoveError(Exception):
+    """Ends a play: somebody made a move that there is not; `what` says which."""
+
+    def __init__(self, key: str, what: str, idea: str) -> None:
+        super().__init__(idea)
+        self.problem = (key, idea)
+        self.what = what
+
+
+@dataclass(slots=True)
+class _Rank:
+    """One rank on its way through a pass. Mutable: where it is, and what it has done."""
+
+    votes: Sequence[int]
+    layer: int = 0
+    place: Place = "computing"
+    moves: Moves | None = None
+    num_moves: int = 0
+    brought: int = 0
+    answer: int | None = None
+    did: list[str] = field(default_factory=list[str])
+
+    def advance(self, checkpoint: Checkpoint) -> None:
+        """Go on to the next collective or out of the pass."""
+        if self.moves is None:
+            self.moves = _generator(checkpoint(self.votes[self.layer]))
+            self.num_moves, self.answer = 0, None
+        try:
+            move = next(self.moves) if self.answer is None else self.moves.send(self.answer)
+        except StopIteration:
+            self.moves, self.place = None, "sum"
+            self.did.append("sum")
+            return
+        self._make(_checked(move))
+
+    def _make(self, move: tuple[Any, ...]) -> None:
+        self.num_moves += 1
+        if self.num_moves > _MOST_MOVES:
+            raise _NotAMoveError(
+                "endless",
+                "...",
+                "A checkpoint is one collective and then perhaps a leave, but this one went on and "
+                f"on and was stopped after {_MOST_MOVES} moves.",
+            )
+        if move[0] == "leave":
+            self.place = "left"
+            self.did.append("leave")
+        else:
+            self.place, self.brought = "max", move[1]
+            self.did.append(f"max({move[1]})")
+
+
+def play(checkpoint: Checkpoint, votes: Votes) -> Play:
+    """Run one pass: at each layer the checkpoint, then the sum of the attention output.
+
+    Raises: whatever the checkpoint raises.
+    """
+    ranks = [_Rank([layer[r] for layer in votes.by_layer]) for r in range(votes.num_ranks)]
+    turns = itertools.cycle(votes.turns or range(votes.num_ranks))
+    problem = None
+    try:
+        while problem is None and any(rank.place == "computing" for rank in ranks):
+            rank = ranks[next(turns)]
+            if rank.place == "computing":
+                problem = _take_turn(rank, checkpoint)
+                _meet(ranks)
+    finally:
+        for moves in (rank.moves for rank in ranks if rank.moves is not None):
+            with contextlib.suppress(Exception):
+                moves.close()
+    return Play(tuple(tuple(r.did) for r in ranks), tuple(r.place for r in ranks), problem)
+
+
+def _take_turn(rank: _Rank, checkpoint: Checkpoint) -> tuple[str, str] | None:
+    """Let the rank go on; what is wrong with its move, if anything is."""
+    try:
+        rank.advance(checkpoint)
+    except _NotAMoveError as error:
+        rank.did.append(error.what)
+        return error.problem
+    return None
+
+
+def _meet(ranks: Sequence[_Rank]) -> None:
+    """If all ranks are in the same collective, it has its result and they go on."""
+    places = {rank.place for rank in ranks}
+    if places == {"max"}:
+        agreed = max(rank.brought for rank in ranks)
+        for rank in ranks:
+            rank.did[-1] += f" = {agreed}"
+            rank.place, rank.answer = "computing", agreed
+    elif places == {"sum"}:
+        for rank in ranks:
+            rank.layer += 1
+            rank.place = "done" if rank.layer == len(rank.votes) else "computing"
+
+
+def _generator(value: object) -> Moves:
+    if isinstance(value, Generator):
+        return cast(Moves, value)
+    what = "nothing" if value is None else a_kind(value)
+    raise _NotAMoveError(
+        "not_a_generator",
+        f"returns {_short(value)}",
+        f"A call came back with {what} at once: the moves are what is yielded, so it takes a "
+        "`yield` for each of them.",
+    )
+
+
+def _checked(move: object) -> tuple[Any, ...]:
+    """The move, if it is one."""
+    if move == "leave":
+        raise _NotAMoveError(
+            "no_comma",
+            "yields 'leave'",
+            'It is the comma that makes a tuple: `yield ("leave",)`, not `yield ("leave")`.',
+        )
+    if type(move) is tuple:
+        items = cast("tuple[Any, ...]", move)
+        if items == ("leave",):
+            return items
+        if len(items) == 2 and items[0] == "max" and type(items[1]) is int and items[1] in (0, 1):
+            return items
+    raise _NotAMoveError(
+        "not_a_move",
+        f"yields {_short(move)}",
+        f'A move is ("max", vote), with a vote of 0 or 1, or ("leave",), but this is '
+        f"{_short(move)}.",
+    )
+
+
+def _short(value: object) -> str:
+    text = show(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+
+
+class Played:
+    """A checkpoint as a function from votes to plays. Its errors still name a line of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__code__ = getattr(function, "__code__", None)
+
+    def __call__(self, votes: Votes) -> Play:
+        """Let all ranks run the function."""
+        return play(self._function, votes)
+
+
+# --- how a checkpoint goes, and how it goes wrong --------------------------------------------
+
+
+def _checkpoint(vote: int) -> Moves:
+    agreed = yield ("max", vote)
+    if agreed:
+        yield ("leave",)
+
+
+def _without_a_vote(vote: int) -> Moves:
+    if vote:
+        yield ("leave",)
+
+
+def _before_the_collective(vote: int) -> Moves:
+    if vote:
+        yield ("leave",)
+    if (yield ("max", vote)):
+        yield ("leave",)
+
+
+def _only_voters(vote: int) -> Moves:
+    if vote and (yield ("max", vote)):
+        yield ("leave",)
+
+
+def _only_the_others(vote: int) -> Moves:
+    if vote or (yield ("max", vote)):
+        yield ("leave",)
+
+
+def _twice(vote: int) -> Moves:
+    agreed = yield ("max", vote)
+    if (yield ("max", agreed)):
+        yield ("leave",)
+
+
+def _once_more_when_agreed(vote: int) -> Moves:
+    if (yield ("max", vote)) and (yield ("max", vote)):
+        yield ("leave",)
+
+
+def _bringing(
+    bring: Callable[[int], int] = lambda vote: vote,
+    leaves: Callable[[int, int], Any] = lambda vote, agreed: agreed,
+) -> Checkpoint:
+    """One collective, and then a leave or not."""
+
+    def checkpoint(vote: int) -> Moves:
+        agreed = yield ("max", bring(vote))
+        if leaves(vote, agreed):
+            yield ("leave",)
+
+    return checkpoint
+
+
+_LEAVES_FIRST = (
+    "Whoever leaves before the collective is missing in it, and the others wait there for ever: "
+    "bring the vote first, leave after the answer."
+)
+_TWICE = (
+    "One collective is enough, since its answer is the same on every rank: a second one costs "
+    "every layer of every pass the same time again."
+)
+_BRING = "Bring the vote as it is: 1 wants to leave, and the largest vote of all decides."
+
+_MISTAKES: tuple[tuple[str, str, Checkpoint], ...] = (
+    (
+        "no_collective",
+        "What a rank wants is only its vote: another may want to go on, and would wait for ever "
+        "for the one that left, so all ask the collective, and do what it answers.",
+        _without_a_vote,
+    ),
+    ("leaves_first", _LEAVES_FIRST, _before_the_collective),
+    ("leaves_first", _LEAVES_FIRST, _only_the_others),
+    (
+        "only_voters_join",
+        "A rank with a vote of 0 has to come to the collective too: those who vote 1 wait there "
+        "for it, while it waits for them in the sum.",
+        _only_voters,
+    ),
+    (
+        "own_vote",
+        "After the collective the own vote decides nothing any more: a rank that leaves or stays "
+        "by it does so alone, and then somebody waits for ever.",
+        _bringing(leaves=lambda vote, agreed: vote),
+    ),
+    (
+        "leaves_always",
+        "Whether to leave is what the collective answers: when nobody wanted to, the answer is 0 "
+        "and all of them go on.",
+        _bringing(leaves=lambda vote, agreed: True),
+    ),
+    (
+        "never_leaves",
+        'When the collective answers 1, every rank has to `yield ("leave",)`: a `return` only ends '
+        "the checkpoint, and the pass goes on to its last layer.",
+        _bringing(leaves=lambda vote, agreed: False),
+    ),
+    (
+        "inverted",
+        "The answer 1 means that somebody wants to leave: leave then, and go on when it is 0.",
+        _bringing(leaves=lambda vote, agreed: not agreed),
+    ),
+    (
+        "unanimous",
+        "One rank that has seen the target is enough: the others only read a moment too early, and "
+        "the largest vote decides for all of them.",
+        _bringing(lambda vote: 1 - vote, lambda vote, agreed: not agreed),
+    ),
+    ("vote_turned_round", _BRING, _bringing(lambda vote: 1 - vote)),
+    (
+        "vote_lost",
+        "A rank that brings 0 whatever it wants is not heard: bring the vote to the collective.",
+        _bringing(lambda vote: 0),
+    ),
+    (
+        "own_vote_lost",
+        "A rank that brings 0 whatever it wants is not heard: bring the vote, and then do what the "
+        "collective answers.",
+        _bringing(lambda vote: 0, lambda vote, agreed: vote or agreed),
+    ),
+    (
+        "votes_for_all",
+        "A rank that brings 1 whatever it wants ends every pass at its first layer: bring the vote "
+        "as it is.",
+        _bringing(lambda vote: 1),
+    ),
+    ("twice", _TWICE, _twice),
+    ("twice", _TWICE, _once_more_when_agreed),
+)
+
+
+def _evidence() -> tuple[tuple[Votes], ...]:
+    pairs = ((1, 0), (0, 1), (0, 0), (1, 1))
+    return (*((Votes((pair,)),) for pair in pairs), (Votes(((0, 0), (0, 1), (1, 1))),))
+
+
+CHECKPOINT: Comparison[Callable[[Votes], Play]] = Comparison(
+    reference=Played(_checkpoint),
+    mistakes=tuple(Mistake(key, idea, Played(wrong)) for key, idea, wrong in _MISTAKES),
+    idea="Every rank makes the same moves: first the collective, with its own vote, and then, if "
+    "the answer is 1, the leave.",
+    form=lambda value: value.problem,
+    draw=str,
+    evidence=_evidence(),
+)
