@@ -76,14 +76,18 @@ function drawRow(row, x, y, wide) {
   const name = `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}`;
   const fate = `slack ${signedDuration(row.slack_us)}`;
   const words = roleWords(row);
-  const left = at + 20 + words.length * CHARACTER > x.end;
+  const needed = words.length * CHARACTER + 20;
+  const left = at + needed > x.end;
+  // On a narrow screen there may be room on neither side of the dot: then at the end of the line above.
+  const role = left && at < needed
+    ? chartText(x.end, y - 16, "end", words, "sn-gp-role")
+    : chartText(left ? at - 18 : at + 18, y + 4, left ? "end" : "start", words, "sn-gp-role");
   const label = wide
     ? [chartText(0, y + 4, "start", name, "sn-gp-name"), chartText(76, y + 4, "start", fate)]
     : [chartText(0, y - 16, "start", name, "sn-gp-name"), chartText(72, y - 16, "start", fate)];
   return svg("g", {},
     svg("path", { d: `M${x.start} ${y}H${x.end}`, class: "sn-gp-track" }), ...label,
-    drawDot(row, at, y),
-    chartText(left ? at - 18 : at + 18, y + 4, left ? "end" : "start", words, "sn-gp-role"));
+    drawDot(row, at, y), role);
 }
 
 function drawScores(decision, width) {
