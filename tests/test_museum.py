@@ -1,10 +1,12 @@
 """The museums of the lessons: what is exhibited as broken is broken, and can be repaired.
 
-Lesson 2 is run as it is, and with the solutions in place of its exhibits.
+Lessons 2 to 4 are run as they are, and with the solutions in place of their exhibits.
 """
 
 import ast
+import html
 import importlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,27 +17,49 @@ from support import ROOT
 
 from course.registry import exercise
 from course.report import Report
-from nanogpt import Trace, masks, planning
-from solutions import l02_scheduling as solutions
+from nanogpt import Trace, generate, masks, planning
 
-LESSON_2 = [  # exhibit, what it should have been, and what its check says of it
-    ("exhibit_a", "choose_victim", "oldest"),
-    ("exhibit_b", "resume", "loses_its_place"),
-    ("exhibit_c", "record", "records_active"),
-    ("exhibit_d", "resume", "orphans"),
-    ("exhibit_e", "admit", "never_refuses"),
-]
+EXHIBITS = {  # lesson: exhibit, what it should have been, and what its check says of it
+    "l02_scheduling": [
+        ("exhibit_a", "choose_victim", "oldest"),
+        ("exhibit_b", "resume", "loses_its_place"),
+        ("exhibit_c", "record", "records_active"),
+        ("exhibit_d", "resume", "orphans"),
+        ("exhibit_e", "admit", "never_refuses"),
+    ],
+    "l03_interleaving": [
+        ("exhibit_a", "full_mask", "new_padding_visible"),
+        ("exhibit_b", "full_mask", "all_masked"),
+        ("exhibit_c", "fused_rows", "length_as_position"),
+        ("exhibit_d", "fused_rows", "longest_first"),
+    ],
+    "l04_sliding_window": [
+        ("exhibit_a", "evict", "view"),
+        ("exhibit_b", "evict", "one_per_call"),
+    ],
+}
 LESSON_1 = [
     ("specimen_a", "chunk_mask", "all_true"),
     ("_specimen", "plan_step", "arrivals_wait"),
 ]
-REPAIRS = {exhibit: getattr(solutions, name) for exhibit, name, _ in LESSON_2}
 EVERYONE = [0, 1, 2, 3, 4, 5]
+
+
+def limits_by_name(
+    policy="fcfs", *, max_batch_size=4, token_budget=16, max_kv_tokens=22, sliding_window=None
+):
+    """Exhibit D of lesson 4, repaired: nobody has an exercise for it."""
+    return {
+        "max_batch_size": max_batch_size,
+        "token_budget": token_budget,
+        "max_kv_tokens": max_kv_tokens,
+        "sliding_window": sliding_window,
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One run of lesson 2: the traces that its cells name, and what they show."""
+    """One run of a lesson: the traces that its cells name, and what they show."""
 
     names: dict[str, Any]
     outputs: list[Any]
@@ -55,23 +79,58 @@ class Visit:
         [found] = [o.text for o in self.outputs if isinstance(o, marimo.Html) and words in o.text]
         return found
 
+    def table(self, words: str) -> dict[str, list[str]]:
+        """The one table with these words in it: the first cell of each row, and the others."""
+        rows = []
+        for row in self.text(words).split("<tr>")[2:]:
+            cells = re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
+            rows.append([html.unescape(re.sub(r"<.*?>", "", cell)) for cell in cells])
+        return {row[0]: row[1:] for row in rows}
 
-def visit(folder, answers) -> Visit:
-    lesson = importlib.import_module("lessons.l02_scheduling")
+
+def visit(folder, stem, answers) -> Visit:
+    lesson = importlib.import_module(f"lessons.{stem}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SERVING_NANOGPT_WORK", str(folder))
         outputs, names = lesson.app.run(defs=answers)
     return Visit(dict(names), list(outputs))
 
 
+def visit_repaired(folder, stem, **more) -> Visit:
+    solutions = importlib.import_module(f"solutions.{stem}")
+    right = {exhibit: getattr(solutions, name) for exhibit, name, _ in EXHIBITS[stem]}
+    return visit(folder, stem, {**right, **more})
+
+
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
-    return visit(tmp_path_factory.mktemp("shipped"), {})
+    return visit(tmp_path_factory.mktemp("shipped"), "l02_scheduling", {})
 
 
 @pytest.fixture(scope="module")
 def repaired(tmp_path_factory):
-    return visit(tmp_path_factory.mktemp("repaired"), REPAIRS)
+    return visit_repaired(tmp_path_factory.mktemp("repaired"), "l02_scheduling")
+
+
+@pytest.fixture(scope="module")
+def shipped_3(tmp_path_factory):
+    return visit(tmp_path_factory.mktemp("shipped"), "l03_interleaving", {})
+
+
+@pytest.fixture(scope="module")
+def repaired_3(tmp_path_factory):
+    return visit_repaired(tmp_path_factory.mktemp("repaired"), "l03_interleaving")
+
+
+@pytest.fixture(scope="module")
+def shipped_4(tmp_path_factory):
+    return visit(tmp_path_factory.mktemp("shipped"), "l04_sliding_window", {})
+
+
+@pytest.fixture(scope="module")
+def repaired_4(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("repaired")
+    return visit_repaired(folder, "l04_sliding_window", exhibit_d=limits_by_name)
 
 
 def num_preempted(trace: Trace) -> int:
@@ -85,11 +144,14 @@ def finished(trace: Trace) -> list[int]:
 # ---- the checks ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("exhibit", "name", "misconception"), LESSON_2)
-def test_a_check_names_the_misconception_of_an_exhibit(exhibit, name, misconception):
-    lesson = importlib.import_module("lessons.l02_scheduling")
+@pytest.mark.parametrize(
+    ("stem", "exhibit", "name", "misconception"),
+    [(stem, *each) for stem, exhibits in EXHIBITS.items() for each in exhibits],
+)
+def test_a_check_says_what_is_wrong_with_an_exhibit(stem, exhibit, name, misconception):
+    lesson = importlib.import_module(f"lessons.{stem}")
     for seed in range(3):
-        report = exercise(f"l02.{name}").check(getattr(lesson, exhibit), seed=seed)
+        report = exercise(f"{stem[:3]}.{name}").check(getattr(lesson, exhibit), seed=seed)
         assert (report.status, report.misconception) == ("failed", misconception)
 
 
@@ -105,12 +167,24 @@ def test_a_check_names_the_misconception_of_a_specimen(specimen, name, misconcep
     assert (report.status, report.misconception) == ("failed", misconception)
 
 
-def test_the_cards_of_the_museum_turn_green_when_its_exhibits_are_repaired(shipped, repaired):
-    assert shipped.reports == [(f"l02.{name}", "failed", key) for _, name, key in LESSON_2]
-    assert repaired.reports == [(f"l02.{name}", "passed", None) for _, name, _ in LESSON_2]
+@pytest.mark.parametrize(
+    ("stem", "before", "after"),
+    [
+        ("l02_scheduling", "shipped", "repaired"),
+        ("l03_interleaving", "shipped_3", "repaired_3"),
+        ("l04_sliding_window", "shipped_4", "repaired_4"),
+    ],
+)
+def test_the_cards_of_a_museum_turn_green_when_its_exhibits_are_repaired(
+    stem, before, after, request
+):
+    broken, whole = request.getfixturevalue(before), request.getfixturevalue(after)
+    exercises = [(f"{stem[:3]}.{name}", key) for _, name, key in EXHIBITS[stem]]
+    assert broken.reports == [(each, "failed", key) for each, key in exercises]
+    assert whole.reports == [(each, "passed", None) for each, _ in exercises]
 
 
-# ---- the symptoms --------------------------------------------------------------------------------
+# ---- the symptoms of lesson 2 --------------------------------------------------------------------
 
 
 def test_exhibit_a_is_a_livelock_until_it_is_repaired(shipped, repaired):
@@ -158,3 +232,115 @@ def test_exhibit_e_blocks_the_queue_until_it_is_repaired(shipped, repaired):
     assert finished(blocked) == [0]
     assert warned.steps == ()
     assert warned.error and "request 1 needs 18 + 8 - 1 = 25 KV tokens" in warned.error
+
+
+# ---- the symptoms of lesson 3 --------------------------------------------------------------------
+
+
+def test_a_neighbours_length_changes_a_text_until_exhibit_a_is_repaired(shipped_3, repaired_3):
+    said = shipped_3.table(">what Romeo says<")
+    alone = said.pop("nobody comes")
+    assert said.pop("1") == alone  # a chunk of one token is padded by nothing
+    assert list(said) == ["2", "4", "8", "16", "32"]
+    assert alone not in said.values()
+    facts = shipped_3.names["neighbour_facts"]
+    assert facts[1] == (0, 0)
+    flipped, shares = zip(*(facts[n] for n in (2, 8, 32)), strict=True)
+    assert min(flipped) > 0
+    assert list(shares) == sorted(shares) and shares[0] > 0
+
+    assert list(repaired_3.table(">what Romeo says<").values()) == [alone] * 7
+    assert set(repaired_3.names["neighbour_facts"].values()) == {(0, 0)}
+
+
+def test_exhibit_b_turns_the_short_row_into_nan_until_it_is_repaired(shipped_3, repaired_3):
+    number, nan, pair = "a number", "NaN", "a number and a number"
+    names = ["1 layer, random weights", "2 layers, random weights", "the trained model, 4 layers"]
+    broken, whole = (each.table(">row of 3 tokens<") for each in (shipped_3, repaired_3))
+    assert broken == dict(
+        zip(names, [[number, number, pair], [nan, number, pair], [nan, number, pair]], strict=True)
+    )
+    assert whole == {name: [number, number, pair] for name in names}
+
+
+def test_exhibit_c_shifts_positions_until_it_is_repaired(shipped_3, repaired_3):
+    def right(visit):
+        return {who: got == oracle for who, (got, oracle) in visit.table("Juliet</td>").items()}
+
+    assert right(shipped_3) == {"Romeo": False, "Juliet": True}
+    assert right(repaired_3) == {"Romeo": True, "Juliet": True}
+    changed = [
+        [int(n) for n in re.findall(r"\d+", each.names["shift_facts"])]
+        for each in (shipped_3, repaired_3)
+    ]
+    assert 0 < changed[0][0] < changed[0][2] < 60  # first letters, and whole texts, of 60
+    assert (changed[1][0], changed[1][2]) == (0, 0)
+
+
+def test_exhibit_d_crosses_texts_from_the_third_arrival_on_until_it_is_repaired(
+    shipped_3, repaired_3
+):
+    def texts(visit):
+        return [(got, oracle) for _, got, oracle in visit.table(">arrives<").values()]
+
+    *running, (hamlet, his) = texts(shipped_3)
+    for got, oracle in running:  # a letter in each of the steps 0 to 5, and then somebody else's
+        assert (got[:6], got[6] == oracle[6]) == (oracle[:6], False)
+    assert hamlet[0] != his[0]
+    whole = texts(repaired_3)
+    assert [oracle for _, oracle in whole] == [oracle for _, oracle in running] + [his]
+    assert all(got == oracle for got, oracle in whole)
+
+
+# ---- the symptoms of lesson 4 --------------------------------------------------------------------
+
+
+def kv_of(trace: Trace) -> list[Any]:
+    """What requests held after each step, all in one list."""
+    return [each for step in trace.steps for each in step.kv]
+
+
+def test_exhibit_a_keeps_whole_prompts_alive_until_it_is_repaired(shipped_4, repaired_4):
+    framed, copied = shipped_4.trace("frames"), repaired_4.trace("frames")
+    per_token = shipped_4.names["bytes_per_token"]
+    assert all(each.kv_tokens == each.counted_tokens == 20 for each in kv_of(framed))
+    alive = {(each.request_id, each.live_bytes // per_token) for each in kv_of(framed)}
+    # Right after its prefill a prompt is there whole; from then on only what was just dropped.
+    assert alive == {(0, 40), (1, 47), (2, 44), (0, 21), (1, 21), (2, 21)}
+    assert {each.live_bytes for each in kv_of(copied)} == {20 * per_token}
+    assert [step.work for step in framed.steps] == [step.work for step in copied.steps]
+
+
+def test_exhibit_b_holds_more_than_is_counted_until_it_is_repaired(shipped_4, repaired_4):
+    over, kept = shipped_4.trace("overdrawn"), repaired_4.trace("overdrawn")
+    assert {each.counted_tokens for each in kv_of(over)} == {20}
+    held = {(each.request_id, each.kv_tokens) for each in kv_of(over)}
+    assert held == {(0, 39), (1, 46), (2, 43)}  # one went when the prompt came, one in each step
+    assert max(step.kv_after for step in over.steps) == 128
+    assert {each.kv_tokens for each in kv_of(kept)} == {20}
+    assert max(step.kv_after for step in kept.steps) == 60
+    for _, request in shipped_4.names["long_prompts"]():  # and no text betrays it
+        oracle = generate(
+            shipped_4.names["exact"],
+            request.prompt_tokens,
+            request.max_new_tokens,
+            sliding_window=20,
+        )
+        for trace in (over, kept):
+            assert list(trace.generated_tokens(request.id)) == oracle
+
+
+def test_exhibit_c_asks_for_a_position_that_is_not_there(shipped_4):
+    said = {what: words for what, [words] in shipped_4.table(">says<").items()}
+    rows = [said[f"row {n} of the position table"] for n in (62, 63, 64)]
+    assert rows == ["found", "found", "IndexError: index out of range in self"]
+    assert said["our engine, 9 new tokens"] == "9 tokens, and at most 20 held"
+    assert "56 + 10 - 1 = 65 positions" in said["our engine, 10 new tokens"]
+
+
+def test_exhibit_d_sets_other_limits_than_meant_until_it_is_repaired(shipped_4, repaired_4):
+    made = shipped_4.text("The call made: ")
+    assert "'max_batch_size': 16, 'token_budget': 256, 'max_kv_tokens': 22" in html.unescape(made)
+    [preempted] = re.findall(r"(\d+) preemptions", made)
+    assert int(preempted) > 0
+    assert "positional argument" in repaired_4.text("The call is refused:")

@@ -1,0 +1,237 @@
+"""Lesson 3 as a learner works in it: predicted, answered right, wrong and endlessly, repaired.
+
+One server and one page serve all tests, in this order; each leaves a right answer behind it.
+"""
+
+import re
+
+import pytest
+from launching import wait_for
+from playwright.sync_api import expect
+from support import ROOT
+
+pytestmark = pytest.mark.browser
+
+PICTURES = ROOT / ".browser-test" / "pictures"
+NUM_REPORTS = 10  # six exercises and four exhibits
+ROWS = """\
+def fused_rows(known, cursors, num_new):
+    longest = max(num_new)
+    tokens, positions = [], []
+    for mine, cursor, n in zip(known, cursors, num_new):
+        padding = [0] * (longest - n)
+        tokens.append(padding + mine[cursor : cursor + n])
+        positions.append(padding + list(range(cursor, cursor + n)))
+    return tokens, positions
+"""
+# The post's words: who knows 22 tokens decodes at position 22.
+ROWS_AHEAD = ROWS.replace(
+    "padding + list(range(cursor, cursor + n))",
+    "padding + (list(range(cursor, cursor + n)) if n > 1 else [len(mine)])",
+)
+# Legal, and not the reference's: whoever is padding sees everything, since nobody reads it.
+MASK = """\
+def full_mask(past_lens, num_new):
+    past, new = max(past_lens), max(num_new)
+    mask = torch.ones(len(num_new), new, past + new, dtype=torch.bool)
+    for row, held, n in zip(mask, past_lens, num_new):
+        row[-n:, : past - held] = False
+        row[-n:, past : past + new - n] = False
+        row[-n:, past + new - n :] = torch.ones(n, n).tril().bool()
+    return mask
+"""
+MASK_ENDLESS = """\
+def full_mask(past_lens, num_new):
+    while True:
+        past_lens = sorted(past_lens)
+"""
+PACK = """\
+def pack(past_lens, num_new):
+    cu_q, cu_k = [0], [0]
+    for past, new in zip(past_lens, num_new):
+        cu_q.append(cu_q[-1] + new)
+        cu_k.append(cu_k[-1] + past + new)
+    mask = torch.zeros(cu_q[-1], cu_k[-1], dtype=torch.bool)
+    for i, (past, new) in enumerate(zip(past_lens, num_new)):
+        block = torch.ones(new, past + new).tril(past).bool()
+        mask[cu_q[i] : cu_q[i + 1], cu_k[i] : cu_k[i + 1]] = block
+    return cu_q, cu_k, mask
+"""
+EXHIBIT_A = MASK.replace("full_mask", "exhibit_a")
+# What of our own elements leaves the page, or holds more than fits into it.
+TOO_WIDE = """(all) => all
+    .filter((each) => each.getBoundingClientRect().right > window.innerWidth
+        || each.scrollWidth > each.clientWidth)
+    .map((each) => each.className)"""
+# Tables and printed text that end outside the page, where nothing can be scrolled to reach them.
+CUT_OFF = """(all) => all.filter((each) => {
+    if (each.getBoundingClientRect().right <= window.innerWidth) return false;
+    for (let box = each; box && box.id !== "App"; box = box.parentElement) {
+        if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
+    }
+    return true;
+}).map((each) => each.textContent.slice(0, 40))"""
+OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
+
+
+@pytest.fixture(scope="module")
+def lesson(open_lesson):
+    """Lesson 3, reached by its link on the first page."""
+    return open_lesson("l03", NUM_REPORTS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_complained(complaints):
+    """In no test does the console show an error or the page ask another machine for anything."""
+    yield
+    seen = complaints.copy()
+    complaints.clear()
+    assert seen == []
+
+
+def widget(lesson, kind, title):
+    """The widget of a kind whose title begins so."""
+    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
+    return lesson.page.locator(f".sn-{kind}", has=named)
+
+
+def focus(found):
+    found.locator(".sn-toolbar [tabindex='0']").focus()
+
+
+def violations(page, context):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page, context=context).response
+    assert found["passes"]
+    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
+
+
+# ---- arriving ------------------------------------------------------------------------------------
+
+
+def test_lesson_3_opens_by_its_link_and_runs_by_itself(lesson):
+    page = lesson.page
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Interleaving")
+    for kind in ("batch-view", "mask-build", "timeline", "prediction", "hints"):
+        expect(page.locator(f".sn-{kind}").first).to_be_attached()
+    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
+    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
+    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(6)
+    expect(page.locator(".sng-report[data-status=failed]")).to_have_count(4)
+
+
+def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_server):
+    question = lesson.page.locator(".sn-prediction", has_text="fused into one padded tensor")
+    expect(question).not_to_contain_text("11 useful ones")
+    question.get_by_role("radio").first.focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        lesson.page.keyboard.press(key)
+    expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
+    expect(question).to_contain_text("32 tokens for 11 useful ones")
+    progress = course_server.work / "progress"
+    wait_for(lambda: [*progress.rglob("l03.fused_cost.json")] != [], limit_s=30)
+
+
+# ---- answering -----------------------------------------------------------------------------------
+
+
+def test_a_wrong_batch_is_drawn_as_it_was_made_and_marked_where_it_differs(lesson):
+    lesson.answer(ROWS_AHEAD)
+    expect(lesson.report("fused_rows", "failed")).to_contain_text("positions count from 0")
+    batch = widget(lesson, "batch-view", "Your batch")
+    expect(batch.locator(".sn-bv-differs:not(.sn-legend *)")).to_have_count(3)  # the decodes
+    expect(batch.locator(".sn-bv-said")).to_contain_text("A (decode), row 0, column 7")
+    note = lesson.timeline.locator(".sn-note")
+    expect(note).to_contain_text("is the first that differs", timeout=60_000)
+    first = int(re.search(r"Step (\d+) is the first", note.text_content())[1])
+    lesson.timeline.get_by_role("button", name="Jump to first difference").click()
+    expect(lesson.timeline.locator(".sn-live")).to_contain_text(f"Yours, step {first}: ")
+
+
+def test_a_right_answer_turns_the_check_green_runs_in_the_engine_and_is_saved(
+    lesson, course_server
+):
+    lesson.answer(ROWS)
+    expect(lesson.report("fused_rows", "passed")).to_contain_text("Passed")
+    batch = widget(lesson, "batch-view", "Your batch")
+    expect(batch.locator(".sn-legend")).to_contain_text("no cell differs from the reference")
+    same = lesson.timeline.locator(".sn-note-good")
+    expect(same).to_have_text("Both did the same work in every step.", timeout=60_000)
+    expect(lesson.page.get_by_text("In this run fused_rows came from you")).to_be_attached()
+    file = course_server.work / "l03_interleaving.py"
+    wait_for(lambda: "tokens.append(padding + mine" in file.read_text(), limit_s=30)
+
+
+def test_after_an_endless_mask_another_legal_one_passes(lesson):
+    lesson.answer(MASK_ENDLESS)
+    expect(lesson.report("full_mask", "timeout")).to_contain_text("Took too long")
+    stopped = lesson.timeline.locator(".sn-note-bad")
+    expect(stopped).to_contain_text("full_mask took longer than", timeout=60_000)
+    lesson.wait_until_open()
+    lesson.answer(MASK)
+    lesson.report("full_mask", "passed")
+    expect(stopped).to_have_count(0, timeout=60_000)
+    mask = widget(lesson, "mask-build", "full_mask([4, 2, 0], [1, 3, 2])")
+    expect(mask.locator(".sn-legend")).to_contain_text("faded: a padding query")
+    expect(mask.locator(".sn-mk-differs")).to_have_count(0)  # what padding sees is free
+    expect(lesson.page.get_by_text("All six texts equal those of the oracle")).to_be_attached()
+
+
+def test_the_strip_and_its_mask_are_stepped_by_keyboard_with_the_learners_pack(lesson):
+    lesson.answer(PACK)
+    lesson.report("pack", "passed")
+    strip = widget(lesson, "batch-view", "From padded to packed, by your pack")
+    expect(strip).to_be_attached(timeout=60_000)
+    chip = strip.locator(".sn-chip-strong")
+    focus(strip)
+    expect(chip).to_have_text("11 useful of 32 computed")
+    lesson.page.keyboard.press("ArrowRight")
+    expect(chip).to_have_text("11 useful of 11 computed")
+    lesson.page.keyboard.press("End")
+    expect(strip.locator(".sn-bv-numbers")).to_contain_text("cu_q = [0, 1, 2, 3, 11]")
+    expect(strip.locator(".sn-bv-mask .sn-mk-seen")).to_have_count(22 + 15 + 9 + 36)
+    lesson.page.screenshot(path=PICTURES / "l03_strip.png")
+
+
+# ---- the museum ----------------------------------------------------------------------------------
+
+
+def test_a_repaired_neighbour_is_silent_and_passes_its_check(lesson):
+    said = lesson.page.locator(".output table", has_text="what Romeo says").locator("td code")
+    texts = said.all_text_contents()
+    assert len(texts) == 7 and len(set(texts)) > 1
+    lesson.report("full_mask", "failed", place=1)
+    lesson.answer(EXHIBIT_A)
+    lesson.report("full_mask", "passed", place=1)
+    wait_for(lambda: said.all_text_contents() == [texts[0]] * 7, limit_s=60)
+
+
+# ---- looking -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_3(lesson, scheme):
+    lesson.page.emulate_media(color_scheme=scheme)
+    expect(lesson.page.locator(f".sn[data-theme={scheme}]")).to_have_count(
+        lesson.page.locator(".sn").count()
+    )
+    assert violations(lesson.page, OURS) == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_lesson_3_fits_its_page(lesson, width):
+    page = lesson.page
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": width, "height": 900})
+    ours = page.locator(".sn, .sng-report")
+    wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
+    assert page.locator(".output table, .output pre").count() >= 8
+    assert page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
+    for name, element in {
+        "top": widget(lesson, "batch-view", "One tensor for everybody"),
+        "steps": widget(lesson, "mask-build", "The post's example"),
+        "stage": lesson.timeline,
+        "exhibit_b": page.get_by_role("heading", name=re.compile("Exhibit B")),
+    }.items():
+        element.evaluate("each => each.scrollIntoView()")
+        page.screenshot(path=PICTURES / f"l03_{name}_{width}.png")

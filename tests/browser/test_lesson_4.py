@@ -1,0 +1,243 @@
+"""Lesson 4 as a learner works in it: predicted, answered right, wrong and endlessly, repaired.
+
+One server and one page serve all tests, in this order; each leaves a right answer behind it.
+"""
+
+import re
+
+import pytest
+from launching import wait_for
+from playwright.sync_api import expect
+from support import ROOT
+
+pytestmark = pytest.mark.browser
+
+PICTURES = ROOT / ".browser-test" / "pictures"
+NUM_REPORTS = 8  # six exercises and two exhibits
+VISIBLE = """\
+def visible(query, key, window, sinks):
+    if key > query:
+        return False
+    return window is None or key < sinks or query - key <= window
+"""
+VISIBLE_NARROW = VISIBLE.replace("<= window", "< window")
+# Legal, and not the reference's: the ring turns backwards, behind it lie the sinks.
+RING = """\
+def ring_slot(position, window, sinks):
+    if position < sinks:
+        return window + position
+    return window - 1 - position % window
+"""
+HELD_ENDLESS = """\
+def held(cursor, num_tokens, window, sinks):
+    while True:
+        cursor += 1
+"""
+HELD = """\
+def held(cursor, num_tokens, window, sinks):
+    if window is None:
+        return cursor + num_tokens, cursor + num_tokens
+    limit = sinks + window
+    return min(cursor, limit) + num_tokens, min(cursor + num_tokens, limit)
+"""
+EXHIBIT_B = """\
+def exhibit_b(k, v, window, sinks):
+    kept = [i for i in range(k.shape[1]) if i < sinks or i >= k.shape[1] - window]
+    return k[:, kept], v[:, kept]
+"""
+# What of our own elements leaves the page, or holds more than fits into it.
+TOO_WIDE = """(all) => all
+    .filter((each) => each.getBoundingClientRect().right > window.innerWidth
+        || each.scrollWidth > each.clientWidth)
+    .map((each) => each.className)"""
+# Tables and printed text that end outside the page, where nothing can be scrolled to reach them.
+CUT_OFF = """(all) => all.filter((each) => {
+    if (each.getBoundingClientRect().right <= window.innerWidth) return false;
+    for (let box = each; box && box.id !== "App"; box = box.parentElement) {
+        if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
+    }
+    return true;
+}).map((each) => each.textContent.slice(0, 40))"""
+OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
+
+
+@pytest.fixture(scope="module")
+def lesson(open_lesson):
+    """Lesson 4, reached by its link on the first page."""
+    return open_lesson("l04", NUM_REPORTS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_complained(complaints):
+    """In no test does the console show an error or the page ask another machine for anything."""
+    yield
+    seen = complaints.copy()
+    complaints.clear()
+    assert seen == []
+
+
+def widget(lesson, kind, title):
+    """The widget of a kind whose title begins so."""
+    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
+    return lesson.page.locator(f".sn-{kind}", has=named)
+
+
+def press(lesson, found, *keys):
+    """Press keys with the focus on a widget's one stop; return what it then says."""
+    found.locator(".sn-toolbar [tabindex='0']").focus()
+    for key in keys:
+        lesson.page.keyboard.press(key)
+    return found.locator(".sn-live").text_content()
+
+
+def violations(page, context):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page, context=context).response
+    assert found["passes"]
+    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
+
+
+# ---- arriving ------------------------------------------------------------------------------------
+
+
+def test_lesson_4_opens_by_its_link_and_runs_by_itself(lesson):
+    page = lesson.page
+    expect(page.get_by_role("heading", level=1)).to_contain_text("The sliding window")
+    for kind in ("kv-growth", "storage-strip", "block-table", "timeline", "prediction", "hints"):
+        expect(page.locator(f".sn-{kind}").first).to_be_attached()
+    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
+    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
+    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(6)
+    expect(page.locator(".sng-report[data-status=failed]")).to_have_count(2)
+
+
+def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_server):
+    question = lesson.page.locator(".sn-prediction", has_text="How many bytes are freed")
+    expect(question).not_to_contain_text("A view is a window frame")
+    question.get_by_role("radio").first.focus()
+    for key in ("ArrowDown", "ArrowUp", "Enter"):
+        lesson.page.keyboard.press(key)
+    expect(question.locator(".sn-pr-verdict")).to_have_text("Not this time. The answer: 0")
+    expect(question).to_contain_text("A view is a window frame")
+    progress = course_server.work / "progress"
+    wait_for(lambda: [*progress.rglob("l04.freed.json")] != [], limit_s=30)
+
+
+def test_every_picture_is_stepped_by_keyboard_alone(lesson):
+    growth = widget(lesson, "kv-growth", "KV tokens of three requests")
+    said = press(lesson, growth, "Home", *["ArrowRight"] * 30)
+    held = dict(re.findall(r"(.+?), step 30: (\d+) KV tokens held", said))
+    assert int(held["No window"]) > int(held["W = 20"]) == 60
+    storage = widget(lesson, "storage-strip", "What a slice of 640 bytes keeps alive")
+    assert "Held: 12,800 bytes; counted: 640." in press(
+        lesson, storage, "Home", *["ArrowRight"] * 2
+    )
+    assert "Held: 640 bytes; counted: 640." in press(lesson, storage, "End")
+    field = widget(lesson, "receptive-field", "What the last token can know about")
+    assert "Token 20 lies 20 back, and acts through 3 layers" in press(lesson, field, "End")
+    blocks = widget(lesson, "block-table", "A pool of eight blocks")
+    assert "Given back: block" in " ".join(
+        press(lesson, blocks, "ArrowRight" if step else "Home") for step in range(20)
+    )
+    heads = widget(lesson, "attention-by-distance", "Attention weight by distance")
+    assert press(lesson, heads, "ArrowLeft") != press(lesson, heads, "ArrowRight")
+
+
+# ---- answering -----------------------------------------------------------------------------------
+
+
+def test_a_wrong_answer_is_drawn_as_it_is_and_marked_at_the_first_difference(lesson):
+    lesson.answer(VISIBLE_NARROW)
+    lesson.report("visible", "failed")
+    masks = widget(lesson, "mask-stepper", "A window of 4 and 1 sink")
+    # Of 14 queries those from 5 on lose the key 4 back, and the one that is a sink they keep.
+    expect(masks.locator(".sn-mk-verdict")).to_have_text("9 cells differ", timeout=60_000)
+    note = lesson.timeline.locator(".sn-note")
+    expect(note).to_contain_text("is the first that differs", timeout=60_000)
+    first = int(re.search(r"Step (\d+) is the first", note.text_content())[1])
+    lesson.timeline.get_by_role("button", name="Jump to first difference").click()
+    expect(lesson.timeline.locator(".sn-live")).to_contain_text(f"Yours, step {first}: ")
+
+
+def test_a_right_answer_turns_the_check_green_runs_in_the_engine_and_is_saved(
+    lesson, course_server
+):
+    lesson.answer(VISIBLE)
+    expect(lesson.report("visible", "passed")).to_contain_text("Passed")
+    same = lesson.timeline.locator(".sn-note-good")
+    expect(same).to_have_text("Both did the same work in every step.", timeout=60_000)
+    expect(lesson.page.get_by_text("In these runs visible came from you")).to_be_attached()
+    file = course_server.work / "l04_sliding_window.py"
+    wait_for(lambda: "key < sinks or query - key <= window" in file.read_text(), limit_s=30)
+
+
+def test_another_ring_is_as_right_as_the_reference_and_drawn_as_it_is(lesson):
+    lesson.answer(RING)
+    lesson.report("ring_slot", "passed")
+    ring = widget(lesson, "storage-strip", "A window of 5 and 2 sinks in seven slots: your")
+    expect(ring).to_be_attached(timeout=60_000)
+    assert press(lesson, ring, "Home").startswith("Position 0 goes into slot 5.")
+    assert "Overwritten: 2" in press(lesson, ring, *["ArrowRight"] * 7)
+    runs = lesson.page.locator(".output table", has_text="held and live bytes")
+    expect(runs.locator("td", has_text="all equal")).to_have_count(4, timeout=60_000)
+
+
+def test_after_an_endless_loop_the_work_goes_on(lesson):
+    lesson.answer(HELD_ENDLESS)
+    expect(lesson.report("held", "timeout")).to_contain_text("Took too long")
+    stopped = lesson.timeline.locator(".sn-note-bad")
+    expect(stopped).to_contain_text("held took longer than", timeout=60_000)
+    lesson.wait_until_open()  # the three other runs have been stopped as well
+    lesson.answer(HELD)
+    lesson.report("held", "passed")
+    expect(stopped).to_have_count(0, timeout=60_000)
+
+
+# ---- the museum ----------------------------------------------------------------------------------
+
+
+def test_a_repaired_eviction_stays_in_the_budget_and_passes_its_check(lesson):
+    picture = widget(lesson, "kv-growth", "Exhibit B, against a KV budget of 60")
+    assert "128 of 60 KV tokens held, 68 over the budget" in press(
+        lesson, picture, "Home", *["ArrowRight"] * 4
+    )
+    lesson.report("evict", "failed", place=2)
+    lesson.answer(EXHIBIT_B)
+    lesson.report("evict", "passed", place=2)
+    lesson.report("evict", "failed", place=1)
+    lesson.report("evict", "not_started", place=0)
+    expect(picture.locator(".sn-kg-total")).to_contain_text("at most 60 KV tokens in all")
+    expect(picture.locator(".sn-kg-counted")).to_have_count(0)
+
+
+# ---- looking -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_4(lesson, scheme):
+    lesson.page.emulate_media(color_scheme=scheme)
+    expect(lesson.page.locator(f".sn[data-theme={scheme}]")).to_have_count(
+        lesson.page.locator(".sn").count()
+    )
+    assert violations(lesson.page, OURS) == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_lesson_4_fits_its_page(lesson, width):
+    page = lesson.page
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": width, "height": 900})
+    ours = page.locator(".sn, .sng-report")
+    wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
+    assert page.locator(".output table, .output pre").count() >= 8
+    assert page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
+    for name, element in {
+        "top": widget(lesson, "kv-growth", "KV tokens of three requests"),
+        "field": widget(lesson, "receptive-field", "What the last token can know about"),
+        "blocks": widget(lesson, "block-table", "A pool of eight blocks"),
+        "stage": lesson.timeline,
+        "heads": widget(lesson, "attention-by-distance", "Attention weight by distance"),
+        "exhibit_b": page.get_by_role("heading", name=re.compile("Exhibit B")),
+    }.items():
+        element.evaluate("each => each.scrollIntoView()")
+        page.screenshot(path=PICTURES / f"l04_{name}_{width}.png")
