@@ -1,0 +1,218 @@
+"""Lesson 6 as a learner works in it: predicted, answered wrong, right and endlessly, in real ranks.
+
+One server and one page serve all tests, in this order; each leaves a right answer behind it.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from launching import wait_for
+from playwright.sync_api import expect
+from support import ROOT, unavailable
+
+pytestmark = pytest.mark.browser
+
+PICTURES = ROOT / ".browser-test" / "pictures"
+NUM_REPORTS = 4
+VOTE = """\
+def local_vote(target, step, layer, num_layers):
+    return 1 if target == step and layer / num_layers <= 0.9 else 0
+"""
+FATE = """\
+def resume_or_abort(suspended_us, pass_us, urgent_waits, memory_is_short, bound):
+    if not urgent_waits or suspended_us >= bound * pass_us:
+        return "resume"
+    return "abort" if memory_is_short else "sleep"
+"""
+FATE_ENDLESS = """\
+def resume_or_abort(suspended_us, pass_us, urgent_waits, memory_is_short, bound):
+    while urgent_waits:
+        suspended_us += 1
+"""
+CHECKPOINT = """\
+def checkpoint(vote):
+    if (yield ("max", vote)) == 1:
+        yield ("leave",)
+"""
+CHECKPOINT_ALONE = """\
+def checkpoint(vote):
+    if vote:
+        yield ("leave",)
+"""
+CLEAN_UP = """\
+def clean_up(books, aborted, waiter):
+    back = tuple(i for i in books.running if i in aborted)
+    waiting = back + books.waiting
+    return replace(
+        books,
+        waiting=waiting,
+        running=tuple(i for i in books.running if i not in aborted),
+        kv=books.kv - set(aborted),
+        previous_step=books.previous_step - set(aborted),
+        next_up=waiter if waiter in waiting else None,
+    )
+"""
+OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
+
+
+@pytest.fixture(scope="module")
+def lesson(open_lesson):
+    """Lesson 6, reached by its link on the first page."""
+    return open_lesson("l06", NUM_REPORTS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_complained(complaints):
+    """In no test does the console show an error or the page ask another machine for anything."""
+    yield
+    seen = complaints.copy()
+    complaints.clear()
+    assert seen == []
+
+
+def widget(lesson, kind, title):
+    """The widget of a kind whose title begins so."""
+    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
+    return lesson.page.locator(f".sn-{kind}", has=named)
+
+
+def focus(found):
+    found.locator(".sn-toolbar [tabindex='0']").focus()
+
+
+def violations(page, context):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page, context=context).response
+    assert found["passes"]
+    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
+
+
+def ranks_of(course):
+    """The process ids of the rank processes that run in this copy of the course."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            folder = Path(os.readlink(process / "cwd"))
+            place = (process / "environ").read_bytes()
+        except OSError:
+            continue  # it has ended since, or is somebody else's
+        ours = folder.is_relative_to(course.root) or str(course.root).encode() in place
+        if b"nanogpt.preemption.rank" in command and ours:
+            found.append(int(process.name))
+    return found
+
+
+def test_lesson_6_opens_by_its_link_and_runs_by_itself(lesson, course_server):
+    page = lesson.page
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Preempting the pass")
+    for kind in ("slo-cycle", "vote-board", "prediction", "hints"):
+        expect(page.locator(f".sn-{kind}").first).to_be_attached()
+    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
+    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
+    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(4)
+    ran = page.locator(".output", has_text="The pass over 1,400 tokens takes")
+    expect(ran).to_contain_text(re.compile("^(On this machine, just now|Recorded, not run here)"))
+    assert ranks_of(course_server) == []
+
+
+def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_server):
+    question = lesson.page.locator(".sn-prediction", has_text="How often does it hang?")
+    expect(question).not_to_contain_text("That is what makes it a race")
+    question.get_by_role("radio").first.focus()
+    for key in ("ArrowDown", "Enter"):
+        lesson.page.keyboard.press(key)
+    expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
+    expect(question).to_contain_text("That is what makes it a race")
+    progress = course_server.work / "progress"
+    wait_for(lambda: [*progress.rglob("l06.hangs.json")] != [], limit_s=30)
+
+
+def test_the_recorded_preemption_is_told_by_keyboard(lesson):
+    cycle = widget(lesson, "slo-cycle", "An urgent arrival in mid-pass")
+    focus(cycle)
+    lesson.page.keyboard.press("Home")
+    told = []
+    for _ in range(9):
+        told.append(cycle.locator("[aria-current=step]").text_content()[1:])
+        lesson.page.keyboard.press("ArrowRight")
+    assert told == [
+        "arrival", "inbox", "monitor", "shared memory", "vote", "leave", "clean-up",
+        "re-admission", "first token",
+    ]  # fmt: skip
+    expect(cycle.locator(".sn-chip")).to_have_text("recorded")
+
+
+def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_together(
+    lesson, course_server
+):
+    board = widget(lesson, "vote-board", "The target is written between two glances at layer 3")
+    lesson.answer(CHECKPOINT_ALONE)
+    expect(lesson.report("checkpoint", "failed")).to_contain_text("waits for ever")
+    mine = board.get_by_role("button", name="yours", exact=True)
+    mine.click(timeout=60_000)
+    focus(board)
+    lesson.page.keyboard.press("End")
+    expect(board.locator(".sn-chip-strong")).to_have_text("hangs")
+    expect(board.locator("svg[role=img] .sn-vb-alone")).to_have_count(1)
+
+    lesson.answer(CHECKPOINT)
+    expect(lesson.report("checkpoint", "passed")).to_contain_text("Passed")
+    expect(board.locator(".sn-chip-strong")).not_to_have_text("hangs", timeout=60_000)
+    mine.click()
+    focus(board)
+    lesson.page.keyboard.press("Home")
+    for _ in range(3):
+        lesson.page.keyboard.press("ArrowRight")
+    expect(board.locator(".sn-live")).to_contain_text("MAX is 1")
+    expect(board.locator("svg[role=img] .sn-vb-left")).to_have_count(2)
+    board.evaluate("each => each.scrollIntoView()")
+    lesson.page.screenshot(path=PICTURES / "l06_board.png")
+    file = course_server.work / "l06_preempting_the_pass.py"
+    wait_for(lambda: '    if (yield ("max", vote)) == 1:\n' in file.read_text(), limit_s=30)
+
+
+def test_after_an_endless_loop_the_work_goes_on(lesson):
+    lesson.answer(FATE_ENDLESS)
+    expect(lesson.report("resume_or_abort", "timeout")).to_contain_text("Took too long")
+    lesson.wait_until_open()
+    lesson.answer(FATE)
+    lesson.report("resume_or_abort", "passed")
+    asked = lesson.page.locator(".output", has_text="by your resume_or_abort")
+    expect(asked).to_contain_text("1000 ms: sleep, 1200 ms: resume.")
+    lesson.answer(VOTE)
+    lesson.report("local_vote", "passed")
+
+
+def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
+    lesson.answer(CLEAN_UP)
+    lesson.report("clean_up", "passed")
+    # A machine that is too busy shows the recording instead, and says so.
+    ran = lesson.page.locator(".output", has_text="The pass over 1,400 tokens takes")
+    words = re.compile("^(On this machine, just now, with your clean_up|Recorded, not run here)")
+    expect(ran).to_contain_text(words, timeout=60_000)
+    expect(widget(lesson, "slo-cycle", "The same preemption, thread by thread")).to_be_attached()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_6(lesson, scheme):
+    lesson.page.emulate_media(color_scheme=scheme)
+    expect(lesson.page.locator(f".sn[data-theme={scheme}]")).to_have_count(
+        lesson.page.locator(".sn").count()
+    )
+    assert violations(lesson.page, OURS) == []
+
+
+def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson, course_server):
+    if not Path("/proc/self/cmdline").exists():
+        unavailable("processes are found in /proc, which is not here")
+    lesson.wait_until_open()
+    assert ranks_of(course_server) == []
+    lesson.cell("run_here").click()
+    lesson.page.keyboard.press("Control+Enter")
+    wait_for(lambda: len(ranks_of(course_server)) == 2, limit_s=60)
+    lesson.page.goto(course_server.address)  # the lesson's own page is closed by that
+    expect(lesson.page.locator(".sng-map")).to_be_visible(timeout=60_000)
+    wait_for(lambda: ranks_of(course_server) == [], limit_s=60)

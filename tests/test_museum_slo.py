@@ -1,0 +1,200 @@
+"""The museums of lessons 5 and 6: what is exhibited as broken is broken, and can be repaired.
+
+Lesson 5 is run as it is, and with the solutions in place of its exhibits. The exhibits of lesson 6
+are races: its race lab runs them again in real rank processes, and must see what was recorded.
+"""
+
+import html
+import json
+import re
+from dataclasses import dataclass, replace
+
+import pytest
+from support import ROOT
+from test_museum import Visit, visit
+
+from course.registry import exercise
+from lessons import l05_slo_policy as lesson_5
+from lessons import l06_preempting_the_pass as lesson_6
+from nanogpt.preemption import races
+from nanogpt.preemption.agreement import BY_STEP
+from nanogpt.preemption.runner import Runner
+from nanogpt.slo.record import Run
+from solutions import l05_slo_policy as solutions_5
+from solutions import l06_preempting_the_pass as solutions_6
+
+EXHIBITS = [  # of lesson 5: exhibit, what it should have been, and what its check says of it
+    ("exhibit_a", "slack", "ignores_progress"),
+    ("exhibit_b", "gate", "margin_on_negative_scores"),
+    ("exhibit_c", "gate", "ignores_rule_1"),
+    ("exhibit_d", "gate", "ignores_mode"),
+]
+WRONG_PIECES = [  # of lesson 6: race, the piece, what it should have been, what its check says
+    ("books", races.keep_previous_step, "clean_up", "keeps_previous_step"),
+    ("late_write", races.FLAG.local_vote, "local_vote", "flag"),
+    ("no_vote", races.leave_alone, "checkpoint", "no_collective"),
+    ("leave_first", races.leave_first, "checkpoint", "leaves_first"),
+]
+OTHER_RACES = ["no_vote", "leave_first", "replies", "too_late", "unseen", "doomed", "nobody_immune"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a table of passes says: who ran how far, and who got a first token when.
+
+    A pass is ("1 + 0", 10): who was in it, and how many layers it computed. A request's first
+    token is "185 ms, missed".
+    """
+
+    passes: list[tuple[str, int]]
+    first_tokens: list[str]
+
+
+def passes_in(text: str) -> Shown:
+    passes, first_tokens = [], []
+    for row in text.split("<tr>"):
+        cells = [
+            html.unescape(re.sub(r"<.*?>", "", cell)).strip()
+            for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
+        ]
+        if any("█" in cell for cell in cells):
+            passes.append((cells[1], cells[2].count("█")))
+            assert ("aborted" in row) == (passes[-1][1] < 10)
+        elif cells and re.search(r"missed|in time", cells[-1]):
+            first_tokens.append(cells[-1])
+    return Shown(passes, first_tokens)
+
+
+def shown(visit: Visit, deadline: str) -> Shown:
+    """The one table of passes in which a request has this deadline."""
+    return passes_in(visit.text(f">{deadline}<"))
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    return visit(tmp_path_factory.mktemp("shipped"), "l05_slo_policy", {})
+
+
+@pytest.fixture(scope="module")
+def repaired(tmp_path_factory):
+    right = {exhibit: getattr(solutions_5, name) for exhibit, name, _ in EXHIBITS}
+    return visit(tmp_path_factory.mktemp("repaired"), "l05_slo_policy", right)
+
+
+@pytest.fixture(scope="module")
+def recording():
+    """What lesson 6 shows where nothing can be run."""
+    data = ROOT / "lessons" / "data" / "preempted_pass.json"
+    return json.loads(data.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def without_processes(tmp_path_factory, recording):
+    """Lesson 6 where no process is started: all that it shows is recorded."""
+    names = {"HERE": False, "run_here": None, "real": recording["experiment"], "source": "recorded"}
+    folder = tmp_path_factory.mktemp("recorded")
+    return visit(folder, "l06_preempting_the_pass", {**names, "where": "**Recorded**"})
+
+
+# ---- lesson 5 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("exhibit", "name", "misconception"), EXHIBITS)
+def test_a_check_says_what_is_wrong_with_an_exhibit(exhibit, name, misconception):
+    for seed in range(3):
+        report = exercise(f"l05.{name}").check(getattr(lesson_5, exhibit), seed=seed)
+        assert (report.status, report.misconception) == ("failed", misconception)
+
+
+def test_the_cards_turn_green_when_the_exhibits_are_repaired(shipped, repaired):
+    names = [f"l05.{name}" for _, name, _ in EXHIBITS]
+    keys = [key for _, _, key in EXHIBITS]
+    assert shipped.reports == [(n, "failed", k) for n, k in zip(names, keys, strict=True)]
+    assert repaired.reports == [(n, "passed", None) for n in names]
+
+
+def test_exhibit_a_throws_a_healthy_runner_out_until_it_is_repaired(shipped, repaired):
+    broken, whole = shown(shipped, "650 ms"), shown(repaired, "650 ms")
+    assert broken.passes == [("0", 5), ("1 + 0", 10)]
+    assert broken.first_tokens == ["185 ms, missed", "185 ms, in time"]
+    assert whole.passes == [("0", 10), ("1", 10)]
+    assert whole.first_tokens == ["110 ms, in time", "140 ms, in time"]
+
+
+def test_exhibit_b_is_a_livelock_until_it_is_repaired(shipped, repaired):
+    stuck, free = shipped.names["loop"], repaired.names["loop"]
+    assert isinstance(stuck, Run)
+    assert isinstance(free, Run)
+    lost = [each for each in stuck.passes if each.start_us < 10_000_000]
+    assert len(lost) > 900
+    assert {(each.layers, each.ending) for each in lost} == {((0, 1), "aborted")}
+    assert [each.ids for each in lost[:4]] == [(0,), (1,), (0,), (1,)]
+    # Each gives way to the other, who is no more urgent.
+    asked = [each for each in stuck.decisions if each.time_us < 10_000_000]
+    assert all(each.waiter.urgency <= each.runners[0].urgency < 0 for each in asked)
+    assert stuck.wasted_share > 0.95
+    assert (free.num_preemptions, free.wasted_share) == (0, 0)
+    assert [each.ids for each in free.passes] == [(0,), (1,), (2,)]
+
+
+def test_exhibit_c_never_lets_the_report_through_until_it_is_repaired(shipped, repaired):
+    starved, served = shipped.names["again_and_again"], repaired.names["again_and_again"]
+    last_arrival_us = starved.arrivals[-1].arrival_us
+    assert starved.results[0].first_token_us > last_arrival_us
+    assert starved.results[0].num_preemptions == len(starved.arrivals) - 1
+    assert served.results[0].first_token_us < last_arrival_us / 4
+    assert served.results[0].num_preemptions == 1
+    # Insurance has its price: one urgent request waits until the report, now immune, is done.
+    assert [each.id for each in starved.results if not each.attained] == []
+    assert [each.id for each in served.results if not each.attained] == [2]
+
+
+def test_exhibit_d_drags_a_bystander_along_until_it_is_repaired(shipped, repaired):
+    broken, whole = shown(shipped, "195 ms"), shown(repaired, "195 ms")
+    assert broken.passes == [("0 + 1", 7), ("2", 10), ("1 + 0", 10)]
+    assert broken.first_tokens == ["312 ms, missed", "312 ms, in time", "152 ms, in time"]
+    # Nobody is dragged along, and request 2 is the one that comes too late.
+    assert whole.passes == [("0 + 1", 10), ("2", 10)]
+    assert whole.first_tokens == ["160 ms, in time", "160 ms, in time", "200 ms, missed"]
+
+
+# ---- lesson 6 ------------------------------------------------------------------------------------
+
+
+def as_recorded(words: str) -> str:
+    """Steps are counted from the start of the ranks, so the number of a step may be another."""
+    return re.sub(r"(?<=step )\d+", "n", words)
+
+
+@pytest.mark.parametrize(("race", "piece", "name", "misconception"), WRONG_PIECES)
+def test_a_check_says_what_is_wrong_with_a_piece_of_a_race(race, piece, name, misconception):
+    assert race in lesson_6.all_races()
+    for seed in range(3):
+        report = exercise(f"l06.{name}").check(piece, seed=seed)
+        assert (report.status, report.misconception) == ("failed", misconception)
+
+
+def test_an_exhibit_of_lesson_6_shows_its_race_and_nothing_else(without_processes, recording):
+    for race, words in (("books", "With one line put right"), ("late_write", "With the piece put")):
+        text = html.unescape(without_processes.text(words))
+        assert all(said in text for said in recording["races"][race].values())
+
+
+@pytest.mark.parametrize(
+    "race", ["books", "late_write", *(pytest.param(r, marks=pytest.mark.slow) for r in OTHER_RACES)]
+)
+def test_a_race_goes_in_real_processes_as_it_was_recorded(race, recording):
+    said = lesson_6.run_race(lesson_6.all_races()[race])
+    for how, words in recording["races"][race].items():
+        assert as_recorded(said[how]) == as_recorded(words)
+
+
+def test_a_solution_in_the_place_of_the_wrong_piece_repairs_the_real_ranks(monkeypatch):
+    monkeypatch.setattr(races, "keep_previous_step", solutions_6.clean_up)
+    monkeypatch.setattr(races, "FLAG", replace(BY_STEP, local_vote=solutions_6.local_vote))
+    with Runner(2, timeout_s=5.0) as runner:
+        assert lesson_6.race_books(runner, True) == "the next step admitted requests [0, 1]"
+        late = lesson_6.race_late_write(runner, True)
+        assert as_recorded(late) == "step n was meant; step n was computed to its end"
+        left = lesson_6.race_leaving(runner, solutions_6.checkpoint)
+        assert as_recorded(left) == "step n was left at layer 1 of 4"
