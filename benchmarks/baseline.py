@@ -221,26 +221,34 @@ def decode(model: BaselineGPT, requests: Sequence[BaselineRequest]) -> None:
 def fused_step(
     model: BaselineGPT,
     decoding: Sequence[BaselineRequest],
-    prefilling: BaselineRequest,
+    prefilling: BaselineRequest | None,
     chunk_size: int,
 ) -> None:
-    """The chunk and everybody's next token in one forward, each row left-padded to the chunk."""
-    start, end = prefilling.prefill_cursor, prefilling.prefill_cursor + chunk_size
-    padding = [0] * (chunk_size - 1)
+    """Everybody's next token and a chunk, if there is one, in one forward, padded to the chunk.
+
+    As in the interleaving post, each request's new K/V is cut out and appended by `torch.cat`.
+    """
+    longest = chunk_size if prefilling else 1
+    padding = [0] * (longest - 1)
     tokens = [[*padding, request.generated_tokens[-1]] for request in decoding]
     pos = [[*padding, len(request.tokens_so_far) - 1] for request in decoding]
-    tokens.append(prefilling.prompt_tokens[start:end])
-    pos.append(list(range(start, end)))
-    requests = [*decoding, prefilling]
-    if not prefilling.kv_cache:
-        for place, (k, v) in decoding[0].kv_cache.items():
-            prefilling.kv_cache[place] = (k[:, :0], v[:, :0])
+    requests, num_new = list(decoding), [1] * len(decoding)
+    if prefilling:
+        start, end = prefilling.prefill_cursor, prefilling.prefill_cursor + chunk_size
+        tokens.append(prefilling.prompt_tokens[start:end])
+        pos.append(list(range(start, end)))
+        requests.append(prefilling)
+        num_new.append(chunk_size)
+        if not prefilling.kv_cache:
+            empty = torch.empty(1, 0, model.config.head_size, dtype=model.lm_head.weight.dtype)
+            for layer in range(model.config.num_layers):
+                for head in range(model.config.num_heads):
+                    prefilling.kv_cache[layer, head] = (empty, empty)
     past_kvs, mask, _ = assemble_batch_cache(requests)
-    new_valid = torch.ones(len(requests), 1, chunk_size, dtype=torch.bool)  # (B, 1, T)
-    new_valid[:-1, :, : chunk_size - 1] = False
+    new_valid = torch.ones(len(requests), 1, longest, dtype=torch.bool)  # (B, 1, T)
+    new_valid[: len(decoding), :, : longest - 1] = False
     mask = torch.cat([mask, new_valid], dim=-1)  # (B, 1, S + T)
     logits, new_kvs = model(torch.tensor(tokens), torch.tensor(pos), past_kvs, mask)
-    num_new = [1] * len(decoding) + [chunk_size]
     for layer, kvs in enumerate(new_kvs):
         for head, (k, v) in enumerate(kvs):
             for row, (request, n) in enumerate(zip(requests, num_new, strict=True)):
@@ -249,12 +257,13 @@ def fused_step(
                     torch.cat([old_k, k[row : row + 1, -n:]], dim=1),
                     torch.cat([old_v, v[row : row + 1, -n:]], dim=1),
                 )
-    prefilling.prefill_cursor = end
     sampled = logits[:, -1].argmax(dim=-1)
     for request, token in zip(decoding, sampled, strict=False):
         request.generated_tokens.append(int(token))
-    if end == len(prefilling.prompt_tokens):
-        prefilling.generated_tokens.append(int(sampled[-1]))
+    if prefilling:
+        prefilling.prefill_cursor += chunk_size
+        if prefilling.prefill_cursor == len(prefilling.prompt_tokens):
+            prefilling.generated_tokens.append(int(sampled[-1]))
 
 
 @torch.no_grad()
@@ -283,17 +292,17 @@ def serve(
         if prefilling is None and waiting and len(active) < max_batch_size:
             prefilling = waiting.pop(0)
         decoding = list(active)
+        chunk_size = 0
         if prefilling is not None:
             remaining = len(prefilling.prompt_tokens) - prefilling.prefill_cursor
             chunk_size = min(token_budget - len(decoding), remaining)
-            if fused and decoding:
-                fused_step(model, decoding, prefilling, chunk_size)
-                decoding = []
-            else:
-                prefill_chunk(model, prefilling, chunk_size)
-            if prefilling.generated_tokens:
-                active.append(prefilling)
-                prefilling = None
-        if decoding:
+        if fused:
+            fused_step(model, decoding, prefilling, chunk_size)
+        elif prefilling is not None:
+            prefill_chunk(model, prefilling, chunk_size)
+        if prefilling is not None and prefilling.generated_tokens:
+            active.append(prefilling)
+            prefilling = None
+        if decoding and not fused:
             decode(model, decoding)
         active = [request for request in active if not request.is_done]

@@ -100,11 +100,12 @@ def prepare_products(model: GPT) -> Serve:
             trace = run_engine(make_engine(model, load, "packed"), load)
             rows_of[load.name] = [(step.used_tokens, len(step.work)) for step in trace.steps]
         for num_tokens, num_rows in rows_of[load.name]:
-            for block in model.blocks:
+            for layer, block in enumerate(model.blocks, start=1):
                 block.qkv(x[:num_tokens])
-                block.proj(x[:num_tokens])
-                block.up(x[:num_tokens])
-                block.down(wide[:num_tokens])
+                rest = num_rows if layer == config.num_layers else num_tokens
+                block.proj(x[:rest])
+                block.up(x[:rest])
+                block.down(wide[:rest])
             F.linear(x[:num_rows], model.token_embedding.weight)
 
     return serve

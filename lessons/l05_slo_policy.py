@@ -642,7 +642,10 @@ def _(gate_attempt):
     def _picture():
         mine = gate_attempt.started
         def yours(*args):
-            return call(gate_attempt.function, args).value
+            called = call(gate_attempt.function, args)
+            if called.timed_out or called.error:
+                raise ValueError("gate gave no answer")
+            return called.value
         try:
             decisions = [_decision(yours if mine else policy.gate, *scene) for scene in SCENES]
             title = "Eight moments, by your gate" if mine else "Eight moments, by the reference: your gate is not written yet"
@@ -1151,7 +1154,7 @@ def _(loop):
             "The waiting queue: preempted requests belong at its end",
         ),
         2,
-        f"{_counted()}A score of -0.011 is *less* urgent than -0.010 and yet 'beats' -0.010 × 1.2 = -0.012. Each of the two finds the other one preemptible. The signs have to go first. "
+        f"{_counted()}The scores are the same, and each 'beats' the other's times 1.2; even a score of -0.011, *less* urgent than -0.010, is above -0.010 × 1.2 = -0.012. Each of the two finds the other one preemptible. The signs have to go first. "
         "The post's author met this loop: **21,360 wasted steps at zero tokens per second**. Rule 1 stops it after one round, and the cause stays.",
     )
     return

@@ -327,20 +327,22 @@ def _():
 
 
 @app.function(hide_code=True)
-def votes_of(vote: Callable, num_layers: int = 8, written_at: float = 3.5) -> Votes:
-    """What two ranks vote: rank 0 comes to every layer a little later than rank 1."""
-
-    def seen(layer, late):
-        value = call(vote, (7 if layer + late > written_at else -1, 7, layer, num_layers)).value
-        return value if type(value) is int and value in (0, 1) else 0
-
-    return Votes(tuple((seen(n, 0.75), seen(n, 0.25)) for n in range(num_layers)))
+def votes_of(vote: Callable, num_layers: int = 8, written_at: float = 3.5) -> Votes | None:
+    """What two ranks vote: rank 0 comes to every layer a little later than rank 1; None if one has no vote."""
+    votes = []
+    for layer in range(num_layers):
+        for late in (0.75, 0.25):
+            called = call(vote, (7 if layer + late > written_at else -1, 7, layer, num_layers))
+            if type(called.value) is not int or called.value not in (0, 1):
+                return None
+            votes.append(called.value)
+    return Votes(tuple(zip(votes[::2], votes[1::2], strict=True)))
 
 
 @app.function(hide_code=True)
-def board_of(label: str, words: str, rule: Callable, votes: Votes, meets: bool = True) -> dict | None:
+def board_of(label: str, words: str, rule: Callable, votes: Votes | None, meets: bool = True) -> dict | None:
     """The ranks played by the deterministic scheduler, as a board; a layer counts as 1 ms."""
-    played = call(Played(rule), (votes,)).value
+    played = call(Played(rule), (votes,)).value if votes else None
     if played is None or played.problem:
         return None
     num_layers, ms = len(votes.by_layer), 10**6

@@ -37,12 +37,16 @@ class Block(nn.Module):
         self.up = nn.Linear(channels, 4 * channels, bias=False)
         self.down = nn.Linear(4 * channels, channels, bias=False)
 
-    def forward(self, x: Tensor, layer: int, attend: Attend) -> Tensor:
-        """Shapes: x (..., C) -> (..., C)."""
+    def forward(
+        self, x: Tensor, layer: int, attend: Attend, wanted: Tensor | None = None
+    ) -> Tensor:
+        """Shapes: x (..., C) -> (..., C), or (R, C) when `wanted` names R tokens of x (N, C)."""
         qkv = self.qkv(self.ln_1(x))  # (..., 3C)
         qkv = qkv.view(*x.shape[:-1], 3, self.num_heads, -1)  # (..., 3, H, D)
         q, k, v = qkv.unbind(-3)  # (..., H, D) each
         mixed = attend(layer, q, k, v).reshape(x.shape)  # (..., C)
+        if wanted is not None:
+            x, mixed = x[wanted], mixed[wanted]  # (R, C) each
         x = x + self.proj(mixed)
         return x + self.down(F.gelu(self.up(self.ln_2(x))))
 
@@ -77,14 +81,19 @@ class GPT(nn.Module):
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
 
-    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None
+    ) -> Tensor:
         """Run all layers over new tokens, whatever their arrangement; `attend` knows who sees whom.
 
-        Shapes: tokens and positions (...) -> (..., C), normalised and ready for `logits`.
+        With `wanted` (R,), only those tokens of a flat row come back: once the last layer has put
+        everybody's K/V down, nobody reads the others any more, and its MLP leaves them out.
+        Shapes: tokens and positions (...) -> (..., C), or (R, C), ready for `logits`.
         """
         x = self.token_embedding(tokens) + self.position_embedding(positions)  # (..., C)
+        last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
-            x = block(x, layer, attend)
+            x = block(x, layer, attend, wanted if layer == last else None)
         return self.ln_f(x)
 
     def logits(self, hidden: Tensor) -> Tensor:

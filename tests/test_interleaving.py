@@ -127,9 +127,11 @@ class CountingGPT(GPT):
 
     calls: list[tuple[int, ...]]
 
-    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None
+    ) -> Tensor:
         self.calls.append(tuple(tokens.shape))
-        return super().hidden(tokens, positions, attend)
+        return super().hidden(tokens, positions, attend, wanted)
 
 
 def counting_model() -> CountingGPT:
@@ -223,8 +225,10 @@ def test_gotcha_1_decodes_and_chunks_hold_pasts_of_every_length_in_one_batch(exe
 class OtherPadding(GPT):
     """The tiny model, to which token 0 is token 64: padding is another word than it was."""
 
-    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        return super().hidden(tokens.masked_fill(tokens == 0, 64), positions, attend)
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None
+    ) -> Tensor:
+        return super().hidden(tokens.masked_fill(tokens == 0, 64), positions, attend, wanted)
 
 
 @ALL

@@ -42,11 +42,11 @@ class PackedExecutor:
         packed = [rows[i] for i in order]
         tokens = torch.tensor([token for row in packed for token in row.tokens])  # (N,)
         positions = torch.tensor([p for row in packed for p in row.positions])  # (N,)
-        hidden = self.model.hidden(tokens, positions, self._attend(packed))  # (N, C)
         ends = list(accumulate(len(row.tokens) for row in packed))
         last_of_row = torch.empty(len(rows), dtype=torch.long)  # (R,)
         last_of_row[order] = torch.tensor(ends) - 1
-        logits = self.model.logits(hidden[last_of_row])  # (R, V)
+        hidden = self.model.hidden(tokens, positions, self._attend(packed), last_of_row)  # (R, C)
+        logits = self.model.logits(hidden)  # (R, V)
         return ForwardResult(logits, (forward_record(rows, self.cache, len(tokens)),))
 
     def _rank(self, row: Row) -> tuple[int, int]:

@@ -45,8 +45,7 @@ def run_jobs(jobs: Sequence[Job], num_processes: int) -> Iterator[Trial]:
             for future in as_completed(futures):
                 yield future.result()
         except BaseException:
-            for future in futures:
-                future.cancel()
+            # The pool then fails what is pending; a future that was cancelled it could not fail.
             for child in set(multiprocessing.active_children()) - strangers:
                 child.terminate()
             raise
