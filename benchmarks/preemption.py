@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.preemption", description=__doc__)
     parser.add_argument("--ranks", type=int, choices=(1, 2, 4), default=2)
-    parser.add_argument("--prompt", type=int, default=1000, help="tokens of the long prompt")
+    parser.add_argument("--prompt", type=int, default=1500, help="tokens of the long prompt")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args(arguments)
