@@ -22,9 +22,12 @@ def esm(name: str) -> str:
     return "\n".join(_LOCAL_IMPORT.sub("", _read(f"{each}.js")) for each in ordered)
 
 
-def css(name: str) -> str:
-    """static/theme.css followed by static/NAME.css."""
-    return _read("theme.css") + "\n" + _read(f"{name}.css")
+def css(*names: str) -> str:
+    """static/theme.css followed by the static/NAME.css of each name, in order.
+
+    Raises: FileNotFoundError for a name without a file.
+    """
+    return "\n".join(_read(f"{name}.css") for name in ("theme", *names))
 
 
 def _collect(name: str, ordered: list[str]) -> None:

@@ -26,7 +26,7 @@ class BatchView(anywidget.AnyWidget):
     """
 
     _esm = assets.esm("batch_view")
-    _css = assets.css("mask_stepper") + assets.css("batch_view")
+    _css = assets.css("mask_stepper", "batch_view")
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     num_new = traitlets.List(traitlets.Int()).tag(sync=True)
     batch = traitlets.Dict().tag(sync=True)

@@ -37,16 +37,19 @@ class KVBudget(anywidget.AnyWidget):
         group: str = "",
     ) -> None:
         super().__init__(
-            trace=_with_kv(trace, "the trace"),
-            other=None if other is None else _with_kv(other, "the other trace"),
+            trace=checked_kv_trace(trace, "the trace"),
+            other=None if other is None else checked_kv_trace(other, "the other trace"),
             title=checking.text(title, "the title"),
             names=[checking.text(name, "a name") for name in names],
             group=checking.text(group, "the group"),
         )
 
 
-def _with_kv(value: object, what: str) -> dict[str, Any]:
-    """`value` as a trace whose steps say who holds how many KV tokens."""
+def checked_kv_trace(value: object, what: str) -> dict[str, Any]:
+    """`value` as a trace whose steps say who holds how many KV tokens.
+
+    Raises: ValueError saying why it cannot be drawn.
+    """
     trace: dict[str, Any] = {"max_kv_tokens": None, **checked_trace(value, what)}
     if trace["max_kv_tokens"] is not None:
         checking.whole(trace["max_kv_tokens"], f"max_kv_tokens of {what}", least=1)

@@ -7,7 +7,7 @@ import anywidget
 import traitlets
 
 from widgets import assets, checking
-from widgets.timeline import checked_trace
+from widgets.kv_budget import checked_kv_trace
 
 
 class KVGrowth(anywidget.AnyWidget):
@@ -71,23 +71,20 @@ def _checked_run(value: object) -> dict[str, Any]:
     window = found["window"]
     if window is not None:
         checking.whole(window, f"the window of {label!r}", least=1)
-    trace: dict[str, Any] = {"max_kv_tokens": None, **checked_trace(found["trace"], what)}
+    trace = checked_kv_trace(found["trace"], what)
     if trace.get("sliding_window", window) != window:
         raise ValueError(
             f"the window of {label!r} is {window}, and its trace's is {trace['sliding_window']}"
         )
-    if trace["max_kv_tokens"] is not None:
-        checking.whole(trace["max_kv_tokens"], f"max_kv_tokens of {what}", least=1)
-    known = {request["id"] for request in trace["requests"]}
     trace["steps"] = [
-        _checked_step(step, f"step {index} of {what}", known)
-        for index, step in enumerate(trace["steps"])
+        _checked_step(step, f"step {index} of {what}") for index, step in enumerate(trace["steps"])
     ]
     return {"label": label, "window": window, "trace": trace}
 
 
-def _checked_step(value: object, what: str, known: set[int]) -> dict[str, Any]:
-    step = checking.record(value, what, ("admitted", "kv", "kv_after", "forwards"))
+def _checked_step(value: object, what: str) -> dict[str, Any]:
+    """A step with the padding, the height within it, and what is counted beside what is held."""
+    step = checking.record(value, what, ("kv", "forwards"))
     for each in checking.items(step["forwards"], f"the forwards of {what}"):
         forward = checking.record(
             each, f"a forward of {what}", ("useful_tokens", "computed_tokens")
@@ -97,21 +94,14 @@ def _checked_step(value: object, what: str, known: set[int]) -> dict[str, Any]:
     peak = step.get("kv_peak")
     if peak is not None:
         checking.whole(peak, f"kv_peak of {what}")
-    held = [
-        _checked_held(each, what, known) for each in checking.items(step["kv"], f"kv of {what}")
-    ]
-    return {**step, "kv": held, "kv_peak": peak}
+    return {**step, "kv": [_counted(held, what) for held in step["kv"]], "kv_peak": peak}
 
 
-def _checked_held(value: object, what: str, known: set[int]) -> dict[str, Any]:
-    found = checking.record(value, f"a kv entry of {what}", ("request_id", "kv_tokens"))
-    if found["request_id"] not in known:
-        raise ValueError(
-            f"the kv of {what} names request {found['request_id']}, which never arrived"
-        )
-    tokens = checking.whole(found["kv_tokens"], f"kv_tokens of {what}")
-    counted = checking.whole(found.get("counted_tokens", tokens), f"counted_tokens of {what}")
-    live = found.get("live_bytes")
+def _counted(held: dict[str, Any], what: str) -> dict[str, Any]:
+    """A request's KV tokens with what counts against the budget, and its live bytes if known."""
+    counted = held.get("counted_tokens", held["kv_tokens"])
+    checking.whole(counted, f"counted_tokens of {what}")
+    live = held.get("live_bytes")
     if live is not None:
         checking.whole(live, f"live_bytes of {what}")
-    return {**found, "counted_tokens": counted, "live_bytes": live}
+    return {**held, "counted_tokens": counted, "live_bytes": live}

@@ -23,7 +23,7 @@ class MaskBuild(anywidget.AnyWidget):
     """
 
     _esm = assets.esm("mask_build")
-    _css = assets.css("mask_stepper") + assets.css("mask_build")
+    _css = assets.css("mask_stepper", "mask_build")
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)

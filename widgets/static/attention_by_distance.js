@@ -71,13 +71,10 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-ad-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage, legend(data));
   player.show(model.get("window") - 1);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      draw(player.step() + 1);
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    draw(player.step() + 1);
+  });
 }
 
 export default {

@@ -134,16 +134,12 @@ function build(root, model) {
   else player.live.classList.add("sn-bv-still");
   root.append(...[player.live, picture.scroller, staircase?.scroller, packed ? numbers : null, said, legend].filter(Boolean));
   player.show(0);
-  return {
-    resize: () => {
-      const room = picture.scroller.clientWidth;
-      picture.draw(room);
-      staircase?.draw(room);
-      picture.show(view());
-      choose(at);
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    picture.draw(room);
+    staircase?.draw(room);
+    picture.show(view());
+    choose(at);
+  }, picture.scroller);
 }
 
 export default {

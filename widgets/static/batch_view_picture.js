@@ -1,5 +1,6 @@
 // The padded batch as a grid whose real cells glide into the packed strip below it.
 
+import { hatch } from "./chart.js";
 import { freshId, node, svg } from "./dom.js";
 import { realCells } from "./batch_view_layout.js";
 import { visibleText } from "./mask_picture.js";
@@ -51,11 +52,6 @@ function drawBatchCell(cell, size, patternId, attributes) {
     group.append(svg("rect", { x: 0.5 - size / 2, y: 0.5, width: size - 1, height: CELL_HEIGHT - 1, rx: 6, class: "sn-bv-differs" }));
   }
   return group;
-}
-
-function hatch(id) {
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2, class: "sn-bv-hatch" });
-  return svg("defs", {}, svg("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line));
 }
 
 function rowLabel({ label, kind }, row, y) {
@@ -110,7 +106,7 @@ export function createBatchPicture({ rows, cells, packed, reference }) {
 
   function draw(available) {
     const sizes = batchSizes(rows, packed ? Math.max(columns, strip.length) : columns, available);
-    const picture = svg("svg", { width: sizes.width, ...grid }, hatch(patternId), ...drawFrame(rows, cells, sizes));
+    const picture = svg("svg", { width: sizes.width, ...grid }, svg("defs", {}, hatch(patternId, "sn-bv-hatch", 2)), ...drawFrame(rows, cells, sizes));
     const shapes = [];
     cells.forEach((line, row) => {
       const group = svg("g", { role: "row", "aria-label": rows[row].label });

@@ -1,6 +1,6 @@
 // Draws two ways to fill the same slots on one time axis.
 
-import { chartText, ticks } from "./chart.js";
+import { chartText, hatch, ticks } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { idleSpans, sideSummary, stepWords, wholeLength } from "./batching_layout.js";
@@ -37,8 +37,7 @@ function drawSide(side, length, width, patternId) {
   const unit = (width - LEFT - 2) / length;
   const height = side.slots * LANE + AXIS;
   const picture = svg("svg", { width, height, role: "img", "aria-label": `${side.name}: ${sideSummary(side)}` });
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2.4, class: "sn-ba-hatch" });
-  picture.append(svg("defs", {}, svg("pattern", { id: patternId, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)));
+  picture.append(svg("defs", {}, hatch(patternId, "sn-ba-hatch")));
   picture.append(drawLanes(side, unit, patternId));
   for (const step of ticks(length, Math.min(length, width / 70)).filter((each) => each <= length && Number.isInteger(each))) {
     picture.append(chartText(LEFT + step * unit, height - 6, step === 0 ? "start" : step === length ? "end" : "middle", String(step)));
@@ -90,10 +89,7 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-ba-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage);
   player.show(0);
-  return {
-    resize: () => panels.forEach((panel) => panel.draw(length, stage.clientWidth, player.step())),
-    destroy: player.destroy,
-  };
+  return player.sized((room) => panels.forEach((panel) => panel.draw(length, room, player.step())));
 }
 
 export default {

@@ -1,4 +1,4 @@
-// Axes for the small charts: round ticks and straight scales. Knows no widget.
+// What charts are made of: round ticks, straight scales, words and hatching. Knows no widget.
 
 import { svg } from "./dom.js";
 
@@ -19,4 +19,11 @@ export function scale(value, top, from, to) {
 
 export function chartText(x, y, anchor, words, className = "sn-axis") {
   return svg("text", { x, y, class: className, "text-anchor": anchor }, words);
+}
+
+// A pattern of slanting lines, `thickness` of every 6 pixels: fill: url(#id).
+export function hatch(id, className, thickness = 2.4) {
+  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": thickness, class: className });
+  const square = { width: 6, height: 6, patternUnits: "userSpaceOnUse" };
+  return svg("pattern", { id, ...square, patternTransform: "rotate(45)" }, line);
 }

@@ -1,6 +1,30 @@
-// What pictures of steps as columns have in common: pressing one, the cursor on one, scrolling.
+// What pictures of steps as columns have in common: colours, numbers, pressing one, the cursor.
 
+import { svg } from "./dom.js";
 import { scrollFor, widthOf } from "./timeline_layout.js";
+
+const HUES = 8;
+const DIGIT = 6.4;
+
+// A request's colour: by its place among the arrivals, so the same in every picture of a trace.
+export function requestHue(trace, id) {
+  return `sn-hue-${trace.requests.findIndex((request) => request.id === id) % HUES}`;
+}
+
+// The steps' numbers above their columns, each where the one before it leaves room.
+export function stepNumbers(trace, columns, y, className) {
+  const group = svg("g", {});
+  let free = 0;
+  columns.forEach((column, index) => {
+    const label = String(trace.steps[index].step);
+    const middle = column.x + column.width / 2;
+    const half = (label.length * DIGIT + 8) / 2;
+    if (middle - half < free) return;
+    free = middle + half;
+    group.append(svg("text", { x: middle, y, class: className, "text-anchor": "middle" }, label));
+  });
+  return group;
+}
 
 // Calls `press(index)` for a click into a column; `tops` are where the sides begin, one or two.
 export function pressColumns(picture, tops, columns, press) {

@@ -134,13 +134,10 @@ function build(root, model) {
   );
   player.live.classList.add("sn-gp-live");
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      draw(player.step());
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    draw(player.step());
+  });
 }
 
 export default {

@@ -1,5 +1,6 @@
 // Steps through recorded heap operations: the tree, the array, the admission test.
 
+import { hatch } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { admissionBar, entriesOf, frameWords, framesOf } from "./heap_stepper_layout.js";
@@ -21,8 +22,7 @@ function drawTest(admission, width, patternId) {
   const bar = admissionBar(admission);
   const room = width - 2;
   const [held, candidate, budget] = [bar.held, bar.candidate, bar.budget].map((part) => part * room);
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2.4, class: bar.over ? "sn-he-hatch-over" : "sn-he-hatch" });
-  picture.append(svg("defs", {}, svg("pattern", { id: patternId, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)));
+  picture.append(svg("defs", {}, hatch(patternId, bar.over ? "sn-he-hatch-over" : "sn-he-hatch")));
   const box = { y: BAR_TOP, height: BAR_HEIGHT, rx: 4 };
   picture.append(
     svg("rect", { ...box, x: 0, width: budget, class: "sn-he-room" }),
@@ -79,14 +79,11 @@ function build(root, model) {
     ),
   ].filter(Boolean));
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      picture.draw(width);
-      point(frames[player.step()]);
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    picture.draw(width);
+    point(frames[player.step()]);
+  });
 }
 
 export default {

@@ -82,13 +82,10 @@ function build(root, model) {
     kvLegend(picture.patterns),
   );
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      redraw();
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    redraw();
+  });
 }
 
 export default {

@@ -1,9 +1,10 @@
 // The scrolling picture of one or two traces' KV tokens, its cursor, and what lies ahead shaded.
 
+import { hatch } from "./chart.js";
 import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
 import { deepestQueue, mostHeld, stepWidth } from "./kv_budget_layout.js";
-import { EDGE, HEAD, drawLabels, drawSide, drawTimes, sideHeight, sideTops, stripes } from "./kv_budget_rows.js";
+import { EDGE, HEAD, drawLabels, drawSide, drawTimes, sideHeight, sideTops } from "./kv_budget_rows.js";
 import { columnsOf, pixelsPerUnit, widthOf } from "./timeline_layout.js";
 
 const TIME_FOOT = 22;
@@ -29,7 +30,7 @@ export function createKVPicture(sides, label) {
     const total = Math.max(room, widthOf(columns) + TAIL);
     const foot = Number(labels.getAttribute("height"));
     const picture = svg("svg", { width: total, height: axis === "time" ? foot + TIME_FOOT : foot, role: "img", "aria-label": label, class: "sn-kv-picture" });
-    picture.append(svg("defs", {}, ...Object.entries(patterns).map(([state, id]) => stripes(id, `sn-kv-hatch-${state}`))));
+    picture.append(svg("defs", {}, ...Object.entries(patterns).map(([state, id]) => hatch(id, `sn-kv-hatch-${state}`, 2.6))));
     const shades = [];
     const cursors = [];
     traces.forEach((trace, at) => {

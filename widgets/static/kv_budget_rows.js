@@ -1,6 +1,7 @@
 // Draws one trace's lifecycles, stacked KV tokens and queue, and the labels. Moves no cursor.
 
 import { scale } from "./chart.js";
+import { requestHue, stepNumbers } from "./column_picture.js";
 import { node, svg } from "./dom.js";
 import { boxesOf, kvSteps, lifeOf, runsOf } from "./kv_budget_layout.js";
 import { STATE_WORDS } from "./kv_budget_words.js";
@@ -16,7 +17,6 @@ const QUEUE_GAP = 12;
 const QUEUE = 30;
 const BETWEEN = 22;
 export const EDGE = 3;
-const HUES = 8;
 const CHARACTER = 6.3;
 const BOLD = 7.2;
 // Narrower columns carry no numbers: only the one-digit ones would fit, and mislead.
@@ -46,15 +46,6 @@ function chartTop(trace) {
   return HEAD + trace.requests.length * LIFE + GAP;
 }
 
-function hueOf(trace, id) {
-  return `sn-hue-${trace.requests.findIndex((request) => request.id === id) % HUES}`;
-}
-
-export function stripes(id, className) {
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2.6, class: className });
-  return svg("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line);
-}
-
 function text(x, y, className, words, anchor = "middle") {
   return svg("text", { x, y, class: className, "text-anchor": anchor }, words);
 }
@@ -65,22 +56,8 @@ function fits(words, width) {
 
 // ---- one trace ------------------------------------------------------------------------------
 
-function drawNumbers(trace, columns, top) {
-  const group = svg("g", {});
-  let free = 0;
-  columns.forEach((column, index) => {
-    const label = String(trace.steps[index].step);
-    const middle = column.x + column.width / 2;
-    const half = (label.length * CHARACTER + 8) / 2;
-    if (middle - half < free) return;
-    free = middle + half;
-    group.append(text(middle, top + HEAD - 9, "sn-kv-small", label));
-  });
-  return group;
-}
-
 function drawLife(trace, request, columns, y, patterns) {
-  const group = svg("g", { class: hueOf(trace, request.id) });
+  const group = svg("g", { class: requestHue(trace, request.id) });
   for (const run of runsOf(lifeOf(trace, request))) {
     if (run.state === "before") continue;
     const x = columns[run.from].x;
@@ -110,7 +87,7 @@ function drawLife(trace, request, columns, y, patterns) {
 }
 
 function drawBox(trace, box, column, base, unit, patterns) {
-  const hue = hueOf(trace, box.id);
+  const hue = requestHue(trace, box.id);
   const inset = column.width > 12 ? 1.5 : 0.4;
   const place = { x: column.x + inset, width: Math.max(1, column.width - 2 * inset) };
   const height = box.tokens * unit;
@@ -196,7 +173,7 @@ function drawQueue(steps, columns, top, deepest) {
 export function drawSide(trace, top, columns, shared, width) {
   const steps = kvSteps(trace);
   const group = svg("g", {});
-  group.append(drawNumbers(trace, columns, top));
+  group.append(stepNumbers(trace, columns, top + HEAD - 9, "sn-kv-small"));
   trace.requests.forEach((request, row) => {
     const y = top + HEAD + row * LIFE;
     group.append(drawLife(trace, request, columns, y + (LIFE - LIFE_BAR) / 2, shared.patterns));
@@ -220,7 +197,7 @@ export function drawLabels(sides, tops, { most, deepest }, narrow) {
     trace.requests.forEach((request, row) => {
       const y = top + HEAD + row * LIFE + LIFE / 2;
       const rank = ranked ? `, p${request.priority}` : "";
-      labels.append(svg("rect", { x: 0, y: y - 7, width: 5, height: 14, rx: 2.5, class: `sn-kv-key ${hueOf(trace, request.id)}` }));
+      labels.append(svg("rect", { x: 0, y: y - 7, width: 5, height: 14, rx: 2.5, class: `sn-kv-key ${requestHue(trace, request.id)}` }));
       labels.append(text(12, y + 4, "sn-kv-label", `${narrow ? "" : "request "}${request.id}${rank}`, "start"));
     });
     const from = top + chartTop(trace);

@@ -103,13 +103,10 @@ function build(root, model) {
   );
   redraw();
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      redraw();
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    redraw();
+  });
 }
 
 export default {

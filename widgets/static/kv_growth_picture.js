@@ -1,7 +1,7 @@
 // Draws the stacks, the budget and the padding of one or two runs, one above the other.
 
-import { scale } from "./chart.js";
-import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
+import { hatch, scale } from "./chart.js";
+import { makeReachable, pointAtColumn, pressColumns, requestHue, stepNumbers } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
 import { stepWidth } from "./kv_budget_layout.js";
 import { growthBoxes, growthSteps, mostOf, mostPadding, topOf } from "./kv_growth_layout.js";
@@ -25,32 +25,9 @@ function text(x, y, className, words, anchor = "middle") {
   return svg("text", { x, y, class: className, "text-anchor": anchor }, words);
 }
 
-function hueOf(trace, id) {
-  return `sn-hue-${trace.requests.findIndex((request) => request.id === id) % 8}`;
-}
-
-function hatch(id, className) {
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2.4, class: className });
-  return svg("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line);
-}
-
 function inner(column) {
   const inset = column.width > 12 ? 1.5 : 0.4;
   return { x: column.x + inset, width: Math.max(1, column.width - 2 * inset) };
-}
-
-function drawNumbers(trace, columns, top) {
-  const group = svg("g", {});
-  let free = 0;
-  columns.forEach((column, index) => {
-    const label = String(trace.steps[index].step);
-    const middle = column.x + column.width / 2;
-    const half = (label.length * CHARACTER + 8) / 2;
-    if (middle - half < free) return;
-    free = middle + half;
-    group.append(text(middle, top + NUMBERS_Y, "sn-kg-small", label));
-  });
-  return group;
 }
 
 function drawColumn(trace, step, column, base, perPixel) {
@@ -60,7 +37,7 @@ function drawColumn(trace, step, column, base, perPixel) {
   for (const box of growthBoxes(step)) {
     const height = box.amount * perPixel;
     const y = base - (box.from + box.amount) * perPixel;
-    group.append(svg("rect", { ...place, y, height, class: `sn-kg-${box.kind} ${hueOf(trace, box.id)}` }));
+    group.append(svg("rect", { ...place, y, height, class: `sn-kg-${box.kind} ${requestHue(trace, box.id)}` }));
     const words = number(box.amount);
     if (box.kind === "dropped" || place.width < NUMBERS_PX || height < 14 || words.length * CHARACTER > place.width) continue;
     amounts.append(text(place.x + place.width / 2, y + height / 2 + 4, `sn-kg-amount sn-kg-amount-${box.kind}`, words));
@@ -116,7 +93,7 @@ function drawSide(run, unit, top, columns, shared, width) {
   const chartTop = top + HEAD;
   const base = chartTop + CHART;
   const perPixel = CHART / shared.most;
-  const group = svg("g", {}, drawNumbers(run.trace, columns, top));
+  const group = svg("g", {}, stepNumbers(run.trace, columns, top + NUMBERS_Y, "sn-kg-small"));
   group.append(svg("path", { d: `M0 ${base + 0.5}H${width}`, class: "sn-kg-rule" }));
   steps.forEach((step, index) => group.append(drawColumn(run.trace, step, columns[index], base, perPixel)));
   if (run.trace.max_kv_tokens !== null) {

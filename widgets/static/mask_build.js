@@ -108,14 +108,11 @@ function build(root, model) {
   else player.live.classList.add("sn-mb-still");
   root.append(player.live, stage, said, buildLegend(steps));
   player.show(0);
-  return {
-    resize: () => {
-      width = stage.clientWidth;
-      draw();
-      choose(chosen);
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    draw();
+    choose(chosen);
+  }, stage);
 }
 
 export default {

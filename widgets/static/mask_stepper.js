@@ -106,14 +106,12 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-mk-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage, legend(masks));
   player.show(0);
-  const resize = () => {
-    const room = stage.clientWidth;
+  return player.sized((room) => {
     const beside = (room - GAP * (masks.length - 1)) / masks.length;
     const wanted = ROW_LABEL + 6 + 15 * Math.max(...masks.map((mask) => mask.mask[0].length));
     const each = beside >= wanted ? beside : room;
     figures.forEach((figure) => figure.draw(Math.floor(each), player.step()));
-  };
-  return { resize, destroy: player.destroy };
+  });
 }
 
 export default {

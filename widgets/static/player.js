@@ -51,7 +51,7 @@ function rove(items, index) {
 // `onStep(step)` draws and returns the words of the live line; `name(step)` names the position;
 // `delay(step)` is how long play stays on a step, in milliseconds; `extras` are further buttons.
 // Players of one page with the same `group` (not "") share the step: the moved one tells the others.
-// Returns { toolbar, live, keys, go, step, destroy }: the caller places the three elements.
+// Returns { toolbar, live, keys, go, show, step, sized }: the caller places the three elements.
 export function createPlayer({
   root, count, label, name, onStep, delay = () => 900, extras = [], group = "",
 }) {
@@ -169,5 +169,11 @@ export function createPlayer({
     root.removeEventListener("keydown", onKey);
     window.removeEventListener(STEP_EVENT, follow);
   };
-  return { toolbar, live, keys, go, show, step: () => step, destroy };
+  // The view that `mount` asks for: `draw(room)` gets the width inside the widget's edge, read off
+  // the toolbar, or off `frame` where the toolbar is not placed.
+  const sized = (draw, frame = toolbar) => ({
+    resize: (width) => draw(frame.clientWidth || width),
+    destroy,
+  });
+  return { toolbar, live, keys, go, show, step: () => step, sized };
 }

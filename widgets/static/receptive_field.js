@@ -140,13 +140,10 @@ function build(root, model) {
   root.append(player.toolbar, player.keys, player.live, scroller, legend(field));
   player.live.classList.add("sn-rf-live");
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      draw(player.step());
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    draw(player.step());
+  });
 }
 
 export default {

@@ -1,6 +1,6 @@
 // Steps through the moments of requests: the predicted bar from now, and the deadline it must meet.
 
-import { chartText, scale } from "./chart.js";
+import { chartText, hatch, scale } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { signedDuration, fateWords } from "./signed_words.js";
@@ -84,10 +84,9 @@ function drawCase(item, step, cases, width) {
   const marks = axisTicks(cases, width < 420 ? 4 : 6);
   const x = (us) => scale(us / 1000, marks[marks.length - 1], LEFT, width - RIGHT);
   const stripes = freshId("done");
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 7, "stroke-width": 2.6, class: "sn-sk-stripe" });
   const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": momentWords(item, step) });
   picture.append(
-    svg("defs", {}, svg("pattern", { id: stripes, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)),
+    svg("defs", {}, hatch(stripes, "sn-sk-stripe", 2.3)),
     drawAxis(marks, x, width), drawBar(moment, x, stripes), drawLines(moment, x, width), drawGap(moment, x, width),
   );
   return node("div", { class: "sn-sk-case" },
@@ -145,13 +144,10 @@ function build(root, model) {
   );
   player.live.classList.add("sn-sk-live");
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      draw(player.step());
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    draw(player.step());
+  });
 }
 
 export default {

@@ -1,6 +1,6 @@
 // Replays one preemption: the cycle as a list, and the lanes of threads and ranks over time.
 
-import { chartText } from "./chart.js";
+import { chartText, hatch } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { cut, cyclePlaces, dotsOf, eventAt, eventWords, timeRange, timeTicks } from "./slo_cycle_layout.js";
@@ -83,11 +83,10 @@ function drawCycle(cycle, step, zoomed, width, press) {
   const places = cyclePlaces(lanes, range, width);
   const dots = dotsOf(events, range, places);
   const stripes = freshId("waits");
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 1.6, class: "sn-cy-stripe" });
   const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": eventWords(events, step), class: "sn-cy-picture" });
   const shownTo = places.x(Math.min(events[step].at_us, range.to));
   picture.append(
-    svg("defs", {}, svg("pattern", { id: stripes, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)),
+    svg("defs", {}, hatch(stripes, "sn-cy-stripe", 1.6)),
     drawLanes(lanes, range, places), drawSpans(spans, range, places, stripes), drawMarks(marks, range, places),
     svg("rect", { x: shownTo, y: places.top, width: Math.max(0, places.right - shownTo), height: places.base - places.top, class: "sn-cy-shade" }),
     svg("path", { d: `M${shownTo} ${places.top}V${places.base}`, class: "sn-cy-cursor" }),
@@ -160,13 +159,10 @@ function build(root, model) {
   );
   player.live.classList.add("sn-cy-live");
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      draw(player.step());
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    draw(player.step());
+  });
 }
 
 export default {

@@ -135,13 +135,10 @@ function build(root, model) {
   );
   draw();
   player.show(Math.min(maxTokens, 16) - 1);
-  return {
-    resize: () => {
-      width = stage.clientWidth;
-      draw();
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    draw();
+  });
 }
 
 export default {

@@ -58,13 +58,10 @@ function build(root, model) {
     ring ? ringLegend(steps[0].sinks) : bytesLegend(cell, pattern),
   );
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      picture.draw(width, player.step());
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    picture.draw(width, player.step());
+  });
 }
 
 export default {

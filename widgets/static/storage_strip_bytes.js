@@ -1,5 +1,6 @@
 // Draws held bytes above counted ones, and buffers as strips of cells with brackets for the views.
 
+import { hatch } from "./chart.js";
 import { node, svg } from "./dom.js";
 import { cellsOf, lanesOf, mostLanes, rowsOf, stateOf, stripWords, viewLabels } from "./storage_strip_layout.js";
 import { number } from "./words.js";
@@ -15,11 +16,6 @@ const CHARACTER = 6.4;
 
 function text(x, y, anchor, words, className = "sn-ss-text") {
   return svg("text", { x, y, "text-anchor": anchor, class: className }, words);
-}
-
-function stripes(id) {
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2.2, class: "sn-ss-hatch" });
-  return svg("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line);
 }
 
 function drawCells(step, row, cell, perByte, top, hues, pattern) {
@@ -104,7 +100,7 @@ export function createBytesPicture(steps, cell, pattern) {
     const height = BARS + heights.reduce((sum, each) => sum + each, 0);
     const label = rows.map((row) => stripWords(steps, row, index)).join("; ");
     const picture = svg("svg", { width, height, role: "img", "aria-label": label || "No storage" });
-    picture.append(svg("defs", {}, stripes(pattern)));
+    picture.append(svg("defs", {}, hatch(pattern, "sn-ss-hatch", 2.2)));
     picture.append(drawBars(steps[index], most, width));
     let top = BARS;
     rows.forEach((row, at) => {

@@ -102,13 +102,10 @@ function build(root, model) {
     node("div", { class: "sn-tl-tablebox" }, texts.table),
   ].filter(Boolean));
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      redraw();
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    redraw();
+  });
 }
 
 export default {

@@ -1,10 +1,11 @@
 // The scrolling picture of one or two traces, its cursor, and what lies ahead shaded.
 
+import { hatch } from "./chart.js";
 import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
 import { columnsOf, mostTokens, pixelsPerUnit, widthOf } from "./timeline_layout.js";
 import {
-  EDGE, HEAD, TIME_AXIS, blockHeight, drawBlock, drawLabels, drawTimeAxis, hatch,
+  EDGE, HEAD, TIME_AXIS, blockHeight, drawBlock, drawLabels, drawTimeAxis,
 } from "./timeline_rows.js";
 
 // The scrolling picture: redrawn when its width or axis changes, its cursor moved at every step.
@@ -25,7 +26,7 @@ export function createPicture(sides, alphabet, label) {
     const foot = Number(labels.getAttribute("height"));
     const height = axis === "time" ? foot + TIME_AXIS : foot;
     const picture = svg("svg", { width: total, height, role: "img", "aria-label": label, class: "sn-tl-picture" });
-    picture.append(svg("defs", {}, hatch(patterns.waiting, "sn-tl-hatch-waiting", 2.4), hatch(patterns.idle, "sn-tl-hatch-idle", 3)));
+    picture.append(svg("defs", {}, hatch(patterns.waiting, "sn-tl-hatch-waiting"), hatch(patterns.idle, "sn-tl-hatch-idle", 3)));
     const shades = [];
     const most = Math.max(...sides.map((side) => mostTokens(side.trace)));
     const cursors = [];

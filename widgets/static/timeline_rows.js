@@ -1,5 +1,6 @@
 // Draws the rows, the budget and the labels of one trace. Decides no step and no size of the page.
 
+import { requestHue, stepNumbers } from "./column_picture.js";
 import { node, svg } from "./dom.js";
 import { bandsOf, budgetBars, cellsOf, timeTicks, widthOf } from "./timeline_layout.js";
 import { tokenMark } from "./timeline_words.js";
@@ -13,7 +14,6 @@ const BAR = 46;
 export const BLOCK_GAP = 14;
 export const TIME_AXIS = 22;
 export const EDGE = 3;
-const COLOURS = 8;
 const CHARACTER_PX = 6.4;
 
 const LEGEND = [
@@ -26,16 +26,6 @@ const LEGEND = [
 
 export function blockHeight(trace) {
   return HEAD + trace.requests.length * ROW + BUDGET;
-}
-
-export function colourClass(trace, id) {
-  return `sn-hue-${trace.requests.findIndex((request) => request.id === id) % COLOURS}`;
-}
-
-export function hatch(id, className, width) {
-  const attributes = { id, width: 6, height: 6, patternUnits: "userSpaceOnUse" };
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": width, class: className });
-  return svg("pattern", { ...attributes, patternTransform: "rotate(45)" }, line);
 }
 
 // ---- one block: the rows of one trace -----------------------------------------------------------
@@ -89,7 +79,7 @@ function drawCell(band, columns, top, hue, alphabet, patterns) {
 }
 
 function drawRow(trace, request, row, columns, top, alphabet, patterns) {
-  const hue = colourClass(trace, request.id);
+  const hue = requestHue(trace, request.id);
   const y = top + HEAD + row * ROW + (ROW - CELL) / 2;
   const group = svg("g", {});
   const bands = bandsOf(cellsOf(trace, request));
@@ -145,23 +135,9 @@ export function drawTimeAxis(scale, width, top) {
   return group;
 }
 
-function drawHead(trace, columns, top) {
-  const group = svg("g", {});
-  let free = 0;
-  columns.forEach((column, index) => {
-    const label = String(trace.steps[index].step);
-    const width = label.length * CHARACTER_PX + 8;
-    const middle = column.x + column.width / 2;
-    if (middle - width / 2 < free) return;
-    free = middle + width / 2;
-    group.append(centred(middle, top + HEAD - 9, "sn-tl-step", label));
-  });
-  return group;
-}
-
 export function drawBlock({ trace, top }, columns, alphabet, patterns, width, most) {
   const group = svg("g", {});
-  group.append(drawHead(trace, columns, top));
+  group.append(stepNumbers(trace, columns, top + HEAD - 9, "sn-tl-step"));
   trace.requests.forEach((request, row) => {
     const y = top + HEAD + row * ROW + ROW;
     group.append(svg("path", { d: `M0 ${y}H${width}`, class: "sn-tl-rule" }));
@@ -193,7 +169,7 @@ export function drawLabels(sides, narrow) {
     if (name) labels.append(sideName(name, top + HEAD - 9, narrow));
     trace.requests.forEach((request, row) => {
       const y = top + HEAD + row * ROW + ROW / 2;
-      const hue = colourClass(trace, request.id);
+      const hue = requestHue(trace, request.id);
       const text = narrow ? `${request.id}` : `request ${request.id}`;
       labels.append(svg("rect", { x: 0, y: y - 7, width: 5, height: 14, rx: 2.5, class: `sn-tl-key ${hue}` }));
       labels.append(svg("text", { x: 12, y: y + 4, class: "sn-tl-label" }, text));

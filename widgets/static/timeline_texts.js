@@ -1,8 +1,8 @@
 // The table below the timeline: texts so far, time to the first token, worst gap between tokens.
 
+import { requestHue } from "./column_picture.js";
 import { node, svg } from "./dom.js";
 import { generatedAt } from "./timeline_layout.js";
-import { colourClass } from "./timeline_rows.js";
 import { tokenMark } from "./timeline_words.js";
 import { duration } from "./words.js";
 
@@ -48,7 +48,7 @@ export function textTable(sides, alphabet) {
   const rows = trace.requests.map((request) => {
     const text = node("td", { class: "sn-tl-text" });
     cells.set(request.id, text);
-    const label = node("th", { scope: "row" }, node("i", { class: `sn-tl-dot ${colourClass(trace, request.id)}` }), `request ${request.id}`);
+    const label = node("th", { scope: "row" }, node("i", { class: `sn-tl-dot ${requestHue(trace, request.id)}` }), `request ${request.id}`);
     return node("tr", {}, label, text, firstCell(sides, request.id), gapCell(sides, request.id, longest));
   });
   const head = ["Request", "Prompt and text so far", "First token after", "Worst gap between tokens"]

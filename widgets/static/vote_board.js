@@ -1,6 +1,6 @@
 // Steps through the layers of a pass: every rank's vote, the collective's answer, who left where.
 
-import { chartText } from "./chart.js";
+import { chartText, hatch } from "./chart.js";
 import { makeReachable } from "./column_picture.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
@@ -75,9 +75,8 @@ function drawBoard(board, step, width) {
   const places = boardPlaces(board, width);
   const { num_layers: layers, checks } = board.record;
   const stripes = freshId("never");
-  const line = svg("line", { x1: 0, y1: 0, x2: 0, y2: 6, "stroke-width": 2, class: "sn-vb-stripe" });
   const picture = svg("svg", { width: places.width, height: places.height, role: "img", "aria-label": `${board.label}. ${layerWords(board, step)}` });
-  picture.append(svg("defs", {}, svg("pattern", { id: stripes, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, line)));
+  picture.append(svg("defs", {}, hatch(stripes, "sn-vb-stripe", 2)));
   if (step < layers) {
     picture.append(svg("rect", { x: places.x(step), y: places.top - 3, width: places.cell, height: places.work - places.top - 5, rx: 6, class: "sn-vb-column" }));
   }
@@ -151,13 +150,10 @@ function build(root, model) {
   );
   player.live.classList.add("sn-vb-live");
   player.show(0);
-  return {
-    resize: (next) => {
-      width = root.querySelector(".sn-toolbar").clientWidth || next;
-      draw(player.step());
-    },
-    destroy: player.destroy,
-  };
+  return player.sized((room) => {
+    width = room;
+    draw(player.step());
+  });
 }
 
 export default {

@@ -76,11 +76,8 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-wb-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage);
   player.show(0);
-  return {
-    resize: () => panels.forEach((panel) =>
-      panel.draw(steps, mostTokens(series), stage.clientWidth, player.step())),
-    destroy: player.destroy,
-  };
+  return player.sized((room) => panels.forEach((panel) =>
+    panel.draw(steps, mostTokens(series), room, player.step())));
 }
 
 export default {
