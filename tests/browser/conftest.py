@@ -17,15 +17,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from driving import LIMIT_MS, PICTURES, Lesson
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from support import CHROMIUM, ROOT, copy_course, find_program, lend_python
 
 from course.launcher.doctor import is_temporary
+from widgets.standalone import page as html_page
 
-OWN = ROOT / ".browser-test"
-SAVED = Path.home() / ".cache" / "serving-nanogpt-tests" if is_temporary(ROOT) else OWN
-PICTURES = OWN / "pictures"
-LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
+SAVED = (
+    Path.home() / ".cache" / "serving-nanogpt-tests"
+    if is_temporary(ROOT)
+    else ROOT / ".browser-test"
+)
 expect.set_options(timeout=30_000)
 # A name cannot be looked up, so that nothing of a test leaves this machine.
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
@@ -44,49 +47,6 @@ class CourseServer:
         return self.root / "work"
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """A lesson open in a page, and what a learner does with it.
-
-    `number` is "l01", `num_reports` how many cards of checks the lesson shows.
-    """
-
-    page: Page
-    number: str
-    num_reports: int
-
-    def wait_until_open(self) -> None:
-        """Wait until every cell has run and every check has answered."""
-        expect(self.page.locator(".sng-report")).to_have_count(self.num_reports, timeout=LIMIT_MS)
-        busy = self.page.locator('[data-status="running"], [data-status="queued"]')
-        expect(busy).to_have_count(0, timeout=LIMIT_MS)
-
-    def cell(self, function: str) -> Locator:
-        """The text of the cell that defines a function."""
-        return self.page.locator(".cm-content", has_text=f"def {function}(")
-
-    def answer(self, source: str) -> None:
-        """Write a function over the one of its name, and run its cell."""
-        cell = self.cell(re.findall(r"def (\w+)", source)[0])
-        cell.click()
-        self.page.keyboard.press("Control+a")
-        self.page.keyboard.insert_text(source)
-        self.page.keyboard.press("Control+Enter")
-
-    def report(self, exercise: str, status: str, place: int = 0) -> Locator:
-        """Wait for a check's verdict; return its card, the first or the one at `place`."""
-        cards = self.page.locator(f'.sng-report[data-exercise="{self.number}.{exercise}"]')
-        card = cards.nth(place)
-        expect(card).to_have_attribute("data-status", status, timeout=LIMIT_MS)
-        return card
-
-    @property
-    def timeline(self) -> Locator:
-        """The replay of the learner's own engine beside the reference."""
-        live = self.page.locator(".sn-live", has_text=re.compile("^Yours"))
-        return self.page.locator(".sn-timeline", has=live)
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The system's Chromium, without a window.
@@ -99,6 +59,32 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Open widgets in a page of their own; afterwards, no error and no request was seen."""
+    contexts, noise, requests = [], [], []
+
+    def opened(widgets: list, width: int = 1000, scheme: str = "light", **options: object) -> Page:
+        viewport = {"width": width, "height": 900}
+        context = chromium.new_context(viewport=viewport, color_scheme=scheme, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: noise.append(message.text))
+        page.on("pageerror", lambda error: noise.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        file = tmp_path / "widgets.html"
+        file.write_text(html_page(widgets, "Widgets"), encoding="utf-8")
+        page.goto(file.as_uri())
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert noise == []
+    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +128,15 @@ def _address(process: subprocess.Popen[str]) -> str:
 def complaints() -> list[str]:
     """What pages said on their console as errors, and the addresses of other machines asked."""
     return []
+
+
+@pytest.fixture(autouse=True)
+def nothing_complained(complaints: list[str]) -> Iterator[None]:
+    """In no test does the console show an error or the page ask another machine for anything."""
+    yield
+    seen = complaints.copy()
+    complaints.clear()
+    assert seen == []
 
 
 @pytest.fixture(scope="module")

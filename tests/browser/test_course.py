@@ -7,16 +7,24 @@ import ast
 import re
 
 import pytest
+from driving import (
+    PICTURES,
+    STOPPED,
+    assert_accessible,
+    assert_fits,
+    assert_ran_by_itself,
+    focus_toolbar,
+    press_on,
+    violations,
+)
 from launching import wait_for
 from playwright.sync_api import expect
-from support import ROOT
 
 from nanogpt import Engine, EngineConfig, Parts, Request, encode, load_model
 from nanogpt.clock import LARGE_GPU, CostClock
 
 pytestmark = pytest.mark.browser
 
-PICTURES = ROOT / ".browser-test" / "pictures"
 SIZE = "return max(0, min(budget - num_decodes, remaining))"
 MASK = """\
 def chunk_mask(num_past: int, num_new: int) -> Tensor:
@@ -59,21 +67,6 @@ DRAWN = """(picture) => {
         steps.find(([x]) => Math.abs(x - middle(cell)) < 2)?.[1],
     ]);
 }"""
-# What of our own elements leaves the page, or holds more than fits into it.
-TOO_WIDE = """(all) => all
-    .filter((each) => each.getBoundingClientRect().right > window.innerWidth
-        || each.scrollWidth > each.clientWidth)
-    .map((each) => each.className)"""
-OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
-
-
-@pytest.fixture(autouse=True)
-def nothing_complained(complaints):
-    """In no test does the console show an error or the page ask another machine for anything."""
-    yield
-    seen = complaints.copy()
-    complaints.clear()
-    assert seen == []
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -115,13 +108,6 @@ def words_of_yours(lesson):
     return lesson.timeline.locator(".sn-live").text_content().split("\n")[0]
 
 
-def violations(page, context):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page, context=context).response
-    assert found["passes"]
-    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
-
-
 def take_picture(page, name, first, last, margin=8):
     """Keep a picture of what lies between the top of one element and the bottom of another."""
     top, end = first.bounding_box(), last.bounding_box()
@@ -151,12 +137,8 @@ def test_the_first_page_is_a_map_of_the_lessons_without_code(page):
 
 
 def test_a_lesson_opens_by_its_link_and_runs_by_itself(lesson):
-    page = lesson.page
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Chunked prefill")
-    for kind in ("timeline", "mask-stepper", "step-cost", "prediction", "hints"):
-        expect(page.locator(f".sn-{kind}").first).to_be_attached()
-    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
-    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
+    kinds = ("timeline", "mask-stepper", "step-cost", "prediction", "hints")
+    assert_ran_by_itself(lesson, "Chunked prefill", kinds, not_started=5)
 
 
 # ---- answering -----------------------------------------------------------------------------------
@@ -179,7 +161,7 @@ def test_after_an_endless_loop_the_work_goes_on(lesson):
     lesson.answer(ENDLESS)
     expect(lesson.report("chunk_inputs", "timeout")).to_contain_text("Took too long")
     stopped = lesson.timeline.locator(".sn-note-bad")
-    expect(stopped).to_contain_text("chunk_inputs took longer than")
+    expect(stopped).to_contain_text(re.compile(f"chunk_inputs {STOPPED}"))
     lesson.answer(MASK)
     lesson.report("chunk_mask", "passed")
     lesson.answer(INPUTS)
@@ -190,7 +172,7 @@ def test_after_an_endless_loop_the_work_goes_on(lesson):
 def test_a_timeline_is_stepped_by_keyboard_alone(lesson):
     timeline = lesson.timeline
     keyboard = lesson.page.keyboard
-    timeline.locator(".sn-toolbar [tabindex='0']").focus()
+    focus_toolbar(timeline)
     keyboard.press("End")
     last = int(re.findall(r"\d+", timeline.locator(".sn-where").text_content())[1])
     keys = ["Home", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight", "ArrowLeft"]
@@ -222,8 +204,7 @@ def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(
     differs = timeline.locator(".sn-note", has_text=f"Step {first} is the first that differs")
     expect(differs).to_be_attached(timeout=60_000)
 
-    timeline.locator(".sn-toolbar [tabindex='0']").focus()
-    lesson.page.keyboard.press("Home")
+    press_on(timeline, "Home")
     for number, plan in enumerate(plans):
         words = words_of_yours(lesson)
         assert words.startswith(f"Yours, step {number}: ")
@@ -251,22 +232,14 @@ def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_of_ours_breaks_an_accessibility_rule_in_a_lesson(lesson, scheme):
-    lesson.page.emulate_media(color_scheme=scheme)
-    expect(lesson.page.locator(f".sn[data-theme={scheme}]")).to_have_count(
-        lesson.page.locator(".sn").count()
-    )
-    assert violations(lesson.page, OURS) == []
+    assert_accessible(lesson, scheme)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
 def test_a_lesson_fits_its_page(lesson, scheme, width):
     page = lesson.page
-    page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 900})
-    expect(page.locator(f".sn-timeline[data-theme={scheme}]").first).to_be_attached()
-    ours = page.locator(".sn, .sng-report")
-    wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
+    assert_fits(lesson, width, scheme)
     lesson.timeline.evaluate("each => each.scrollIntoView()")
     page.screenshot(path=PICTURES / f"timeline_{scheme}_{width}.png")
     lesson.cell("chunk_size").evaluate("each => each.scrollIntoView()")

@@ -6,13 +6,22 @@ One server and one page serve all tests; each writes into cells that no other ne
 import re
 
 import pytest
+from driving import (
+    PICTURES,
+    assert_accessible,
+    assert_fits,
+    assert_ran_by_itself,
+    focus_toolbar,
+    live,
+    press_on,
+    take_pictures,
+    widget,
+)
 from launching import wait_for
 from playwright.sync_api import expect
-from support import ROOT
 
 pytestmark = pytest.mark.browser
 
-PICTURES = ROOT / ".browser-test" / "pictures"
 NUM_REPORTS = 11  # six exercises and five exhibits
 SORT_KEY = """\
 def sort_key(policy, request):
@@ -31,45 +40,12 @@ PLACES = """(all) => all.map((each) => {
     const at = new DOMMatrix(each.style.transform);
     return [each.querySelector(".sn-he-key").textContent, Math.round(at.e), Math.round(at.f)];
 })"""
-# What of our own elements leaves the page, or holds more than fits into it.
-TOO_WIDE = """(all) => all
-    .filter((each) => each.getBoundingClientRect().right > window.innerWidth
-        || each.scrollWidth > each.clientWidth)
-    .map((each) => each.className)"""
-# Tables and printed text that end outside the page, where nothing can be scrolled to reach them.
-CUT_OFF = """(all) => all.filter((each) => {
-    if (each.getBoundingClientRect().right <= window.innerWidth) return false;
-    for (let box = each; box && box.id !== "App"; box = box.parentElement) {
-        if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
-    }
-    return true;
-}).map((each) => each.textContent.slice(0, 40))"""
-OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
 
 
 @pytest.fixture(scope="module")
 def lesson(open_lesson):
     """Lesson 2, reached by its link on the first page."""
     return open_lesson("l02", NUM_REPORTS)
-
-
-@pytest.fixture(autouse=True)
-def nothing_complained(complaints):
-    """In no test does the console show an error or the page ask another machine for anything."""
-    yield
-    seen = complaints.copy()
-    complaints.clear()
-    assert seen == []
-
-
-def widget(lesson, kind, title):
-    """The widget of a kind whose title begins so."""
-    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{title}"))
-    return lesson.page.locator(f".sn-{kind}", has=named)
-
-
-def live(heap):
-    return heap.locator(".sn-live").text_content()
 
 
 def array_of(heap):
@@ -85,34 +61,18 @@ def top_of(heap):
     return min(places, key=lambda each: each[2])[0]
 
 
-def violations(page, context):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page, context=context).response
-    assert found["passes"]
-    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
-
-
 # ---- arriving ------------------------------------------------------------------------------------
 
 
 def test_lesson_2_opens_by_its_link_and_runs_by_itself(lesson):
-    page = lesson.page
-    expect(page.get_by_role("heading", level=1)).to_contain_text("The scheduler")
-    for kind in ("kv-budget", "timeline", "heap-stepper", "prediction", "hints"):
-        expect(page.locator(f".sn-{kind}").first).to_be_attached()
-    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
-    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
-    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(6)
-    expect(page.locator(".sng-report[data-status=failed]")).to_have_count(5)
+    kinds = ("kv-budget", "timeline", "heap-stepper", "prediction", "hints")
+    assert_ran_by_itself(lesson, "The scheduler", kinds, not_started=6, failed=5)
 
 
 def test_the_two_pictures_at_the_top_are_stepped_together(lesson):
     budget = widget(lesson, "kv-budget", "KV tokens against a budget of 22")
     timeline = widget(lesson, "timeline", "The same steps, request by request").first
-    budget.locator(".sn-toolbar [tabindex='0']").focus()
-    lesson.page.keyboard.press("Home")
-    for _ in range(6):
-        lesson.page.keyboard.press("ArrowRight")
+    press_on(budget, "Home", *["ArrowRight"] * 6)
     expect(budget.locator(".sn-live")).to_contain_text("Request 0 is preempted")
     expect(timeline.locator(".sn-live")).to_contain_text("Step 6")
 
@@ -131,7 +91,7 @@ def test_a_right_answer_turns_the_check_green_and_ranks_the_heap(lesson, course_
 def test_the_heap_is_stepped_by_keyboard_alone(lesson):
     heap = lesson.page.locator(".sn-heap-stepper")
     press = lesson.page.keyboard.press
-    heap.locator(".sn-toolbar [tabindex='0']").focus()
+    focus_toolbar(heap)
     press("Home")
     assert live(heap).startswith("The heap is empty; ")
     assert array_of(heap) == []
@@ -170,8 +130,7 @@ def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
     lesson.report("choose_victim", "passed", place=1)
     lesson.report("choose_victim", "not_started", place=0)
     expect(symptom).to_have_count(0)
-    picture.locator(".sn-toolbar [tabindex='0']").focus()
-    lesson.page.keyboard.press("End")
+    press_on(picture, "End")
     expect(picture.locator(".sn-live")).to_contain_text("Step 19: 0 of 22 KV tokens held.")
     lesson.page.screenshot(path=PICTURES / "l02_exhibit_a_repaired.png")
 
@@ -181,30 +140,18 @@ def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_2(lesson, scheme):
-    lesson.page.emulate_media(color_scheme=scheme)
-    expect(lesson.page.locator(f".sn[data-theme={scheme}]")).to_have_count(
-        lesson.page.locator(".sn").count()
-    )
-    assert violations(lesson.page, OURS) == []
+    assert_accessible(lesson, scheme)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_lesson_2_fits_its_page(lesson, scheme, width):
     page = lesson.page
-    page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 900})
-    expect(page.locator(f".sn[data-theme={scheme}]")).to_have_count(page.locator(".sn").count())
-    ours = page.locator(".sn, .sng-report")
-    wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
+    assert_fits(lesson, width, scheme)
     assert page.locator(".output table, .output pre").count() >= 8
-    assert page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
     heap = page.locator(".sn-heap-stepper")
-    heap.locator(".sn-toolbar [tabindex='0']").focus()
-    page.keyboard.press("Home")
-    for _ in range(14):
-        page.keyboard.press("ArrowRight")
-    shown = {
+    press_on(heap, "Home", *["ArrowRight"] * 14)
+    places = {
         "top": widget(lesson, "kv-budget", "KV tokens against a budget of 22"),
         "heap": heap,
         "stage": widget(lesson, "kv-budget", "KV tokens against a budget of 160"),
@@ -212,6 +159,4 @@ def test_lesson_2_fits_its_page(lesson, scheme, width):
         "exhibit_c": page.get_by_role("heading", name=re.compile("Exhibit C")),
         "exhibit_e": page.get_by_role("heading", name=re.compile("Exhibit E")),
     }
-    for name, element in shown.items():
-        element.evaluate("each => each.scrollIntoView()")
-        page.screenshot(path=PICTURES / f"l02_{name}_{scheme}_{width}.png")
+    take_pictures(lesson, places, f"{scheme}_{width}")

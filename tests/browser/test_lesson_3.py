@@ -6,13 +6,21 @@ One server and one page serve all tests, in this order; each leaves a right answ
 import re
 
 import pytest
+from driving import (
+    PICTURES,
+    STOPPED,
+    assert_accessible,
+    assert_fits,
+    assert_ran_by_itself,
+    focus_toolbar,
+    take_pictures,
+    widget,
+)
 from launching import wait_for
 from playwright.sync_api import expect
-from support import ROOT
 
 pytestmark = pytest.mark.browser
 
-PICTURES = ROOT / ".browser-test" / "pictures"
 NUM_REPORTS = 10  # six exercises and four exhibits
 ROWS = """\
 def fused_rows(known, cursors, num_new):
@@ -58,20 +66,6 @@ def pack(past_lens, num_new):
     return cu_q, cu_k, mask
 """
 EXHIBIT_A = MASK.replace("full_mask", "exhibit_a")
-# What of our own elements leaves the page, or holds more than fits into it.
-TOO_WIDE = """(all) => all
-    .filter((each) => each.getBoundingClientRect().right > window.innerWidth
-        || each.scrollWidth > each.clientWidth)
-    .map((each) => each.className)"""
-# Tables and printed text that end outside the page, where nothing can be scrolled to reach them.
-CUT_OFF = """(all) => all.filter((each) => {
-    if (each.getBoundingClientRect().right <= window.innerWidth) return false;
-    for (let box = each; box && box.id !== "App"; box = box.parentElement) {
-        if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
-    }
-    return true;
-}).map((each) => each.textContent.slice(0, 40))"""
-OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
 
 
 @pytest.fixture(scope="module")
@@ -80,44 +74,12 @@ def lesson(open_lesson):
     return open_lesson("l03", NUM_REPORTS)
 
 
-@pytest.fixture(autouse=True)
-def nothing_complained(complaints):
-    """In no test does the console show an error or the page ask another machine for anything."""
-    yield
-    seen = complaints.copy()
-    complaints.clear()
-    assert seen == []
-
-
-def widget(lesson, kind, title):
-    """The widget of a kind whose title begins so."""
-    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
-    return lesson.page.locator(f".sn-{kind}", has=named)
-
-
-def focus(found):
-    found.locator(".sn-toolbar [tabindex='0']").focus()
-
-
-def violations(page, context):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page, context=context).response
-    assert found["passes"]
-    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
-
-
 # ---- arriving ------------------------------------------------------------------------------------
 
 
 def test_lesson_3_opens_by_its_link_and_runs_by_itself(lesson):
-    page = lesson.page
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Interleaving")
-    for kind in ("batch-view", "mask-build", "timeline", "prediction", "hints"):
-        expect(page.locator(f".sn-{kind}").first).to_be_attached()
-    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
-    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
-    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(6)
-    expect(page.locator(".sng-report[data-status=failed]")).to_have_count(4)
+    kinds = ("batch-view", "mask-build", "timeline", "prediction", "hints")
+    assert_ran_by_itself(lesson, "Interleaving", kinds, not_started=6, failed=4)
 
 
 def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_server):
@@ -166,7 +128,7 @@ def test_after_an_endless_mask_another_legal_one_passes(lesson):
     lesson.answer(MASK_ENDLESS)
     expect(lesson.report("full_mask", "timeout")).to_contain_text("Took too long")
     stopped = lesson.timeline.locator(".sn-note-bad")
-    expect(stopped).to_contain_text("full_mask took longer than", timeout=60_000)
+    expect(stopped).to_contain_text(re.compile(f"full_mask {STOPPED}"), timeout=60_000)
     lesson.wait_until_open()
     lesson.answer(MASK)
     lesson.report("full_mask", "passed")
@@ -183,7 +145,7 @@ def test_the_strip_and_its_mask_are_stepped_by_keyboard_with_the_learners_pack(l
     strip = widget(lesson, "batch-view", "From padded to packed, by your pack")
     expect(strip).to_be_attached(timeout=60_000)
     chip = strip.locator(".sn-chip-strong")
-    focus(strip)
+    focus_toolbar(strip)
     expect(chip).to_have_text("11 useful of 32 computed")
     lesson.page.keyboard.press("ArrowRight")
     expect(chip).to_have_text("11 useful of 11 computed")
@@ -211,27 +173,18 @@ def test_a_repaired_neighbour_is_silent_and_passes_its_check(lesson):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_3(lesson, scheme):
-    lesson.page.emulate_media(color_scheme=scheme)
-    expect(lesson.page.locator(f".sn[data-theme={scheme}]")).to_have_count(
-        lesson.page.locator(".sn").count()
-    )
-    assert violations(lesson.page, OURS) == []
+    assert_accessible(lesson, scheme)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_lesson_3_fits_its_page(lesson, width):
     page = lesson.page
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": width, "height": 900})
-    ours = page.locator(".sn, .sng-report")
-    wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
+    assert_fits(lesson, width)
     assert page.locator(".output table, .output pre").count() >= 8
-    assert page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
-    for name, element in {
+    places = {
         "top": widget(lesson, "batch-view", "One tensor for everybody"),
         "steps": widget(lesson, "mask-build", "The post's example"),
         "stage": lesson.timeline,
         "exhibit_b": page.get_by_role("heading", name=re.compile("Exhibit B")),
-    }.items():
-        element.evaluate("each => each.scrollIntoView()")
-        page.screenshot(path=PICTURES / f"l03_{name}_{width}.png")
+    }
+    take_pictures(lesson, places, str(width))

@@ -6,13 +6,22 @@ One server and one page serve all tests, in this order; each leaves a right answ
 import re
 
 import pytest
+from driving import (
+    PICTURES,
+    STOPPED,
+    assert_accessible,
+    assert_fits,
+    assert_ran_by_itself,
+    focus_toolbar,
+    press_on,
+    take_pictures,
+    widget,
+)
 from launching import wait_for
 from playwright.sync_api import expect
-from support import ROOT
 
 pytestmark = pytest.mark.browser
 
-PICTURES = ROOT / ".browser-test" / "pictures"
 NUM_REPORTS = 9  # five exercises and four exhibits
 SLACK = """\
 def slack(now, deadline, total, done, a, c):
@@ -35,29 +44,12 @@ def gate(waiter, runners, margin, mode):
     reference = order[0] if mode == "conservative" else order[-1]
     return order[-1].id if waiter.urgency > margin * reference.urgency else None
 """
-BATCH = """\
-def slo_batch(head, waiters, a, c, bound, guard):
-    batch, tokens = [head.id], head.tokens
-    for each in waiters:
-        tokens += each.tokens
-        spare = head.time_to_deadline_us - (a * tokens + c)
-        if tokens > bound or spare < guard * head.slo_us:
-            break
-        batch.append(each.id)
-    return batch
-"""
-BATCH_ENDLESS = """\
-def slo_batch(head, waiters, a, c, bound, guard):
+GATE_ENDLESS = """\
+def gate(waiter, runners, margin, mode):
     while True:
-        bound += 1
+        margin += 1
 """
 EXHIBIT_A = SLACK.replace("def slack(", "def exhibit_a(")
-# What of our own elements leaves the page, or holds more than fits into it.
-TOO_WIDE = """(all) => all
-    .filter((each) => each.getBoundingClientRect().right > window.innerWidth
-        || each.scrollWidth > each.clientWidth)
-    .map((each) => each.className)"""
-OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
 
 
 @pytest.fixture(scope="module")
@@ -66,41 +58,9 @@ def lesson(open_lesson):
     return open_lesson("l05", NUM_REPORTS)
 
 
-@pytest.fixture(autouse=True)
-def nothing_complained(complaints):
-    """In no test does the console show an error or the page ask another machine for anything."""
-    yield
-    seen = complaints.copy()
-    complaints.clear()
-    assert seen == []
-
-
-def widget(lesson, kind, title):
-    """The widget of a kind whose title begins so."""
-    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
-    return lesson.page.locator(f".sn-{kind}", has=named)
-
-
-def focus(found):
-    found.locator(".sn-toolbar [tabindex='0']").focus()
-
-
-def violations(page, context):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page, context=context).response
-    assert found["passes"]
-    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
-
-
 def test_lesson_5_opens_by_its_link_and_runs_by_itself(lesson):
-    page = lesson.page
-    expect(page.get_by_role("heading", level=1)).to_contain_text("SLO policy")
-    for kind in ("slack-timeline", "gate-picture", "repair-ladder", "prediction", "hints"):
-        expect(page.locator(f".sn-{kind}").first).to_be_attached()
-    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
-    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
-    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(5)
-    expect(page.locator(".sng-report[data-status=failed]")).to_have_count(4)
+    kinds = ("slack-timeline", "gate-picture", "repair-ladder", "prediction", "hints")
+    assert_ran_by_itself(lesson, "SLO policy", kinds, not_started=5, failed=4)
 
 
 def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_server):
@@ -123,8 +83,7 @@ def test_a_wrong_slack_is_marked_where_it_differs_and_a_right_one_is_drawn(lesso
     expect(card).to_contain_text("done")
     mine = widget(lesson, "slack-timeline", "Promised within 80 ms, by your slack")
     expect(mine).to_be_attached(timeout=60_000)
-    focus(mine)
-    page.keyboard.press("End")
+    press_on(mine, "End")
     differs = mine.locator(".sn-sk-differs:not(.sn-legend *)")
     expect(differs).to_have_count(1)  # of the runner; for the one that waits it is right
     expect(compared).to_contain_text("differs first in pass", timeout=60_000)
@@ -138,10 +97,7 @@ def test_a_wrong_slack_is_marked_where_it_differs_and_a_right_one_is_drawn(lesso
     file = course_server.work / "l05_slo_policy.py"
     wait_for(lambda: "    left = total - done\n" in file.read_text(), limit_s=30)
 
-    focus(mine)
-    page.keyboard.press("Home")
-    for _ in range(2):
-        page.keyboard.press("ArrowRight")
+    press_on(mine, "Home", *["ArrowRight"] * 2)
     said = mine.locator(".sn-live")
     expect(said).to_contain_text("It runs, 20.0 ms after the arrival: 300 of 500 tokens are left")
     expect(said).to_contain_text("It waits, 20.0 ms after the arrival: 500 tokens to compute")
@@ -149,23 +105,19 @@ def test_a_wrong_slack_is_marked_where_it_differs_and_a_right_one_is_drawn(lesso
     page.screenshot(path=PICTURES / "l05_slack.png")
 
 
-def test_after_an_endless_loop_the_work_goes_on(lesson):
-    lesson.answer(BATCH_ENDLESS)
-    expect(lesson.report("slo_batch", "timeout")).to_contain_text("Took too long")
+def test_after_an_endless_gate_a_right_one_decides_the_eight_moments(lesson):
+    lesson.answer(GATE_ENDLESS)
+    expect(lesson.report("gate", "timeout")).to_contain_text("Took too long")
     stopped = lesson.page.locator(".output table", has_text="The run stopped")
-    expect(stopped).to_contain_text("slo_batch took longer than", timeout=60_000)
-    lesson.answer(BATCH)
-    lesson.report("slo_batch", "passed")
-    expect(stopped).to_have_count(0, timeout=60_000)
+    expect(stopped).to_contain_text(re.compile(f"your gate {STOPPED}"), timeout=60_000)
+    expect(lesson.page.get_by_text("What gate answers cannot be drawn")).to_be_attached()
 
-
-def test_the_learner_s_gate_decides_the_eight_moments(lesson):
     lesson.answer(GATE)
     lesson.report("gate", "passed")
+    expect(stopped).to_have_count(0, timeout=60_000)
     picture = widget(lesson, "gate-picture", "Eight moments, by your gate")
     expect(picture).to_be_attached(timeout=60_000)
-    focus(picture)
-    lesson.page.keyboard.press("Home")
+    press_on(picture, "Home")
     victims = []
     for _ in range(8):
         victims.append(picture.get_by_role("img").locator(".sn-gp-victim").count())
@@ -175,7 +127,7 @@ def test_the_learner_s_gate_decides_the_eight_moments(lesson):
 
 def test_the_ladder_is_climbed_by_keyboard(lesson):
     ladder = widget(lesson, "repair-ladder", "The repair ladder")
-    focus(ladder)
+    focus_toolbar(ladder)
     said = ladder.locator(".sn-live")
     for key, words in (("Home", "No preemption."), ("End", "The batches alone")):
         lesson.page.keyboard.press(key)
@@ -196,22 +148,14 @@ def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_5(lesson, scheme):
-    lesson.page.emulate_media(color_scheme=scheme)
-    expect(lesson.page.locator(f".sn[data-theme={scheme}]")).to_have_count(
-        lesson.page.locator(".sn").count()
-    )
-    assert violations(lesson.page, OURS) == []
+    assert_accessible(lesson, scheme)
 
 
 def test_lesson_5_fits_a_narrow_page(lesson):
     page = lesson.page
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 390, "height": 900})
-    ours = page.locator(".sn, .sng-report")
-    wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
-    for name, element in {
+    assert_fits(lesson, 390)
+    places = {
         "gate": page.locator(".sn-gate-picture"),
         "exhibit_d": page.get_by_role("heading", name=re.compile("Exhibit D")),
-    }.items():
-        element.evaluate("each => each.scrollIntoView()")
-        page.screenshot(path=PICTURES / f"l05_{name}_390.png")
+    }
+    take_pictures(lesson, places, "390")

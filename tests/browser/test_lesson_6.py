@@ -8,14 +8,27 @@ import re
 from pathlib import Path
 
 import pytest
+from driving import (
+    PICTURES,
+    assert_accessible,
+    assert_fits,
+    assert_ran_by_itself,
+    press_on,
+    take_pictures,
+    widget,
+)
 from launching import wait_for
 from playwright.sync_api import expect
-from support import ROOT, unavailable
+from support import unavailable
 
 pytestmark = pytest.mark.browser
 
-PICTURES = ROOT / ".browser-test" / "pictures"
 NUM_REPORTS = 4
+VOTE_ENDLESS = """\
+def local_vote(target, step, layer, num_layers):
+    while layer < num_layers:
+        target += 1
+"""
 VOTE = """\
 def local_vote(target, step, layer, num_layers):
     return 1 if target == step and layer / num_layers <= 0.9 else 0
@@ -25,11 +38,6 @@ def resume_or_abort(suspended_us, pass_us, urgent_waits, memory_is_short, bound)
     if not urgent_waits or suspended_us >= bound * pass_us:
         return "resume"
     return "abort" if memory_is_short else "sleep"
-"""
-FATE_ENDLESS = """\
-def resume_or_abort(suspended_us, pass_us, urgent_waits, memory_is_short, bound):
-    while urgent_waits:
-        suspended_us += 1
 """
 CHECKPOINT = """\
 def checkpoint(vote):
@@ -54,39 +62,12 @@ def clean_up(books, aborted, waiter):
         next_up=waiter if waiter in waiting else None,
     )
 """
-OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
 
 
 @pytest.fixture(scope="module")
 def lesson(open_lesson):
     """Lesson 6, reached by its link on the first page."""
     return open_lesson("l06", NUM_REPORTS)
-
-
-@pytest.fixture(autouse=True)
-def nothing_complained(complaints):
-    """In no test does the console show an error or the page ask another machine for anything."""
-    yield
-    seen = complaints.copy()
-    complaints.clear()
-    assert seen == []
-
-
-def widget(lesson, kind, title):
-    """The widget of a kind whose title begins so."""
-    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
-    return lesson.page.locator(f".sn-{kind}", has=named)
-
-
-def focus(found):
-    found.locator(".sn-toolbar [tabindex='0']").focus()
-
-
-def violations(page, context):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page, context=context).response
-    assert found["passes"]
-    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
 
 
 def ranks_of(course):
@@ -106,14 +87,9 @@ def ranks_of(course):
 
 
 def test_lesson_6_opens_by_its_link_and_runs_by_itself(lesson, course_server):
-    page = lesson.page
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Preempting the pass")
-    for kind in ("slo-cycle", "vote-board", "prediction", "hints"):
-        expect(page.locator(f".sn-{kind}").first).to_be_attached()
-    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
-    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
-    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(4)
-    ran = page.locator(".output", has_text="The pass over 1,400 tokens takes")
+    kinds = ("slo-cycle", "vote-board", "prediction", "hints")
+    assert_ran_by_itself(lesson, "Preempting the pass", kinds, not_started=4)
+    ran = lesson.page.locator(".output", has_text="The pass over 1,400 tokens takes")
     expect(ran).to_contain_text(re.compile("^(On this machine, just now|Recorded, not run here)"))
     assert ranks_of(course_server) == []
 
@@ -132,8 +108,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
 
 def test_the_recorded_preemption_is_told_by_keyboard(lesson):
     cycle = widget(lesson, "slo-cycle", "An urgent arrival in mid-pass")
-    focus(cycle)
-    lesson.page.keyboard.press("Home")
+    press_on(cycle, "Home")
     told = []
     for _ in range(9):
         told.append(cycle.locator("[aria-current=step]").text_content()[1:])
@@ -153,8 +128,7 @@ def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_toge
     expect(lesson.report("checkpoint", "failed")).to_contain_text("waits for ever")
     mine = board.get_by_role("button", name="yours", exact=True)
     mine.click(timeout=60_000)
-    focus(board)
-    lesson.page.keyboard.press("End")
+    press_on(board, "End")
     expect(board.locator(".sn-chip-strong")).to_have_text("hangs")
     expect(board.locator("svg[role=img] .sn-vb-alone")).to_have_count(1)
 
@@ -162,10 +136,7 @@ def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_toge
     expect(lesson.report("checkpoint", "passed")).to_contain_text("Passed")
     expect(board.locator(".sn-chip-strong")).not_to_have_text("hangs", timeout=60_000)
     mine.click()
-    focus(board)
-    lesson.page.keyboard.press("Home")
-    for _ in range(3):
-        lesson.page.keyboard.press("ArrowRight")
+    press_on(board, "Home", *["ArrowRight"] * 3)
     expect(board.locator(".sn-live")).to_contain_text("MAX is 1")
     expect(board.locator("svg[role=img] .sn-vb-left")).to_have_count(2)
     board.evaluate("each => each.scrollIntoView()")
@@ -175,15 +146,18 @@ def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_toge
 
 
 def test_after_an_endless_loop_the_work_goes_on(lesson):
-    lesson.answer(FATE_ENDLESS)
-    expect(lesson.report("resume_or_abort", "timeout")).to_contain_text("Took too long")
-    lesson.wait_until_open()
+    board = widget(lesson, "vote-board", "The target is written between two glances at layer 3")
+    mine = board.get_by_role("button", name="yours", exact=True)
+    lesson.answer(VOTE_ENDLESS)
+    expect(lesson.report("local_vote", "timeout")).to_contain_text("Took too long")
+    expect(mine).to_have_count(0, timeout=60_000)  # who gives no vote has no board
+    lesson.answer(VOTE)
+    lesson.report("local_vote", "passed")
+    expect(mine).to_be_attached(timeout=60_000)
     lesson.answer(FATE)
     lesson.report("resume_or_abort", "passed")
     asked = lesson.page.locator(".output", has_text="by your resume_or_abort")
     expect(asked).to_contain_text("1000 ms: sleep, 1200 ms: resume.")
-    lesson.answer(VOTE)
-    lesson.report("local_vote", "passed")
 
 
 def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
@@ -198,11 +172,17 @@ def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_6(lesson, scheme):
-    lesson.page.emulate_media(color_scheme=scheme)
-    expect(lesson.page.locator(f".sn[data-theme={scheme}]")).to_have_count(
-        lesson.page.locator(".sn").count()
-    )
-    assert violations(lesson.page, OURS) == []
+    assert_accessible(lesson, scheme)
+
+
+def test_lesson_6_fits_a_narrow_page(lesson):
+    assert_fits(lesson, 390)
+    places = {
+        "cycle": widget(lesson, "slo-cycle", "An urgent arrival in mid-pass"),
+        "board": widget(lesson, "vote-board", "The target is written between two glances"),
+    }
+    take_pictures(lesson, places, "390")
+    lesson.page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson, course_server):

@@ -3,10 +3,14 @@
 import re
 
 import pytest
-from support import CHROMIUM, find_program
+from driving import (
+    assert_accessible_and_not_too_wide,
+    assert_one_tab_stop_each,
+    focus_toolbar,
+    live,
+)
 
 from widgets import Batching, Hints, MaskStepper, Prediction, StepCost, Timeline, WorkBars
-from widgets.standalone import page as html_page
 
 pytestmark = pytest.mark.browser
 
@@ -92,77 +96,19 @@ def every_widget():
     ]
 
 
-# ---- pages ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api")
-    program = find_program(*CHROMIUM)
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def show(chromium, tmp_path):
-    """Open widgets in a page of their own; afterwards, no error and no request was seen."""
-    contexts, noise, requests = [], [], []
-
-    def opened(widgets, width=1000, scheme="light", **options):
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: noise.append(message.text))
-        page.on("pageerror", lambda error: noise.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        file = tmp_path / "widgets.html"
-        file.write_text(html_page(widgets, "Widgets"), encoding="utf-8")
-        page.goto(file.as_uri())
-        page.wait_for_selector("html[data-ready]")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert noise == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
-
-
-def live(page):
-    return page.locator(".sn-live").first.text_content()
-
-
-def focus_toolbar(page):
-    page.locator("[role=toolbar] [tabindex='0']").first.focus()
-
-
 # ---- all widgets ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1000, 1400])
 def test_no_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = show(every_widget(), width=width, scheme=scheme)
     page.get_by_role("button", name="Show a hint").click()
-    found = axe.Axe().run(page).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert_accessible_and_not_too_wide(page)
 
 
 def test_each_stepper_is_one_tab_stop(show):
-    widgets = every_widget()[1:5]
-    page = show(widgets)
-    for widget in page.locator(".sn").all():
-        assert widget.locator("[tabindex='0']").count() == 1
-        stops = widget.locator("button, input").evaluate_all(
-            "all => all.filter((each) => each.tabIndex === 0).length"
-        )
-        assert stops == 1
+    assert_one_tab_stop_each(show(every_widget()[1:5]))
 
 
 def test_the_theme_follows_the_page_whatever_the_system_says(show):

@@ -1,10 +1,16 @@
 """The batch view and the mask in steps in Chromium: keys, pointer, motion, widths, axe."""
 
 import pytest
+from driving import (
+    assert_accessible_and_not_too_wide,
+    assert_no_text_is_cut_off,
+    focus_toolbar,
+    live,
+    press,
+)
 
 from nanogpt import fusing
 from widgets import BatchView, MaskBuild
-from widgets.standalone import page as html_page
 
 pytestmark = pytest.mark.browser
 
@@ -99,51 +105,8 @@ def every_widget():
     ]  # fmt: skip
 
 
-# ---- pages ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def show(chromium, tmp_path):
-    """Open widgets in a page of their own; afterwards, no error and no request was seen."""
-    contexts, noise, requests = [], [], []
-
-    def opened(widgets, width=1000, scheme="light", **options):
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: noise.append(message.text))
-        page.on("pageerror", lambda error: noise.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        file = tmp_path / "widgets.html"
-        file.write_text(html_page(widgets, "Widgets"), encoding="utf-8")
-        page.goto(file.as_uri())
-        page.wait_for_selector("html[data-ready]")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert noise == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
-
-
-def live(page):
-    return page.locator(".sn-live").first.text_content()
-
-
 def said(page):
     return page.locator(".sn-bv-said, .sn-mb-said").first.text_content()
-
-
-def focus_toolbar(page):
-    page.locator("[role=toolbar] [tabindex='0']").first.focus()
-
-
-def press(page, key, times=1):
-    for _ in range(times):
-        page.keyboard.press(key)
 
 
 # ---- all -----------------------------------------------------------------------------------------
@@ -152,12 +115,9 @@ def press(page, key, times=1):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1000, 1400])
 def test_neither_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = show(every_widget(), width=width, scheme=scheme, reduced_motion="reduce")
     for _ in range(3):
-        found = axe.Axe().run(page).response["violations"]
-        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-        assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        assert_accessible_and_not_too_wide(page)
         for button in page.get_by_role("button", name="Step forward").all():
             button.click()
 
@@ -167,15 +127,7 @@ def test_no_text_lies_outside_its_picture(show, index):
     page = show(every_widget()[index : index + 1], width=390, reduced_motion="reduce")
     for button in page.get_by_role("button", name="Last step").all():
         button.click()
-    outside = page.locator(".sn-scroll svg text").evaluate_all(
-        """all => all.filter((text) => {
-            const [box, frame] = [text.getBBox(), text.ownerSVGElement];
-            const at = text.getCTM().translate(box.x, box.y);
-            return at.e < -1 || at.f < -1 || at.e + box.width > frame.clientWidth + 1
-                || at.f + box.height > frame.clientHeight + 1;
-        }).map((text) => text.textContent)"""
-    )
-    assert outside == []
+    assert_no_text_is_cut_off(page)
 
 
 # ---- the batch -----------------------------------------------------------------------------------

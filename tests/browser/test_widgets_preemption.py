@@ -1,9 +1,18 @@
 """The widgets of a preempted pass in Chromium: keys, buttons, presses, places, widths, axe."""
 
 import pytest
+from driving import (
+    assert_accessible_and_not_too_wide,
+    assert_no_text_is_cut_off,
+    assert_one_tab_stop_each,
+    box,
+    focus_toolbar,
+    live,
+    press,
+    step_all,
+)
 
 from widgets import SloCycle, VoteBoard
-from widgets.standalone import page as html_page
 
 pytestmark = pytest.mark.browser
 
@@ -69,97 +78,28 @@ def every_widget():
     return [a_board(), many_layers(), a_cycle(), a_cycle(resumed_ns=BEGUN + 270 * MS)]
 
 
-# ---- pages ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def show(chromium, tmp_path):
-    """Open widgets in a page of their own; afterwards, no error and no request was seen."""
-    contexts, noise, requests = [], [], []
-
-    def opened(widgets, width=1000, scheme="light"):
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: noise.append(message.text))
-        page.on("pageerror", lambda error: noise.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        file = tmp_path / "widgets.html"
-        file.write_text(html_page(widgets, "Widgets"), encoding="utf-8")
-        page.goto(file.as_uri())
-        page.wait_for_selector("html[data-ready]")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert noise == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
-
-
-def live(page):
-    return page.locator(".sn-live").first.text_content()
-
-
-def focus_toolbar(page, index=0):
-    page.locator("[role=toolbar]").nth(index).locator("[tabindex='0']").focus()
-
-
-def press(page, key, times=1):
-    for _ in range(times):
-        page.keyboard.press(key)
-
-
-def box(locator):
-    found = locator.bounding_box()
-    return found["x"], found["x"] + found["width"]
-
-
 # ---- all -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1000, 1400])
 def test_no_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = show(every_widget(), width=width, scheme=scheme)
     page.get_by_role("button", name="alone", exact=True).click()
-    for index in range(page.locator("[role=toolbar]").count()):
-        focus_toolbar(page, index)
-        press(page, "ArrowRight", 8)
-    found = axe.Axe().run(page).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    step_all(page, 8)
+    assert_accessible_and_not_too_wide(page)
 
 
 def test_each_is_one_tab_stop_and_its_picture_has_words(show):
     page = show(every_widget())
-    for widget in page.locator(".sn").all():
-        stops = "all => all.filter((each) => each.tabIndex === 0).length"
-        assert widget.locator("button, input, [tabindex]").evaluate_all(stops) == 1
-        for picture in widget.get_by_role("img").all():
-            assert picture.get_attribute("aria-label")
+    assert_one_tab_stop_each(page)
 
 
 @pytest.mark.parametrize("width", [390, 1000])
 def test_no_text_of_a_picture_is_cut_off(show, width):
     page = show(every_widget(), width=width)
-    for index in range(page.locator("[role=toolbar]").count()):
-        focus_toolbar(page, index)
-        press(page, "ArrowRight", 3)
-    cut = page.evaluate(
-        """() => [...document.querySelectorAll('.sn svg[role=img]')].flatMap((picture) => {
-            const frame = picture.getBoundingClientRect();
-            return [...picture.querySelectorAll('text')].filter((text) => {
-                const at = text.getBoundingClientRect();
-                return at.left < frame.left - 1 || at.right > frame.right + 1
-                    || at.top < frame.top - 2 || at.bottom > frame.bottom + 2;
-            }).map((text) => text.textContent);
-        })"""
-    )
-    assert cut == []
+    step_all(page, 3)
+    assert_no_text_is_cut_off(page)
 
 
 # ---- votes ---------------------------------------------------------------------------------------

@@ -1,10 +1,16 @@
 """The heap stepper and the KV budget view in Chromium: keys, motion, widths, axe, shared steps."""
 
 import pytest
+from driving import (
+    assert_accessible_and_not_too_wide,
+    assert_one_tab_stop_each,
+    focus_toolbar,
+    live,
+    press,
+)
 
 from nanogpt.heap_trace import record_heap
 from widgets import HeapStepper, KVBudget, Timeline
-from widgets.standalone import page as html_page
 
 pytestmark = pytest.mark.browser
 
@@ -77,68 +83,21 @@ def every_widget():
     ]
 
 
-# ---- pages ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def show(chromium, tmp_path):
-    """Open widgets in a page of their own; afterwards, no error and no request was seen."""
-    contexts, noise, requests = [], [], []
-
-    def opened(widgets, width=1000, scheme="light", **options):
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: noise.append(message.text))
-        page.on("pageerror", lambda error: noise.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        file = tmp_path / "widgets.html"
-        file.write_text(html_page(widgets, "Widgets"), encoding="utf-8")
-        page.goto(file.as_uri())
-        page.wait_for_selector("html[data-ready]")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert noise == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
-
-
-def live(page, index=0):
-    return page.locator(".sn-live").nth(index).text_content()
-
-
-def focus_toolbar(page, index=0):
-    page.locator("[role=toolbar]").nth(index).locator("[tabindex='0']").focus()
-
-
-def press(page, key, times=1):
-    for _ in range(times):
-        page.keyboard.press(key)
-
-
 # ---- all -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1000, 1400])
 def test_neither_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = show(every_widget(), width=width, scheme=scheme)
     focus_toolbar(page)
     press(page, "ArrowRight", 20)
-    found = axe.Axe().run(page).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert_accessible_and_not_too_wide(page)
 
 
 def test_each_is_one_tab_stop(show):
     page = show(every_widget())
-    for widget in page.locator(".sn").all():
-        assert widget.locator("[tabindex='0']").count() == 1
+    assert_one_tab_stop_each(page)
 
 
 # ---- the heap ------------------------------------------------------------------------------------

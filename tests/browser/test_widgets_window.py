@@ -3,10 +3,17 @@
 import math
 
 import pytest
+from driving import (
+    assert_accessible_and_not_too_wide,
+    assert_one_tab_stop_each,
+    focus_toolbar,
+    live,
+    press,
+    step_all,
+)
 
 from nanogpt.block_table import BlockPool
 from widgets import AttentionByDistance, BlockTable, KVGrowth, ReceptiveField, StorageStrip
-from widgets.standalone import page as html_page
 
 pytestmark = pytest.mark.browser
 
@@ -125,72 +132,20 @@ def every_widget():
     ]
 
 
-# ---- pages ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def show(chromium, tmp_path):
-    """Open widgets in a page of their own; afterwards, no error and no request was seen."""
-    contexts, noise, requests = [], [], []
-
-    def opened(widgets, width=1000, scheme="light"):
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: noise.append(message.text))
-        page.on("pageerror", lambda error: noise.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        file = tmp_path / "widgets.html"
-        file.write_text(html_page(widgets, "Widgets"), encoding="utf-8")
-        page.goto(file.as_uri())
-        page.wait_for_selector("html[data-ready]")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert noise == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
-
-
-def live(page):
-    return page.locator(".sn-live").first.text_content()
-
-
-def focus_toolbar(page, index=0):
-    page.locator("[role=toolbar]").nth(index).locator("[tabindex='0']").focus()
-
-
-def press(page, key, times=1):
-    for _ in range(times):
-        page.keyboard.press(key)
-
-
 # ---- all -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1000, 1400])
 def test_no_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = show(every_widget(), width=width, scheme=scheme)
-    for index in range(page.locator("[role=toolbar]").count()):
-        focus_toolbar(page, index)
-        press(page, "ArrowRight", 4)
-    found = axe.Axe().run(page).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    step_all(page, 4)
+    assert_accessible_and_not_too_wide(page)
 
 
 def test_each_is_one_tab_stop_and_its_picture_has_words(show):
     page = show(every_widget())
-    for widget in page.locator(".sn").all():
-        stops = "all => all.filter((each) => each.tabIndex === 0).length"
-        assert widget.locator("button, input, [tabindex]").evaluate_all(stops) == 1
-        for picture in widget.get_by_role("img").all():
-            assert picture.get_attribute("aria-label")
+    assert_one_tab_stop_each(page)
 
 
 # ---- KV growth -----------------------------------------------------------------------------------

@@ -1,0 +1,201 @@
+"""What the browser tests do with a page: press keys, read places, answer exercises, ask axe."""
+
+import re
+from dataclasses import dataclass
+
+from axe_playwright_python.sync_playwright import Axe
+from launching import wait_for
+from playwright.sync_api import Locator, Page, expect
+from support import ROOT
+
+PICTURES = ROOT / ".browser-test" / "pictures"
+LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
+# How the course says that a call was ended: by its computing time, or, on a busy machine, by the
+# clock on the wall.
+STOPPED = "(took longer than|had not finished after)"
+# What of our own elements leaves the page, or holds more than fits into it.
+TOO_WIDE = """(all) => all
+    .filter((each) => each.getBoundingClientRect().right > window.innerWidth
+        || each.scrollWidth > each.clientWidth)
+    .map((each) => each.className)"""
+# Tables and printed text that end outside the page, where nothing can be scrolled to reach them.
+CUT_OFF = """(all) => all.filter((each) => {
+    if (each.getBoundingClientRect().right <= window.innerWidth) return false;
+    for (let box = each; box && box.id !== "App"; box = box.parentElement) {
+        if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return false;
+    }
+    return true;
+}).map((each) => each.textContent.slice(0, 40))"""
+# The words of pictures that lie outside their picture, where they are not drawn.
+OUTSIDE = """(pictures) => pictures.flatMap((picture) => {
+    const frame = picture.getBoundingClientRect();
+    return [...picture.querySelectorAll("text")].filter((text) => {
+        const at = text.getBoundingClientRect();
+        return at.left < frame.left - 1 || at.right > frame.right + 1
+            || at.top < frame.top - 2 || at.bottom > frame.bottom + 2;
+    }).map((text) => text.textContent);
+})"""
+STOPS = "(all) => all.filter((each) => each.tabIndex === 0).length"
+OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
+
+
+# ---- widgets -------------------------------------------------------------------------------------
+
+
+def live(place: Page | Locator, index: int = 0) -> str:
+    """What a widget's live line says now: the first's of a page, or the one at `index`."""
+    return place.locator(".sn-live").nth(index).text_content()
+
+
+def focus_toolbar(place: Page | Locator, index: int = 0) -> None:
+    """Put the focus on a widget's one Tab stop."""
+    place.locator(".sn-toolbar").nth(index).locator("[tabindex='0']").focus()
+
+
+def press(page: Page, key: str, times: int = 1) -> None:
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def press_on(found: Locator, *keys: str) -> str:
+    """Press keys with the focus on a widget's one Tab stop; return what it then says."""
+    focus_toolbar(found)
+    for key in keys:
+        found.page.keyboard.press(key)
+    return live(found)
+
+
+def box(locator: Locator) -> tuple[float, float]:
+    """Where an element begins and ends, from left to right."""
+    found = locator.bounding_box()
+    return found["x"], found["x"] + found["width"]
+
+
+def step_all(page: Page, times: int) -> None:
+    """Step every widget of the page forward."""
+    for index in range(page.locator(".sn-toolbar").count()):
+        focus_toolbar(page, index)
+        press(page, "ArrowRight", times)
+
+
+def violations(page: Page, context: object = None) -> list[tuple[str, str]]:
+    """The accessibility rules that the page breaks, each with the first element that does."""
+    found = Axe().run(page, context=context).response
+    assert found["passes"]
+    return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
+
+
+def assert_accessible_and_not_too_wide(page: Page) -> None:
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+def assert_one_tab_stop_each(page: Page) -> None:
+    """Every widget of the page is one Tab stop, and its pictures have words."""
+    widgets = page.locator(".sn").all()
+    assert widgets
+    for each in widgets:
+        assert each.locator("button, input, [tabindex]").evaluate_all(STOPS) == 1
+        for picture in each.get_by_role("img").all():
+            assert picture.get_attribute("aria-label")
+
+
+def assert_no_text_is_cut_off(page: Page) -> None:
+    pictures = page.locator(".sn svg")
+    assert pictures.count() > 0
+    assert pictures.evaluate_all(OUTSIDE) == []
+
+
+# ---- lessons -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A lesson open in a page, and what a learner does with it.
+
+    `number` is "l01", `num_reports` how many cards of checks the lesson shows.
+    """
+
+    page: Page
+    number: str
+    num_reports: int
+
+    def wait_until_open(self) -> None:
+        """Wait until every cell has run and every check has answered."""
+        expect(self.page.locator(".sng-report")).to_have_count(self.num_reports, timeout=LIMIT_MS)
+        busy = self.page.locator('[data-status="running"], [data-status="queued"]')
+        expect(busy).to_have_count(0, timeout=LIMIT_MS)
+
+    def cell(self, function: str) -> Locator:
+        """The text of the cell that defines a function."""
+        return self.page.locator(".cm-content", has_text=f"def {function}(")
+
+    def answer(self, source: str) -> None:
+        """Write a function over the one of its name, and run its cell."""
+        cell = self.cell(re.findall(r"def (\w+)", source)[0])
+        cell.click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(source)
+        self.page.keyboard.press("Control+Enter")
+
+    def report(self, exercise: str, status: str, place: int = 0) -> Locator:
+        """Wait for a check's verdict; return its card, the first or the one at `place`."""
+        cards = self.page.locator(f'.sng-report[data-exercise="{self.number}.{exercise}"]')
+        card = cards.nth(place)
+        expect(card).to_have_attribute("data-status", status, timeout=LIMIT_MS)
+        return card
+
+    @property
+    def timeline(self) -> Locator:
+        """The replay of the learner's own engine beside the reference."""
+        yours = self.page.locator(".sn-live", has_text=re.compile("^Yours"))
+        return self.page.locator(".sn-timeline", has=yours)
+
+
+def widget(lesson: Lesson, kind: str, title: str) -> Locator:
+    """The widget of a kind whose title begins so."""
+    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
+    return lesson.page.locator(f".sn-{kind}", has=named)
+
+
+def assert_ran_by_itself(
+    lesson: Lesson, title: str, kinds: tuple[str, ...], not_started: int, failed: int = 0
+) -> None:
+    """The untouched lesson is open: its widgets are drawn, no cell and no widget has failed."""
+    page = lesson.page
+    expect(page.get_by_role("heading", level=1)).to_contain_text(title)
+    for kind in kinds:
+        expect(page.locator(f".sn-{kind}").first).to_be_attached()
+    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
+    expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
+    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(not_started)
+    expect(page.locator(".sng-report[data-status=failed]")).to_have_count(failed)
+
+
+def turn(lesson: Lesson, scheme: str) -> None:
+    """Choose the page's theme, and wait until every widget follows."""
+    lesson.page.emulate_media(color_scheme=scheme)
+    following = lesson.page.locator(f".sn[data-theme={scheme}]")
+    expect(following).to_have_count(lesson.page.locator(".sn").count())
+
+
+def assert_accessible(lesson: Lesson, scheme: str) -> None:
+    """Nothing of ours breaks an accessibility rule."""
+    turn(lesson, scheme)
+    assert violations(lesson.page, OURS) == []
+
+
+def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
+    """Nothing of ours is wider than the page, and no table or printed text is cut off."""
+    turn(lesson, scheme)
+    lesson.page.set_viewport_size({"width": width, "height": 900})
+    ours = lesson.page.locator(".sn, .sng-report")
+    wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
+    assert lesson.page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
+
+
+def take_pictures(lesson: Lesson, places: dict[str, Locator], ending: str) -> None:
+    """Scroll to each place and keep a picture of the page: l01_NAME_ENDING.png."""
+    for name, place in places.items():
+        place.evaluate("each => each.scrollIntoView()")
+        lesson.page.screenshot(path=PICTURES / f"{lesson.number}_{name}_{ending}.png")
