@@ -23,9 +23,7 @@ from torch import Tensor
 from nanogpt.preemption.collectives import Collectives
 from nanogpt.preemption.points import Place, PointName, pass_by
 from nanogpt.preemption.shared_state import SharedState, checkpoint_number
-
-PROTECTED_SHARE = 0.9
-"""Past this share of its layers a pass is let finish (Rule 2)."""
+from nanogpt.slo.policy import refuses_preemption
 
 Move: TypeAlias = tuple[Literal["max"], int] | tuple[Literal["leave"]]
 """What a rank does at a checkpoint: ("max", vote) is the collective, ("leave",) leaves the pass."""
@@ -39,7 +37,7 @@ def local_vote(target: int, step: int, layer: int, num_layers: int) -> int:
     The target names the step that it means, so one that was written for another step, however
     late it lands, is not ours. With more than 90 % of the layers done it is too late to leave.
     """
-    return int(target == step and layer <= PROTECTED_SHARE * num_layers)
+    return int(target == step and not refuses_preemption(layer, num_layers))
 
 
 def checkpoint(vote: int) -> Checkpoint:
