@@ -1,6 +1,7 @@
 """Values as short text for a report: what was asked, what came back."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _MAX_TEXT = 600  # characters
@@ -20,6 +21,16 @@ def show(value: Any) -> str:
 def show_call(name: str, args: tuple[Any, ...]) -> str:
     """The call as the learner would write it: `plan_step([1, 2], [], [(3, 9)], 8)`."""
     return f"{name}({', '.join(show(arg) for arg in args)})"
+
+
+def named(*names: str) -> Callable[[str, tuple[Any, ...]], str]:
+    """Draws calls with their arguments named, since bare numbers do not say what they are."""
+
+    def draw(function: str, args: tuple[Any, ...]) -> str:
+        words = [f"{name}={show(arg)}" for name, arg in zip(names, args, strict=True)]
+        return f"{function}({', '.join(words)})"
+
+    return draw
 
 
 def _tensor(tensor: Any) -> str:

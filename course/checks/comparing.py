@@ -28,6 +28,11 @@ class Mistake(Generic[Answer]):
     answer: Answer
 
 
+def alike(key: str, idea: str, *answers: Answer) -> tuple[Mistake[Answer], ...]:
+    """One wrong idea and the several things that somebody who has it would answer."""
+    return tuple(Mistake(key, idea, answer) for answer in answers)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison(Generic[Answer]):
     """How to judge an exercise that returns one value.

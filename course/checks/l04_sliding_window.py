@@ -17,13 +17,13 @@ from course.checks.windowing import (
     judge_entries,
     judge_memory,
     judge_slots,
-    named,
     shown_bytes,
     storages,
 )
 from course.judging import Ask, Check, Failure, run_checks
 from course.registry import Exercise
 from course.report import Report
+from course.showing import named
 
 # --- visible ---------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from typing import Any
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.checks.tidying import any_books, books, judge_books
 from course.checks.voting import CHECKPOINT, Played, Votes
-from course.checks.windowing import named
 from course.judging import Ask, Check, Failure, run_checks
 from course.registry import Exercise
 from course.report import Report
+from course.showing import named
 from nanogpt.preemption.sleeping import resume_or_abort
 
 # --- local_vote ------------------------------------------------------------------------------

@@ -82,6 +82,19 @@ def _longest_first(piece: _Pieces) -> _RowsAnswer:
     return rows
 
 
+def _in_shape(piece: _Pieces) -> tuple[Mistake[_RowsAnswer], ...]:
+    """The right entries in rows of the wrong shape or order: the same for tokens and positions."""
+    return (
+        Mistake(
+            "right_padded",
+            _RIGHT_PADDED,
+            lambda known, cursors, n: _right_padded(piece, known, cursors, n),
+        ),
+        Mistake("ragged", _RAGGED, lambda known, cursors, n: _unpadded(piece, known, cursors, n)),
+        Mistake("longest_first", _LONGEST_FIRST, _longest_first(piece)),
+    )
+
+
 def _piece(key: str, idea: str, piece: _Pieces) -> Mistake[_RowsAnswer]:
     """A mistake in what a row holds, its padding right."""
     return Mistake(key, idea, lambda known, cursors, n: _rows_of(piece, known, cursors, n))
@@ -127,13 +140,7 @@ _PADDING_PLACES = (
 _TOKENS: Look[_RowsAnswer] = Look(
     matters=lambda value, args: value[0],
     mistakes=(
-        Mistake(
-            "right_padded",
-            _RIGHT_PADDED,
-            lambda known, cursors, n: _right_padded(_chunk, known, cursors, n),
-        ),
-        Mistake("ragged", _RAGGED, lambda known, cursors, n: _unpadded(_chunk, known, cursors, n)),
-        Mistake("longest_first", _LONGEST_FIRST, _longest_first(_chunk)),
+        *_in_shape(_chunk),
         Mistake(
             "swapped",
             "Tokens and positions changed places: return tokens, then positions.",
@@ -180,13 +187,7 @@ _TOKENS: Look[_RowsAnswer] = Look(
 _POSITIONS: Look[_RowsAnswer] = Look(
     matters=lambda value, args: value[1],
     mistakes=(
-        Mistake(
-            "right_padded",
-            _RIGHT_PADDED,
-            lambda known, cursors, n: _right_padded(_places, known, cursors, n),
-        ),
-        Mistake("ragged", _RAGGED, lambda known, cursors, n: _unpadded(_places, known, cursors, n)),
-        Mistake("longest_first", _LONGEST_FIRST, _longest_first(_places)),
+        *_in_shape(_places),
         _piece(
             "length_as_position",
             _LENGTH,

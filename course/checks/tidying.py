@@ -127,6 +127,11 @@ class Slip:
     answer: Undo
 
 
+def _slips(field: Field, key: str, idea: str, *answers: Undo) -> tuple[Slip, ...]:
+    """One wrong idea and the several things that somebody who has it writes."""
+    return tuple(Slip(field, key, idea, answer) for answer in answers)
+
+
 def _back(books: Books, aborted: Sequence[int]) -> tuple[int, ...]:
     return tuple(i for i in books.running if i in aborted)
 
@@ -190,28 +195,13 @@ SLIPS: tuple[Slip, ...] = (
         "of the queue, an abort would cost them their place too.",
         lambda books, aborted, waiter: (*books.waiting, *_back(books, aborted)),
     ),
-    Slip(
+    *_slips(
         "waiting",
         "order",
         _ORDER,
         lambda books, aborted, waiter: (*reversed(_back(books, aborted)), *books.waiting),
-    ),
-    Slip(
-        "waiting",
-        "order",
-        _ORDER,
         lambda books, aborted, waiter: (*aborted, *books.waiting),
-    ),
-    Slip(
-        "waiting",
-        "order",
-        _ORDER,
         lambda books, aborted, waiter: (*reversed(aborted), *books.waiting),
-    ),
-    Slip(
-        "waiting",
-        "order",
-        _ORDER,
         lambda books, aborted, waiter: (*sorted(aborted), *books.waiting),
     ),
     Slip(
@@ -226,7 +216,7 @@ SLIPS: tuple[Slip, ...] = (
         _COLLATERAL,
         lambda books, aborted, waiter: (*aborted[:1], *books.waiting),
     ),
-    Slip(
+    *_slips(
         "waiting",
         "moves_the_waiter",
         _WAITER_KEEPS_ITS_PLACE,
@@ -235,21 +225,11 @@ SLIPS: tuple[Slip, ...] = (
             *_back(books, aborted),
             *_without(books.waiting, [waiter]),
         ),
-    ),
-    Slip(
-        "waiting",
-        "moves_the_waiter",
-        _WAITER_KEEPS_ITS_PLACE,
         lambda books, aborted, waiter: (
             *([] if waiter is None else [waiter]),
             *_back(books, aborted),
             *_without(books.waiting, [waiter]),
         ),
-    ),
-    Slip(
-        "waiting",
-        "moves_the_waiter",
-        _WAITER_KEEPS_ITS_PLACE,
         lambda books, aborted, waiter: (
             *_back(books, aborted),
             *([waiter] if waiter in books.waiting else []),
@@ -304,18 +284,12 @@ SLIPS: tuple[Slip, ...] = (
         _COLLATERAL,
         lambda books, aborted, waiter: books.previous_step.difference(aborted[:1]),
     ),
-    Slip(
+    *_slips(
         "next_up",
         "forgets_the_waiter",
         "The aborted ones wait in front, so the next step would admit them again: name the waiter "
         "in `next_up`, for whom all this was done.",
         lambda books, aborted, waiter: books.next_up,
-    ),
-    Slip(
-        "next_up",
-        "forgets_the_waiter",
-        "The aborted ones wait in front, so the next step would admit them again: name the waiter "
-        "in `next_up`, for whom all this was done.",
         lambda books, aborted, waiter: None,
     ),
     Slip(
@@ -325,18 +299,12 @@ SLIPS: tuple[Slip, ...] = (
         "the next step admits nobody.",
         lambda books, aborted, waiter: waiter,
     ),
-    Slip(
+    *_slips(
         "next_up",
         "older_choice",
         "Who was chosen before this pass does not matter any more: without a waiter that waits, "
         "`next_up` is None.",
         lambda books, aborted, waiter: waiter if waiter in books.waiting else books.next_up,
-    ),
-    Slip(
-        "next_up",
-        "older_choice",
-        "Who was chosen before this pass does not matter any more: without a waiter that waits, "
-        "`next_up` is None.",
         lambda books, aborted, waiter: waiter if waiter is not None else books.next_up,
     ),
     Slip(

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind
+from course.checks.comparing import Comparison, Mistake, a_kind
+from course.showing import named
 from nanogpt.slo import predictor
 
 Points = list[tuple[int, float]]
@@ -45,16 +46,6 @@ def _number_form(what: str) -> Callable[[Any], tuple[str, str] | None]:
         return None
 
     return form
-
-
-def _draw_with(*names: str) -> Callable[[str, Args], str]:
-    """The call with its arguments named, since numbers alone do not say what they are."""
-
-    def draw(name: str, args: Args) -> str:
-        pairs = (f"{key}={value!r}" for key, value in zip(names, args, strict=True))
-        return f"{name}({', '.join(pairs)})"
-
-    return draw
 
 
 # --- fit -------------------------------------------------------------------------------------
@@ -307,7 +298,7 @@ SLACK: Comparison[_Slack] = Comparison(
     ),
     idea="The slack is deadline - now, minus a * (total - done) + c if any token is left.",
     form=_number_form("slack"),
-    draw_call=_draw_with("now", "deadline", "total", "done", "a", "c"),
+    draw_call=named("now", "deadline", "total", "done", "a", "c"),
     evidence=[
         (0, 90_000, 400, 0, 100.0, 10_000.0), (70_000, 90_000, 400, 300, 100.0, 10_000.0),
         (40_000, 90_000, 400, 100, 100.0, 10_000.0), (5_000, 90_000, 400, 400, 100.0, 10_000.0),
@@ -466,7 +457,7 @@ URGENCY: Comparison[_Urgency] = Comparison(
     "1, with the sign of the slack.",
     form=_number_form("urgency"),
     draw=lambda value: f"{value:.6g}" if type(value) in (float, Near) else repr(value),
-    draw_call=_draw_with("slack", "time_to_deadline"),
+    draw_call=named("slack", "time_to_deadline"),
     evidence=[
         (5_000, 80_000), (-5_000, 80_000), (-90_000, -30_000), (0, 40_000), (300, 500),
         (-20_000, 400), (-20_000, -300), (0, 0), (-7_000, 2_000_000), (7_000, 3_000_000),

@@ -13,23 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course.checks.comparing import Args, Mistake, a_kind, same
+from course.checks.comparing import Args, Mistake, a_kind, alike, same
 from course.judging import Ask, Failure, Rows
-from course.showing import show
+from course.showing import named, show
 
 Kept = tuple[Tensor, Tensor]
 Eviction = Callable[[Tensor, Tensor, int, int], Kept]
 Slots = Callable[[int, int, int], int]
-
-
-def named(*names: str) -> Callable[[str, Args], str]:
-    """Draws a call with the names of its arguments, which four bare numbers need."""
-
-    def draw(function: str, args: Args) -> str:
-        words = [f"{name}={value}" for name, value in zip(names, args, strict=True)]
-        return f"{function}({', '.join(words)})"
-
-    return draw
 
 
 def storages(tensors: Iterable[Tensor]) -> dict[int, int]:
@@ -196,16 +186,11 @@ def _all_but_one(length: int, window: int, sinks: int) -> list[int]:
 
 
 _EVICTIONS: tuple[Mistake[Eviction], ...] = (
-    Mistake(
+    *alike(
         "first_kept",
         "The window is the end of the text, where the next token will be: keep the last `window` "
         "entries, not the first.",
         _keeping(lambda length, window, sinks: range(min(length, window + sinks))),
-    ),
-    Mistake(
-        "first_kept",
-        "The window is the end of the text, where the next token will be: keep the last `window` "
-        "entries, not the first.",
         _keeping(lambda length, window, sinks: range(min(length, window))),
     ),
     Mistake(
@@ -253,7 +238,7 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
             ]
         ),
     ),
-    Mistake(
+    *alike(
         "wraps_around",
         "When the text is shorter than the window, length - window is negative, and a negative "
         "index counts from the end: entries were lost.",
@@ -262,11 +247,6 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
                 *range(min(sinks, length)), *range(length)[max(sinks, 0) :][length - window :],
             ]
         ),
-    ),
-    Mistake(
-        "wraps_around",
-        "When the text is shorter than the window, length - window is negative, and a negative "
-        "index counts from the end: entries were lost.",
         _keeping(
             lambda length, window, sinks: [
                 *range(min(sinks, length)), *range(length)[length - window :],
@@ -296,8 +276,7 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
         "K and V changed places: return the keys, then the values.",
         _exchanged,
     ),
-    Mistake("padded", _SHORTER, _padded),
-    Mistake("padded", _SHORTER, _padded_behind),
+    *alike("padded", _SHORTER, _padded, _padded_behind),
     Mistake(
         "wrong_dimension",
         "Entries are the middle dimension of (H, S, D); this cuts along the heads.",
