@@ -4,26 +4,39 @@ A plan is checked before anything changes, and KV lengths and sampled tokens are
 once the logits are known to be finite: a step that fails computes nothing that counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
-from nanogpt.engine_config import EngineConfig, MakeExecutor, executor_maker, make_cache
-from nanogpt.executors.executor import ForwardResult, Row, row_problem
+from nanogpt.drawing import draw_tokens
+from nanogpt.engine_config import (
+    EngineConfig,
+    MakeExecutor,
+    check_extras,
+    executor_maker,
+    make_cache,
+    make_scheduler,
+)
+from nanogpt.executors.executor import ForwardResult, Row
 from nanogpt.guard import PartError
 from nanogpt.limits import check_int
 from nanogpt.model import GPT
 from nanogpt.part_checks import guard_parts
 from nanogpt.parts import Parts
 from nanogpt.planning import Offer, Plan, plan_problem
-from nanogpt.recording import wait_records, work_record
-from nanogpt.request import Request, check_request, no_kv
-from nanogpt.sampling import sample_tokens, uniform
-from nanogpt.scheduler import Scheduler
-from nanogpt.trace import KVRecord, RequestRecord, StepRecord, Trace, WaitRecord
+from nanogpt.prefix_cache import PrefixCache, PrefixHit
+from nanogpt.recording import hit_records, kv_records, wait_records, work_record
+from nanogpt.request import Request, check_fresh, check_request
+from nanogpt.rows import make_rows
+from nanogpt.scheduler import WayBack
+from nanogpt.speculative.drafting import Draft, propose_all
+from nanogpt.speculative.proposal import Proposal
+from nanogpt.speculative.verify import Drawn
+from nanogpt.trace import RequestRecord, StepRecord, Trace
 
 Arrivals = Sequence[tuple[int, Request]]
 NOTHING = ForwardResult(torch.empty(0, 0), ())
@@ -33,7 +46,8 @@ NOTHING = ForwardResult(torch.empty(0, 0), ())
 class Engine:
     """Serves requests on one model, step by step, and keeps the trace of it.
 
-    Mutable: the scheduler, the KV cache, the step number and the records so far.
+    `draft` guesses ahead when the settings have `num_draft_tokens`. Mutable: the scheduler, the KV
+    cache and the prefix cache, the step number and the records so far.
     """
 
     def __init__(
@@ -44,25 +58,19 @@ class Engine:
         *,
         clock: Clock | None = None,
         make_executor: MakeExecutor | None = None,
+        draft: Draft | None = None,
     ) -> None:
         self.model = model
         self.config = config
         self.parts = guard_parts(parts)
         self.clock: Clock = clock or CostClock()
-        self.scheduler = Scheduler(
-            config.policy,
-            config.token_budget,
-            config.max_kv_tokens,
-            config.max_batch_size,
-            config.max_prefilling,
-            sliding_window=config.sliding_window,
-            num_sinks=config.num_sinks,
-            preempt_to_admit=config.preempt_to_admit,
-            parts=self.parts,
-        )
+        self.scheduler = make_scheduler(config, self.parts)
         self.cache = make_cache(model, config, self.parts)
         make = make_executor or executor_maker(config)
         self.executor = make(model, self.cache, self.parts)
+        check_extras(config, self.executor, draft)
+        self.draft = draft if config.num_draft_tokens else None
+        self.prefix_cache = PrefixCache(config.prefix_cache_tokens)
         self.step_number = 0
         self._requests: dict[int, Request] = {}
         self._arrived: list[RequestRecord] = []
@@ -119,43 +127,43 @@ class Engine:
         """
         if self.scheduler.is_done():
             raise ValueError(f"step {self.step_number}: nothing to serve; submit a request first")
-        start_us = self.clock.now_us()
+        start_us, budget = self.clock.now_us(), self.config.token_budget
         kv_before = self.cache.held_tokens()
         self.scheduler.begin_step(self.step_number)
         victims = self.scheduler.victims()
         ways_back = [self.scheduler.way_back(victim) for victim in victims]
-        left = self.scheduler.reason_to_leave()
+        left = {victim.id: self.scheduler.reason_to_leave() for victim in victims}
         startable, blocked = self.scheduler.admissible(victims)
         offer = self._offer(victims, startable)
         if offer.is_empty and not victims:
             raise ValueError(f"step {self.step_number}: nothing can ever run again: {blocked}")
         plan = [] if offer.is_empty else self._plan(offer)
-        rows, sampling = self._rows(plan)
-        newcomers = [row for row in rows if self._requests[row.request_id].status == "waiting"]
+        hits = {r.id: self._prefix(r) for r in startable if r.id in dict(plan)}
+        proposals = {} if victims else self._propose(plan)
+        rows, sampling = self._rows(plan, hits, proposals)
+        newcomers = [row for row in rows if row.request_id in hits]
         for row in newcomers:
             self.cache.reserve(row.request_id)
+            hits[row.request_id].copy_to(self.cache, row.request_id)
         try:
             result = self.executor.run(rows) if rows else NOTHING
-            sampled = self._sample(rows, sampling, result.logits) if rows else {}
-            counted = self._counted(rows)
+            drawn = self._draw(rows, sampling, result.logits) if rows else {}
+            computed = {row.request_id: self._computed(row, drawn) for row in rows}
+            counted = self._counted(computed)
         except BaseException:
             self._undo(rows, newcomers)
             raise
-        for victim, way_back in zip(victims, ways_back, strict=True):
-            self.scheduler.preempt(victim, way_back)
-            self.cache.release(victim.id)
-        for row in newcomers:
-            self.scheduler.admit(self._requests[row.request_id])
+        self._leave_and_enter(victims, ways_back, newcomers)
         kv_peak = self.cache.held_tokens() + sum(len(row.tokens) for row in rows)
-        finished = self._commit(rows, sampled)
+        finished = self._commit(rows, drawn, computed)
         self.clock.charge(result.forwards)
         record = StepRecord(
             step=self.step_number,
             start_us=start_us,
             end_us=self.clock.now_us(),
-            token_budget=self.config.token_budget,
-            work=tuple(work_record(row, sampled.get(row.request_id)) for row in rows),
-            waits=self._waits(offer, plan, {victim.id: left for victim in victims}, blocked),
+            token_budget=budget,
+            work=tuple(work_record(row, drawn.get(row.request_id)) for row in rows),
+            waits=wait_records(self._requests.values(), offer, plan, left, blocked, budget),
             admitted=tuple(row.request_id for row in newcomers),
             preempted=tuple(victim.id for victim in victims),
             finished=tuple(finished),
@@ -163,7 +171,8 @@ class Engine:
             kv_before=kv_before,
             kv_after=self.cache.held_tokens(),
             kv_peak=kv_peak,
-            kv=tuple(self._kv_record(i, counted[i]) for i in self.cache.holders()),
+            kv=kv_records(self.cache, counted),
+            prefix_hits=hit_records(hits),
         )
         self._steps.append(record)
         self.step_number += 1
@@ -183,29 +192,18 @@ class Engine:
             num_sinks=self.config.num_sinks,
         )
 
-    def _waits(
-        self, offer: Offer, plan: Plan, victims: dict[int, str], blocked: str | None
-    ) -> tuple[WaitRecord, ...]:
-        budget = self.config.token_budget
-        return wait_records(self._requests.values(), offer, plan, victims, blocked, budget)
-
-    def _counted(self, rows: Sequence[Row]) -> dict[int, int]:
-        """KV tokens that the scheduler will count everybody with, once `rows` are committed."""
-        new = {row.request_id: len(row.tokens) for row in rows}
-        return {
-            request_id: self.scheduler.counted(self._requests[request_id], new.get(request_id, 0))
-            for request_id in self.cache.holders()
-        }
-
-    def _kv_record(self, request_id: int, counted: int) -> KVRecord:
-        held, live = self.cache.length(request_id), self.cache.live_bytes(request_id)
-        return KVRecord(request_id, held, counted, live)
+    def _counted(self, computed: Mapping[int, int]) -> dict[int, int]:
+        """KV tokens that the scheduler will count everybody with, once the step is committed."""
+        counted: dict[int, int] = {}
+        for request_id in self.cache.holders():
+            request = self._requests[request_id]
+            more = computed.get(request_id, request.prefill_cursor) - request.prefill_cursor
+            counted[request_id] = self.scheduler.counted(request, more)
+        return counted
 
     def _check_new(self, request: Request) -> None:
         check_request(request, self.model.config)
-        fresh = request.status == "waiting" and request.kv_view is no_kv
-        if not fresh or request.num_generated or request.prefill_cursor:
-            raise ValueError(f"request {request.id} has been served before; submit a fresh one")
+        check_fresh(request)
         self.scheduler.check_new(request)
 
     def _check_arrivals(self, arrivals: Arrivals) -> None:
@@ -227,7 +225,7 @@ class Engine:
             prefilling=tuple(
                 (r.id, r.remaining) for r in self.scheduler.prefilling if r not in victims
             ),
-            waiting=tuple((r.id, r.remaining) for r in startable),
+            waiting=tuple((r.id, r.remaining - self._prefix(r).num_tokens) for r in startable),
         )
 
     def _plan(self, offer: Offer) -> Plan:
@@ -243,24 +241,27 @@ class Engine:
             raise PartError(f"step {self.step_number}: {problem}")
         return plan
 
-    def _rows(self, plan: Plan) -> tuple[list[Row], list[bool]]:
-        """The planned tokens as rows, and which of the rows sample."""
-        rows: list[Row] = []
-        sampling: list[bool] = []
-        for request_id, num_tokens in plan:
-            request = self._requests[request_id]
-            ids, positions, sample = self.parts.chunk_inputs(
-                request.tokens_so_far, request.prefill_cursor, num_tokens
-            )
-            is_decode = request.status == "active"
-            known = request.tokens_so_far
-            row = Row(request_id, ids, positions, request.prefill_cursor, is_decode, known)
-            problem = row_problem(row, self.model.config)
-            if problem:
-                raise PartError(f"step {self.step_number}, request {request_id}: {problem}")
-            rows.append(row)
-            sampling.append(sample)
-        return rows, sampling
+    def _prefix(self, request: Request) -> PrefixHit:
+        """What a waiting request will not have to compute."""
+        return self.prefix_cache.find(request.tokens_so_far)
+
+    def _publish(self, request: Request) -> None:
+        """Let others find what the request holds, all of it from committed steps."""
+        self.prefix_cache.publish(request, self.cache)
+
+    def _propose(self, plan: Plan) -> dict[int, Proposal]:
+        """Guess ahead for the decodes of the plan, where there is room."""
+        if self.draft is None:
+            return {}
+        planned = [(self._requests[request_id], num_tokens) for request_id, num_tokens in plan]
+        vocab_size = self.model.config.vocab_size
+        return propose_all(self.draft, self.scheduler, planned, self.config, vocab_size)
+
+    def _rows(
+        self, plan: Plan, hits: Mapping[int, PrefixHit], proposals: Mapping[int, Proposal]
+    ) -> tuple[list[Row], list[bool]]:
+        cut, sizes = self.parts.chunk_inputs, self.model.config
+        return make_rows(self.step_number, plan, self._requests, hits, proposals, cut, sizes)
 
     def _undo(self, rows: Sequence[Row], newcomers: Sequence[Row]) -> None:
         """Leave nothing behind of a step that failed: neither K/V nor slots."""
@@ -269,43 +270,59 @@ class Engine:
         for row in newcomers:
             self.cache.release(row.request_id)
 
-    def _sample(
+    def _draw(
         self, rows: Sequence[Row], sampling: Sequence[bool], logits: Tensor
-    ) -> dict[int, int]:
-        """Draw the next token of every sampling row. Shapes: logits (R, V)."""
-        if not logits.isfinite().all():
-            finite = logits.isfinite().all(dim=-1)  # (R,)
-            bad = rows[int((~finite).nonzero()[0, 0])].request_id
-            raise ValueError(
-                f"step {self.step_number}: the logits of request {bad} are not finite (NaN or "
-                "infinity); the step was dropped"
-            )
-        chosen = [i for i, samples in enumerate(sampling) if samples]
-        ids = [rows[i].request_id for i in chosen]
-        draws = [
-            uniform(self.config.seed, request_id, self._requests[request_id].num_known, "sample")
-            for request_id in ids
-        ]
-        tokens = sample_tokens(logits[chosen], self.config.temperature, draws)
-        promoted = [i for i in ids if self._requests[i].status != "active"]
+    ) -> dict[int, Drawn]:
+        """Draw the next token of every sampling row; judge its drafts. Shapes: logits (R, V)."""
+        how = (self.config.temperature, self.config.seed, self.parts.accept)
+        drawn = draw_tokens(self.step_number, rows, sampling, logits, *how)
+        promoted = [i for i in drawn if self._requests[i].status != "active"]
         active_now = [request.id for request in self.scheduler.active] + promoted
-        return self.parts.record(ids, active_now, tokens)
+        last = self.parts.record(list(drawn), active_now, [each.last for each in drawn.values()])
+        return {i: replace(each, last=last[i]) for i, each in drawn.items()}
 
-    def _commit(self, rows: Sequence[Row], sampled: dict[int, int]) -> list[int]:
+    def _computed(self, row: Row, drawn: Mapping[int, Drawn]) -> int:
+        """Up to where the row's request is computed, once rejected drafts are rolled back."""
+        if not row.drafted:
+            return row.context_len
+        accepted = drawn[row.request_id].num_accepted
+        return self.parts.roll_back_kv(row.context_len, len(row.drafted), accepted)
+
+    def _leave_and_enter(
+        self, victims: Sequence[Request], ways_back: Sequence[WayBack], newcomers: Sequence[Row]
+    ) -> None:
+        """Make the step's preemptions and admissions count."""
+        for victim, way_back in zip(victims, ways_back, strict=True):
+            self._publish(victim)
+            self.scheduler.preempt(victim, way_back)
+            self.cache.release(victim.id)
+        for row in newcomers:
+            self.scheduler.admit(self._requests[row.request_id])
+
+    def _commit(
+        self, rows: Sequence[Row], drawn: Mapping[int, Drawn], computed: Mapping[int, int]
+    ) -> list[int]:
         """Make the step count: lengths, tokens, promotions; return who finished."""
         finished: list[int] = []
         for row in rows:
             request = self._requests[row.request_id]
-            self.cache.commit(request.id, len(row.tokens))
-            request.prefill_cursor += len(row.tokens)
+            self.cache.commit(request.id, computed[request.id] - row.num_past)
+            request.prefill_cursor = computed[request.id]
             self._last_served[request.id] = self.step_number
-            if request.id in sampled:
-                request.generated_tokens.append(sampled[request.id])
-                if request.status == "prefilling" and request.is_fully_prefilled:
-                    self.scheduler.promote(request)
-                if request.is_done:
-                    self.scheduler.complete(request)
-                    self.cache.release(request.id)
-                    del self._requests[request.id]
-                    finished.append(request.id)
+            if request.id in drawn:
+                accepted = row.drafted[: drawn[request.id].num_accepted]
+                request.generated_tokens += [*accepted, drawn[request.id].last]
+            if request.is_done or not row.is_decode:
+                self._publish(request)
+            if (
+                request.status == "prefilling"
+                and request.id in drawn
+                and request.is_fully_prefilled
+            ):
+                self.scheduler.promote(request)
+            if request.is_done:
+                self.scheduler.complete(request)
+                self.cache.release(request.id)
+                del self._requests[request.id]
+                finished.append(request.id)
         return finished

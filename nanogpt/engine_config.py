@@ -19,6 +19,7 @@ from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.ranking import Policy
 from nanogpt.sampling import check_temperature
+from nanogpt.scheduler import Scheduler
 from nanogpt.sliding_window import check_sinks
 from nanogpt.window_storage import EvictingStorage, RingStorage, WindowStorage
 from nanogpt.windowed_kv_cache import WindowedKVCache
@@ -42,6 +43,8 @@ class EngineConfig:
     "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
     every draw. Under a `sliding_window`, `kv_storage` is "ring" or "evict". `batch_invariant` gives
     a token the same float32 bits in every batch, several times slower; it is a form of "packed".
+    `num_draft_tokens` are guessed ahead of every decode at most (0: none); K/V of
+    `prefix_cache_tokens` tokens is kept for requests that begin like earlier ones (0: none).
     """
 
     token_budget: int = 16
@@ -57,6 +60,8 @@ class EngineConfig:
     batch_invariant: bool = False
     temperature: float = 0.0
     seed: int = 0
+    num_draft_tokens: int = 0
+    prefix_cache_tokens: int = 0
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
@@ -80,11 +85,69 @@ class EngineConfig:
         if self.sliding_window is not None:
             check_int("sliding_window", self.sliding_window, 1)
         check_sinks(self.num_sinks, self.sliding_window)
+        self._check_extras()
+
+    def _check_extras(self) -> None:
+        """Raises: ValueError for drafts or a prefix cache where they cannot work."""
+        extras = {
+            "num_draft_tokens": "K/V that the window evicted cannot be rolled back",
+            "prefix_cache_tokens": "a shared prefix has to be held whole",
+        }
+        for name, why in extras.items():
+            check_int(name, getattr(self, name), 0)
+            if getattr(self, name) and self.sliding_window is not None:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)} under a sliding window of "
+                    f"{self.sliding_window}; it must be 0: {why}"
+                )
+        if self.num_draft_tokens and self.executor != "packed":
+            raise ValueError(
+                f"drafts are verified by the executor 'packed'; this one is {self.executor!r}"
+            )
 
 
 def executor_maker(config: EngineConfig) -> MakeExecutor:
     """The executor that the settings ask for."""
     return BatchInvariantExecutor if config.batch_invariant else EXECUTORS[config.executor]
+
+
+def check_extras(config: EngineConfig, executor: Executor, draft: object) -> None:
+    """Refuse drafts without a draft model, and what an executor from elsewhere cannot do.
+
+    Raises: ValueError naming the setting.
+    """
+    verifies = isinstance(executor, PackedExecutor | BatchInvariantExecutor)
+    if config.num_draft_tokens and not verifies:
+        raise ValueError(
+            f"num_draft_tokens is {config.num_draft_tokens}; the executor {executor.name!r} gives "
+            "no logits to verify drafts by, 'packed' does"
+        )
+    if config.num_draft_tokens and draft is None:
+        raise ValueError(
+            f"num_draft_tokens is {config.num_draft_tokens}, and there is no draft; give one, for "
+            "example Engine(..., draft=TrigramDraft.load())"
+        )
+    reads_slots = verifies or isinstance(executor, StripExecutor | FusedExecutor | PaddedExecutor)
+    if config.prefix_cache_tokens and not reads_slots:
+        raise ValueError(
+            f"prefix_cache_tokens is {config.prefix_cache_tokens}; the executor {executor.name!r} "
+            "keeps its K/V elsewhere, where no prefix can be copied to"
+        )
+
+
+def make_scheduler(config: EngineConfig, parts: Parts) -> Scheduler:
+    """The queues of a run, empty."""
+    return Scheduler(
+        config.policy,
+        config.token_budget,
+        config.max_kv_tokens,
+        config.max_batch_size,
+        config.max_prefilling,
+        sliding_window=config.sliding_window,
+        num_sinks=config.num_sinks,
+        preempt_to_admit=config.preempt_to_admit,
+        parts=parts,
+    )
 
 
 def make_cache(model: GPT, config: EngineConfig, parts: Parts) -> KVCache | WindowedKVCache:

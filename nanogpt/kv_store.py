@@ -28,6 +28,14 @@ class KVStore(Protocol):
         """S, how many KV tokens the request holds; 0 when it is unknown."""
         ...
 
+    def live_bytes(self, request_id: int) -> int:
+        """Bytes of memory that the request's K/V keeps from others."""
+        ...
+
+    def holders(self) -> Sequence[int]:
+        """Ids of the requests that are in, in the order they came."""
+        ...
+
     def positions(self, request_id: int) -> Sequence[int]:
         """The positions whose K/V is held, in the order of `gather`."""
         ...

@@ -1,7 +1,7 @@
 """What a trace says about speed: pure functions of its records, in the trace's own microseconds.
 
 TTFT: arrival to first token. ITL: gap between two tokens of a request. TPOT: a request's mean ITL.
-A token exists at the end of the step that sampled it.
+A token exists at the end of the step that sampled it, or in which its draft was accepted.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,8 @@ def token_times_us(trace: Trace, request_id: int) -> tuple[int, ...]:
         step.end_us
         for step in trace.steps
         for work in step.work
-        if work.request_id == request_id and work.sampled is not None
+        if work.request_id == request_id
+        for _ in work.tokens
     )
 
 

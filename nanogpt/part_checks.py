@@ -14,6 +14,7 @@ from torch import Tensor
 from nanogpt import layout_checks
 from nanogpt.guard import PartError, guarded
 from nanogpt.parts import (
+    Accept,
     Admit,
     ChooseVictim,
     ChunkInputs,
@@ -21,6 +22,7 @@ from nanogpt.parts import (
     Parts,
     Record,
     Resume,
+    RollBackKV,
     SortKey,
 )
 from nanogpt.policies import RequestView, Resumed, Verdict
@@ -210,6 +212,48 @@ def _checked_record(record_of: Callable[..., Any]) -> Record:
     return record
 
 
+def _checked_accept(verdict_of: Callable[..., Any]) -> Accept:
+    def accept(
+        p: Sequence[float], q: Sequence[float], token: int, u: float, v: float, /
+    ) -> tuple[bool, int]:
+        what = f"your accept(p, q, {token}, {u:.3f}, {v:.3f})"
+        match verdict_of(list(p), list(q), token, u, v):
+            case (bool(kept), stands) if type(stands) is int and 0 <= stands < len(p):
+                pass
+            case other:
+                raise PartError(
+                    f"{what} returned {other!r}; it must be (kept, token) with a token of "
+                    f"0..{len(p) - 1}"
+                )
+        if kept and stands != token:
+            raise PartError(f"{what} keeps the draft and puts token {stands} in its place")
+        return kept, stands
+
+    return accept
+
+
+def _checked_roll_back(kept_of: Callable[..., Any]) -> RollBackKV:
+    def roll_back_kv(held: int, num_drafted: int, num_accepted: int, /) -> int:
+        what = f"your roll_back_kv({held}, {num_drafted}, {num_accepted})"
+        kept = kept_of(held, num_drafted, num_accepted)
+        if type(kept) is not int or not 0 <= kept <= held:
+            raise PartError(f"{what} returned {kept!r}; it must be a whole number of 0..{held}")
+        wanted = held - (num_drafted - num_accepted)
+        if kept > wanted:
+            raise PartError(
+                f"{what} keeps {kept} KV tokens; the last {kept - wanted} belong to rejected "
+                "drafts and would be attended to as if they stood in the text"
+            )
+        if kept < wanted:
+            raise PartError(
+                f"{what} keeps {kept} KV tokens; the last {wanted - kept} that it drops belong to "
+                "tokens that stand in the text, and nobody would compute them again"
+            )
+        return kept
+
+    return roll_back_kv
+
+
 CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "chunk_mask": _checked_mask,
     "chunk_inputs": _checked_inputs,
@@ -224,4 +268,6 @@ CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "pack": layout_checks.checked_pack,
     "evict": layout_checks.checked_evict,
     "held": layout_checks.checked_held,
+    "accept": _checked_accept,
+    "roll_back_kv": _checked_roll_back,
 }

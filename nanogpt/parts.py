@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nanogpt import fusing, masks, planning, policies, sliding_window
 from nanogpt.policies import RequestView, Resumed, Verdict
+from nanogpt.speculative import acceptance
 
 
 class PlanStep(Protocol):
@@ -169,6 +170,24 @@ class RingSlot(Protocol):
         ...
 
 
+class Accept(Protocol):
+    """Whether a drafted token stays, and what stands there; see `acceptance.accept`."""
+
+    def __call__(
+        self, p: Sequence[float], q: Sequence[float], token: int, u: float, v: float, /
+    ) -> tuple[bool, int]:
+        """Judge one draft."""
+        ...
+
+
+class RollBackKV(Protocol):
+    """How many KV tokens stay after a verifying pass; see `acceptance.roll_back_kv`."""
+
+    def __call__(self, held: int, num_drafted: int, num_accepted: int, /) -> int:
+        """Count one request."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything a lesson may exchange; whatever is left out is the reference."""
@@ -189,3 +208,5 @@ class Parts:
     evict: Evict = sliding_window.evict
     held: Held = sliding_window.held
     ring_slot: RingSlot = sliding_window.ring_slot
+    accept: Accept = acceptance.accept
+    roll_back_kv: RollBackKV = acceptance.roll_back_kv

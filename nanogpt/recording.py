@@ -3,15 +3,35 @@
 from collections.abc import Iterable, Mapping
 
 from nanogpt.executors.executor import Row
+from nanogpt.kv_store import KVStore
 from nanogpt.planning import Offer, Plan
+from nanogpt.prefix_cache import PrefixHit
 from nanogpt.request import Request
-from nanogpt.trace import WaitRecord, WorkRecord
+from nanogpt.speculative.verify import Drawn
+from nanogpt.trace import KVRecord, PrefixHitRecord, WaitRecord, WorkRecord
 
 
-def work_record(row: Row, sampled: int | None) -> WorkRecord:
-    """One row of the step, and the token drawn after it."""
+def work_record(row: Row, drawn: Drawn | None) -> WorkRecord:
+    """One row of the step, and what was drawn from it."""
     kind = "decode" if row.is_decode else "prefill"
-    return WorkRecord(row.request_id, kind, row.num_past, row.context_len, sampled)
+    span = (row.num_past, row.context_len)
+    if drawn is None:
+        return WorkRecord(row.request_id, kind, *span, None)
+    return WorkRecord(
+        row.request_id, kind, *span, drawn.last, tuple(row.drafted), drawn.num_accepted
+    )
+
+
+def kv_records(cache: KVStore, counted: Mapping[int, int]) -> tuple[KVRecord, ...]:
+    """What everybody holds, in the order they came in; `counted` by request id."""
+    return tuple(
+        KVRecord(i, cache.length(i), counted[i], cache.live_bytes(i)) for i in cache.holders()
+    )
+
+
+def hit_records(hits: Mapping[int, PrefixHit]) -> tuple[PrefixHitRecord, ...]:
+    """The newcomers that began with K/V from the prefix cache."""
+    return tuple(PrefixHitRecord(i, hit.num_tokens) for i, hit in hits.items() if hit.num_tokens)
 
 
 def wait_records(

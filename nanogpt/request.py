@@ -112,6 +112,13 @@ def check_request(request: Request, config: ModelConfig) -> None:
         )
 
 
+def check_fresh(request: Request) -> None:
+    """Raises: ValueError for a request that an engine has had before."""
+    fresh = request.status == "waiting" and request.kv_view is no_kv
+    if not fresh or request.num_generated or request.prefill_cursor:
+        raise ValueError(f"request {request.id} has been served before; submit a fresh one")
+
+
 def kv_tokens_needed(request: Request) -> int:
     """The most KV tokens that the request will ever hold."""
     return len(request.prompt_tokens) + request.max_new_tokens - 1

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -29,13 +30,22 @@ def sample_tokens(logits: Tensor, temperature: float, draws: Sequence[float]) ->
     """
     if temperature == 0:
         return logits.argmax(-1).tolist()
-    below_best = logits.double() - logits.max(dim=-1, keepdim=True).values  # (R, V)
-    weights = torch.softmax(below_best / temperature, dim=-1)  # (R, V)
-    cumulative = weights.cumsum(-1)  # (R, V)
+    cumulative = probabilities(logits, temperature).cumsum(-1)  # (R, V)
     # The last sum may fall a rounding error short of 1, and the draw must stay below it.
     targets = torch.tensor(draws, dtype=torch.float64).unsqueeze(1) * cumulative[:, -1:]  # (R, 1)
     tokens = torch.searchsorted(cumulative, targets, right=True).squeeze(1)  # (R,)
     return tokens.clamp(max=logits.shape[-1] - 1).tolist()
+
+
+def probabilities(logits: Tensor, temperature: float) -> Tensor:
+    """What a token is drawn with; at temperature 0 all of it on the most likely.
+
+    Shapes: logits (R, V) -> (R, V), float64.
+    """
+    if temperature == 0:
+        return F.one_hot(logits.argmax(-1), logits.shape[-1]).double()  # (R, V)
+    below_best = logits.double() - logits.max(dim=-1, keepdim=True).values  # (R, V)
+    return torch.softmax(below_best / temperature, dim=-1)  # (R, V)
 
 
 def check_temperature(temperature: float) -> None:

@@ -26,6 +26,7 @@ from nanogpt.sliding_window import check_sinks
 from nanogpt.trace import Trace
 
 Waiting = tuple[Key, int, int, Request]
+WayBack = tuple[Resumed, Key]
 
 
 class Scheduler:
@@ -185,7 +186,7 @@ class Scheduler:
         request.status = "active"
         self.active.append(request)
 
-    def way_back(self, request: Request) -> tuple[Resumed, Key]:
+    def way_back(self, request: Request) -> WayBack:
         """What a preempted request will go back to the queue with, and its rank there.
 
         Changes nothing, so that a part which fails here leaves the request where it is.
@@ -196,7 +197,7 @@ class Scheduler:
             return back, self._keys[request.id]
         return back, self._key(replace(view, arrival_time=back.arrival))
 
-    def preempt(self, request: Request, way_back: tuple[Resumed, Key] | None = None) -> None:
+    def preempt(self, request: Request, way_back: WayBack | None = None) -> None:
         """Send a running request back to wait. It keeps its tokens and its place, not its K/V."""
         back, key = way_back or self.way_back(request)
         self._remove(request)

@@ -27,8 +27,9 @@ class RequestRecord:
 class WorkRecord:
     """One request's share of a step: known tokens [start, end) went through the model.
 
-    `kind` is "prefill" until the request has sampled from its last known token, then "decode"
-    (always one token). `sampled` is the token drawn from the last position, None in mid-prefill.
+    `kind` is "prefill" until the request has sampled from its last known token, then "decode":
+    one token, followed by those that were `drafted`. The first `num_accepted` of these stayed.
+    `sampled` is the token drawn after them, None in mid-prefill.
     """
 
     request_id: int
@@ -36,6 +37,13 @@ class WorkRecord:
     start: int
     end: int
     sampled: int | None
+    drafted: tuple[int, ...] = ()
+    num_accepted: int = 0
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What the request was given in the step: accepted drafts, and the token after them."""
+        return () if self.sampled is None else (*self.drafted[: self.num_accepted], self.sampled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,14 @@ class ForwardRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefixHitRecord:
+    """An admitted request whose first `num_tokens` were in the prefix cache: not computed."""
+
+    request_id: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class KVRecord:
     """How many tokens' K/V one request holds after the step.
 
@@ -82,6 +98,7 @@ class StepRecord:
     `preempted` and `admitted` happened before the work, `finished` after it. `kv_before` and
     `kv_after` are KV tokens summed over all requests; `kv` splits `kv_after` by request. `kv_peak`
     is the height of the step: all new K/V is there before any is evicted or released.
+    `prefix_hits` are those of the admitted.
     """
 
     step: int
@@ -98,6 +115,7 @@ class StepRecord:
     kv_after: int
     kv_peak: int
     kv: tuple[KVRecord, ...]
+    prefix_hits: tuple[PrefixHitRecord, ...] = ()
 
     @property
     def used_tokens(self) -> int:
@@ -143,12 +161,13 @@ class Trace:
         raise KeyError(request_id)
 
     def generated_tokens(self, request_id: int) -> tuple[int, ...]:
-        """Every token sampled for the request, in order."""
+        """Every token that the request was given, in order."""
         return tuple(
-            work.sampled
+            token
             for step in self.steps
             for work in step.work
-            if work.request_id == request_id and work.sampled is not None
+            if work.request_id == request_id
+            for token in work.tokens
         )
 
     def to_json(self) -> dict[str, Any]:

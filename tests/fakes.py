@@ -181,6 +181,7 @@ class Follower:
         self.generated = {request.id: 0 for request in trace.requests}
         self.computed = {request.id: 0 for request in trace.requests}
         self.thrown_away = {request.id: 0 for request in trace.requests}
+        self.from_cache = {request.id: 0 for request in trace.requests}
         self.finished: set[int] = set()
 
     def check(self) -> None:
@@ -196,9 +197,10 @@ class Follower:
         for request in self.trace.requests:
             assert request.id in self.finished
             assert self.generated[request.id] == request.max_new_tokens
-            # Each known token once, except what a preemption threw away.
+            # Each known token once, except what a preemption threw away and a cache had.
             needed = len(request.prompt_tokens) + request.max_new_tokens - 1
-            assert self.computed[request.id] == needed + self.thrown_away[request.id]
+            had = self.computed[request.id] + self.from_cache[request.id]
+            assert had == needed + self.thrown_away[request.id]
         assert not self.cursor
         assert previous is None or previous.kv_after == 0
 
@@ -209,6 +211,10 @@ class Follower:
         for request_id in step.admitted:
             assert request_id not in self.cursor
             self.cursor[request_id] = 0
+        for hit in step.prefix_hits:
+            assert hit.request_id in step.admitted and hit.num_tokens > 0
+            self.cursor[hit.request_id] = hit.num_tokens
+            self.from_cache[hit.request_id] += hit.num_tokens
         worked = [work.request_id for work in step.work]
         assert worked or step.preempted
         assert bool(worked) == bool(step.forwards)
@@ -220,11 +226,14 @@ class Follower:
             assert work.end > work.start
             known = len(self.trace.request(work.request_id).prompt_tokens)
             known += self.generated[work.request_id]
-            assert work.end <= known
-            assert (work.sampled is not None) == (work.end == known)
-            self.computed[work.request_id] += work.end - work.start
-            self.cursor[work.request_id] = work.end
-            self.generated[work.request_id] += work.sampled is not None
+            end, num_drafted = work.end - len(work.drafted), len(work.drafted)
+            assert end <= known
+            assert (work.sampled is not None) == (end == known)
+            assert 0 <= work.num_accepted <= num_drafted
+            assert not num_drafted or (work.kind == "decode" and end - work.start == 1)
+            self.cursor[work.request_id] = end + work.num_accepted
+            self.computed[work.request_id] += end + work.num_accepted - work.start
+            self.generated[work.request_id] += len(work.tokens)
         self._limits(step)
         for request_id in step.finished:
             assert request_id not in self.finished

@@ -12,6 +12,7 @@ from nanogpt.layout_checks import mask_of_pairs, slots_of_all
 from nanogpt.part_checks import guard_parts
 from nanogpt.parts import Parts
 from nanogpt.policies import RequestView
+from nanogpt.speculative import acceptance
 
 
 def test_every_part_defaults_to_the_reference():
@@ -25,6 +26,8 @@ def test_every_part_defaults_to_the_reference():
         assert getattr(parts, name) is getattr(fusing, name)
     for name in ("visible", "evict", "held", "ring_slot"):
         assert getattr(parts, name) is getattr(sliding_window, name)
+    for name in ("accept", "roll_back_kv"):
+        assert getattr(parts, name) is getattr(acceptance, name)
 
 
 def test_the_reference_runs_unwrapped():
@@ -58,6 +61,8 @@ ERRORS_IN = {
     "held": (0, 5, 4, 0),
     "visible": ([3], [1], 2, 0),
     "ring_slot": ([3], 2, 0),
+    "accept": ([1.0], [1.0], 0, 0.5, 0.5),
+    "roll_back_kv": (9, 4, 2),
 }
 ASKED_FOR_MANY = {"visible": mask_of_pairs, "ring_slot": slots_of_all}
 

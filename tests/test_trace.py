@@ -40,7 +40,15 @@ def test_the_json_survives_a_round_trip_and_holds_everything(trace: Trace):
     assert set(plain) == {"version", *(field.name for field in dataclasses.fields(Trace))}
     assert set(plain["steps"][0]) == {f.name for f in dataclasses.fields(trace.steps[0])}
     assert plain["steps"][0]["work"] == [
-        {"request_id": 0, "kind": "prefill", "start": 0, "end": 5, "sampled": 45}
+        {
+            "request_id": 0,
+            "kind": "prefill",
+            "start": 0,
+            "end": 5,
+            "sampled": 45,
+            "drafted": [],
+            "num_accepted": 0,
+        }
     ]
     assert plain["clock"] == {"name": "a laptop CPU", "modelled": False}
 

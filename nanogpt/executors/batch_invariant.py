@@ -15,7 +15,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows, row_mask
+from nanogpt.executors.executor import (
+    ForwardResult,
+    Row,
+    forward_record,
+    place_rows,
+    row_mask,
+    wanted_tokens,
+)
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
@@ -36,7 +43,7 @@ class BatchInvariantExecutor:
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row]) -> ForwardResult:
-        """Shapes: -> logits (R, V) in the order of `rows`."""
+        """Shapes: -> logits (R, V) in the order of `rows`, K + 1 for a row with K drafts."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
@@ -57,7 +64,8 @@ class BatchInvariantExecutor:
             at = torch.tensor([*positions[start : start + ROWS], *filled])  # (R,)
             hidden.append(self.model.logits(self.model.hidden(tile, at, attend)))  # (R, V)
         context.store()
-        logits = torch.cat(hidden)[context.last_of_row]  # (R, V)
+        wanted = wanted_tokens(rows, range(len(rows)))
+        logits = torch.cat(hidden)[wanted]  # (R, V)
         record = forward_record(rows, self.cache, len(tiles) * ROWS)
         return ForwardResult(logits, (record,))
 
@@ -72,7 +80,6 @@ class StepContext:
         self.at = [row.num_past + i for row in rows for i in range(len(row.tokens))]
         ends = [row.context_len for row in rows]
         self.num_tiles = -(-max(ends) // KEYS)
-        self.last_of_row = torch.tensor([len(row.tokens) for row in rows]).cumsum(0) - 1
         self.visible = torch.zeros(len(self.at), self.num_tiles * KEYS, dtype=torch.bool)
         start = 0
         for row in rows:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from nanogpt.config import ModelConfig
 from nanogpt.kv_store import KVStore
 from nanogpt.parts import ChunkMask
+from nanogpt.speculative.proposal import NO_PROPOSAL, Proposal
 from nanogpt.trace import ForwardRecord
 
 
@@ -18,7 +20,7 @@ class Row:
     """One request's tokens in this step: T ids, the positions to embed them at, and their past.
 
     The K/V of `tokens[i]` belongs to position `num_past + i`. `known` is every token that the
-    request knows, computed or not.
+    request knows, computed or not. The last of `tokens` may be guessed, by a `proposal`.
     """
 
     request_id: int
@@ -27,6 +29,17 @@ class Row:
     num_past: int
     is_decode: bool
     known: Sequence[int]
+    proposal: Proposal = NO_PROPOSAL
+
+    @property
+    def drafted(self) -> tuple[int, ...]:
+        """The guessed tokens, with which the row ends."""
+        return self.proposal.tokens
+
+    @property
+    def num_logits(self) -> int:
+        """After how many of its last tokens logits are wanted: the last known and every draft."""
+        return 1 + len(self.drafted)
 
     @property
     def context_len(self) -> int:
@@ -36,7 +49,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ForwardResult:
-    """`logits` (R, V), row i predicting what follows the last token of row i, and what it took."""
+    """`logits` (R, V), what follows the last token of each row, and what it took to compute.
+
+    A row with K drafts has K + 1 of them, one after another.
+    """
 
     logits: Tensor
     forwards: tuple[ForwardRecord, ...]
@@ -64,6 +80,15 @@ def row_mask(row: Row, cache: KVStore, chunk_mask: ChunkMask) -> Tensor:
     if len(row.tokens) == 1:
         return torch.ones(1, row.context_len, dtype=torch.bool)
     return chunk_mask(row.num_past, len(row.tokens))
+
+
+def wanted_tokens(rows: Sequence[Row], order: Sequence[int]) -> list[int]:
+    """After which tokens of a flat row logits are wanted, by index, row after row.
+
+    The flat row holds `rows[i]` for i in `order`.
+    """
+    ends = dict(zip(order, accumulate(len(rows[i].tokens) for i in order), strict=True))
+    return [t for i, row in enumerate(rows) for t in range(ends[i] - row.num_logits, ends[i])]
 
 
 def place_rows(rows: Sequence[Row], cache: KVStore) -> object:

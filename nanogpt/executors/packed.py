@@ -12,13 +12,20 @@ Shapes: N tokens in all, B rows of T tokens each, S visible context, H heads, D 
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, groupby
+from itertools import groupby
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows, row_mask
+from nanogpt.executors.executor import (
+    ForwardResult,
+    Row,
+    forward_record,
+    place_rows,
+    row_mask,
+    wanted_tokens,
+)
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT, Attend
@@ -37,15 +44,13 @@ class PackedExecutor:
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row]) -> ForwardResult:
-        """Shapes: -> logits (R, V) in the order of `rows`."""
+        """Shapes: -> logits (R, V) in the order of `rows`, K + 1 for a row with K drafts."""
         order = sorted(range(len(rows)), key=lambda i: self._rank(rows[i]))
         packed = [rows[i] for i in order]
         tokens = torch.tensor([token for row in packed for token in row.tokens])  # (N,)
         positions = torch.tensor([p for row in packed for p in row.positions])  # (N,)
-        ends = list(accumulate(len(row.tokens) for row in packed))
-        last_of_row = torch.empty(len(rows), dtype=torch.long)  # (R,)
-        last_of_row[order] = torch.tensor(ends) - 1
-        hidden = self.model.hidden(tokens, positions, self._attend(packed), last_of_row)  # (R, C)
+        wanted = torch.tensor(wanted_tokens(rows, order))  # (R,)
+        hidden = self.model.hidden(tokens, positions, self._attend(packed), wanted)  # (R, C)
         logits = self.model.logits(hidden)  # (R, V)
         return ForwardResult(logits, (forward_record(rows, self.cache, len(tokens)),))
 

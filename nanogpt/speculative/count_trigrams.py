@@ -1,0 +1,33 @@
+"""Makes the shipped counts: `python -m nanogpt.speculative.count_trigrams --corpus input.txt`.
+
+From the part of Tiny Shakespeare that the shipped model was trained on, so that the draft knows no
+more of the rest than the model does. The text is downloaded when `--corpus` is left out.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from nanogpt.config import SHAKESPEARE
+from nanogpt.speculative.trigram import SHIPPED_COUNTS, count_trigrams, save_counts
+from nanogpt.tokenizer import encode
+from nanogpt.train import read_corpus, split
+
+
+def main() -> None:
+    """Parse the command line, count and write."""
+    parser = argparse.ArgumentParser(description="Count the trigrams of Tiny Shakespeare.")
+    parser.add_argument("--corpus", type=Path, help="input.txt; downloaded when left out")
+    parser.add_argument("--out", type=Path, default=SHIPPED_COUNTS)
+    options = parser.parse_args()
+    try:
+        tokens = torch.tensor(encode(read_corpus(options.corpus)))  # (N,)
+    except ValueError as error:
+        parser.error(str(error))
+    train_tokens, _ = split(tokens)
+    save_counts(count_trigrams(train_tokens, SHAKESPEARE.vocab_size), options.out)
+
+
+if __name__ == "__main__":
+    main()

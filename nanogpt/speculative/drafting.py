@@ -1,0 +1,126 @@
+"""Drafting: what a draft model is, how many tokens there is room to guess, and the guesses.
+
+Knows no target model: what becomes of a guess is `verify`'s business.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from nanogpt.engine_config import EngineConfig
+from nanogpt.request import Request
+from nanogpt.sampling import uniform
+from nanogpt.scheduler import Scheduler
+from nanogpt.speculative.acceptance import draw
+from nanogpt.speculative.proposal import Proposal
+
+
+class Draft(Protocol):
+    """A cheap model of the next token. V vocabulary."""
+
+    def __call__(self, known: Sequence[int], /) -> Sequence[float]:
+        """The probabilities of what follows `known`: V numbers that sum to 1."""
+        ...
+
+
+def propose_all(
+    draft: Draft,
+    scheduler: Scheduler,
+    planned: Sequence[tuple[Request, int]],
+    config: EngineConfig,
+    vocab_size: int,
+) -> dict[int, Proposal]:
+    """Guess ahead for the decodes of a plan, which get even shares of the room, by request id.
+
+    Raises: ValueError for a draft whose answer is not V probabilities.
+    """
+    decodes = [request for request, _ in planned if request.status == "active"]
+    wanted = [worth_drafting(request, config.num_draft_tokens) for request in decodes]
+    shares = share_out(draft_room(scheduler, planned), wanted)
+    settings = (config.temperature, config.seed, vocab_size)
+    return {
+        request.id: propose(draft, request, num_tokens, *settings)
+        for request, num_tokens in zip(decodes, shares, strict=True)
+        if num_tokens
+    }
+
+
+def propose(
+    draft: Draft,
+    request: Request,
+    num_tokens: int,
+    temperature: float,
+    seed: int,
+    vocab_size: int,
+) -> Proposal:
+    """Guess the next tokens of a request, one after the other, at the target's temperature."""
+    known = request.tokens_so_far
+    probabilities: list[Sequence[float]] = []
+    for _ in range(num_tokens):
+        q = tempered(checked(draft(known), vocab_size), temperature)
+        probabilities.append(q)
+        known.append(draw(q, uniform(seed, request.id, len(known), "draft")))
+    return Proposal(tuple(known[request.num_known :]), tuple(probabilities))
+
+
+def tempered(probabilities: Sequence[float], temperature: float) -> Sequence[float]:
+    """The same preferences at another temperature; at 0 all of it on the first of the likeliest.
+
+    A guess is accepted most often when it is drawn as the target draws.
+    """
+    if temperature == 1:
+        return probabilities
+    most = max(probabilities)
+    if temperature == 0:
+        best = list(probabilities).index(most)
+        return [float(token == best) for token in range(len(probabilities))]
+    weights = [(each / most) ** (1 / temperature) for each in probabilities]
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
+def checked(answer: Sequence[float], vocab_size: int) -> Sequence[float]:
+    """A draft's answer. Raises: ValueError when it is not `vocab_size` probabilities."""
+    if len(answer) != vocab_size:
+        raise ValueError(f"the draft gave {len(answer)} probabilities; it must be {vocab_size}")
+    if not (min(answer) >= 0 and math.isclose(sum(answer), 1, abs_tol=1e-6)):
+        raise ValueError(
+            f"the draft's probabilities sum to {sum(answer):.6g}, the least being "
+            f"{min(answer):.6g}; they must sum to 1, and none may be negative"
+        )
+    return answer
+
+
+def share_out(room: int, wanted: Sequence[int]) -> list[int]:
+    """Deal `room` tokens out one by one, in turns, to nobody more than is wanted.
+
+    >>> share_out(5, [4, 1, 4])
+    [2, 1, 2]
+    """
+    shares = [0] * len(wanted)
+    while room > 0 and shares != list(wanted):
+        for i in range(len(wanted)):
+            if room > 0 and shares[i] < wanted[i]:
+                shares[i] += 1
+                room -= 1
+    return shares
+
+
+def worth_drafting(request: Request, num_draft_tokens: int) -> int:
+    """How many drafts a decode can use: with all accepted, the token after them is its last."""
+    return max(0, min(num_draft_tokens, request.max_new_tokens - request.num_generated - 1))
+
+
+def draft_room(scheduler: Scheduler, planned: Sequence[tuple[Request, int]]) -> int:
+    """How many tokens may be guessed in a step: what the plan leaves of the token budget.
+
+    Under a KV budget also no more than the KV tokens that nobody was promised for what he knows:
+    guesses push nobody out. They hold them until the rejected ones are rolled back.
+    """
+    room = scheduler.token_budget - sum(num_tokens for _, num_tokens in planned)
+    if scheduler.max_kv_tokens is None:
+        return room
+    newcomers = [request for request, _ in planned if request.status == "waiting"]
+    holders = (*scheduler.active, *scheduler.prefilling, *newcomers)
+    promised = sum(scheduler.counted(request, request.remaining) for request in holders)
+    return min(room, scheduler.max_kv_tokens - promised)

@@ -1,0 +1,51 @@
+"""Verifying: from the logits of one pass to the drafts that stay and the token after them.
+
+    tokens of the row      last known   d1   d2   d3
+    what its logits judge      d1       d2   d3   (bonus)
+
+Shapes: K drafts, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from nanogpt.parts import Accept
+from nanogpt.sampling import probabilities, sample_tokens, uniform
+from nanogpt.speculative.proposal import Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a pass gave a request: its first `num_accepted` drafts, and `last` after them."""
+
+    last: int
+    num_accepted: int = 0
+
+
+def verify(
+    logits: Tensor,
+    proposal: Proposal,
+    position: int,
+    temperature: float,
+    seed: int,
+    request_id: int,
+    accept: Accept,
+) -> Drawn:
+    """Judge the drafts from the first on; the first rejected one is replaced, and ends it.
+
+    `position` is that of the first draft. Every draw has its position and purpose, so one that
+    was made for a draft nobody came to judge is as good as new in the next pass. With all K
+    accepted, the last logits give one more token for nothing: the bonus.
+    Shapes: logits (K + 1, V).
+    """
+    target = probabilities(logits, temperature).tolist()  # K + 1 lists of V
+    for i, (token, q) in enumerate(zip(proposal.tokens, proposal.probabilities, strict=True)):
+        u = uniform(seed, request_id, position + i, "accept")
+        v = uniform(seed, request_id, position + i, "resample")
+        kept, stands = accept(target[i], q, token, u, v)
+        if not kept:
+            return Drawn(stands, i)
+    num_drafts = len(proposal.tokens)
+    draw = uniform(seed, request_id, position + num_drafts, "sample")
+    return Drawn(sample_tokens(logits[-1:], temperature, [draw])[0], num_drafts)
