@@ -1,0 +1,204 @@
+"""What the router believes of its workers: only what they have said, and exactly that."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from preempting import CONFIG, logits_after, prompt, tiny_model
+
+from nanogpt.engine_config import EngineConfig
+from nanogpt.fleet import policy
+from nanogpt.fleet.views import WorkerView
+from nanogpt.generate import generate
+from nanogpt.guard import PartError
+from nanogpt.trace import PrefixHitRecord, WorkRecord
+from nanogpt.workers.books import Ticket, WorkerBook
+from nanogpt.workers.messages import Serve, Stepped
+from nanogpt.workers.routing import RoundRobin, guard_route
+from nanogpt.workers.shared_model import map_model, write_model
+from nanogpt.workers.worker import Worker
+
+SETTINGS = EngineConfig(token_budget=8, max_batch_size=2, prefix_cache_tokens=100)
+VIEWS = [WorkerView(i, 0, 0, 4, 100, 100) for i in (1, 4, 6)]
+
+
+def serve_order(request_id: int, tokens: list[int], new: int = 3, logits: bool = False) -> Serve:
+    return Serve(request_id, tuple(tokens), new, 0, logits)
+
+
+def stepped(
+    *work: WorkRecord, published: tuple[tuple[int, ...], ...] = (), **rest: object
+) -> Stepped:
+    empty = {"hits": (), "preempted": (), "finished": (), "logits": {}}
+    return Stepped(work=work, published=published, **{**empty, **rest})  # type: ignore[arg-type]
+
+
+def book_with(*tickets: Ticket) -> WorkerBook:
+    book = WorkerBook(0, SETTINGS, 128)
+    for ticket in tickets:
+        book.take(ticket)
+    return book
+
+
+def test_a_prefix_counts_from_the_message_on_that_says_its_step_has_committed():
+    book = book_with(Ticket(serve_order(0, prompt(20)), arrival_ns=0))
+    assert book.hit(prompt(20)) == 0  # dispatched is not computed
+    book.hear(stepped(WorkRecord(0, "prefill", 0, 8, None)), 1)
+    assert book.hit(prompt(20)) == 0  # computed is not published
+    book.hear(stepped(WorkRecord(0, "prefill", 8, 16, None), published=(tuple(prompt(16)),)), 2)
+    assert book.hit(prompt(20)) == 16
+    assert book.hit(prompt(16)) == 15  # the last token is computed in any case
+    assert book.hit([*prompt(5), 64]) == 5
+    book.forget()
+    assert book.hit(prompt(20)) == 0
+
+
+def test_the_backlog_is_what_was_promised_and_is_not_computed():
+    first, second = (Ticket(serve_order(i, prompt(20)), arrival_ns=0) for i in range(2))
+    book = book_with(first)
+    assert book.view().backlog_tokens == 20
+    book.hear(stepped(WorkRecord(0, "prefill", 0, 8, None), published=(tuple(prompt(8)),)), 1)
+    assert book.view().backlog_tokens == 12
+    book.take(second)
+    assert book.view().backlog_tokens == 12 + 12  # the hit that may be expected is left out
+    book.hear(
+        stepped(WorkRecord(1, "prefill", 5, 9, None), hits=(PrefixHitRecord(1, 5),)), 2
+    )  # the cache had less than was expected: the worker's word counts
+    assert book.view().backlog_tokens == 12 + 11
+    book.hear(stepped(preempted=(1,)), 3)
+    assert book.view().backlog_tokens == 12 + 20
+
+
+def test_a_worker_has_room_while_neither_its_batch_nor_its_kv_is_full():
+    ticket = Ticket(serve_order(9, prompt(20), new=5), arrival_ns=0)
+    small, large = (Ticket(serve_order(i, prompt(20 * i)), arrival_ns=0) for i in (1, 5))
+    assert book_with(small).has_room(ticket)
+    assert not book_with(small, large).has_room(ticket)  # 2 of 2
+    settings = EngineConfig(max_batch_size=8, max_kv_tokens=45)
+    book = WorkerBook(0, settings, 128)
+    book.take(small)
+    assert book.view().kv_free_tokens == 45 - 22
+    assert not book.has_room(ticket)  # needs 24
+    assert book.has_room(Ticket(serve_order(9, prompt(20), new=4), arrival_ns=0))
+
+
+def test_a_result_counts_what_its_last_worker_did_and_the_first_token_that_anybody_saw():
+    ticket = Ticket(serve_order(0, prompt(4), new=2), arrival_ns=1_000_000)
+    lost = WorkerBook(0, SETTINGS, 128)
+    lost.take(ticket)
+    lost.hear(stepped(WorkRecord(0, "prefill", 0, 4, 7)), 3_000_000)
+    book = WorkerBook(1, SETTINGS, 128)
+    book.take(ticket)
+    hit = (PrefixHitRecord(0, 1),)
+    assert book.hear(stepped(WorkRecord(0, "prefill", 1, 4, 7), hits=hit), 8_000_000) == []
+    (result,) = book.hear(stepped(WorkRecord(0, "decode", 4, 5, 8), finished=(0,)), 9_000_000)
+    assert (result.tokens, result.worker_ids, result.worker_id) == ((7, 8), (0, 1), 1)
+    assert (result.ttft_us, result.latency_us) == (2000, 8000)
+    assert (result.hit_tokens, result.computed_prefill_tokens) == (1, 3)
+    assert book.view().num_running == 0
+
+
+@pytest.mark.parametrize("capacity", [30, 100, 1000])
+def test_the_router_knows_exactly_what_is_in_a_workers_cache_evictions_included(capacity: int):
+    settings = EngineConfig(token_budget=16, max_batch_size=4, prefix_cache_tokens=capacity)
+    worker, book = Worker(tiny_model(), settings), WorkerBook(0, settings, 128)
+    draw = random.Random(capacity)
+    stems = [[draw.randrange(4) for _ in range(30)] for _ in range(3)]
+    prompts = [draw.choice(stems)[: draw.randint(1, 30)] + prompt(3, start=i) for i in range(25)]
+    for i, tokens in enumerate(prompts):
+        order = serve_order(i, tokens)
+        book.take(Ticket(order, arrival_ns=0))
+        worker.take(order)
+        while len(book.tickets) == 4 or (i == 24 and book.tickets):
+            for result in book.hear(worker.step(), 0):
+                known = prompts[result.id]
+                assert result.hit_tokens + result.computed_prefill_tokens == len(known)
+            for asked in prompts:
+                assert book.hit(asked) == worker.cache.find(asked).num_tokens
+            num_tokens = book._published.num_tokens
+            assert num_tokens == worker.cache.num_tokens <= capacity
+    assert worker.is_idle
+
+
+@pytest.mark.parametrize("budget", [8, 64])
+def test_the_first_logits_after_a_hit_are_those_of_a_cold_run(budget: int):
+    settings = EngineConfig(token_budget=budget, prefix_cache_tokens=500)
+    worker = Worker(tiny_model(), settings)
+    asked = prompt(60)
+    for i, known in enumerate([[*prompt(37), 1], asked, asked]):
+        book = WorkerBook(0, settings, 128)
+        book.take(Ticket(serve_order(i, known, new=4, logits=True), arrival_ns=0))
+        worker.take(serve_order(i, known, new=4, logits=True))
+        results = []
+        while not worker.is_idle:
+            results += book.hear(worker.step(), 0)
+        (result,) = results
+        assert result.hit_tokens == [0, 37, 59][i]
+        assert result.computed_prefill_tokens == len(known) - result.hit_tokens
+        assert list(result.tokens) == generate(tiny_model(), known, 4)
+        expected = logits_after(tiny_model(), known)
+        torch.testing.assert_close(result.first_logits, expected, rtol=0, atol=1e-12)
+
+
+def test_nobody_gets_logits_who_did_not_ask():
+    worker = Worker(tiny_model(), SETTINGS)
+    for i in range(2):
+        worker.take(serve_order(i, prompt(3), logits=i == 1))
+    given = [worker.step().logits for _ in range(3)]
+    assert [sorted(logits) for logits in given] == [[1], [], []]
+
+
+def test_a_step_tells_what_it_published_itself():
+    worker = Worker(tiny_model(), SETTINGS)
+    worker.take(serve_order(0, prompt(20), new=3))
+    told = [worker.step().published for _ in range(5)]
+    known = (*prompt(20), *generate(tiny_model(), prompt(20), 2))
+    assert told == [(known[:8],), (known[:16],), (known[:20],), (), (known,)]
+
+
+def test_a_worker_knows_who_is_important():
+    worker = Worker(tiny_model(), EngineConfig(policy="priority", max_batch_size=1))
+    for i, priority in enumerate([2, 1, 3]):
+        worker.take(Serve(i, tuple(prompt(4)), 1, priority, want_logits=False))
+    assert [worker.step().finished for _ in range(3)] == [(1,), (0,), (2,)]
+
+
+def test_a_mapped_model_is_the_model_and_copies_no_weights(tmp_path: Path):
+    weights = tmp_path / "weights"
+    write_model(tiny_model(), weights)
+    mapped = map_model(weights)
+    tokens = torch.tensor([prompt(30)])
+    assert torch.equal(mapped(tokens)[0], tiny_model()(tokens)[0])
+    assert mapped.config == CONFIG
+    maps = Path("/proc/self/maps")
+    if maps.is_file():
+        ranges = [line.split()[0] for line in maps.read_text().splitlines() if str(weights) in line]
+        spans = [tuple(int(end, 16) for end in span.split("-")) for span in ranges]
+        for weight in mapped.parameters():
+            assert any(start <= weight.data_ptr() < end for start, end in spans)
+
+
+def test_round_robin_goes_round_those_that_have_room():
+    route = RoundRobin()
+    assert [route(VIEWS, {4: 50}) for _ in range(4)] == [1, 4, 6, 1]
+    assert [route(VIEWS[::2], {}), route(VIEWS[::2], {}), route(VIEWS, {})] == [6, 1, 4]
+
+
+def test_our_own_route_is_not_slowed_down_by_a_guard():
+    assert guard_route(policy.route) is policy.route
+
+
+@pytest.mark.parametrize("answer", [0, "1", True, None, 5])
+def test_a_route_that_names_nobody_who_has_room_is_told_so(answer: object):
+    route = guard_route(lambda workers, hits: answer)  # type: ignore[arg-type, return-value]
+    with pytest.raises(PartError, match=rf"your route named worker {answer!r}; .* are \[1, 4, 6\]"):
+        route(VIEWS, {})
+
+
+def test_a_route_that_raises_is_told_where():
+    def route(workers: object, hits: dict[int, int]) -> int:
+        return hits[4]
+
+    with pytest.raises(PartError, match=r"your route raised KeyError on its line 2"):
+        guard_route(route)(VIEWS, {})
