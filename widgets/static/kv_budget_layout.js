@@ -1,6 +1,7 @@
 // Who holds, loses and recomputes which KV tokens: pure functions of the trace's JSON.
 
 import { originOf } from "./timeline_layout.js";
+import { keptEnd, tokensOf } from "./work.js";
 
 const NARROWEST_PX = 9;
 const WIDEST_PX = 58;
@@ -25,9 +26,10 @@ export function kvSteps(trace) {
     const work = step.work.map((each) => {
       const before = reached.get(each.request_id) ?? 0;
       const again = each.kind === "prefill" ? Math.max(0, Math.min(each.end, before) - each.start) : 0;
-      reached.set(each.request_id, Math.max(before, each.end));
-      if (each.sampled !== null) generated.set(each.request_id, (generated.get(each.request_id) ?? 0) + 1);
-      return { id: each.request_id, start: each.start, end: each.end, again };
+      const end = keptEnd(each);
+      reached.set(each.request_id, Math.max(before, end));
+      generated.set(each.request_id, (generated.get(each.request_id) ?? 0) + tokensOf(each).length);
+      return { id: each.request_id, start: each.start, end, again };
     });
     const again = work.reduce((sum, each) => sum + each.again, 0);
     againSoFar += again;
@@ -47,7 +49,7 @@ export function totalsOf(trace) {
   return {
     computed: work.reduce((sum, each) => sum + each.end - each.start, 0),
     again: steps.length ? steps[steps.length - 1].againSoFar : 0,
-    generated: work.filter((each) => each.sampled !== null).length,
+    generated: work.flatMap(tokensOf).length,
     preemptions: trace.steps.reduce((sum, step) => sum + step.preempted.length, 0),
   };
 }

@@ -1,5 +1,7 @@
 // What grows, in tokens or bytes, step by step: pure functions of a run's trace.
 
+import { keptEnd } from "./work.js";
+
 // ---- runs -----------------------------------------------------------------------------------
 
 // The run without a window, or null, and the others in their order.
@@ -45,7 +47,7 @@ export function growthSteps(trace, unit) {
     })).filter((each) => each.amount > 0 || each.counted > 0);
     const computed = (id) => {
       const work = step.work.find((each) => each.request_id === id);
-      return work ? work.end - work.start : 0;
+      return work ? keptEnd(work) - work.start : 0;
     };
     const dropped = step.preempted.map((id) => ({ id, amount: unit.of(before.get(id)) }));
     const finished = step.finished.map((id) => ({ id, amount: unit.of(before.get(id), computed(id)) }));

@@ -1,15 +1,16 @@
 // Where everything of a trace lies: pure functions of the trace's JSON.
 
 import { ticks } from "./chart.js";
+import { tokensOf } from "./work.js";
 
 // ---- states ---------------------------------------------------------------------------------
 
 // Known tokens of a request before its first sample of step `index`: prompt and generated so far.
 export function knownBefore(trace, id, index) {
   const request = trace.requests.find((each) => each.id === id);
-  const sampled = trace.steps.slice(0, index).flatMap((step) => step.work)
-    .filter((work) => work.request_id === id && work.sampled !== null);
-  return request.prompt_tokens.length + sampled.length;
+  const given = trace.steps.slice(0, index).flatMap((step) => step.work)
+    .filter((work) => work.request_id === id).flatMap(tokensOf);
+  return request.prompt_tokens.length + given.length;
 }
 
 // One state per step for one request:
@@ -129,13 +130,11 @@ export function scrollFor(column, view, offset) {
 
 // ---- tokens and gaps ------------------------------------------------------------------------
 
-// Tokens sampled for each request up to and including step `index`, by request id.
+// Tokens given to each request up to and including step `index`, by request id.
 export function generatedAt(trace, index) {
   const texts = new Map(trace.requests.map((request) => [request.id, []]));
   for (const step of trace.steps.slice(0, index + 1)) {
-    for (const work of step.work) {
-      if (work.sampled !== null) texts.get(work.request_id).push(work.sampled);
-    }
+    for (const work of step.work) texts.get(work.request_id).push(...tokensOf(work));
   }
   return texts;
 }

@@ -1,13 +1,16 @@
 // What a trace says, step by step and against a reference: pure functions of the trace's JSON.
 
 import { budgetBars, knownBefore, originOf } from "./timeline_layout.js";
+import { tokensOf } from "./work.js";
 import { capital, clockWords, count, duration, listed, number } from "./words.js";
 
 // ---- differences ----------------------------------------------------------------------------
 
 function sameWork(one, other) {
   if (!one || !other) return one === other;
-  return ["kind", "start", "end", "sampled"].every((field) => one[field] === other[field]);
+  const fields = ["kind", "start", "end", "sampled", "num_accepted"];
+  return fields.every((field) => one[field] === other[field])
+    && String(tokensOf(one)) === String(tokensOf(other));
 }
 
 // The first step at which two traces did different work, and for which requests; null when none.
@@ -48,8 +51,7 @@ function requestsWords(ids) {
 
 function decodeWords(decodes, alphabet) {
   const verb = decodes.length === 1 ? ["decodes", "samples"] : ["decode", "sample"];
-  const sampled = decodes.map((work) => work.sampled).filter((token) => token !== null);
-  const tokens = sampled.map((token) => tokenWords(token, alphabet));
+  const tokens = decodes.flatMap(tokensOf).map((token) => tokenWords(token, alphabet));
   const ending = tokens.length ? ` and ${verb[1]} ${listed(tokens)}` : "";
   return `${requestsWords(decodes.map((work) => work.request_id))} ${verb[0]}${ending}`;
 }
