@@ -246,6 +246,11 @@ def test_shared_scripts_come_first_and_once():
     assert script.index("export function createPlayer(") < script.index("export default")
 
 
+def test_the_theme_comes_first_and_once_however_many_styles_follow():
+    theme, mask, own = (assets.css(*names) for names in ((), ("mask_stepper",), ("batch_view",)))
+    assert assets.css("mask_stepper", "batch_view") == mask + own.removeprefix(theme)
+
+
 def test_a_page_holds_everything_and_no_text_can_end_its_data():
     hints = Hints("k", ["</script><b>a</b>", "b", "c"])
     page = standalone.page([hints, hints], "One & two")

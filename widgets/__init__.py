@@ -19,6 +19,10 @@ gate_picture           the gate's four cases, and who beats whom
 repair_ladder          SLO attainment after each fix
 vote_board             what each rank voted at each layer, and where everyone left
 slo_cycle              one preemption from the arrival to the re-admission
+fleet_view             workers, batches, K/V and the queue over virtual time
+paired_seeds           p50 beside p99, two policies paired seed by seed
+lazy_heap              a heap with stale entries, and the counters that tell them
+speculation_strip      what a draft proposed, and what the model made of it
 prediction             a question answered before the answer is shown
 hints                  three rungs, one at a time
 
@@ -29,18 +33,22 @@ from widgets.attention_by_distance import AttentionByDistance
 from widgets.batch_view import BatchView
 from widgets.batching import Batching
 from widgets.block_table import BlockTable
+from widgets.fleet_view import FleetView
 from widgets.gate_picture import GatePicture
 from widgets.heap_stepper import HeapStepper
 from widgets.hints import Hints
 from widgets.kv_budget import KVBudget
 from widgets.kv_growth import KVGrowth
+from widgets.lazy_heap import LazyHeap
 from widgets.mask_build import MaskBuild
 from widgets.mask_stepper import MaskStepper
+from widgets.paired_seeds import PairedSeeds
 from widgets.prediction import Prediction
 from widgets.receptive_field import ReceptiveField
 from widgets.repair_ladder import RepairLadder
 from widgets.slack_timeline import SlackTimeline
 from widgets.slo_cycle import SloCycle
+from widgets.speculation_strip import SpeculationStrip
 from widgets.step_cost import StepCost
 from widgets.storage_strip import StorageStrip
 from widgets.timeline import Timeline
@@ -52,18 +60,22 @@ __all__ = [
     "BatchView",
     "Batching",
     "BlockTable",
+    "FleetView",
     "GatePicture",
     "HeapStepper",
     "Hints",
     "KVBudget",
     "KVGrowth",
+    "LazyHeap",
     "MaskBuild",
     "MaskStepper",
+    "PairedSeeds",
     "Prediction",
     "ReceptiveField",
     "RepairLadder",
     "SlackTimeline",
     "SloCycle",
+    "SpeculationStrip",
     "StepCost",
     "StorageStrip",
     "Timeline",

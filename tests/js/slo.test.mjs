@@ -129,9 +129,10 @@ test("a rung is told with what it changed", () => {
 });
 
 test("names stand beside the bars where there is room, in lines that fit", () => {
-  assert.ok(ladderPlaces(900).left > 200 && ladderPlaces(900).above === 0);
-  assert.ok(ladderPlaces(330).left < 10 && ladderPlaces(330).above > 0);
-  assert.ok(ladderPlaces(330).right > ladderPlaces(330).left + 200);
+  const [wide, narrow, phone] = [900, 330, 250].map((width) => ladderPlaces(width, ["a", "arrival order, everyone batched along"]));
+  assert.ok(wide.left > 200 && wide.above === 0);
+  assert.ok(narrow.left < 10 && narrow.right > narrow.left + 200);
+  assert.deepEqual([narrow.above, phone.above], [22, 38]);
   assert.deepEqual(wrapped("arrival order, everyone batched along", 27), ["arrival order, everyone", "batched along"]);
   assert.deepEqual(wrapped("unbreakable", 3), ["unbreakable"]);
 });

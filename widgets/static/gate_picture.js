@@ -11,6 +11,7 @@ const EDGE = 12;
 const NAMES = 190;
 const WIDE = 620;
 const CHARACTER = 6.6;
+const BOLD = 7.5;
 
 function header(words, scope) {
   return node("th", { scope }, words);
@@ -56,8 +57,10 @@ function drawMargin(decision, x, base) {
     svg("rect", { x: Math.min(from, to), y: TOP - 16, width: Math.abs(to - from), height: base - TOP + 16, class: inverted ? "sn-gp-inverted" : "sn-gp-band" }),
     svg("path", { d: `M${to} ${TOP - 16}V${base}`, class: inverted ? "sn-gp-bar sn-gp-bar-inverted" : "sn-gp-bar" }),
   );
-  const words = `${decision.margin} × reference${inverted ? ": lower, not higher" : ""}`;
-  const half = (words.length * CHARACTER) / 2;
+  const bar = `${decision.margin} × reference`;
+  const said = inverted ? `${bar}: lower, not higher` : bar;
+  const words = said.length * BOLD <= x.end - x.start ? said : bar;
+  const half = (words.length * BOLD) / 2;
   const at = Math.max(x.start + half, Math.min(to, x.end - half));
   group.append(chartText(at, 12, "middle", words, "sn-gp-name"));
   return group;
@@ -71,35 +74,44 @@ function drawDot(row, x, y) {
   return svg("g", {}, dot, svg("circle", { cx: x, cy: y, r: 12, class: "sn-gp-ring" }));
 }
 
-function drawRow(row, x, y, wide) {
+// Where a row's roles are said: beside its dot, or below it where neither side has room.
+function rolePlace(row, x) {
   const at = x(row.urgency);
+  const needed = roleWords(row).length * CHARACTER + 20;
+  if (at + needed <= x.end) return "right";
+  return at >= needed ? "left" : "below";
+}
+
+function drawRole(row, x, y) {
+  const at = x(row.urgency);
+  const place = rolePlace(row, x);
+  if (place === "below") return chartText(x.end, y + 27, "end", roleWords(row), "sn-gp-role");
+  const [from, anchor] = place === "left" ? [at - 18, "end"] : [at + 18, "start"];
+  return chartText(from, y + 4, anchor, roleWords(row), "sn-gp-role");
+}
+
+function drawRow(row, x, y, wide) {
   const name = `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}`;
   const fate = `slack ${signedDuration(row.slack_us)}`;
-  const words = roleWords(row);
-  const needed = words.length * CHARACTER + 20;
-  const left = at + needed > x.end;
-  // On a narrow screen there may be room on neither side of the dot: then at the end of the line above.
-  const role = left && at < needed
-    ? chartText(x.end, y - 16, "end", words, "sn-gp-role")
-    : chartText(left ? at - 18 : at + 18, y + 4, left ? "end" : "start", words, "sn-gp-role");
   const label = wide
     ? [chartText(0, y + 4, "start", name, "sn-gp-name"), chartText(76, y + 4, "start", fate)]
     : [chartText(0, y - 16, "start", name, "sn-gp-name"), chartText(72, y - 16, "start", fate)];
   return svg("g", {},
     svg("path", { d: `M${x.start} ${y}H${x.end}`, class: "sn-gp-track" }), ...label,
-    drawDot(row, at, y), role);
+    drawDot(row, x(row.urgency), y), drawRole(row, x, y));
 }
 
 function drawScores(decision, width) {
   const rows = rowsOf(decision);
   const wide = width >= WIDE;
-  const step = wide ? 34 : 46;
   const range = scoreRange(decision);
   const [start, end] = [wide ? NAMES : EDGE, width - EDGE];
   const x = (score) => start + ((score - range.low) / (range.high - range.low)) * (end - start);
   Object.assign(x, { start, end });
+  const below = rows.some((row) => rolePlace(row, x) === "below") ? 18 : 0;
+  const step = (wide ? 34 : 46) + below;
   const yOf = (at) => TOP + (wide ? 6 : 18) + at * step;
-  const base = yOf(rows.length - 1) + 22;
+  const base = yOf(rows.length - 1) + 22 + below;
   const label = rows.map((row) => `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}, ${fateWords(row.slack_us)}: ${roleWords(row)}`).join("; ");
   const picture = svg("svg", { width, height: base + 42, role: "img", "aria-label": `Scores per ms. ${label}` });
   picture.append(drawAxis(range, x, base, width), drawMargin(decision, x, base), ...rows.map((row, at) => drawRow(row, x, yOf(at), wide)));

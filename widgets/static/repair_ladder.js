@@ -51,7 +51,7 @@ function drawRow(row, load, at, step, places, x, width) {
   const reached = at <= step;
   if (at === step) group.append(svg("rect", { x: 0, y: top - 5, width, height: places.step - 6, rx: 6, class: "sn-rl-here" }));
   const name = `sn-rl-name${reached ? "" : " sn-rl-ahead"}`;
-  const lines = wrapped(row.variant, places.wide ? 27 : 60);
+  const lines = wrapped(row.variant, places.letters);
   const first = places.wide ? y + 20 - 8 * (lines.length - 1) : top + 10;
   lines.forEach((words, line) => group.append(chartText(places.wide ? 8 : places.left, first + 16 * line, "start", words, name)));
   if (!reached) return group;
@@ -61,7 +61,7 @@ function drawRow(row, load, at, step, places, x, width) {
 }
 
 function drawLadder(rows, load, step, width) {
-  const places = ladderPlaces(width);
+  const places = ladderPlaces(width, rows.map((row) => row.variant));
   const x = (value) => scale(value, 100, places.left, places.right - 8);
   const height = places.top + rows.length * places.step;
   const told = rows.slice(0, step + 1).map((row) =>

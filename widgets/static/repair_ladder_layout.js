@@ -54,15 +54,20 @@ export function rowWords(rows, at, load) {
   return words ? `${told}\n${words}` : told;
 }
 
-// Places for so many rows in a width: names beside the bars, or above them where it is narrow.
-export function ladderPlaces(width) {
+const LETTER = 8;
+
+// Places for rows of these names in a width: names beside the bars, or above them where it is
+// narrow, in lines of at most `letters`.
+export function ladderPlaces(width, names) {
   const wide = width >= 680;
+  const letters = wide ? 27 : Math.floor((width - 12) / LETTER);
+  const lines = Math.max(...names.map((name) => wrapped(name, letters).length));
   const waste = wide ? 132 : 0;
   const left = wide ? 232 : 6;
-  const above = wide ? 0 : 22;
+  const above = wide ? 0 : 6 + 16 * lines;
   const numbers = 38;
   return {
-    wide, left, above, right: width - waste - numbers, waste: width - waste + 16,
+    wide, letters, left, above, right: width - waste - numbers, waste: width - waste + 16,
     top: 26, step: 48 + above + (wide ? 0 : 18), bar: 15,
   };
 }

@@ -1,0 +1,159 @@
+// A fleet over virtual time: a window that follows the event, and a table of the moment.
+
+import { mount, node, svg } from "./dom.js";
+import { fleetOf, mostZoom, nearestEvent, nextTrouble, windowAt, workerAt } from "./fleet_view_layout.js";
+import { drawFleet, pointAtEvent } from "./fleet_view_picture.js";
+import { clockTime, fleetWords, passWords, queueWords, runWords, wayWords } from "./fleet_view_words.js";
+import { createPlayer, textButton } from "./player.js";
+import { keepFocus } from "./pointing.js";
+import { clockWords, count, number } from "./words.js";
+
+const WINDOW_MS = 20000;
+
+function share(parts, words) {
+  const bar = node("span", { class: "sn-fv-share", "aria-hidden": "true" });
+  for (const { part, className } of parts) {
+    const piece = node("i", { class: className });
+    piece.style.width = `${Math.min(100, 100 * part)}%`;
+    bar.append(piece);
+  }
+  return [words, bar];
+}
+
+// One row per worker at a moment, updated in place.
+function createMoment(fleet) {
+  const { batch_size: places, kv_tokens: kv } = fleet.trace;
+  const caption = node("caption", {});
+  const rows = fleet.lanes.map((lane) => {
+    const cells = [node("td", {}), node("td", {}), node("td", {})];
+    return { lane, cells, row: node("tr", {}, node("th", { scope: "row" }, `worker ${lane.worker}`), ...cells) };
+  });
+  const head = ["", "pass", `batch, of ${number(places)}`, `KV tokens, of ${number(kv)}`];
+  const table = node("table", { class: "sn-fv-table" }, caption,
+    node("thead", {}, node("tr", {}, ...head.map((words) => (words ? node("th", { scope: "col" }, words) : node("td", {}))))),
+    node("tbody", {}, ...rows.map(({ row }) => row)));
+  const show = (us) => {
+    caption.textContent = `At ${clockTime(us)}: ${queueWords(fleet, us)}`;
+    for (const { lane, cells } of rows) {
+      const { batch, reserved, cached } = workerAt(lane, us);
+      cells[0].textContent = passWords(lane, us);
+      cells[1].replaceChildren(...share([{ part: batch.length / places, className: "sn-fv-bar-batch" }], number(batch.length)));
+      cells[2].replaceChildren(...share(
+        [{ part: reserved / kv, className: "sn-fv-bar-reserved" }, { part: cached / kv, className: "sn-fv-bar-cached" }],
+        `${number(reserved)} set aside, ${number(cached)} cached`,
+      ));
+    }
+  };
+  return { table, show };
+}
+
+function legend(fleet) {
+  const swatch = (shapes, words) => node("li", {}, svg("svg", { width: 20, height: 14, "aria-hidden": "true" }, ...shapes), words);
+  const box = (className) => svg("rect", { x: 1, y: 1, width: 18, height: 12, class: className });
+  const lines = (className) => svg("path", { d: "M3 13L11 1M10 13L18 1", class: className, "stroke-width": 2.4 });
+  return node(
+    "ul", { class: "sn-legend" },
+    swatch([box("sn-fv-decode")], `decode; as high as its requests, at most ${number(fleet.most)}`),
+    swatch([box("sn-fv-key-prefill"), lines("sn-fv-stripe-prefill")], "prefill"),
+    swatch([box("sn-fv-reserved")], "KV set aside"),
+    swatch([box("sn-fv-key-cached"), lines("sn-fv-stripe-cached")], "KV cached"),
+    swatch([svg("path", { d: "M10 3l4 8h-8Z", class: "sn-fv-hit" })], "prefix hit"),
+    swatch([svg("path", { d: "M10 3v8", class: "sn-fv-missed" })], "deadline missed"),
+    fleet.events.some((event) => event.kind === "preempt") ? swatch([svg("path", { d: "M6 3l8 8m0 -8l-8 8", class: "sn-fv-lost" })], "preempted") : null,
+    swatch([box("sn-fv-waiting")], "waits"),
+    swatch([box("sn-fv-key-late"), lines("sn-fv-stripe-late")], "waits past its deadline"),
+    swatch([svg("path", { d: "M4 1V13M4 1h10l-4 3.5l4 3.5h-10", class: "sn-fv-due" })], "the request's deadline"),
+  );
+}
+
+// The time under the pointer, on the whole run's strip or in the window, and the worker if any.
+function pointedAt(event, stage, fleet, shown, places) {
+  const corner = stage.getBoundingClientRect();
+  const [x, y] = [event.clientX - corner.left, event.clientY - corner.top];
+  const part = Math.max(0, Math.min(1, (x - places.left) / places.room));
+  if (y < places.overview) return { us: part * fleet.end, worker: null };
+  return { us: shown.from + part * (shown.to - shown.from), worker: places.laneAt(y) };
+}
+
+function build(root, model) {
+  const fleet = fleetOf(model.get("trace"));
+  const { trace, events, end } = fleet;
+  const most = mostZoom(end);
+  const pointed = (event) => pointedAt(event, stage, fleet, shown, drawn.places);
+  const stage = node("div", {
+    onpointermove: (event) => moment.show(pointed(event).us),
+    onpointerleave: () => moment.show(timeOf(player.step())),
+    onclick: (event) => {
+      const { us, worker } = pointed(event);
+      const index = nearestEvent(events, us, worker);
+      if (index !== null) player.go(index);
+    },
+    onmousedown: keepFocus,
+  });
+  const way = node("p", { class: "sn-fv-way" });
+  const moment = createMoment(fleet);
+  let zoom = Math.min(model.get("zoom"), most);
+  let width = 0;
+  let shown = null;
+  let drawn = null;
+  const timeOf = (step) => events[step]?.at ?? 0;
+  const draw = (step, anew = false) => {
+    if (!width) return;
+    const next = windowAt(timeOf(step), zoom, end, anew ? null : shown);
+    if (anew || next !== shown) {
+      shown = next;
+      drawn = drawFleet(fleet, shown, width, zoom > 0, runWords(fleet));
+      stage.replaceChildren(drawn.picture);
+    }
+    pointAtEvent(fleet, events[step], timeOf(step), shown, drawn);
+  };
+  const setZoom = (next) => {
+    zoom = Math.max(0, Math.min(most, next));
+    zoomOut.setAttribute("aria-disabled", String(zoom === 0));
+    zoomIn.setAttribute("aria-disabled", String(zoom === most));
+    draw(player.step(), true);
+  };
+  const zoomIn = textButton("Zoom in", () => setZoom(zoom + 1));
+  const zoomOut = textButton("Zoom out", () => setZoom(zoom - 1));
+  const trouble = textButton("Next trouble", () => {
+    const next = nextTrouble(events, player.step());
+    if (next !== null) player.go(next);
+  });
+  if (nextTrouble(events, -1) === null) trouble.setAttribute("aria-disabled", "true");
+  trouble.title = "The next missed deadline, preemption or refusal";
+  const player = createPlayer({
+    root, count: Math.max(1, events.length), label: "Events of the fleet", extras: [zoomIn, zoomOut, trouble],
+    name: (step) => clockTime(timeOf(step)),
+    // The window passes in about 20 seconds, quiet stretches faster.
+    delay: (step) => Math.max(50, Math.min(900, ((timeOf(step + 1) - timeOf(step)) / (end / 2 ** zoom)) * WINDOW_MS)),
+    onStep: (step) => {
+      draw(step);
+      moment.show(timeOf(step));
+      way.textContent = events[step] ? wayWords(fleet, events[step].id) : "";
+      return fleetWords(fleet, step);
+    },
+  });
+  const title = model.get("title");
+  const facts = [clockWords(trace.cost), trace.name, count(trace.num_workers, "worker"), count(fleet.requests.length, "request")];
+  root.append(...[
+    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "",
+      node("ul", { class: "sn-chips" }, ...facts.map((fact, index) => node("li", { class: index ? "sn-chip" : "sn-chip sn-chip-strong" }, fact)))),
+    player.toolbar, player.keys, player.live, stage, way, moment.table,
+    trace.error ? node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, "It stopped: "), trace.error) : null,
+    legend(fleet),
+  ].filter(Boolean));
+  player.live.classList.add("sn-fv-live");
+  player.show(0);
+  setZoom(zoom);
+  return player.sized((room) => {
+    width = room;
+    draw(player.step(), true);
+  });
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "fleet-view", label: "A fleet over virtual time", inputs: ["trace", "title", "zoom"],
+    build: (root) => build(root, model),
+  }),
+};

@@ -1,0 +1,175 @@
+// Steps through verifying passes: the text with every token's origin, and the pass's decisions.
+
+import { chartText } from "./chart.js";
+import { mount, node, svg } from "./dom.js";
+import { createPlayer } from "./player.js";
+import { keepFocus } from "./pointing.js";
+import {
+  barPlaces, chance, draftState, followsRule, keepChance, lastWords, numKept, passWords, ruleWords, standing, tokenMark, totals,
+} from "./speculation_strip_layout.js";
+
+const STATE_WORDS = { kept: "✓ kept", rejected: "✗ rejected", unread: "not read" };
+const LAST_WORDS = { bonus: "＋ bonus", resampled: "↻ resampled", plain: "plain" };
+
+function tokenSpan(text, className) {
+  return node("span", { class: `sn-sp-token sn-sp-${className}` }, tokenMark(text));
+}
+
+// The spans of one pass: its drafts, those that do not stay in view only while it is shown.
+function passSpans(pass) {
+  const stays = (text) => (text.includes("\n") ? [node("br")] : []);
+  return node("span", { class: "sn-sp-pass" },
+    ...pass.drafts.flatMap((draft, at) => {
+      const state = draftState(pass.drafts, at);
+      return [tokenSpan(draft.text, state), ...(state === "kept" ? stays(draft.text) : [])];
+    }),
+    tokenSpan(pass.last.text, pass.last.kind), ...stays(pass.last.text));
+}
+
+function probability(value) {
+  const bar = node("span", { class: "sn-sp-bar", "aria-hidden": "true" }, node("i", {}));
+  bar.firstChild.style.width = `${100 * value}%`;
+  return [chance(value), bar];
+}
+
+// u on the way from 0 to 1, the part below p / q keeps the draft.
+function decision(draft, state) {
+  const words = node("span", {}, ruleWords(draft, state));
+  if (state === "unread") return [words];
+  const track = node("span", { class: "sn-sp-track", "aria-hidden": "true" }, node("i", {}));
+  track.firstChild.style.width = `${100 * keepChance(draft)}%`;
+  if (draft.u !== null) {
+    const mark = node("b", {});
+    mark.style.left = `${100 * draft.u}%`;
+    track.append(mark);
+  }
+  return [words, track];
+}
+
+function draftRow(drafts, at) {
+  const draft = drafts[at];
+  const state = draftState(drafts, at);
+  const wrong = state !== "unread" && !followsRule(draft);
+  return node(
+    "tr", { class: `sn-sp-row-${state}` },
+    node("th", { scope: "row" }, tokenSpan(draft.text, state)),
+    node("td", {}, ...probability(draft.p)), node("td", {}, ...probability(draft.q)),
+    node("td", {}, ...decision(draft, state)),
+    node("td", { class: `sn-sp-said-${state}` }, STATE_WORDS[state], wrong ? node("span", { class: "sn-sp-wrong" }, "! not the rule's") : null),
+  );
+}
+
+function passTable(pass) {
+  const head = ["draft", "p, the model's", "q, the draft's", "kept when u < p / q", "verdict"];
+  return node(
+    "table", { class: "sn-sp-table" },
+    node("thead", {}, node("tr", {}, ...head.map((words) => node("th", { scope: "col" }, words)))),
+    node("tbody", {},
+      ...pass.drafts.map((_, at) => draftRow(pass.drafts, at)),
+      node("tr", {},
+        node("th", { scope: "row" }, tokenSpan(pass.last.text, pass.last.kind)),
+        node("td", { colspan: 3, class: "sn-sp-origin" }, lastWords(pass.last)),
+        node("td", {}, LAST_WORDS[pass.last.kind])),
+    ),
+  );
+}
+
+// A bar per pass: kept drafts, on them the model's own token.
+function drawBars(story, shown, width) {
+  const places = barPlaces(story, width);
+  const { tokens, passes } = totals(story, story.passes.length - 1);
+  const words = `Tokens per pass: ${story.passes.map((pass) => numKept(pass) + 1).join(", ")}. On average ${(tokens / passes).toFixed(2)}.`;
+  const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": words, class: "sn-sp-bars" });
+  for (const mark of [0, places.most]) {
+    picture.append(svg("path", { d: `M${places.left} ${places.y(mark)}H${places.right}`, class: "sn-sp-grid" }), chartText(places.left - 6, places.y(mark) + 4, "end", String(mark)));
+  }
+  story.passes.forEach((pass, index) => {
+    const kept = numKept(pass);
+    const box = { x: places.x(index), width: places.bar };
+    const ahead = index > shown ? " sn-sp-ahead" : "";
+    picture.append(
+      svg("rect", { ...box, y: places.y(kept), height: places.y(0) - places.y(kept), class: `sn-sp-bar-kept${ahead}` }),
+      svg("rect", { ...box, y: places.y(kept + 1), height: places.y(kept) - places.y(kept + 1), class: `sn-sp-bar-${pass.last.kind}${ahead}` }),
+    );
+  });
+  picture.append(svg("path", { d: `M${places.x(shown) + places.bar / 2} ${places.top - 2}l-4 -6h8Z`, class: "sn-sp-pointer" }));
+  return { picture, passAt: places.passAt };
+}
+
+function legend(story) {
+  const kinds = new Set(story.passes.flatMap((pass) => [...pass.drafts.map((_, at) => draftState(pass.drafts, at)), pass.last.kind]));
+  const all = { kept: "drafted and kept", rejected: "drafted and rejected", unread: "drafted, behind a rejected one", bonus: "bonus", resampled: "resampled", plain: "plain decode" };
+  return node("ul", { class: "sn-legend" }, ...Object.entries(all).filter(([kind]) => kinds.has(kind))
+    .map(([kind, words]) => node("li", {}, tokenSpan("a", kind), words)));
+}
+
+function build(root, model) {
+  const story = model.get("story");
+  const passes = story.passes.map(passSpans);
+  const strip = node("p", { class: "sn-sp-strip", role: "img", onmousedown: keepFocus }, node("span", { class: "sn-sp-prompt" }, story.prompt), ...passes);
+  const table = node("div", { class: "sn-sp-tablebox" });
+  const passUnder = (event) => drawnBars.passAt(event.clientX - bars.getBoundingClientRect().left);
+  const bars = node("div", {
+    onpointermove: (event) => hover(passUnder(event)),
+    onpointerleave: () => hover(null),
+    onclick: (event) => player.go(passUnder(event)),
+    onmousedown: keepFocus,
+  });
+  let drawnBars = null;
+  let width = 0;
+  let hovered = null;
+  let drawn = null;
+  const draw = (step) => {
+    const shown = hovered ?? step;
+    passes.forEach((span, index) => {
+      span.classList.toggle("sn-sp-now", index === shown);
+      span.classList.toggle("sn-sp-future", index > Math.max(step, shown));
+    });
+    strip.setAttribute("aria-label", `The text after this pass: ${standing(story, shown)}`);
+    if (drawn !== shown) table.replaceChildren(passTable(story.passes[shown]));
+    drawn = shown;
+    if (!width) return;
+    drawnBars = drawBars(story, step, width);
+    bars.replaceChildren(drawnBars.picture);
+  };
+  const hover = (index) => {
+    if (index === hovered) return;
+    hovered = index;
+    draw(player.step());
+  };
+  passes.forEach((span, index) => {
+    span.addEventListener("pointerenter", () => hover(index));
+    span.addEventListener("pointerleave", () => hover(null));
+    span.addEventListener("click", () => player.go(index));
+  });
+  const player = createPlayer({
+    root, count: passes.length, label: "Verifying passes",
+    name: (step) => `pass ${step + 1} of ${passes.length}`,
+    delay: () => 1600,
+    onStep: (step) => {
+      draw(step);
+      return passWords(story, step);
+    },
+  });
+  const title = model.get("title");
+  const facts = [`K = ${story.num_draft_tokens}`, `temperature ${story.temperature}`];
+  root.append(
+    node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "",
+      node("ul", { class: "sn-chips" }, ...facts.map((fact) => node("li", { class: "sn-chip" }, fact)))),
+    player.toolbar, player.keys, player.live, strip, table,
+    node("p", { class: "sn-sp-caption" }, "tokens of each pass"), bars, legend(story),
+  );
+  player.live.classList.add("sn-sp-live");
+  player.show(0);
+  return player.sized((room) => {
+    width = room;
+    draw(player.step());
+  });
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "speculation-strip", label: "Speculative decoding, pass by pass", inputs: ["story", "title"],
+    build: (root) => build(root, model),
+  }),
+};
