@@ -172,17 +172,17 @@ class Trace:
 
     def to_json(self) -> dict[str, Any]:
         """Dicts, lists, numbers, strings and None, with the schema's version."""
-        return {"version": SCHEMA_VERSION, **_plain(self)}
+        return {"version": SCHEMA_VERSION, **plain(self)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Frozen records to dicts and tuples to lists, all the way down."""
     if dataclasses.is_dataclass(value):
         return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
         }
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value
 
 

@@ -68,7 +68,7 @@ def test_a_fleet_view_takes_a_simulation_s_trace_as_it_is():
     assert widget.trace["num_workers"] == ADAPTIVE.num_workers
     assert len(widget.trace["requests"]["id"]) == len(trace.requests) > 10
     assert widget.trace["runs"]["num_requests"] == [len(each.request_ids) for each in trace.runs]
-    assert FleetView(json.loads(trace.to_json())).trace == widget.trace
+    assert FleetView(json.loads(json.dumps(trace.to_json()))).trace == widget.trace
 
 
 def test_a_trace_is_sent_as_columns_and_left_as_it_was():

@@ -1,6 +1,5 @@
 """A fleet of workers over virtual time: their batches and K/V, the queue, every request's way."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,9 +35,9 @@ Columns = dict[str, list[Any]]
 class FleetView(anywidget.AnyWidget):
     """Workers as lanes over virtual time, the queue above them, one event of a request per step.
 
-    `trace` is what `FleetTrace.to_json()` returns, the text or its dict. The picture shows a window
-    of it, which zooms in and out and follows the event; a press goes to the nearest event. `zoom`
-    is how many times the window is first halved.
+    `trace` is what `FleetTrace.to_json()` returns. The picture shows a window of it, which
+    zooms in and out and follows the event; a press goes to the nearest event. `zoom` is how many
+    times the window is first halved.
     Raises: ValueError for something that is no such trace, of another version, or that names a
     request or a worker that is not there.
     """
@@ -49,9 +48,9 @@ class FleetView(anywidget.AnyWidget):
     title = traitlets.Unicode().tag(sync=True)
     zoom = traitlets.Int().tag(sync=True)
 
-    def __init__(self, trace: Mapping[str, Any] | str, title: str = "", *, zoom: int = 0) -> None:
+    def __init__(self, trace: Mapping[str, Any], title: str = "", *, zoom: int = 0) -> None:
         super().__init__(
-            trace=_checked_trace(json.loads(trace) if isinstance(trace, str) else trace),
+            trace=_checked_trace(trace),
             title=checking.text(title, "the title"),
             zoom=checking.whole(zoom, "zoom"),
         )

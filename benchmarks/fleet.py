@@ -1,0 +1,104 @@
+"""Simulated seconds per second of the fleet's simulator, which runs on one core.
+
+    python -m benchmarks.fleet [--quick] [--clock wall|cpu] [--json]
+
+Every fleet under both cost models, without and with a trace, takes its turn on the same steady
+load of 30 requests per second, repeat by repeat; what is printed is the median, with the slowest
+and the fastest repeat. The load is made beforehand and not timed.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+
+from benchmarks.measure import describe, interleave, machine
+from nanogpt.fleet.costs import COSTS
+from nanogpt.fleet.presets import PRESETS
+from nanogpt.fleet.simulation import simulate
+from nanogpt.fleet.workload import Workload, make_workload
+
+RPS = 30.0
+SEED = 42
+LEAST = 100.0
+"""What is promised: at least so many simulated seconds per second, without a trace."""
+
+Row = dict[str, str | bool | float]
+
+
+def compare(load: Workload, repeats: int, clock: str) -> list[Row]:
+    """One row per fleet, cost model and tracing, in the order of the table."""
+    cases = {
+        (name, cost_name, trace): (dataclasses.replace(preset, cost=cost), trace)
+        for name, preset in PRESETS.items()
+        for cost_name, cost in COSTS.items()
+        for trace in (False, True)
+    }
+    simulated_s: dict[str, float] = {}
+
+    def run(case: tuple[str, str, bool]) -> None:
+        config, trace = cases[case]
+        simulated_s[str(case)] = simulate(config, load, trace=trace).end_us / 1e6
+
+    timings = interleave({str(case): lambda case=case: run(case) for case in cases}, repeats)
+    rows: list[Row] = []
+    for case in cases:
+        policy, cost, trace = case
+        seconds, long_s = timings[str(case)].seconds(clock), simulated_s[str(case)]
+        rows.append(
+            {
+                "policy": policy,
+                "cost": cost,
+                "trace": trace,
+                "times_real_time": long_s / timings[str(case)].median_s(clock),
+                "slowest": long_s / max(seconds),
+                "fastest": long_s / min(seconds),
+            }
+        )
+    return rows
+
+
+def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
+    """(what is promised, the speed it takes, the speed measured); met when measured >= taken."""
+    return [
+        (f"{row['policy']}, {row['cost']} cost", LEAST, float(row["times_real_time"]))
+        for row in rows
+        if not row["trace"]
+    ]
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """The rows as a table for people."""
+    print(f"{'policy':9} {'cost':11} {'trace':5} {'x real time':>11} {'slowest':>8} {'fastest':>8}")
+    for row in rows:
+        trace = "on" if row["trace"] else "off"
+        print(f"{row['policy']:9} {row['cost']:11} {trace:5} {row['times_real_time']:11,.0f} "
+              f"{row['slowest']:8,.0f} {row['fastest']:8,.0f}")  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a shorter load and fewer repeats")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args(arguments)
+    facts, repeats = machine(), 3 if options.quick else 7
+    load = make_workload("steady", RPS, 10.0 if options.quick else 60.0, SEED)
+    rows = compare(load, repeats, options.clock)
+    checks = targets(rows)
+    if options.json:
+        print(json.dumps({"machine": facts, "rows": rows, "targets": checks}))
+        return
+    print(describe(facts))
+    print(f"steady, {RPS:g} requests/s for {load.duration_s:g} s; median of {repeats} interleaved "
+          f"repeats, {options.clock} time\n")  # fmt: skip
+    print_table(rows)
+    print("\ntargets, without a trace")
+    for what, wanted, measured in checks:
+        verdict = "met" if measured >= wanted else "NOT met"
+        print(f"  {what}: {measured:,.0f} times real time, wanted at least {wanted:g}: {verdict}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""The fleet's metrics: over the last 10 seconds, and over the whole run.
+
+Percentiles are nearest rank: the smallest value that at least so many per cent do not exceed. A
+request is settled when it finishes, is refused, or its deadline passes, whichever comes first; it
+is a violation unless it finished by then. So whoever never finishes counts, too. The gap between
+two tokens is measured where they come out, waiting and preemption included; tokens of one pass
+come out together, with gaps of 0.
+"""
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+WINDOW_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What happened in some time. Times in milliseconds, shares from 0 to 1; None: no value yet.
+
+    `slo_violation_share` is over the requests settled in that time, for a whole run over all
+    arrivals; `kv_hit_share` is hit tokens over known tokens to prefill. `queue_depth` and
+    `workers_busy` are of its last moment.
+    """
+
+    throughput_tokens_per_s: float
+    ttft_p50_ms: float | None
+    ttft_p99_ms: float | None
+    itl_mean_ms: float | None
+    itl_p99_ms: float | None
+    slo_violation_share: float | None
+    kv_hit_share: float | None
+    preemptions: int
+    arrived: int
+    completed: int
+    refused: int
+    violations: int
+    generated_tokens: int
+    queue_depth: int
+    workers_busy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The last 10 seconds before the moment `at_us`, and counts since the start."""
+
+    at_us: int
+    rolling: Metrics
+    arrived_so_far: int
+    completed_so_far: int
+    preemptions_so_far: int
+
+
+def percentile(values: Sequence[float], percent: int) -> float | None:
+    """Nearest rank, of values in any order. None of no values.
+
+    Raises: ValueError for a percent outside 1 to 100.
+    """
+    if not 1 <= percent <= 100:
+        raise ValueError(f"the percentile is {percent}; it must be from 1 to 100")
+    if not values:
+        return None
+    return sorted(values)[-(-percent * len(values) // 100) - 1]
+
+
+def weighted_percentile(counts: Mapping[int, int], percent: int) -> int | None:
+    """Nearest rank of values that come `counts[value]` times each."""
+    rank, seen = -(-percent * sum(counts.values()) // 100), 0
+    for value in sorted(counts):
+        seen += counts[value]
+        if seen >= rank:
+            return value
+    return None
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened in one second, or in many. Mutable."""
+
+    tokens: int = 0
+    ttfts_us: list[int] = field(default_factory=list[int])
+    gaps_us: Counter[int] = field(default_factory=Counter[int])
+    settled: int = 0
+    violations: int = 0
+    hit_tokens: int = 0
+    computed_tokens: int = 0
+    preemptions: int = 0
+    arrived: int = 0
+    completed: int = 0
+    refused: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Adds what happened in another time."""
+        self.tokens += other.tokens
+        self.ttfts_us += other.ttfts_us
+        self.gaps_us.update(other.gaps_us)
+        self.settled += other.settled
+        self.violations += other.violations
+        self.hit_tokens += other.hit_tokens
+        self.computed_tokens += other.computed_tokens
+        self.preemptions += other.preemptions
+        self.arrived += other.arrived
+        self.completed += other.completed
+        self.refused += other.refused
+
+
+def tallied(parts: Iterable[Tally]) -> Tally:
+    """Several times as one."""
+    whole = Tally()
+    for part in parts:
+        whole.add(part)
+    return whole
+
+
+def measure(tally: Tally, duration_s: float, queue_depth: int, workers_busy: int) -> Metrics:
+    """The metrics of a tally that took so long."""
+    num_gaps = sum(tally.gaps_us.values())
+    total_gap_us = sum(gap_us * count for gap_us, count in tally.gaps_us.items())
+    known_tokens = tally.hit_tokens + tally.computed_tokens
+    return Metrics(
+        throughput_tokens_per_s=tally.tokens / duration_s if duration_s else 0.0,
+        ttft_p50_ms=_ms(percentile(tally.ttfts_us, 50)),
+        ttft_p99_ms=_ms(percentile(tally.ttfts_us, 99)),
+        itl_mean_ms=total_gap_us / num_gaps / 1000 if num_gaps else None,
+        itl_p99_ms=_ms(weighted_percentile(tally.gaps_us, 99)),
+        slo_violation_share=tally.violations / tally.settled if tally.settled else None,
+        kv_hit_share=tally.hit_tokens / known_tokens if known_tokens else None,
+        preemptions=tally.preemptions,
+        arrived=tally.arrived,
+        completed=tally.completed,
+        refused=tally.refused,
+        violations=tally.violations,
+        generated_tokens=tally.tokens,
+        queue_depth=queue_depth,
+        workers_busy=workers_busy,
+    )
+
+
+class Meter:
+    """Collects what happens, by second, and keeps the last ten and the whole. Mutable."""
+
+    def __init__(self) -> None:
+        self.now = Tally()  # since the last full second
+        self._window: deque[Tally] = deque(maxlen=WINDOW_S)
+        self._before = Tally()  # all full seconds
+        self._open: list[tuple[int, int]] = []  # (deadline, id) of whoever may not be settled
+        self._settled: dict[int, None] = {}
+
+    def arrive(self, request_id: int, deadline_us: int) -> None:
+        """A request is there."""
+        self.now.arrived += 1
+        heapq.heappush(self._open, (deadline_us, request_id))
+
+    def settle(self, request_id: int, *, violated: bool) -> None:
+        """A request has finished or was refused; later news of its deadline is none."""
+        if request_id not in self._settled:
+            self._settled[request_id] = None
+            self.now.settled += 1
+            self.now.violations += violated
+
+    def pass_deadlines(self, now_us: int) -> None:
+        """Whoever should have been done before this moment, and is not, is a violation."""
+        while self._open and self._open[0][0] < now_us:
+            self.settle(heapq.heappop(self._open)[1], violated=True)
+
+    def close_second(self, at_us: int, queue_depth: int, workers_busy: int) -> Sample:
+        """Ends a second of the virtual clock: the sample of the ten that it is the last of."""
+        self.pass_deadlines(at_us)
+        self._window.append(self.now)
+        self._before.add(self.now)
+        self.now = Tally()
+        return Sample(
+            at_us,
+            measure(tallied(self._window), min(at_us / 1e6, WINDOW_S), queue_depth, workers_busy),
+            self._before.arrived,
+            self._before.completed,
+            self._before.preemptions,
+        )
+
+    def total(self) -> Tally:
+        """Everything so far."""
+        return tallied((self._before, self.now))
+
+
+def _ms(us: float | None) -> float | None:
+    return None if us is None else us / 1000

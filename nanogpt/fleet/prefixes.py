@@ -1,0 +1,130 @@
+"""A worker's prefix cache: what it remembers of prompts that it has computed, oldest out first.
+
+Entries are copies in the KV tokens that nobody has set aside; they give way whenever those are
+needed. Only prompts are remembered: what was generated has no tokens in this model.
+"""
+
+from typing import Protocol
+
+from nanogpt.radix import RadixTree
+
+SLOT_KEY_TOKENS = 64
+"""How much of a prompt the slots know it by: about the source's first 256 characters."""
+
+
+class PrefixCache(Protocol):
+    """How many tokens of a prompt need no computing."""
+
+    @property
+    def num_tokens(self) -> int:
+        """KV tokens that it holds."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Another number whenever its entries may have changed."""
+        ...
+
+    def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
+        """The length of the prefix that it has; `touch` makes that the most recently used."""
+        ...
+
+    def publish(self, prompt: tuple[int, ...], room: int) -> None:
+        """Remembers a prompt, within so many KV tokens altogether."""
+        ...
+
+    def fit(self, room: int) -> None:
+        """Forgets what was used longest ago until it holds at most so many KV tokens."""
+        ...
+
+
+class NoCache:
+    """Nothing is remembered."""
+
+    num_tokens = 0
+    version = 0
+
+    def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
+        """Always 0."""
+        return 0
+
+    def publish(self, prompt: tuple[int, ...], room: int) -> None:
+        """Does nothing."""
+
+    def fit(self, room: int) -> None:
+        """Does nothing."""
+
+
+class SlotCache:
+    """Whole entries, known by a prompt's first tokens: a hit is as long as that key, or nothing.
+
+    Two prompts that open alike and part within the key share nothing, and what lies behind the
+    key is never found. Mutable: the entries, the longest unused first.
+    """
+
+    def __init__(self) -> None:
+        self.num_tokens = 0
+        self.version = 0
+        self._slots: dict[tuple[int, ...], None] = {}
+
+    def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
+        """The length of the key, if there is an entry."""
+        key = prompt[:SLOT_KEY_TOKENS]
+        if key not in self._slots:
+            return 0
+        if touch:
+            self._slots[key] = self._slots.pop(key)
+        return len(key)
+
+    def publish(self, prompt: tuple[int, ...], room: int) -> None:
+        """Remembers the key."""
+        if not self.match(prompt, touch=True):
+            key = prompt[:SLOT_KEY_TOKENS]
+            self._slots[key] = None
+            self.num_tokens += len(key)
+            self.version += 1
+        self.fit(room)
+
+    def fit(self, room: int) -> None:
+        """Forgets whole entries, the longest unused first."""
+        while self.num_tokens > room:
+            key = next(iter(self._slots))
+            del self._slots[key]
+            self.num_tokens -= len(key)
+            self.version += 1
+
+
+class RadixCache:
+    """Prompts token by token in a tree: every shared prefix is found, whoever computed it."""
+
+    def __init__(self, kv_tokens: int) -> None:
+        self.version = 0
+        self._tree: RadixTree[None] = RadixTree(kv_tokens, lambda payload, start, end: None)
+
+    @property
+    def num_tokens(self) -> int:
+        """KV tokens in the tree."""
+        return self._tree.num_tokens
+
+    def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
+        """The length of the longest stored prefix."""
+        return self._tree.match(prompt, touch=touch)[0]
+
+    def publish(self, prompt: tuple[int, ...], room: int) -> None:
+        """Remembers the prompt; what does not fit is left out from its end."""
+        self._tree.insert(prompt, None)
+        self.version += 1
+        self.fit(room)
+
+    def fit(self, room: int) -> None:
+        """Trims the leaf used longest ago, again and again."""
+        if self._tree.num_tokens > room:
+            self._tree.shrink(room)
+            self.version += 1
+
+
+def make_cache(kind: str, kv_tokens: int) -> PrefixCache:
+    """An empty cache of the kind that the configuration names."""
+    if kind == "radix":
+        return RadixCache(kv_tokens)
+    return SlotCache() if kind == "slots" else NoCache()

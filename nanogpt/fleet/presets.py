@@ -1,0 +1,50 @@
+"""The fleets that are compared: adaptive and mended, adaptive as its source has it, and naive."""
+
+from nanogpt.fleet.settings import FleetConfig
+
+ADAPTIVE = FleetConfig()
+"""Everything on, and mended: only who can be saved becomes urgent, waiting counts, work is spread
+by backlog, prefixes are shared token by token, drafts stop where they do not pay."""
+
+AS_SOURCE = FleetConfig(
+    name="source",
+    urgency="source",
+    ageing_us=None,
+    routing="source",
+    prefix_cache="slots",
+    backoff=False,
+)
+"""The source's policies as it describes them, without the defects that end it."""
+
+FIFO = FleetConfig(
+    name="fifo",
+    order="fifo",
+    urgency="off",
+    ageing_us=None,
+    preemption_gap=None,
+    routing="round_robin",
+    prefix_cache="none",
+    speculation=False,
+    backoff=False,
+    dispatch_us=0,
+)
+"""The baseline, truly naive: round-robin at arrival, in order of arrival, nothing shared."""
+
+STATIC = FleetConfig(
+    name="static",
+    order="fifo",
+    urgency="off",
+    ageing_us=None,
+    preemption_gap=None,
+    routing="round_robin",
+    prefix_cache="none",
+    speculation=False,
+    backoff=False,
+    dispatch_us=0,
+    batching="static",
+)
+"""The baseline with static batching: a batch is filled when everyone of the last one has left."""
+
+PRESETS: dict[str, FleetConfig] = {
+    config.name: config for config in (ADAPTIVE, AS_SOURCE, FIFO, STATIC)
+}

@@ -1,0 +1,113 @@
+"""Speculation in the simulation: which drafts are accepted, and when drafting stops.
+
+Whether the draft of a position would be accepted is drawn once per request and position, from the
+request's own stream: it is a property of the load, whatever the policy drafts and when. A pass
+that starts at some position then ends at a known one, and many passes are one look at a list.
+"""
+
+import random
+from functools import cache
+
+from nanogpt.fleet.workload import FleetRequest
+from nanogpt.speculative.acceptance import expected_tokens
+
+MIN_LEFT_TOKENS = 4
+MAX_LOAD = 0.8
+MIN_TIME_LEFT_US = 50_000
+HIGHEST_PRIORITY = 3
+"""The source's gates: fewer tokens to go, a fuller batch, less time, or a higher priority (above
+its 6) and a request does not speculate."""
+
+BACKOFF_DRAFTS = 16
+"""So many drafts have to be judged before a request's own acceptance counts."""
+
+
+def may_speculate(left_tokens: int, load: float, time_left_us: int, priority: int) -> bool:
+    """The source's gates; `load` is the share of the batch in use, not how full the cache is."""
+    return (
+        left_tokens >= MIN_LEFT_TOKENS
+        and load < MAX_LOAD
+        and time_left_us > MIN_TIME_LEFT_US
+        and priority >= HIGHEST_PRIORITY
+    )
+
+
+@cache
+def break_even(num_drafts: int, draft_cost: float) -> float:
+    """The acceptance below which drafting makes a request slower: 1 when it never pays.
+
+    Where 1 + p + ... + p^K passes' worth of tokens cost 1 + K * draft_cost passes.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        if expected_tokens(middle, num_drafts) < 1 + num_drafts * draft_cost:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+class Drafts:
+    """One request's speculation: where each of its passes ends. Mutable: how far it has come.
+
+    `min_acceptance` is the share of judged drafts below which it gives up for good; None: never.
+    """
+
+    __slots__ = (
+        "_accepted_from", "_at", "_judged", "_max_new_tokens", "_min_acceptance",
+        "_num_accepted", "_num_drafts", "_path",
+    )  # fmt: skip
+
+    def __init__(
+        self, request: FleetRequest, seed: int, num_drafts: int, min_acceptance: float | None
+    ) -> None:
+        self._accepted_from = _accepted_from(request, seed)
+        self._max_new_tokens = request.max_new_tokens
+        self._num_drafts = num_drafts
+        self._min_acceptance = min_acceptance
+        self._num_accepted = 0  # up to the end of the path
+        self._judged = 0
+        self._path: list[tuple[int, int, int]] = []  # (generated, accepted, judged) after passes
+        self._at = 0
+
+    def passes(self, generated: int) -> int:
+        """How many passes in a row it will speculate from here; 0 when it has stopped."""
+        if not self._path or self._path[self._at][0] != generated:
+            self._make_path(generated)
+        return len(self._path) - 1 - self._at
+
+    def advance(self, num_passes: int) -> int:
+        """Goes on by so many of these passes; returns how many tokens are then generated."""
+        self._at += num_passes
+        return self._path[self._at][0]
+
+    def _make_path(self, generated: int) -> None:
+        if self._path:
+            _, self._num_accepted, self._judged = self._path[self._at]
+        accepted, judged = self._num_accepted, self._judged
+        path = [(generated, accepted, judged)]
+        most, end, accepted_from = self._num_drafts, self._max_new_tokens, self._accepted_from
+        least = self._min_acceptance
+        while end - generated >= MIN_LEFT_TOKENS:
+            if least is not None and judged >= BACKOFF_DRAFTS and accepted < least * judged:
+                break
+            kept = accepted_from[generated]
+            kept, judged = (kept, judged + kept + 1) if kept < most else (most, judged + most)
+            accepted += kept
+            generated += kept + 1
+            if generated > end:
+                generated = end
+            path.append((generated, accepted, judged))
+        self._path, self._at = path, 0
+
+
+def _accepted_from(request: FleetRequest, seed: int) -> list[int]:
+    """For every position, how many drafts in a row would be accepted from there on."""
+    draw = random.Random(f"drafts, seed {seed}, request {request.id}").random
+    runs, run = [0] * request.max_new_tokens, 0
+    accepted = [draw() < request.acceptance for _ in range(request.max_new_tokens)]
+    for position in range(request.max_new_tokens - 1, -1, -1):
+        run = run + 1 if accepted[position] else 0
+        runs[position] = run
+    return runs

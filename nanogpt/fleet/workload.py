@@ -1,0 +1,184 @@
+"""The loads of the fleet: who arrives when, with which prompt, how urgent; all from one seed.
+
+Every kind of draw has a stream of its own, so that no policy and no other setting can shift it:
+two fleets meet the identical load. What a draft's acceptance comes to belongs to the load too:
+see `nanogpt.fleet.speculating`.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, get_args
+
+Scenario = Literal["steady", "burst", "mixed_priority"]
+
+NUM_PROMPTS = 200
+NUM_SYSTEM_PROMPTS = 12
+SYSTEM_TOKENS = (24, 320)
+"""How long the openings are that several prompts of the pool share."""
+
+SHORTEST_TOKENS, LONGEST_TOKENS = 10, 1500
+LENGTH_MU, LENGTH_SIGMA = 5.5, 1.0
+"""Of the logarithm of a prompt's length."""
+SHORTEST_OUTPUT, LONGEST_OUTPUT = 20, 256
+
+PRIORITY_WEIGHTS = (1, 2, 5, 8, 10, 10, 10, 10, 12, 12)
+"""How often each priority comes, from 0, the highest: the source's weights, turned round."""
+ACCEPTANCE_WEIGHT = 8.0
+"""How closely the requests' acceptances lie around their mean: a Beta's two parameters' sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """A request before anything happened to it.
+
+    `prompt` are its tokens; `priority` 0 is the highest, 9 the lowest; `acceptance` is the
+    probability, 0 to 1, that one of its drafted tokens is accepted.
+    """
+
+    id: int
+    arrival_us: int
+    prompt: tuple[int, ...]
+    max_new_tokens: int
+    priority: int
+    deadline_us: int
+    acceptance: float = 0.85
+
+    @property
+    def kv_tokens_needed(self) -> int:
+        """KV tokens to set aside for it: the last generated token needs none."""
+        return len(self.prompt) + self.max_new_tokens - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests in order of arrival, and the seed that their drafts' acceptance is drawn from.
+
+    Raises: ValueError naming the first request that cannot be run.
+    """
+
+    requests: tuple[FleetRequest, ...]
+    seed: int = 0
+    scenario: str = "by hand"
+    requests_per_s: float = 0.0
+    duration_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for request in self.requests:
+            if min(len(request.prompt), request.max_new_tokens) < 1:
+                raise ValueError(
+                    f"request {request.id} has {len(request.prompt)} prompt tokens and "
+                    f"max_new_tokens {request.max_new_tokens}; both must be at least 1"
+                )
+            if request.arrival_us < 0 or request.priority < 0 or not 0 <= request.acceptance <= 1:
+                raise ValueError(
+                    f"request {request.id} arrives at {request.arrival_us} us with priority "
+                    f"{request.priority} and acceptance {request.acceptance}; the first two must "
+                    "be at least 0, the last from 0 to 1"
+                )
+        for early, late in pairwise(self.requests):
+            if late.arrival_us < early.arrival_us or late.id <= early.id:
+                raise ValueError(
+                    f"request {late.id} (at {late.arrival_us} us) follows request {early.id} (at "
+                    f"{early.arrival_us} us); a load is in order of arrival, with ids that rise"
+                )
+
+
+def make_workload(
+    scenario: Scenario,
+    requests_per_s: float,
+    duration_s: float,
+    seed: int,
+    acceptance: float = 0.85,
+) -> Workload:
+    """Poisson arrivals for so long, from an empty start. The same arguments give the same load.
+
+    At 30 requests/s the scenarios are the source's: "steady" 30 all along; "burst" 5, then 200
+    for 5 s (at most a third of the duration) from a third of it on, then 5; "mixed_priority" 30,
+    with 80 for 10 s (at most half of it) from a quarter on. Another rate scales all of them.
+    `acceptance` is the mean of the requests' own.
+
+    Raises: ValueError for an unknown scenario or a number outside its limits.
+    """
+    for name, value in (("rate", requests_per_s), ("duration", duration_s)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"the {name} is {value}; it must be a number above 0")
+    if not 0 <= acceptance <= 1:
+        raise ValueError(f"the acceptance is {acceptance}; it must be from 0 to 1")
+    phases = _phases(scenario, requests_per_s, duration_s)
+
+    def stream(kind: str) -> random.Random:
+        return random.Random(f"fleet load, seed {seed}, {kind}")
+
+    arrivals, lengths, choices = stream("arrivals"), stream("lengths"), stream("prompts")
+    priorities, acceptances = stream("priorities"), stream("acceptance")
+    pool = _prompt_pool(stream("prompt pool"))
+    requests: list[FleetRequest] = []
+    for request_id, arrival_us in enumerate(_arrival_times(arrivals, phases)):
+        length = int(lengths.lognormvariate(LENGTH_MU, LENGTH_SIGMA))
+        priority = priorities.choices(range(10), PRIORITY_WEIGHTS)[0]
+        requests.append(
+            FleetRequest(
+                id=request_id,
+                arrival_us=arrival_us,
+                prompt=choices.choice(pool)[: max(SHORTEST_TOKENS, min(length, LONGEST_TOKENS))],
+                max_new_tokens=lengths.randint(SHORTEST_OUTPUT, LONGEST_OUTPUT),
+                priority=priority,
+                deadline_us=arrival_us + slo_us(priority),
+                acceptance=_acceptance(acceptances, acceptance),
+            )
+        )
+    return Workload(tuple(requests), seed, scenario, requests_per_s, duration_s)
+
+
+def slo_us(priority: int) -> int:
+    """How long a request of this priority may take: 0.5 s for 0 to 2, 2 s for 3 to 5, else 5 s."""
+    if priority <= 2:
+        return 500_000
+    return 2_000_000 if priority <= 5 else 5_000_000
+
+
+def _phases(scenario: str, rps: float, duration_s: float) -> list[tuple[float, float]]:
+    """(requests per second, until which second) of each phase."""
+    if scenario == "steady":
+        return [(rps, duration_s)]
+    if scenario == "burst":
+        start, length = duration_s / 3, min(5.0, duration_s / 3)
+        quiet, loud = rps / 6, rps * 20 / 3
+    elif scenario == "mixed_priority":
+        start, length = duration_s / 4, min(10.0, duration_s / 2)
+        quiet, loud = rps, rps * 8 / 3
+    else:
+        among = ", ".join(get_args(Scenario))
+        raise ValueError(f"there is no scenario {scenario!r}; choose from {among}")
+    return [(quiet, start), (loud, start + length), (quiet, duration_s)]
+
+
+def _arrival_times(draw: random.Random, phases: Sequence[tuple[float, float]]) -> Iterator[int]:
+    """Poisson arrivals in microseconds: unit gaps, stretched by the rate of the moment."""
+    now_s, gap = 0.0, draw.expovariate(1.0)
+    for rate, end_s in phases:
+        while now_s + gap / rate < end_s:
+            now_s += gap / rate
+            yield round(now_s * 1e6)
+            gap = draw.expovariate(1.0)
+        gap -= (end_s - now_s) * rate
+        now_s = end_s
+
+
+def _prompt_pool(draw: random.Random) -> list[tuple[int, ...]]:
+    """Prompts of the greatest length, each a shared opening and its own text, tokens 0 to 255."""
+    openings = [draw.randbytes(draw.randint(*SYSTEM_TOKENS)) for _ in range(NUM_SYSTEM_PROMPTS)]
+    return [
+        tuple((draw.choice(openings) + draw.randbytes(LONGEST_TOKENS))[:LONGEST_TOKENS])
+        for _ in range(NUM_PROMPTS)
+    ]
+
+
+def _acceptance(draw: random.Random, mean: float) -> float:
+    """A request's own acceptance around the mean; 0 and 1 leave no room for another."""
+    if mean in (0.0, 1.0):
+        return mean
+    return draw.betavariate(ACCEPTANCE_WEIGHT * mean, ACCEPTANCE_WEIGHT * (1 - mean))

@@ -1,0 +1,76 @@
+"""Loads and runs of the fleet that its tests share."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from nanogpt.fleet import ADAPTIVE, FleetConfig, FleetParts, FleetRequest, Simulation, Workload
+
+SECOND = 1_000_000
+
+
+def request(request_id: int, arrival_us: int = 0, prompt: int = 10, new: int = 3, **fields: Any):
+    """A request by hand; its prompt shares no token with another's unless `tokens` says so."""
+    own = (1000 + request_id,) * prompt
+    tokens = fields.pop("tokens", own)
+    given: dict[str, Any] = {"priority": 5, "deadline_us": arrival_us + 2 * SECOND, **fields}
+    return FleetRequest(request_id, arrival_us, tokens, new, **given)
+
+
+def load(*requests: FleetRequest, seed: int = 0) -> Workload:
+    return Workload(tuple(requests), seed)
+
+
+def run(
+    config: FleetConfig, workload: Workload, parts: FleetParts | None = None, **changes: Any
+) -> Simulation:
+    """A traced run to the end, its books checked."""
+    simulation = Simulation(replace(config, **changes), workload, parts or FleetParts(), trace=True)
+    simulation.advance()
+    simulation.check()
+    return simulation
+
+
+def plain(**changes: Any) -> FleetConfig:
+    """The adaptive fleet of one worker with every technique off that is not asked for."""
+    off: dict[str, Any] = {
+        "num_workers": 1, "urgency": "off", "ageing_us": None, "preemption_gap": None,
+        "prefix_cache": "none", "speculation": False, "dispatch_us": 0,
+    }  # fmt: skip
+    return replace(ADAPTIVE, **{**off, **changes})
+
+
+def runs_of(simulation: Simulation) -> list[tuple[int, str, int, int, int, tuple[int, ...]]]:
+    """(worker, kind, start, end, steps, ids) of every run."""
+    trace = simulation.result().trace
+    assert trace is not None
+    return [
+        (each.worker, each.kind, each.start_us, each.end_us, each.num_steps, each.request_ids)
+        for each in trace.runs
+    ]
+
+
+def decisions_of(simulation: Simulation, kind: str) -> list[tuple[int, int, int | None]]:
+    """(when, who, where) of every decision of a kind."""
+    trace = simulation.result().trace
+    assert trace is not None
+    return [(d.at_us, d.request_id, d.worker) for d in trace.decisions if d.kind == kind]
+
+
+def small_load(draw: random.Random, *, most: int = 30, gap_us: int = 3000) -> Workload:
+    """A few requests that share openings, close together, some of them too long to be served."""
+    openings = [tuple(draw.randbytes(draw.randint(1, 90))) for _ in range(3)]
+    now_us, requests = 0, list[FleetRequest]()
+    for number in range(draw.randint(1, most)):
+        now_us += draw.choice((0, 0, draw.randrange(gap_us), draw.randrange(20 * gap_us)))
+        prompt = draw.choice(openings) + tuple(draw.randbytes(draw.randint(0, 60)))
+        if draw.random() < 0.05:
+            prompt += (7,) * 400
+        slo_us = draw.choice((1000, 60_000, 200_000, 2_000_000))
+        requests.append(
+            FleetRequest(
+                number, now_us, prompt, draw.randint(1, 40), draw.randrange(10), now_us + slo_us,
+                draw.choice((0.0, 0.2, 0.85, 1.0)),
+            )
+        )  # fmt: skip
+    return Workload(tuple(requests), draw.randrange(100))

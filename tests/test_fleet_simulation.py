@@ -1,0 +1,746 @@
+"""The fleet's simulation: runs by hand, invariants on thousands of loads, determinism, speed."""
+
+import hashlib
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from fleets import SECOND, decisions_of, load, plain, request, run, runs_of, small_load
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from support import ROOT
+
+from nanogpt.fleet import (
+    ADAPTIVE,
+    AS_SOURCE,
+    CALIBRATED_COST,
+    FIFO,
+    PRESETS,
+    SOURCE_COST,
+    STATIC,
+    FleetRun,
+    Simulation,
+    make_workload,
+    simulate,
+)
+from nanogpt.fleet.metrics import percentile, weighted_percentile
+from nanogpt.fleet.worker import Worker
+
+COSTS = [SOURCE_COST, CALIBRATED_COST]
+
+
+def times(simulation: Simulation) -> list[tuple[int | None, int | None]]:
+    return [(each.first_token_us, each.finished_us) for each in simulation.result().outcomes]
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def test_a_lone_request_by_hand():
+    simulation = run(plain(), load(request(0, 100, prompt=10, new=3)))
+    # 10 tokens at 50 us and 200 us; then two decode steps of 150 us.
+    assert runs_of(simulation) == [
+        (0, "prefill", 100, 800, 1, (0,)),
+        (0, "decode", 800, 1100, 2, (0,)),
+    ]
+    assert times(simulation) == [(800, 1100)]
+    result = simulation.result()
+    assert (result.end_us, result.stopped, result.totals.generated_tokens) == (1100, False, 3)
+    assert (result.totals.ttft_p50_ms, result.totals.itl_mean_ms) == (0.7, 0.15)
+
+
+def test_a_newcomer_joins_at_the_next_boundary_and_its_prefill_holds_everyone_up():
+    simulation = run(plain(), load(request(0, 0, new=5), request(1, 760, new=2)))
+    assert runs_of(simulation) == [
+        (0, "prefill", 0, 700, 1, (0,)),
+        (0, "decode", 700, 850, 1, (0,)),  # the step that was under way at 760
+        (0, "prefill", 850, 1300, 1, (1,)),  # shared by two: 250 + 200
+        (0, "decode", 1300, 1550, 1, (0, 1)),
+        (0, "decode", 1550, 1850, 2, (0,)),
+    ]
+    assert simulation.result().outcomes[0].max_gap_us == 700  # a prefill and a step
+
+
+def test_who_arrives_on_a_boundary_joins_at_it():
+    simulation = run(plain(), load(request(0, 0, new=5), request(1, 850, new=2)))
+    assert runs_of(simulation)[2] == (0, "prefill", 850, 1300, 1, (1,))
+
+
+def test_newcomers_of_one_moment_share_a_pass():
+    simulation = run(plain(), load(request(0), request(1), request(2)))
+    assert runs_of(simulation)[0] == (0, "prefill", 0, 700, 1, (0, 1, 2))
+
+
+def test_a_full_batch_makes_the_next_one_wait():
+    simulation = run(plain(batch_size=1), load(request(0), request(1)))
+    assert times(simulation) == [(700, 1000), (1700, 2000)]
+
+
+def test_kv_tokens_make_the_next_one_wait_and_are_set_aside_at_the_dispatch():
+    # Each needs 10 + 3 - 1 = 12 tokens.
+    assert times(run(plain(kv_tokens=24), load(request(0), request(1)))) == [(700, 1200)] * 2
+    two = times(run(plain(kv_tokens=23), load(request(0), request(1))))
+    assert two == [(700, 1000), (1700, 2000)]
+
+
+def test_who_can_never_be_served_is_refused_at_once_and_holds_up_nobody():
+    simulation = run(plain(kv_tokens=12), load(request(0, 5, prompt=11, priority=0), request(1, 6)))
+    assert decisions_of(simulation, "refuse") == [(5, 0, None)]
+    outcomes = simulation.result().outcomes
+    assert outcomes[0].refused and outcomes[0].first_token_us is None
+    assert outcomes[1].finished_us == 1006
+    totals = simulation.result().totals
+    assert (totals.refused, totals.violations, totals.slo_violation_share) == (1, 1, 0.5)
+
+
+def test_a_prompt_alone_is_done_with_its_prefill():
+    assert times(run(plain(kv_tokens=10), load(request(0, new=1)))) == [(700, 700)]
+
+
+def test_static_batching_fills_a_batch_only_when_the_last_one_has_left():
+    given_load = load(request(0, 0, new=9), request(1, 10, new=2), request(2, 20, new=2))
+    static = run(plain(batching="static"), given_load)
+    assert times(static)[1] == times(static)[2] == (2600, 2850)
+    continuous = run(plain(), given_load)
+    assert times(continuous)[2][1] < 2000  # type: ignore[operator]
+
+
+def test_dispatch_rounds_keep_their_distance():
+    given_load = load(*(request(number, 100 * number) for number in range(5)))
+    simulation = run(plain(dispatch_us=1000, num_workers=9), given_load)
+    assert [at for at, _, _ in decisions_of(simulation, "dispatch")] == [0, 1000, 1000, 1000, 1000]
+    at_once = run(plain(dispatch_us=0, num_workers=9), given_load)
+    assert [at for at, _, _ in decisions_of(at_once, "dispatch")] == [0, 100, 200, 300, 400]
+
+
+def test_round_robin_gives_every_arrival_to_the_next_worker_whoever_is_free():
+    requests = [request(0, new=200), request(1, new=2), request(2, 5000), request(3, 5000)]
+    simulation = run(FIFO, load(*requests), num_workers=2, batch_size=1)
+    assert [(who, where) for _, who, where in decisions_of(simulation, "dispatch")] == [
+        (0, 0), (1, 1), (3, 1), (2, 0),
+    ]  # fmt: skip
+    assert times(simulation)[2][0] > 20_000  # type: ignore[operator]  # while worker 1 was idle
+
+
+def test_fifo_serves_in_order_of_arrival_even_where_others_would_fit():
+    requests = [request(0, 0, new=60), request(1, 1, prompt=60), request(2, 2, prompt=5)]
+    kept = run(FIFO, load(*requests), num_workers=1, kv_tokens=100)
+    skipped = run(plain(), load(*requests), kv_tokens=100)
+    assert [who for _, who, _ in decisions_of(kept, "dispatch")] == [0, 1, 2]
+    assert [who for _, who, _ in decisions_of(skipped, "dispatch")] == [0, 2, 1]
+
+
+def test_priority_then_deadline_then_arrival_rank_the_waiting():
+    requests = [
+        request(0, 0, new=50), request(1, 1, priority=5, deadline_us=9000),
+        request(2, 2, priority=5, deadline_us=8000), request(3, 3, priority=4),
+        request(4, 4, priority=5, deadline_us=8000),
+    ]  # fmt: skip
+    simulation = run(plain(batch_size=1), load(*requests))
+    assert [who for _, who, _ in decisions_of(simulation, "dispatch")] == [0, 3, 2, 4, 1]
+
+
+def test_ageing_lets_the_low_pass_the_high_after_so_long():
+    def order(ageing_us: int | None) -> list[int]:
+        urgent = [request(number, 2000 * number, new=20, priority=0) for number in range(1, 20)]
+        given_load = load(request(0, 0, new=60), *urgent[:1], request(2, 2001, priority=4),
+                          *(replace(each, id=each.id + 10) for each in urgent[2:]))  # fmt: skip
+        simulation = run(plain(batch_size=1, ageing_us=ageing_us), given_load)
+        return [who for _, who, _ in decisions_of(simulation, "dispatch")]
+
+    assert order(None)[-1] == 2
+    assert order(2000).index(2) < 10
+
+
+def test_with_ageing_the_large_are_not_shut_out_by_the_small_for_ever():
+    small = [request(n, 9000 * n, prompt=20, new=150, priority=5) for n in range(200)]
+    large = request(200, 1_900_000, prompt=300, new=2, priority=5)
+    later = [request(n, 9000 * n, prompt=20, new=150, priority=5) for n in range(212, 800)]
+    config = plain(kv_tokens=350)
+
+    def large_waits_us(ageing_us: int | None) -> int:
+        first_us = times(run(config, load(*small, large, *later), ageing_us=ageing_us))[200][0]
+        assert first_us is not None
+        return first_us - large.arrival_us
+
+    assert large_waits_us(None) > 3 * SECOND > large_waits_us(1000)
+
+
+# ---------------------------------------------------------------- prefixes
+
+
+def shared(request_id: int, arrival_us: int, own: int, **fields: Any) -> Any:
+    """A request that opens like all of its kind with 100 tokens, and goes on on its own."""
+    tokens = (*range(100), *((500 + request_id,) * own))
+    return request(request_id, arrival_us, tokens=tokens, **fields)
+
+
+def hits(simulation: Simulation) -> list[int]:
+    return [each.hit_tokens for each in simulation.result().outcomes]
+
+
+@pytest.mark.parametrize(("cache", "hit"), [("none", 0), ("slots", 64), ("radix", 100)])
+def test_a_hit_is_as_long_as_the_cache_can_vouch_for(cache: Any, hit: int):
+    given_load = load(shared(0, 0, 20), shared(1, 50_000, 30))
+    simulation = run(plain(prefix_cache=cache), given_load)
+    assert hits(simulation) == [0, hit]
+    second = [each for each in runs_of(simulation) if each[1] == "prefill"][1]
+    assert second[3] - second[2] == 50 * (130 - hit) + 200
+
+
+def test_the_whole_prompt_again_leaves_one_token_to_go_on_from():
+    given_load = load(shared(0, 0, 0), shared(1, 50_000, 0), shared(2, 90_000, 0, new=1))
+    assert hits(run(plain(), given_load, prefix_cache="radix")) == [0, 99, 99]
+
+
+def test_a_prefix_is_published_when_its_pass_has_ended_and_not_before():
+    # Request 1 is in the same pass, request 2 is dispatched while it runs and joins after it.
+    given_load = load(shared(0, 0, 20), shared(1, 0, 20), shared(2, 3000, 20))
+    assert hits(run(plain(), given_load, prefix_cache="radix")) == [0, 0, 100]
+
+
+def test_cached_prefixes_give_way_to_what_is_set_aside_the_hit_aside():
+    given_load = load(
+        shared(0, 0, 20), request(1, 50_000, prompt=100), shared(2, 99_000, 20, new=100)
+    )
+    simulation = run(plain(kv_tokens=221), given_load, prefix_cache="radix")
+    trace = simulation.result().trace
+    assert trace is not None
+    assert [(each.reserved_tokens, each.cached_tokens) for each in trace.runs] == [
+        (122, 0), (122, 99), (102, 119), (102, 119), (219, 2), (219, 2),
+    ]  # fmt: skip
+    assert hits(simulation) == [0, 0, 19]
+
+
+def test_routing_by_backlog_weighs_a_hit_against_the_work_before_it():
+    first, busy = shared(0, 0, 0, new=1), request(1, 100_000, prompt=90, new=200)
+    near, far = shared(2, 100_001, 50), shared(3, 100_002, 50)
+    config = plain(num_workers=2, prefix_cache="radix", routing="backlog")
+    simulation = run(config, load(first, busy, near, far))
+    where = [where for _, _, where in decisions_of(simulation, "dispatch")]
+    # The hit of 100 is at worker 0; then 50 tokens wait there, which is still less.
+    assert where == [0, 0, 0, 0] or where == [0, 0, 0, 1]
+    spread = run(replace(config, prefix_cache="none"), load(first, busy, near, far))
+    assert [where for _, _, where in decisions_of(spread, "dispatch")] == [0, 0, 1, 0]
+
+
+# ---------------------------------------------------------------- preemption
+
+
+def preempting(**changes: Any) -> Any:
+    return plain(batch_size=1, preemption_gap=3, **changes)
+
+
+def test_a_preempted_request_keeps_its_progress_and_pays_for_its_prefill_again():
+    given_load = load(request(0, 0, new=9, priority=7), request(1, 760, new=2, priority=4))
+    simulation = run(preempting(), given_load)
+    assert runs_of(simulation) == [
+        (0, "prefill", 0, 700, 1, (0,)),
+        (0, "decode", 700, 850, 1, (0,)),  # until the next boundary: 2 tokens
+        (0, "prefill", 850, 1550, 1, (1,)),
+        (0, "decode", 1550, 1700, 1, (1,)),
+        (0, "prefill", 1700, 2500, 1, (0,)),  # 10 + 2 known tokens
+        (0, "decode", 2500, 3400, 6, (0,)),
+    ]
+    victim = simulation.result().outcomes[0]
+    assert (victim.preemptions, victim.generated, victim.first_token_us) == (1, 9, 700)
+    assert (victim.computed_prefill_tokens, victim.max_gap_us) == (22, 1650)
+    trace = simulation.result().trace
+    assert trace is not None
+    assert [(v.request_id, v.ended, v.generated_tokens) for v in trace.visits] == [
+        (0, "preempted", 2), (1, "finished", 2), (0, "finished", 7),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("above", "preemptions"), [(4, 1), (5, 0)])
+def test_the_gap_is_three_levels(above: int, preemptions: int):
+    given_load = load(request(0, 0, new=9, priority=7), request(1, 760, priority=above))
+    totals = run(preempting(), given_load).result().totals
+    assert totals.preemptions == preemptions
+
+
+def test_swapping_pays_for_the_transfer_instead():
+    given_load = load(request(0, 0, new=9, priority=7), request(1, 760, new=2, priority=4))
+    simulation = run(preempting(kv_swap=True), given_load)
+    # 11 tokens come back at 5 us, and the last known one is computed.
+    assert runs_of(simulation)[4] == (0, "prefill", 1700, 1700 + 55 + 50 + 200, 1, (0,))
+    assert simulation.result().outcomes[0].computed_prefill_tokens == 11
+
+
+def test_as_few_leave_as_it_takes_the_lowest_first():
+    running = [request(n, 0, new=50, priority=9 - n % 3) for n in range(6)]
+    given_load = load(*running, request(9, 8000, prompt=30, new=3, priority=2))
+    config = plain(batch_size=32, kv_tokens=6 * 59 + 10, preemption_gap=3)
+    simulation = run(config, given_load)
+    assert [who for _, who, _ in decisions_of(simulation, "preempt")] == [0]
+    given_load = load(*running, request(9, 8000, prompt=100, new=3, priority=2))
+    simulation = run(config, given_load)
+    assert [who for _, who, _ in decisions_of(simulation, "preempt")] == [0, 3]
+
+
+def test_of_several_workers_the_one_that_loses_the_fewest_tokens_makes_way():
+    for prompts, where in (((40, 10), 1), ((10, 40), 0)):
+        running = [request(n, 0, prompt=prompts[n], new=90, priority=9) for n in range(2)]
+        given_load = load(*running, request(2, 6000, priority=0))
+        simulation = run(preempting(num_workers=2), given_load)
+        assert [(who, at) for _, who, at in decisions_of(simulation, "preempt")] == [(where, where)]
+
+
+def test_who_was_to_leave_stays_when_somebody_else_is_done_at_that_boundary():
+    # Request 0 has its last token at 950, when request 1 would have left for request 2.
+    requests = [
+        request(0, 0, new=2, priority=0), request(1, 0, new=9, priority=9),
+        request(2, 760, priority=0),
+    ]  # fmt: skip
+    simulation = run(plain(batch_size=2, preemption_gap=3), load(*requests))
+    assert runs_of(simulation)[1][3] == 950
+    assert simulation.result().totals.preemptions == 0
+    assert decisions_of(simulation, "dispatch")[-1] == (950, 2, 0)
+
+
+def test_nobody_leaves_for_one_who_would_still_not_fit():
+    running = [request(0, 0, new=50, priority=9), request(1, 0, new=50, priority=3)]
+    given_load = load(*running, request(2, 5000, prompt=100, new=3, priority=2))
+    simulation = run(plain(kv_tokens=130, preemption_gap=3), given_load)
+    assert simulation.result().totals.preemptions == 0
+
+
+def test_with_ageing_whoever_has_waited_long_is_left_alone():
+    def preemptions(ageing_us: int | None) -> int:
+        given_load = load(request(0, 0, new=900, priority=9), request(1, 90_000, priority=0))
+        simulation = run(preempting(ageing_us=ageing_us), given_load)
+        return simulation.result().totals.preemptions
+
+    assert (preemptions(None), preemptions(20_000), preemptions(10_000)) == (1, 1, 0)
+
+
+# ---------------------------------------------------------------- urgency
+
+
+def test_who_can_still_be_saved_rises_two_levels_in_the_last_50_ms_of_slack():
+    # 9 steps of 150 us and 700 us of prefill: 1900 us of work.
+    waits = request(1, 10, new=9, priority=5, deadline_us=100_000)
+    simulation = run(plain(batch_size=1), load(request(0, new=900), waits), urgency="savable")
+    assert decisions_of(simulation, "bump") == [(100_000 - 1900 - 50_000, 1, None)]
+    trace = simulation.result().trace
+    assert trace is not None
+
+
+def test_who_is_lost_falls_back_and_lets_others_pass():
+    requests = [
+        request(0, new=900), request(1, 10, priority=5, deadline_us=60_000),
+        request(2, 20, priority=4, deadline_us=10_000_000),
+    ]  # fmt: skip
+    for urgency, order in (("savable", [0, 2, 1]), ("source", [0, 1, 2])):
+        simulation = run(plain(batch_size=1), load(*requests), urgency=urgency)
+        assert [who for _, who, _ in decisions_of(simulation, "dispatch")] == order
+
+
+def test_urgency_ends_with_the_waiting():
+    """Who was lifted to be let in does not keep others out by it, except in the source's form."""
+    for urgency, priority in (("savable", 5), ("source", 0)):
+        waits = request(1, 10, new=9, priority=5, deadline_us=150_000)
+        given_load = load(request(0, new=900), waits)
+        simulation = run(plain(batch_size=1), given_load, urgency=urgency)
+        assert decisions_of(simulation, "bump")
+        assert simulation.states[1].priority == priority
+
+
+def test_the_sources_ticks_begin_anew_when_a_request_comes_back():
+    requests = [
+        request(0, 0, new=13, priority=9), request(1, 1000, priority=9, deadline_us=52_000, new=99),
+        request(2, 3100, priority=2, new=9), request(3, 3100, priority=0, new=200),
+    ]  # fmt: skip
+    simulation = run(preempting(), load(*requests), urgency="source")
+    assert [who for _, who, _ in decisions_of(simulation, "preempt")] == [1]
+    bumps = [at for at, who, _ in decisions_of(simulation, "bump") if who == 1]
+    assert bumps[0] == 2000 and len(bumps) > 2
+    assert all(b - a >= 1000 for a, b in pairwise(bumps))
+
+
+# ---------------------------------------------------------------- speculation
+
+
+def test_a_sure_draft_brings_five_tokens_a_pass_at_its_true_cost():
+    sure = request(0, new=22, acceptance=1.0, deadline_us=9 * SECOND)
+    simulation = run(plain(speculation=True), load(sure))
+    # One token from the prefill, 4 passes of 5 by drafts, then one token is left.
+    assert runs_of(simulation)[1:] == [
+        (0, "decode", 700, 700 + 4 * 210, 4, (0,)),
+        (0, "decode", 1540, 1690, 1, (0,)),
+    ]
+    assert simulation.result().totals.itl_p99_ms == 0.21
+
+
+@pytest.mark.parametrize(
+    ("fields", "config", "steps"),
+    [
+        ({"priority": 2}, {}, 21),
+        ({"deadline_us": 50_000}, {}, 21),
+        ({}, {"batch_size": 1}, 21),
+        ({}, {"batch_size": 2}, 5),
+    ],
+)
+def test_the_gates_close(fields: Any, config: Any, steps: int):
+    given: Any = {"acceptance": 1.0, "deadline_us": 9 * SECOND, **fields}
+    simulation = run(plain(speculation=True, **config), load(request(0, new=22, **given)))
+    assert sum(each[4] for each in runs_of(simulation)[1:]) == steps
+
+
+def test_the_gate_of_time_closes_at_the_first_boundary_after_its_moment():
+    sure = request(0, new=200, acceptance=0.0, deadline_us=60_000)
+    simulation = run(plain(speculation=True, backoff=False), load(sure))
+    # 700 + 45 passes of 210 us are 10,150 us: less than 50 ms are left from 10,000 us on.
+    assert [each[3:5] for each in runs_of(simulation)[1:]] == [(10_150, 45), (33_250, 154)]
+
+
+def test_a_full_cache_does_not_close_the_gate():
+    """The load is the share of the batch in use."""
+    opener = request(0, 0, prompt=1500, new=1)
+    later = request(1, 500_000, new=22, acceptance=1.0, deadline_us=9 * SECOND)
+    simulation = run(plain(speculation=True, kv_tokens=1600, prefix_cache="radix"),
+                     load(opener, later))  # fmt: skip
+    assert simulation.workers[0].cache.num_tokens > 0.9 * 1600
+    assert runs_of(simulation)[-2][4] == 4
+
+
+# ---------------------------------------------------------------- invariants
+
+
+def check_run(simulation: Simulation) -> None:
+    """What holds of every run to the end, by its outcomes and its trace."""
+    result = simulation.result()
+    config, trace = result.config, result.trace
+    assert trace is not None and not result.stopped and simulation.finished
+    for given_request, outcome in zip(result.workload.requests, result.outcomes, strict=True):
+        assert outcome.refused == (given_request.kv_tokens_needed > config.kv_tokens)
+        if outcome.refused:
+            continue
+        first_us, finished_us = outcome.first_token_us, outcome.finished_us
+        assert first_us is not None and finished_us is not None
+        assert given_request.arrival_us < first_us <= finished_us <= result.end_us
+        assert outcome.generated == given_request.max_new_tokens
+        assert outcome.attained == (finished_us <= given_request.deadline_us)
+        visits = [each for each in trace.visits if each.request_id == outcome.id]
+        assert [each.ended for each in visits] == ["preempted"] * outcome.preemptions + ["finished"]
+        assert sum(each.generated_tokens for each in visits) == outcome.generated
+        assert all(each.generated_tokens >= 1 for each in visits)  # so every visit is progress
+        assert all(a.end_us <= b.dispatched_us for a, b in pairwise(visits))
+        assert all(v.dispatched_us <= v.start_us < v.end_us for v in visits)
+        known = len(given_request.prompt)
+        for visit in visits:
+            if not config.kv_swap or visit is visits[0]:
+                assert visit.hit_tokens + visit.computed_tokens == known
+            known += visit.generated_tokens
+    for worker in range(config.num_workers):
+        runs = [each for each in trace.runs if each.worker == worker]
+        assert all(a.end_us <= b.start_us for a, b in pairwise(runs))
+        for each in runs:
+            assert each.reserved_tokens + each.cached_tokens <= config.kv_tokens
+            assert len(set(each.request_ids)) == len(each.request_ids) <= config.batch_size
+    dispatched = Counter(who for _, who, _ in decisions_of(simulation, "dispatch"))
+    assert dispatched == {
+        each.id: each.preemptions + 1 for each in result.outcomes if not each.refused
+    }
+    assert result.totals.arrived == len(result.outcomes)
+    assert result.totals.violations == sum(not each.attained for each in result.outcomes)
+
+
+PRESET_LIST = [*PRESETS.values(), replace(ADAPTIVE, name="swap", kv_swap=True, ageing_us=None)]
+
+
+def small_fleet(draw: random.Random) -> dict[str, Any]:
+    return {
+        "num_workers": draw.randint(1, 3),
+        "batch_size": draw.choice((1, 2, 5, 32)),
+        "kv_tokens": draw.choice((120, 200, 400, 2048)),
+        "cost": draw.choice(COSTS),
+        "dispatch_us": draw.choice((0, 1000)),
+    }
+
+
+@pytest.mark.parametrize("config", PRESET_LIST, ids=lambda config: config.name)
+def test_the_invariants_hold_on_hundreds_of_small_loads_at_every_moment(config: Any):
+    preemptions = refused = 0
+    for seed in range(300):
+        draw = random.Random(f"small load {seed}")
+        changes = small_fleet(draw)
+        given_load = small_load(draw, gap_us=draw.choice((300, 3000)))
+        simulation = Simulation(replace(config, **changes), given_load, trace=True)
+        while not simulation.finished:
+            simulation.advance(simulation.now_us + draw.choice((50, 5000, 300_000)))
+            simulation.check()
+        check_run(simulation)
+        preemptions += simulation.result().totals.preemptions
+        refused += simulation.result().totals.refused
+    assert refused > 100
+    assert (preemptions > 50) == (config.preemption_gap is not None)
+
+
+@hypothesis_settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(st.randoms(use_true_random=False), st.sampled_from(PRESET_LIST))
+def test_the_invariants_hold_on_whatever_hypothesis_finds(draw: random.Random, config: Any):
+    changes = small_fleet(draw)
+    check_run(run(config, small_load(draw, most=12, gap_us=500), **changes))
+
+
+@pytest.mark.parametrize("config", PRESET_LIST, ids=lambda config: config.name)
+@pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.name)
+def test_ten_times_what_it_can_serve_is_served_in_the_end(config: Any, cost: Any):
+    rate = 100 if cost is CALIBRATED_COST else 300  # for one worker, at about 10 and 30
+    given_load = make_workload("steady", rate, 1.2, 3)
+    simulation = run(config, given_load, num_workers=1, cost=cost)
+    check_run(simulation)
+    assert simulation.result().end_us > 5 * SECOND
+
+
+# ---------------------------------------------------------------- the same, always
+
+
+def one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cuts every run of decode steps down to a single one."""
+    start = Worker.start
+
+    def start_one(self: Worker, now_us: int) -> bool:
+        started = start(self, now_us)
+        self._num_steps = min(self._num_steps, 1)  # pyright: ignore[reportPrivateUsage]
+        return started
+
+    monkeypatch.setattr(Worker, "start", start_one)
+
+
+@pytest.mark.parametrize("config", PRESET_LIST, ids=lambda config: config.name)
+def test_many_steps_at_once_are_the_same_as_one_by_one(
+    config: Any, monkeypatch: pytest.MonkeyPatch
+):
+    def outcomes() -> list[Any]:
+        found: list[Any] = []
+        for seed in range(60):
+            draw = random.Random(f"steps {seed}")
+            changes = {**small_fleet(draw), "dispatch_us": 0}
+            result = run(config, small_load(draw), **changes).result()
+            found.append((result.outcomes, result.totals, result.samples))
+        return found
+
+    together = outcomes()
+    one_step_at_a_time(monkeypatch)
+    assert outcomes() == together
+
+
+def bytes_of(result: FleetRun) -> bytes:
+    assert result.trace is not None
+    return (json.dumps(result.trace.to_json()) + repr((result.outcomes, result.samples))).encode()
+
+
+def test_looking_in_between_and_tracing_change_nothing():
+    given_load = make_workload("burst", 30, 3, 11)
+    for config in PRESETS.values():
+        whole = simulate(config, given_load, trace=True)
+        pieces = Simulation(config, given_load, trace=True)
+        draw = random.Random(5)
+        while not pieces.finished:
+            pieces.advance(pieces.now_us + draw.randrange(1, 90_000))
+            pieces.sample()
+            pieces.result()
+        assert bytes_of(pieces.result()) == bytes_of(whole)
+        untraced = simulate(config, given_load)
+        assert untraced.trace is None
+        assert replace(whole, trace=None) == untraced
+
+
+DIGEST = """
+import hashlib
+import json
+from nanogpt.fleet import PRESETS, make_workload, simulate
+digest = hashlib.sha256()
+for config in PRESETS.values():
+    run = simulate(config, make_workload("mixed_priority", 60, 2, 7), trace=True)
+    digest.update((json.dumps(run.trace.to_json()) + repr((run.outcomes, run.samples))).encode())
+found = digest.hexdigest()
+"""
+
+
+def test_the_same_seed_gives_the_same_bytes_in_every_process():
+    here: dict[str, Any] = {}
+    exec(DIGEST, here)
+    again: dict[str, Any] = {}
+    exec(DIGEST, again)
+    assert here["found"] == again["found"] != hashlib.sha256().hexdigest()
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", DIGEST + "print(found)"],
+        env={**os.environ, "PYTHONHASHSEED": "12345"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert elsewhere.stdout.strip() == here["found"]
+
+
+def test_the_trace_is_plain_json_of_version_1():
+    given_load = load(request(0, 5), request(1, 9, prompt=3000))
+    result = simulate(ADAPTIVE, given_load, trace=True)
+    assert result.trace is not None
+    record = json.loads(json.dumps(result.trace.to_json()))
+    assert record["version"] == 1
+    assert record["cost"] == {"name": "source", "modelled": True}
+    assert list(record) == [
+        "version", "cost", "name", "num_workers", "batch_size", "kv_tokens", "end_us", "requests",
+        "visits", "runs", "decisions", "error",
+    ]  # fmt: skip
+    assert record["requests"][0]["prompt_tokens"] == 10
+    assert [each["refused"] for each in record["requests"]] == [False, True]
+    assert record["decisions"][-1] == {
+        "at_us": 9, "kind": "refuse", "request_id": 1, "worker": None,
+    }  # fmt: skip
+
+
+def test_a_run_that_is_stopped_says_so_and_has_what_there_is():
+    given_load = make_workload("steady", 100, 5, 1)
+    result = simulate(ADAPTIVE, given_load, trace=True, until_us=1_234_567)
+    assert result.stopped and result.end_us == 1_234_567
+    assert len(result.samples) == 1
+    assert 100 < result.totals.arrived < 150 and result.totals.completed > 90
+    assert result.trace is not None
+    assert all(each.end_us <= 1_234_567 for each in result.trace.runs)
+    assert any(each.ended == "running" for each in result.trace.visits)
+
+
+def test_nobody_arriving_is_an_empty_run():
+    result = simulate(ADAPTIVE, load(), trace=True)
+    assert (result.end_us, result.stopped, result.totals.ttft_p50_ms) == (0, False, None)
+
+
+def test_progress_is_reported_once_per_virtual_second():
+    seen: list[tuple[int, int, int]] = []
+    given_load = make_workload("steady", 20, 4, 1)
+    result = simulate(
+        FIFO, given_load, on_progress=lambda now, done, of: seen.append((now, done, of))
+    )
+    assert [now for now, _, _ in seen] == [SECOND * (n + 1) for n in range(len(result.samples))]
+    assert all(of == len(given_load.requests) for _, _, of in seen)
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+
+
+# ---------------------------------------------------------------- metrics
+
+
+def test_percentiles_are_nearest_rank():
+    assert [percentile([30, 10, 20], percent) for percent in (1, 33, 34, 50, 99, 100)] == [
+        10, 10, 20, 20, 30, 30,
+    ]  # fmt: skip
+    assert percentile([], 50) is None
+    with pytest.raises(ValueError, match="the percentile is 0"):
+        percentile([1], 0)
+    draw = random.Random(0)
+    for _ in range(50):
+        counts = {draw.randrange(9): draw.randint(1, 5) for _ in range(4)}
+        spread = [value for value, count in counts.items() for _ in range(count)]
+        for percent in (1, 50, 99, 100):
+            assert weighted_percentile(counts, percent) == percentile(spread, percent)
+
+
+def test_the_totals_are_those_of_the_outcomes():
+    result = simulate(AS_SOURCE, make_workload("steady", 150, 3, 2), trace=True)
+    requests, outcomes, totals = result.workload.requests, result.outcomes, result.totals
+    ttfts = sorted(
+        outcome.first_token_us - each.arrival_us
+        for each, outcome in zip(requests, outcomes, strict=True)
+        if outcome.first_token_us is not None
+    )
+    assert totals.ttft_p50_ms == ttfts[-(-len(ttfts) // 2) - 1] / 1000
+    spans = [
+        each.finished_us - each.first_token_us
+        for each in outcomes
+        if each.finished_us is not None and each.first_token_us is not None
+    ]
+    gaps = sum(each.generated - 1 for each in outcomes)
+    assert totals.itl_mean_ms == pytest.approx(sum(spans) / gaps / 1000)
+    hit = sum(each.hit_tokens for each in outcomes)
+    computed = sum(each.computed_prefill_tokens for each in outcomes)
+    assert totals.kv_hit_share == pytest.approx(hit / (hit + computed))
+    assert totals.preemptions == sum(each.preemptions for each in outcomes)
+    assert totals.throughput_tokens_per_s == pytest.approx(
+        sum(each.generated for each in outcomes) / (result.end_us / 1e6)
+    )
+
+
+def test_the_rolling_metrics_forget_what_is_ten_seconds_old():
+    result = simulate(FIFO, load(request(0), request(1, 11_500_000), request(2, 15 * SECOND)))
+    rolling = [each.rolling for each in result.samples]
+    assert [each.completed for each in rolling] == [1] * 10 + [0] + [1] * 4
+    assert result.samples[0].rolling.throughput_tokens_per_s == 3.0
+    assert rolling[9].throughput_tokens_per_s == rolling[11].throughput_tokens_per_s == 0.3
+    assert rolling[10].ttft_p50_ms is None
+    assert result.samples[-1].completed_so_far == 2
+
+
+def test_what_happens_on_a_full_second_belongs_to_it():
+    result = simulate(FIFO, load(request(0, 999_000), request(1, 1_500_000)))
+    assert result.outcomes[0].finished_us == SECOND
+    assert [each.completed_so_far for each in result.samples] == [1]
+    assert result.samples[0].rolling.throughput_tokens_per_s == 3.0
+
+
+def test_a_violation_counts_when_the_deadline_passes_not_when_it_is_done():
+    late = request(0, new=20_000, deadline_us=1_200_000)  # done at about 3 s
+    result = simulate(replace(FIFO, kv_tokens=30_000), load(late))
+    shares = [each.rolling.slo_violation_share for each in result.samples]
+    assert shares == [None, 1.0, 1.0]
+    assert (result.totals.violations, result.totals.slo_violation_share) == (1, 1.0)
+    assert result.outcomes[0].finished_us == 700 + 19_999 * 150
+
+
+# ---------------------------------------------------------------- fast
+
+
+@pytest.mark.parametrize("config", [ADAPTIVE, FIFO], ids=lambda config: config.name)
+@pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.name)
+def test_the_steps_of_an_unchanged_batch_are_one_run(config: Any, cost: Any):
+    # What makes it fast is that only changes cost anything; how fast: benchmarks/fleet.py.
+    runs = simulate(replace(config, cost=cost), make_workload("steady", 30, 20, 42), trace=True)
+    assert runs.trace is not None
+    assert sum(run.num_steps for run in runs.trace.runs) > 10 * len(runs.trace.runs)
+    assert len(runs.trace.runs) < 4 * len(runs.outcomes)
+
+
+# ---------------------------------------------------------------- what it shows
+
+
+def test_priority_helps_the_median_and_starves_the_tail_and_ageing_bounds_it():
+    """About three hundred requests per second: more than four workers can serve."""
+    arrival = replace(FIFO, routing="least_running", dispatch_us=1000, kv_tokens=10**6)
+    priority = replace(arrival, order="priority")
+    given_load = make_workload("steady", 300, 8, 42)
+    first, by_priority, aged = (
+        simulate(config, given_load).totals
+        for config in (arrival, priority, replace(priority, ageing_us=250_000))
+    )
+    assert first.ttft_p50_ms and by_priority.ttft_p50_ms and aged.ttft_p99_ms
+    assert first.ttft_p99_ms and by_priority.ttft_p99_ms
+    assert 10 * by_priority.ttft_p50_ms < first.ttft_p50_ms
+    assert 3 * first.ttft_p99_ms < by_priority.ttft_p99_ms
+    assert aged.ttft_p99_ms < 0.7 * by_priority.ttft_p99_ms
+
+
+def test_static_batching_makes_newcomers_wait():
+    pairs = [
+        [
+            simulate(replace(config, cost=CALIBRATED_COST), make_workload("steady", 30, 5, seed))
+            for config in (FIFO, STATIC)
+        ]
+        for seed in range(3)
+    ]
+    for continuous, static in pairs:
+        assert continuous.totals.ttft_p50_ms and static.totals.ttft_p50_ms
+        assert 5 * continuous.totals.ttft_p50_ms < static.totals.ttft_p50_ms
+    assert statistics.fmean(run.totals.itl_mean_ms or 0 for run, _ in pairs) > 1
