@@ -83,6 +83,24 @@ LESSONS = (
         minutes=50,
         builds_on=(5,),
     ),
+    Lesson(
+        stem="l07_fleet",
+        number=7,
+        title="Serving with a fleet",
+        builds="Decide who goes next and to which of four workers, and find out from many seeds "
+        "which of it pays.",
+        minutes=55,
+        builds_on=(2, 5),
+    ),
+    Lesson(
+        stem="l08_speculation",
+        number=8,
+        title="Speculative decoding",
+        builds="Guess several tokens ahead, keep those that change nothing about the text, and "
+        "find out when that is worth it.",
+        minutes=45,
+        builds_on=(0,),
+    ),
 )
 
 

@@ -1,10 +1,9 @@
 """The checks: right answers pass, wrong ones fail for their own reason, slips do not slip by."""
 
-import ast
+import functools
 import importlib
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from mutants import mutants
 from course import judging
 from course.checks import l01_chunked_prefill as l01_checks
 from course.registry import exercise, exercises
+from course.report import Report
 from nanogpt import masks, planning
 from solutions import l01_chunked_prefill as l01
 from solutions.wrong import WrongAnswer
@@ -38,8 +38,11 @@ WRONG = [
 ]
 IDS = [item.id for item in exercises()]
 POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume", "l05.gate"}
+# Judged by its score over whole loads, which a slip may leave as good as it was.
+SCORED = "l07.my_policy"
+EXACT_IDS = [item for item in IDS if item != SCORED]
+EXACT_RIGHT = [param for param in RIGHT if param.values[0] != SCORED]
 SEEDED = ["l00.finish_steps", "l01.chunk_mask", *sorted(POLICIES)]
-LESSONS = Path(__file__).parents[1] / "lessons"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,17 +75,23 @@ def test_the_solution_passes_with_25_seeds(exercise_id: str) -> None:
     assert {report.status for report in reports} == {"passed"}
 
 
+@functools.cache
+def verdict_on(wrong: WrongAnswer, seed: int) -> Report:
+    """Several tests look at it."""
+    return exercise(wrong.exercise).check(wrong.function, seed=seed)
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_answer_fails_with_its_own_misconception(wrong: WrongAnswer) -> None:
     for seed in (0, 1):
-        report = exercise(wrong.exercise).check(wrong.function, seed=seed)
+        report = verdict_on(wrong, seed)
         assert report.status == "failed", report.text()
         assert report.misconception == wrong.key, report.text()
 
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_feedback_is_one_sentence_and_a_small_counterexample(wrong: WrongAnswer) -> None:
-    report = exercise(wrong.exercise).check(wrong.function)
+    report = verdict_on(wrong, 0)
     assert report.idea.endswith(".") and ". " not in report.idea, report.idea
     assert len(report.idea) <= 200, report.idea
     rows = dict(report.example)
@@ -123,7 +132,7 @@ def test_every_exercise_has_three_right_answers_and_its_wrong_ones(exercise_id: 
     assert len(keys) >= (12 if exercise_id in POLICIES else 5)
 
 
-@pytest.mark.parametrize("exercise_id", IDS)
+@pytest.mark.parametrize("exercise_id", EXACT_IDS)
 def test_a_check_needs_few_calls_so_that_it_takes_about_a_tenth_of_a_second(
     exercise_id: str,
 ) -> None:
@@ -186,38 +195,13 @@ def test_every_exercise_is_registered_with_its_name_its_hints_and_its_part() -> 
         "l04.evict": "evict",
         "l04.held": "held",
         "l04.ring_slot": "ring_slot",
+        "l08.accept": "accept",
+        "l08.roll_back_kv": "roll_back_kv",
     }
     for item in exercises():
         assert item.id == f"{item.lesson[:3]}.{item.name}"
         assert item.minutes > 0 and item.points > 0
         assert len(set(item.hints)) == 3 and all(item.hints)
-
-
-# --- stubs in the lessons --------------------------------------------------------------------
-
-
-def _stub(source: str, name: str) -> tuple[str, str | None]:
-    """Signature and docstring of a top-level function."""
-    found = [
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef) and node.name == name
-    ]
-    assert len(found) == 1, f"{len(found)} functions named {name}"
-    function = found[0]
-    returns = ast.unparse(function.returns) if function.returns else ""
-    signature = f"({ast.unparse(function.args)}) -> {returns}"
-    return signature.replace("torch.Tensor", "Tensor"), ast.get_docstring(function)
-
-
-@pytest.mark.parametrize("exercise_id", IDS)
-def test_the_lesson_s_stub_has_the_solution_s_signature_and_docstring(exercise_id: str) -> None:
-    item = exercise(exercise_id)
-    lesson = LESSONS / f"{item.lesson}.py"
-    if not lesson.exists():
-        pytest.skip(f"{lesson.name} is not written yet")
-    solution = Path(str(SOLUTIONS[item.lesson].__file__)).read_text()
-    assert _stub(lesson.read_text(), item.name) == _stub(solution, item.name)
 
 
 # --- solutions against the engine's own ------------------------------------------------------
@@ -312,6 +296,7 @@ _SHIFT = "a softmax does not change when all scores move alike, and these are fa
 _OVERWRITTEN = "every entry is overwritten"
 _SAME_FOR_ALL = "it is the same for every request and changes no order"
 _ITSELF = "the first one is not later than itself"
+_NO_WEIGHT = "a weight of 0 adds nothing and is never drawn"
 
 EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
     "cached_attention": [
@@ -490,6 +475,66 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
             "of the most urgent only the urgency matters",
         ),
     ],
+    "bump_by_cases": [
+        ("return 0 if priority < 2 else priority - 2", "< => <=", "at 2 both branches say 0"),
+        ("return 0 if priority < 2 else priority - 2", "< 2 => < 3", "at 2 both branches say 0"),
+    ],
+    "route_by_loop": [("if best is None or rank < best:", "< => <=", "ids are unique")],
+    "accept": [
+        (
+            "missing = [max(0.0, wanted - drafted) for wanted, drafted in zip(p, q, strict=True)]",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+    ],
+    "accept_by_bisection": [
+        ("ratio = min(1.0, p[token] / q[token])", "1.0 => 2.0", "u is below 1"),
+        (
+            "sums = list(itertools.accumulate((max(a - b, 0.0) for a, b in "
+            "zip(p, q, strict=True))))",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+    ],
+    "accept_exactly": [
+        (
+            "goal = Fraction(v) * sum((a - b for a, b in zip(target, draft, strict=True) "
+            "if a > b))",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+        (
+            "goal = Fraction(v) * sum((a - b for a, b in zip(target, draft, strict=True) "
+            "if a > b))",
+            "a > b => a >= b",
+            _NO_WEIGHT,
+        ),
+    ],
+    "accept_among_those_that_are_missing": [
+        (
+            "missing = {i: p[i] - q[i] for i in range(len(p)) if p[i] > q[i]}",
+            "> => >=",
+            _NO_WEIGHT,
+        ),
+    ],
+    "accept_by_shares": [
+        (
+            "share = 1 / sum((a - b for a, b in zip(p, q, strict=True) if a > b))",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+        (
+            "share = 1 / sum((a - b for a, b in zip(p, q, strict=True) if a > b))",
+            "a > b => a >= b",
+            _NO_WEIGHT,
+        ),
+        (
+            "ends = list(itertools.accumulate((max(0, a - b) * share for a, b in "
+            "zip(p, q, strict=True))))",
+            "True => False",
+            _EQUAL_LENGTHS,
+        ),
+    ],
 }
 
 
@@ -503,7 +548,7 @@ def _equivalent(name: str) -> set[str]:
 
 
 @pytest.mark.usefixtures("short_limit")
-@pytest.mark.parametrize(("exercise_id", "answer"), RIGHT)
+@pytest.mark.parametrize(("exercise_id", "answer"), EXACT_RIGHT)
 def test_every_slip_in_a_right_answer_is_caught(exercise_id: str, answer: Any) -> None:
     check = exercise(exercise_id).check
     survivors = {change for change, slip in mutants(answer) if check(slip).status == "passed"}

@@ -1,0 +1,306 @@
+"""Tokens per second with and without speculation, and why: acceptance and what a round costs.
+
+    python -m benchmarks.speculation [--new-tokens N] [--repeats N] [--threads N]
+                                     [--clock wall|cpu] [--json]
+
+The shipped model and its trigram draft on eight openings from Shakespeare, alone and all at once,
+greedy and at temperature 1, with 1 to 6 drafts per pass. All of a load's variants take turns,
+repeat by repeat. What is predicted from the acceptance rate is printed beside what is measured.
+"""
+
+import argparse
+import functools
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.contenders import run_engine
+from benchmarks.loads import Load
+from benchmarks.measure import describe, interleave, machine
+from nanogpt.clock import Clock, ClockRecord, WallClock
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
+from nanogpt.model import GPT
+from nanogpt.request import Request
+from nanogpt.speculative.acceptance import expected_tokens, speedup
+from nanogpt.speculative.drafting import Draft, propose
+from nanogpt.speculative.trigram import TrigramDraft
+from nanogpt.tokenizer import encode
+from nanogpt.trace import ForwardRecord, StepRecord, Trace
+from nanogpt.weights import load_model
+
+OPENINGS = (
+    "ROMEO:\nWhat say", "JULIET:\nO, my l", "KING RICHARD:\nN", "First Citizen:\n",
+    "Shall I be plai", "Come, sir, and h", "GLOUCESTER:\nMy ", "The king is not",
+)  # fmt: skip
+DRAFTS = (0, 1, 2, 3, 4, 5, 6)
+ROUNDS_OF_DRAFTS = 16
+"""How often every opening is drafted from in a turn, so that a turn is long enough to time."""
+
+
+class CpuClock:
+    """CPU time of this process, which others on a busy machine lengthen less than the wall's."""
+
+    record = ClockRecord("CPU time of this machine", False)
+
+    def now_us(self) -> int:
+        """Microseconds over all threads of the process."""
+        return time.process_time_ns() // 1000
+
+    def charge(self, forwards: Sequence[ForwardRecord]) -> None:
+        """Nothing to do: the time has passed already."""
+
+
+CLOCKS: dict[str, Callable[[], Clock]] = {"wall": WallClock, "cpu": CpuClock}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number of drafts under one load. Times are those of a decode without speculation: 1.
+
+    `p` is the share of the drafts looked at that were accepted, `alpha` what a drafted token takes,
+    `verifying` what a verifying pass takes, with all that the engine does around it.
+    """
+
+    temperature: float
+    batch: int
+    num_drafts: int
+    tokens_per_s: float
+    slowest: float
+    fastest: float
+    measured: float
+    p: float | None
+    tokens_per_pass: float
+    alpha: float | None
+    verifying: float
+    same_text: bool | None
+
+    @property
+    def predicted(self) -> float | None:
+        """The textbook's speed-up, where a verifying pass takes as long as a decode."""
+        if self.p is None or self.alpha is None:
+            return None
+        return speedup(self.p, self.num_drafts, self.alpha)
+
+    @property
+    def with_its_pass(self) -> float | None:
+        """The same with the time that the verifying pass really takes."""
+        if self.p is None or self.alpha is None:
+            return None
+        tokens = expected_tokens(self.p, self.num_drafts)
+        return tokens / (self.verifying + self.num_drafts * self.alpha)
+
+    @property
+    def break_even(self) -> float | None:
+        """The p from which on it would pay at these costs; None if at no p."""
+        if self.alpha is None:
+            return None
+        return break_even(self.num_drafts, self.verifying + self.num_drafts * self.alpha)
+
+
+def break_even(num_drafts: int, round_time: float) -> float | None:
+    """The p at which a round that takes `round_time` decodes yields as many tokens; None if none.
+
+    >>> round(break_even(4, 1 + 4 * 0.1), 2)
+    0.29
+    """
+    if round_time > num_drafts + 1:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        if expected_tokens(middle, num_drafts) < round_time:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def load_of(batch: int, new_tokens: int) -> Load:
+    """The first `batch` openings, with room in a step for all drafts and prompts."""
+    prompts = tuple(tuple(encode(text)) for text in OPENINGS[:batch])
+    return Load(f"openings-{batch}", prompts, new_tokens, token_budget=256)
+
+
+def compare(
+    model: GPT, draft: Draft, load: Load, temperature: float, repeats: int, clock: str = "wall"
+) -> list[Row]:
+    """A row per number of drafts, from turns taken by all of them."""
+    traces: dict[int, list[Trace]] = {k: [] for k in DRAFTS}
+
+    def serve(engine: Engine, k: int) -> None:
+        traces[k].append(run_engine(engine, load))
+
+    turns: dict[str, Callable[[], object]] = {}
+    for k in DRAFTS:
+        config = EngineConfig(
+            load.token_budget,
+            max_batch_size=load.num_requests,
+            temperature=temperature,
+            num_draft_tokens=k,
+        )
+        engine = Engine(model, config, clock=CLOCKS[clock](), draft=draft)
+        turns[f"serve {k}"] = functools.partial(serve, engine, k)
+        if k:
+            turns[f"draft {k}"] = functools.partial(
+                draft_often, draft, load, k, temperature, model.config.vocab_size
+            )
+    timings = interleave(turns, repeats)
+    decode_us = median_us(full_steps(traces[0][1:], load.num_requests, 0))
+    plain_s = timings["serve 0"].median_s(clock)
+    rows: list[Row] = []
+    for k in DRAFTS:
+        serve_s = timings[f"serve {k}"].seconds(clock)
+        steps = full_steps(traces[k][1:], load.num_requests, k)
+        draft_us = 0.0
+        if k:
+            draft_us = 1e6 * timings[f"draft {k}"].median_s(clock) / ROUNDS_OF_DRAFTS
+        accepted, judged = accepted_of_judged(steps)
+        rows.append(
+            Row(
+                temperature,
+                load.num_requests,
+                k,
+                load.num_generated / statistics.median(serve_s),
+                load.num_generated / max(serve_s),
+                load.num_generated / min(serve_s),
+                plain_s / statistics.median(serve_s),
+                accepted / judged if judged else None,
+                statistics.fmean(len(work.tokens) for step in steps for work in step.work),
+                draft_us / k / decode_us if k else None,
+                (median_us(steps) - draft_us) / decode_us,
+                texts(traces[k][0]) == texts(traces[0][0]) if temperature == 0 else None,
+            )
+        )
+    return rows
+
+
+def draft_often(
+    draft: Draft, load: Load, num_drafts: int, temperature: float, vocab_size: int
+) -> None:
+    """What the drafts of `ROUNDS_OF_DRAFTS` steps take, and nothing else."""
+    requests = [Request(i, list(prompt), 1) for i, prompt in enumerate(load.prompts)]
+    for seed in range(ROUNDS_OF_DRAFTS):
+        for request in requests:
+            propose(draft, request, num_drafts, temperature, seed, vocab_size)
+
+
+def full_steps(traces: Sequence[Trace], batch: int, num_drafts: int) -> list[StepRecord]:
+    """The steps in which everybody decodes, with all the drafts that were asked for."""
+    return [
+        step
+        for trace in traces
+        for step in trace.steps
+        if len(step.work) == batch
+        and all(w.kind == "decode" and len(w.drafted) == num_drafts for w in step.work)
+    ]
+
+
+def accepted_of_judged(steps: Sequence[StepRecord]) -> tuple[int, int]:
+    """How many drafts were accepted, and how many were looked at: none behind a rejected one."""
+    works = [work for step in steps for work in step.work]
+    judged = sum(min(work.num_accepted + 1, len(work.drafted)) for work in works)
+    return sum(work.num_accepted for work in works), judged
+
+
+def median_us(steps: Sequence[StepRecord]) -> float:
+    """How long a step takes."""
+    return statistics.median(step.end_us - step.start_us for step in steps)
+
+
+def texts(trace: Trace) -> list[tuple[int, ...]]:
+    """What everybody was given."""
+    return [trace.generated_tokens(record.id) for record in trace.requests]
+
+
+def source_lines() -> list[str]:
+    """The source's two numbers beside the right ones, for p = 0.85, K = 4 and alpha = 0.1."""
+    p, k, alpha = 0.85, 4, 0.1
+    right, edge = expected_tokens(p, k), break_even(k, 1 + k * alpha)
+    return [
+        f"For p = {p}, K = {k}, alpha = {alpha}, as in the source:",
+        f"  tokens per pass {right:.3f}; the source's {right - 1:.2f} forgets the target's own",
+        f"  speed-up {speedup(p, k, alpha):.2f}; the source's {(1 + k * p) / (1 + alpha):.1f} "
+        "takes each draft alone and charges one",
+        f"  break-even at p = {edge:.2f}",
+    ]
+
+
+def table_line(row: Row) -> str:
+    """A row of the table."""
+
+    def cell(value: float | None, width: int, digits: int) -> str:
+        return f"{'' if value is None else format(value, f'.{digits}f'):>{width}}"
+
+    edge = "never" if row.num_drafts and row.break_even is None else cell(row.break_even, 0, 2)
+    same = {None: "", True: "yes", False: "NO"}[row.same_text]
+    spread = f"({row.slowest:.0f} to {row.fastest:.0f})"
+    return (
+        f"{row.temperature:4g} {row.batch:5} {row.num_drafts:2} {row.tokens_per_s:9.0f} "
+        f"{spread:>16} {row.measured:8.2f} {cell(row.predicted, 9, 2)} "
+        f"{cell(row.with_its_pass, 9, 2)} {cell(row.p, 5, 2)} {row.tokens_per_pass:11.2f} "
+        f"{cell(row.alpha, 6, 3)} {row.verifying:9.2f} {edge:>10} {same:>9}"
+    )
+
+
+def as_json(row: Row) -> dict[str, object]:
+    """A row with what follows from it."""
+    derived = ("predicted", "with_its_pass", "break_even")
+    return {name: getattr(row, name) for name in (*Row.__dataclass_fields__, *derived)}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speculation", description=__doc__)
+    parser.add_argument("--new-tokens", type=int, default=128, help="generated per request")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args(arguments)
+    most = 400
+    if not 32 <= options.new_tokens <= most:
+        parser.error(f"--new-tokens is {options.new_tokens}; it must be 32 to {most}")
+    for name in ("repeats", "threads"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} is {getattr(options, name)}; it must be at least 1")
+    torch.set_num_threads(options.threads)
+    facts, model, draft = machine(), load_model(), TrigramDraft.load()
+    rows = [
+        row
+        for temperature in (0.0, 1.0)
+        for batch in (1, len(OPENINGS))
+        for row in compare(
+            model,
+            draft,
+            load_of(batch, options.new_tokens),
+            temperature,
+            options.repeats,
+            options.clock,
+        )
+    ]
+    if options.json:
+        print(
+            json.dumps(
+                {"machine": facts, "clock": options.clock, "rows": [as_json(row) for row in rows]}
+            )
+        )
+        return
+    print(describe(facts))
+    print(f"{options.new_tokens} tokens per request, {options.clock} time; median of "
+          f"{options.repeats} interleaved repeats")  # fmt: skip
+    print("times in decodes without speculation: alpha a drafted token, pass a verifying pass\n")
+    print(f"{'temp':4} {'batch':>5} {'K':>2} {'tokens/s':>9} {'(spread)':>16} {'measured':>8} "
+          f"{'predicted':>9} {'+ pass':>9} {'p':>5} {'tokens/pass':>11} {'alpha':>6} {'pass':>9} "
+          f"{'break-even':>10} {'same text':>9}")  # fmt: skip
+    for row in rows:
+        print(table_line(row))
+    print("\n" + "\n".join(source_lines()))
+
+
+if __name__ == "__main__":
+    main()

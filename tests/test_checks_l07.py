@@ -1,0 +1,356 @@
+"""The checks of lesson 7: heaps, a rush, policies scored over loads, and what their cards show."""
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutants import mutants
+
+from course import judging
+from course.checks import dispatching, lazy_deletion
+from course.checks import fleet_policies as policies
+from course.checks import l07_fleet as checks
+from course.checks.dispatching import Prefills, Rush
+from course.checks.fleet_policies import Habits, Load, Score, Served
+from course.registry import exercise
+from nanogpt.fleet import FleetParts, policy, simulate
+from nanogpt.fleet.views import FleetSnapshot
+from solutions import l07_fleet as l07
+
+MANY = settings(deadline=None, max_examples=60, database=None)
+WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l07.WRONG}
+MISTAKES = {
+    "l07.on_event": lazy_deletion.HEAP.mistakes,
+    "l07.bump": dispatching.BUMP.mistakes,
+    "l07.route": dispatching.ROUTE.mistakes,
+}
+POP = ("pop",)
+
+
+def card(name: str) -> dict[str, str]:
+    """The example rows that a known wrong answer gets to see."""
+    return dict(exercise(WRONG[name].exercise).check(WRONG[name].function).example)
+
+
+# --- what is accepted ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["on_event", "bump", "route"])
+def test_the_fleet_s_own_functions_pass(name: str) -> None:
+    function = getattr(policy, name)
+    reports = [exercise(f"l07.{name}").check(function, seed=seed) for seed in range(25)]
+    assert {report.status for report in reports} == {"passed"}, reports[0].text()
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "key"),
+    [("bump", lambda p, now, end, work: policy.bump_source(p, now, end), "ignores_the_work"),
+     ("route", policy.route_source, "hotspot")],
+)  # fmt: skip
+def test_the_source_s_own_functions_fail_for_their_own_reason(
+    name: str, function: Callable[..., Any], key: str
+) -> None:
+    assert exercise(f"l07.{name}").check(function).misconception == key
+
+
+@pytest.mark.parametrize("exercise_id", MISTAKES)
+def test_every_mistake_that_a_check_knows_has_a_wrong_answer_that_makes_it(
+    exercise_id: str,
+) -> None:
+    known = {mistake.key for mistake in MISTAKES[exercise_id]}
+    shown = {wrong.key for wrong in l07.WRONG if wrong.exercise == exercise_id}
+    assert known <= shown, known - shown
+
+
+# --- a heap with lazy deletion ---------------------------------------------------------------
+
+
+@MANY
+@given(st.integers(0, 10_000))
+def test_on_event_is_the_fleet_s_but_for_the_order_of_the_array(seed: int) -> None:
+    for args in lazy_deletion.any_states(random.Random(seed), 5):
+        engine_s = lazy_deletion.Settled(policy.on_event)(*args)
+        assert lazy_deletion.REFERENCE(*args) == engine_s
+        assert lazy_deletion.Settled(l07.on_event)(*args) == engine_s
+
+
+def test_any_array_that_is_a_heap_will_do() -> None:
+    def sorted_list(*args: Any) -> Any:
+        heap, generations, popped = policy.on_event(*args)
+        return sorted(heap), generations, popped
+
+    def reversed_list(*args: Any) -> Any:
+        heap, generations, popped = policy.on_event(*args)
+        return sorted(heap, reverse=True), generations, popped
+
+    assert exercise("l07.on_event").check(sorted_list).status == "passed"
+    assert exercise("l07.on_event").check(reversed_list).misconception == "not_a_heap"
+
+
+@pytest.mark.parametrize(
+    "name", ["drops the counter", "drops the counter always", "begins at 1", "sets it to 0"]
+)
+def test_whoever_forgets_a_generation_sees_the_dead_come_first(name: str) -> None:
+    assert card(f"l07.on_event {name}")["then"] == (
+        "push 3 with (0, 100), remove 3, push 3 with (2, 900), push 5 with (1, 500), three pops: "
+        "3, 5, nobody instead of 5, 3, nobody"
+    )
+
+
+def test_a_mistake_without_consequence_tells_no_story() -> None:
+    assert "then" not in card("l07.on_event not lazy")
+
+
+def test_an_event_that_goes_wrong_after_many_calls_is_caught() -> None:
+    calls = itertools.count()
+
+    def tires(*args: Any) -> Any:
+        heap, generations, popped = policy.on_event(*args)
+        return (heap[1:] if next(calls) > 80 else heap), generations, popped
+
+    report = exercise("l07.on_event").check(tires)
+    assert (report.status, report.passed) == ("failed", 6), report.text()
+
+
+def test_the_error_of_a_wrapped_answer_names_its_own_line() -> None:
+    def slips(heap: Any, generations: Any, event: Any) -> Any:
+        entries = list(heap)
+        return entries.nothing
+
+    report = exercise("l07.on_event").check(slips)
+    assert report.status == "raised" and "on its line 3" in report.idea, report.idea
+
+
+# --- urgency and routing ---------------------------------------------------------------------
+
+_us = st.integers(0, 400_000)
+
+
+@MANY
+@given(st.integers(0, 9), _us, _us, _us)
+def test_bump_is_the_fleet_s(priority: int, now: int, deadline: int, remaining: int) -> None:
+    engine_s = policy.bump(priority, now, deadline, remaining)
+    assert l07.bump(priority, now, deadline, remaining) == engine_s
+    assert dispatching.BUMP.reference(priority, now, deadline, remaining) == engine_s
+
+
+@MANY
+@given(st.integers(0, 10_000))
+def test_route_is_the_fleet_s(seed: int) -> None:
+    for args in dispatching.any_choices(random.Random(seed), 5):
+        engine_s = policy.route(*args)
+        assert l07.route(*args) == dispatching.ROUTE.reference(*args) == engine_s
+
+
+@MANY
+@given(st.integers(1, 12), st.integers(100, 900), st.integers(1, 300), st.integers(1, 5))
+def test_a_rush_leaves_no_worker_far_behind(
+    num_requests: int, shared: int, own: int, num_workers: int
+) -> None:
+    rush = Rush(num_requests, shared, own, num_workers)
+    backlogs = [view.backlog_tokens for view in Prefills(rush).run(policy.route).views]
+    assert max(backlogs) - min(backlogs) <= shared + own
+    assert Prefills(rush).run(policy.route_source).views[0].num_running == num_requests
+
+
+def test_whoever_chases_hits_is_shown_the_hotspot() -> None:
+    rows = card("l07.route hotspot")
+    assert rows["load"] == (
+        "6 requests at once, 400 tokens each, of which worker 0 knows 200; 2 workers"
+    )
+    assert rows["in the end"] == (
+        "worker 0: 6 requests, 1200 tokens to compute\nworker 1: 0 requests, 0 tokens to compute"
+    )
+    assert rows["input"].startswith("route(workers, hits={0: 200})")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "expected", "got"),
+    [
+        (
+            "l07.bump bumps the dead",
+            "bump(priority=6, now=300000, deadline=200000, remaining=80000)", "6", "4",
+        ),
+        (
+            "l07.bump ignores the work",
+            "bump(priority=6, now=100000, deadline=200000, remaining=80000)", "4", "6",
+        ),
+        (
+            "l07.bump below zero",
+            "bump(priority=1, now=100000, deadline=200000, remaining=80000)", "0", "-1",
+        ),
+        (
+            "l07.bump edge of 50 ms",
+            "bump(priority=6, now=70000, deadline=200000, remaining=80000)", "4", "6",
+        ),
+    ],
+)  # fmt: skip
+def test_a_misconception_is_shown_on_a_case_made_for_it(
+    name: str, asked: str, expected: str, got: str
+) -> None:
+    rows = card(name)
+    assert (rows["input"], rows["expected"], rows["got"]) == (asked, expected, got)
+
+
+def test_an_answer_that_remembers_is_asked_again() -> None:
+    rows = dict(exercise("l07.bump").check(l07._remembers()).example)
+    assert (rows["expected"], rows["got"], rows["asked again"]) == ("6", "4", "2")
+
+
+# --- policies over loads ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decide", [l07.my_policy, policies.reference])
+def test_a_load_is_served_as_the_simulator_serves_it(decide: Callable[..., Any]) -> None:
+    load = Load(7)
+    served = policies.serve(decide, load)
+    run = simulate(policies.FLEET, load.workload(), FleetParts(decide=decide))
+    waits = [
+        outcome.first_token_us - request.arrival_us
+        for outcome, request in zip(run.outcomes, run.workload.requests, strict=True)
+        if outcome.first_token_us is not None
+    ]
+    assert served.attainment == sum(outcome.attained for outcome in run.outcomes) / 200
+    assert served.longest_wait_us == max(waits)
+
+
+def test_two_policies_meet_the_identical_load_and_two_seeds_do_not() -> None:
+    assert Load(7).workload() == Load(7).workload() != Load(8).workload()
+    assert policies.serve(l07.my_policy, Load(7)) == policies.serve(l07.my_policy, Load(7))
+
+
+def test_another_seed_of_the_check_scores_on_other_loads() -> None:
+    tables = {
+        dict(exercise("l07.my_policy").check(l07.my_policy, seed=seed).example)["by load"]
+        for seed in (0, 1)
+    }
+    assert len(tables) == 2
+
+
+def test_a_report_that_passed_shows_the_table_by_load() -> None:
+    report = exercise("l07.my_policy").check(l07.my_policy)
+    rows = dict(report.example)
+    assert report.status == "passed" and report.idea == ""
+    head, *lines = rows["by load"].splitlines()
+    assert head == "load  FIFO  yours  reference  longest wait"
+    assert len(lines) == policies.NUM_LOADS
+    assert "95 % interval" in rows["all in all"]
+
+
+def scored(
+    *attainments: tuple[float, float], wait_us: int | None = 500_000, **habits: int
+) -> Score:
+    """A score with these attainments, FIFO's and yours, on each load."""
+    habit = replace(Habits(choices=100, rounds=10), **habits)
+    return Score(
+        yours=tuple(Served(yours, wait_us, habit) for _, yours in attainments),
+        fifo=tuple(Served(fifo, 0, Habits()) for fifo, _ in attainments),
+        best=tuple(Served(1.0, 0, Habits()) for _ in attainments),
+    )
+
+
+@pytest.mark.parametrize(
+    ("score", "key"),
+    [
+        (scored((0.5, 0.7), (0.5, 0.7)), None),
+        (scored((0.5, 0.69), (0.5, 0.7)), "not_enough"),
+        (scored((0.5, 0.48), (0.5, 0.95)), None),
+        (scored((0.5, 0.47), (0.1, 0.95)), "lucky"),
+        (scored((0.5, 0.9), wait_us=1_300_000), None),
+        (scored((0.5, 0.9), wait_us=1_300_001), "starves"),
+        (scored((0.5, 0.9), wait_us=None), "starves"),
+        (scored((0.5, 0.5), oldest=81), "arrival_order"),
+        (scored((0.5, 0.5), oldest=80, lost=11), "serves_the_lost"),
+        (scored((0.5, 0.5), oldest=80, lost=10), "not_enough"),
+        (scored((0.5, 0.5), held=3, oldest=100), "holds_back"),
+        (scored((0.5, 0.9), held=3, oldest=100, lost=100), None),
+    ],
+)
+def test_a_score_passes_by_its_mean_its_worst_load_and_its_longest_wait(
+    score: Score, key: str | None
+) -> None:
+    problem = score.problem()
+    assert (problem and problem[0]) == key
+    if problem:
+        assert problem[1].endswith(".") and ". " not in problem[1] and len(problem[1]) <= 200
+
+
+def test_one_lucky_load_does_not_pass() -> None:
+    assert scored((0.1, 1.0), (0.5, 0.5), (0.5, 0.5), (0.5, 0.45)).problem()
+
+
+def test_fifo_is_no_better_than_itself() -> None:
+    """The baseline and the policy that does the same by hand agree to a point or two."""
+    for seed in (1, 2):
+        by_hand = policies.serve(WRONG["l07.my_policy holds back"].function, Load(seed))
+        baseline = policies.serve_by_fifo(Load(seed))
+        assert abs(by_hand.attainment - baseline.attainment) <= 0.02
+
+
+def test_an_illegal_decision_in_a_load_is_shown_with_its_moment() -> None:
+    """It keeps to the rules as long as few wait, and then takes the first worker for anybody."""
+
+    def careless(snapshot: FleetSnapshot) -> tuple[int, int] | None:
+        if len(snapshot.waiting) < 8:
+            return l07.my_policy(snapshot)
+        return snapshot.waiting[0].id, snapshot.workers[0].id
+
+    report = exercise("l07.my_policy").check(careless)
+    assert (report.status, report.passed, report.misconception) == ("failed", 4, "full_batch")
+    rows = dict(report.example)
+    assert "and 5 more who wait" in rows["input"] and len(rows["input"]) <= 400
+
+
+def test_an_error_in_a_load_names_the_policy_s_own_line_and_what_it_printed_is_kept() -> None:
+    def breaks(snapshot: FleetSnapshot) -> tuple[int, int] | None:
+        if len(snapshot.waiting) > 8:
+            print("many wait")  # noqa: T201
+            return snapshot.nothing
+        return l07.my_policy(snapshot)
+
+    report = exercise("l07.my_policy").check(breaks)
+    assert (report.status, report.passed) == ("raised", 4)
+    assert "on its line 4" in report.idea, report.idea
+    assert report.stdout == "many wait\n"
+
+
+def test_a_policy_that_is_slow_only_in_a_load_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.05)
+
+    def stuck(snapshot: FleetSnapshot) -> tuple[int, int] | None:
+        while len(snapshot.waiting) > 8:
+            pass
+        return l07.my_policy(snapshot)
+
+    report = exercise("l07.my_policy").check(stuck)
+    assert (report.status, report.passed) == ("timeout", 4)
+
+
+def test_slips_in_looking_for_room_are_caught_before_any_load() -> None:
+    """The score cannot tell every slip from a policy of its own kind; the rules can be told."""
+
+    def first_checks(function: Callable[..., Any]) -> str:
+        rules = (checks._one_decision, checks._nobody_there, checks._no_room, checks._any_snapshot)
+        named = tuple((rule.__name__, rule) for rule in rules)
+        return judging.run_checks("l07.my_policy", function, named).status
+
+    assert first_checks(l07.my_policy) == "passed"
+    rooms = ("worker.num_running", "request.kv_tokens_needed", "if able", "return None")
+    for change, slip in mutants(l07.my_policy):
+        if any(room in change for room in rooms):
+            assert first_checks(slip) != "passed", change
+
+
+def test_the_stub_states_the_limits_that_the_check_holds_a_policy_to() -> None:
+    text = " ".join((l07.my_policy.__doc__ or "").split())
+    num_requests = len(Load(1).workload().requests)
+    assert f"serves {policies.NUM_LOADS} loads of {num_requests} requests" in text
+    assert f"at least {100 * policies.MARGIN:.0f} percentage points above FIFO's" in text
+    assert f"on no load more than {100 * policies.TOLERANCE:.0f} below" in text
+    assert f"nobody waits longer than {policies.LONGEST_WAIT_US / 1e6:g} s" in text
+    assert f"with {policies.FLEET.num_workers} workers" in text
