@@ -1,13 +1,17 @@
 """Settings of every test: no test writes to the learner's own folder."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from launching import LESSON, write_lesson
+from notebooks import Notebooks
 from support import copy_course, lend_python
 
+# What it asserts for the browser tests is told as fully as what they assert themselves.
+pytest.register_assert_rewrite("driving")
 # Small tensors: two threads would spend their time waiting for each other.
 torch.set_num_threads(1)
 
@@ -17,6 +21,22 @@ def learner_folder(tmp_path, monkeypatch):
     """Point the course's machinery at a folder of this test's own."""
     monkeypatch.setenv("SERVING_NANOGPT_WORK", str(tmp_path / "learner"))
     return tmp_path / "learner"
+
+
+@pytest.fixture(scope="session")
+def notebooks(tmp_path_factory) -> Iterator[Notebooks]:
+    """The lessons' notebooks, each run once for all tests."""
+    notebooks = Notebooks(tmp_path_factory.mktemp("notebooks"))
+    yield notebooks
+    notebooks.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def notebooks_started(request: pytest.FixtureRequest) -> None:
+    """Run the notebooks that tests of this session will ask for while the others are running."""
+    tests = [item.name for item in request.session.items if "notebooks" in item.fixturenames]
+    if tests:
+        request.getfixturevalue("notebooks").start_for(tests)
 
 
 @pytest.fixture

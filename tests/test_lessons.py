@@ -1,127 +1,21 @@
-"""The lessons: marimo's own form, run unsolved and solved, as a notebook file, and their links.
-
-The pristine files are run in processes of their own, two at a time, each once for all tests.
-"""
+"""The lessons: marimo's own form, run unsolved and solved, as a notebook file, and their links."""
 
 import ast
 import importlib
 import inspect
-import json
-import os
 import re
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from marimo._convert.converters import MarimoConvert
+from notebooks import FILES, STEMS, Notebooks
 from support import ROOT
 
 from course.registry import lesson_exercises
-
-FILES = sorted((ROOT / "lessons").glob("*.py"))
-STEMS = [path.stem for path in FILES if re.match(r"l\d\d_", path.stem)]
-LIMIT_S = 400
-
-# Runs one notebook twice in a process, as it is and with the solutions in place of the stubs.
-RUN = r"""
-import dataclasses, importlib, json, sys
-import marimo
-from course.attempt import Attempt
-from course.registry import lesson_exercises
 from nanogpt import Trace
 from nanogpt.metrics import summary
-
-stem = sys.argv[1]
-app = importlib.import_module(f"lessons.{stem}").app
-exercises = lesson_exercises(stem)
-
-def run(answers):
-    outputs, defs = app.run(defs=answers)
-    attempts = [value.report for value in defs.values() if isinstance(value, Attempt)]
-    return {
-        "statuses": {report.exercise: report.status for report in attempts},
-        "texts": [output.text for output in outputs if isinstance(output, marimo.Html)],
-        "runs": {
-            name: dataclasses.asdict(summary(value)) | {"num_steps": len(value.steps)}
-            for name, value in defs.items()
-            if isinstance(value, Trace)
-        },
-    }
-
-found = {"unsolved": run({})}
-if exercises:
-    solutions = importlib.import_module(f"solutions.{stem}")
-    found["solved"] = run({item.name: getattr(solutions, item.name) for item in exercises})
-print(json.dumps(found))
-"""
-
-# Exports a notebook to .ipynb and runs it in a Jupyter kernel; prints each cell's error, if any.
-EXPORT = r"""
-import json, subprocess, sys
-import nbformat
-from nbclient import NotebookClient
-
-source, target = sys.argv[1:]
-command = [sys.executable, "-m", "marimo", "export", "ipynb", source, "--sort", "top-down"]
-subprocess.run([*command, "-o", target], check=True, stdout=subprocess.DEVNULL)
-notebook = nbformat.read(target, as_version=4)
-client = NotebookClient(notebook, timeout=300, kernel_name="python3", allow_errors=True)
-client.execute()
-outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-widgets = "application/vnd.jupyter.widget-view+json"
-print(json.dumps({
-    "errors": [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"],
-    "widgets": sum(widgets in output.get("data", {}) for output in outputs),
-}))
-"""
-
-
-class Jobs:
-    """Processes started once, on first use, and waited for by whoever asks."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.pool = ThreadPoolExecutor(max_workers=2)
-        self.started: dict[tuple[str, str], Future[dict[str, Any]]] = {}
-
-    def start(self, kind: str, stem: str) -> "Future[dict[str, Any]]":
-        if (kind, stem) not in self.started:
-            arguments = [stem] if kind == "run" else self._export_arguments(stem)
-            code = RUN if kind == "run" else EXPORT
-            self.started[kind, stem] = self.pool.submit(self._process, code, arguments)
-        return self.started[kind, stem]
-
-    def _export_arguments(self, stem: str) -> list[str]:
-        return [str(ROOT / "lessons" / f"{stem}.py"), str(self.folder / f"{stem}.ipynb")]
-
-    def _process(self, code: str, arguments: list[str]) -> dict[str, Any]:
-        environment = os.environ | {
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",  # two processes at a time, on two cores
-            "SERVING_NANOGPT_WORK": str(self.folder / "learner"),
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.fixture(scope="module")
-def jobs(tmp_path_factory, request):
-    jobs = Jobs(tmp_path_factory.mktemp("lessons"))
-    wanted = {item.originalname for item in request.session.items if item.path == Path(__file__)}
-    for path in FILES:  # all at once, so that the second core has something to do
-        if any("jupyter" not in name for name in wanted):
-            jobs.start("run", path.stem)
-        if any("jupyter" in name for name in wanted):
-            jobs.start("export", path.stem)
-    yield jobs
-    jobs.pool.shutdown(cancel_futures=True)
 
 
 def feeds_the_engine(stem: str) -> bool:
@@ -190,32 +84,35 @@ def test_a_stub_has_the_signature_and_docstring_of_its_solution(stem: str):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_unsolved_notebook_runs_and_every_check_says_not_started(path: Path, jobs: Jobs):
-    unsolved = jobs.start("run", path.stem).result()["unsolved"]
+def test_an_unsolved_notebook_runs_and_every_check_says_not_started(
+    path: Path, notebooks: Notebooks
+):
     ids = [item.id for item in lesson_exercises(path.stem)]
-    assert unsolved["statuses"] == dict.fromkeys(ids, "not_started")
+    assert notebooks.unsolved(path.stem).statuses == dict.fromkeys(ids, "not_started")
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_a_solved_lesson_runs_and_every_check_passes(stem: str, jobs: Jobs):
-    solved = jobs.start("run", stem).result()["solved"]
+def test_a_solved_lesson_runs_and_every_check_passes(stem: str, notebooks: Notebooks):
     ids = [item.id for item in lesson_exercises(stem)]
-    assert solved["statuses"] == dict.fromkeys(ids, "passed")
+    assert notebooks.solved(stem).statuses == dict.fromkeys(ids, "passed")
 
 
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if feeds_the_engine(stem)])
-def test_an_unsolved_lesson_says_that_the_engine_runs_on_the_reference(stem: str, jobs: Jobs):
+def test_an_unsolved_lesson_says_that_the_engine_runs_on_the_reference(
+    stem: str, notebooks: Notebooks
+):
     """Where answers go into the engine; the sentence is gone once they do."""
-    found = jobs.start("run", stem).result()
-    only_unsolved = set(found["unsolved"]["texts"]) - set(found["solved"]["texts"])
+    only_unsolved = {*notebooks.unsolved(stem).texts} - {*notebooks.solved(stem).texts}
     assert any(re.search(r"\breference\b", text) for text in only_unsolved)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom(path: Path, jobs: Jobs):
-    found = jobs.start("export", path.stem).result()
-    assert found["errors"] == []
-    assert path.stem == "index" or found["widgets"] > 0
+def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom(path: Path, notebooks: Notebooks):
+    exported = notebooks.exported(path.stem)
+    ids = [item.id for item in lesson_exercises(path.stem)]
+    assert exported.errors == []
+    assert exported.statuses == dict.fromkeys(ids, "not_started")
+    assert path.stem == "index" or exported.num_widgets > 0
 
 
 def test_the_index_links_to_lessons_that_exist():
@@ -227,12 +124,14 @@ def test_the_index_links_to_lessons_that_exist():
     assert linked == {f"{stem}.py" for stem in STEMS}
 
 
-def test_lesson_1_says_of_chunks_what_its_runs_show(jobs: Jobs):
+def test_lesson_1_says_of_chunks_what_its_runs_show(notebooks: Notebooks):
     """What its first prediction reveals: gaps shrink, only the GPU gains throughput, TTFT pays."""
-    runs = jobs.start("run", "l01_chunked_prefill").result()["unsolved"]["runs"]
+    names = notebooks.unsolved("l01_chunked_prefill").names
+    traces = {name: value for name, value in names.items() if isinstance(value, Trace)}
+    runs = {name: summary(trace) for name, trace in traces.items()}
     for machine, more_tokens_per_s in (("gpu", True), ("cpu", False)):
         whole, chunks = runs[f"whole_{machine}"], runs[f"chunked_{machine}"]
-        assert chunks["worst_itl_us"] * 5 < whole["worst_itl_us"]
-        assert chunks["mean_ttft_us"] > whole["mean_ttft_us"]
-        assert (chunks["tokens_per_s"] > whole["tokens_per_s"]) is more_tokens_per_s
-    assert all(run["num_steps"] <= 60 for run in runs.values())
+        assert chunks.worst_itl_us * 5 < whole.worst_itl_us
+        assert chunks.mean_ttft_us > whole.mean_ttft_us
+        assert (chunks.tokens_per_s > whole.tokens_per_s) is more_tokens_per_s
+    assert all(len(trace.steps) <= 60 for trace in traces.values())

@@ -1,43 +1,23 @@
 """The museums of the lessons: what is exhibited as broken is broken, and can be repaired.
 
-Lessons 2 to 4 are run as they are, and with the solutions in place of their exhibits.
+Lessons 2 to 4, as they are shipped, and with the solutions in place of their exhibits. All four
+museums are held to their checks.
 """
 
 import ast
 import html
 import importlib
 import re
-from dataclasses import dataclass
 from typing import Any
 
-import marimo
 import pytest
 import torch
+from notebooks import MUSEUMS, Notebooks, Visit
 from support import ROOT
 
 from course.registry import exercise
-from course.report import Report
-from nanogpt import Trace, generate, masks, planning
+from nanogpt import Trace, generate, load_model, masks, planning
 
-EXHIBITS = {  # lesson: exhibit, what it should have been, and what its check says of it
-    "l02_scheduling": [
-        ("exhibit_a", "choose_victim", "oldest"),
-        ("exhibit_b", "resume", "loses_its_place"),
-        ("exhibit_c", "record", "records_active"),
-        ("exhibit_d", "resume", "orphans"),
-        ("exhibit_e", "admit", "never_refuses"),
-    ],
-    "l03_interleaving": [
-        ("exhibit_a", "full_mask", "new_padding_visible"),
-        ("exhibit_b", "full_mask", "all_masked"),
-        ("exhibit_c", "fused_rows", "length_as_position"),
-        ("exhibit_d", "fused_rows", "longest_first"),
-    ],
-    "l04_sliding_window": [
-        ("exhibit_a", "evict", "view"),
-        ("exhibit_b", "evict", "one_per_call"),
-    ],
-}
 LESSON_1 = [
     ("specimen_a", "chunk_mask", "all_true"),
     ("_specimen", "plan_step", "arrivals_wait"),
@@ -45,92 +25,34 @@ LESSON_1 = [
 EVERYONE = [0, 1, 2, 3, 4, 5]
 
 
-def limits_by_name(
-    policy="fcfs", *, max_batch_size=4, token_budget=16, max_kv_tokens=22, sliding_window=None
-):
-    """Exhibit D of lesson 4, repaired: nobody has an exercise for it."""
-    return {
-        "max_batch_size": max_batch_size,
-        "token_budget": token_budget,
-        "max_kv_tokens": max_kv_tokens,
-        "sliding_window": sliding_window,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One run of a lesson: the traces that its cells name, and what they show."""
-
-    names: dict[str, Any]
-    outputs: list[Any]
-
-    def trace(self, name: str) -> Trace:
-        assert isinstance(self.names[name], Trace)
-        return self.names[name]
-
-    @property
-    def reports(self) -> list[tuple[str, str, str | None]]:
-        """The verdicts on the exhibits, in the order of the cells."""
-        cards = [each for each in self.outputs if isinstance(each, Report)]
-        return [(card.exercise, card.status, card.misconception) for card in cards]
-
-    def text(self, words: str) -> str:
-        """The one output that has these words in it."""
-        [found] = [o.text for o in self.outputs if isinstance(o, marimo.Html) and words in o.text]
-        return found
-
-    def table(self, words: str) -> dict[str, list[str]]:
-        """The one table with these words in it: the first cell of each row, and the others."""
-        rows = []
-        for row in self.text(words).split("<tr>")[2:]:
-            cells = re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
-            rows.append([html.unescape(re.sub(r"<.*?>", "", cell)) for cell in cells])
-        return {row[0]: row[1:] for row in rows}
-
-
-def visit(folder, stem, answers) -> Visit:
-    lesson = importlib.import_module(f"lessons.{stem}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SERVING_NANOGPT_WORK", str(folder))
-        outputs, names = lesson.app.run(defs=answers)
-    return Visit(dict(names), list(outputs))
-
-
-def visit_repaired(folder, stem, **more) -> Visit:
-    solutions = importlib.import_module(f"solutions.{stem}")
-    right = {exhibit: getattr(solutions, name) for exhibit, name, _ in EXHIBITS[stem]}
-    return visit(folder, stem, {**right, **more})
+@pytest.fixture(scope="module")
+def shipped(notebooks: Notebooks) -> Visit:
+    return notebooks.solved("l02_scheduling")
 
 
 @pytest.fixture(scope="module")
-def shipped(tmp_path_factory):
-    return visit(tmp_path_factory.mktemp("shipped"), "l02_scheduling", {})
+def repaired(notebooks: Notebooks) -> Visit:
+    return notebooks.unsolved("l02_scheduling")
 
 
 @pytest.fixture(scope="module")
-def repaired(tmp_path_factory):
-    return visit_repaired(tmp_path_factory.mktemp("repaired"), "l02_scheduling")
+def shipped_3(notebooks: Notebooks) -> Visit:
+    return notebooks.solved("l03_interleaving")
 
 
 @pytest.fixture(scope="module")
-def shipped_3(tmp_path_factory):
-    return visit(tmp_path_factory.mktemp("shipped"), "l03_interleaving", {})
+def repaired_3(notebooks: Notebooks) -> Visit:
+    return notebooks.unsolved("l03_interleaving")
 
 
 @pytest.fixture(scope="module")
-def repaired_3(tmp_path_factory):
-    return visit_repaired(tmp_path_factory.mktemp("repaired"), "l03_interleaving")
+def shipped_4(notebooks: Notebooks) -> Visit:
+    return notebooks.solved("l04_sliding_window")
 
 
 @pytest.fixture(scope="module")
-def shipped_4(tmp_path_factory):
-    return visit(tmp_path_factory.mktemp("shipped"), "l04_sliding_window", {})
-
-
-@pytest.fixture(scope="module")
-def repaired_4(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("repaired")
-    return visit_repaired(folder, "l04_sliding_window", exhibit_d=limits_by_name)
+def repaired_4(notebooks: Notebooks) -> Visit:
+    return notebooks.unsolved("l04_sliding_window")
 
 
 def num_preempted(trace: Trace) -> int:
@@ -146,7 +68,7 @@ def finished(trace: Trace) -> list[int]:
 
 @pytest.mark.parametrize(
     ("stem", "exhibit", "name", "misconception"),
-    [(stem, *each) for stem, exhibits in EXHIBITS.items() for each in exhibits],
+    [(stem, *each) for stem, exhibits in MUSEUMS.items() for each in exhibits],
 )
 def test_a_check_says_what_is_wrong_with_an_exhibit(stem, exhibit, name, misconception):
     lesson = importlib.import_module(f"lessons.{stem}")
@@ -167,21 +89,12 @@ def test_a_check_names_the_misconception_of_a_specimen(specimen, name, misconcep
     assert (report.status, report.misconception) == ("failed", misconception)
 
 
-@pytest.mark.parametrize(
-    ("stem", "before", "after"),
-    [
-        ("l02_scheduling", "shipped", "repaired"),
-        ("l03_interleaving", "shipped_3", "repaired_3"),
-        ("l04_sliding_window", "shipped_4", "repaired_4"),
-    ],
-)
-def test_the_cards_of_a_museum_turn_green_when_its_exhibits_are_repaired(
-    stem, before, after, request
-):
-    broken, whole = request.getfixturevalue(before), request.getfixturevalue(after)
-    exercises = [(f"{stem[:3]}.{name}", key) for _, name, key in EXHIBITS[stem]]
-    assert broken.reports == [(each, "failed", key) for each, key in exercises]
-    assert whole.reports == [(each, "passed", None) for each, _ in exercises]
+@pytest.mark.parametrize("stem", MUSEUMS)
+def test_the_cards_of_a_museum_turn_green_when_its_exhibits_are_repaired(stem, notebooks):
+    exercises = [(f"{stem[:3]}.{name}", key) for _, name, key in MUSEUMS[stem]]
+    broken, whole = notebooks.solved(stem).reports, notebooks.unsolved(stem).reports
+    assert broken == [(each, "failed", key) for each, key in exercises]
+    assert whole == [(each, "passed", None) for each, _ in exercises]
 
 
 # ---- the symptoms of lesson 2 --------------------------------------------------------------------
@@ -319,13 +232,9 @@ def test_exhibit_b_holds_more_than_is_counted_until_it_is_repaired(shipped_4, re
     assert max(step.kv_after for step in over.steps) == 128
     assert {each.kv_tokens for each in kv_of(kept)} == {20}
     assert max(step.kv_after for step in kept.steps) == 60
-    for _, request in shipped_4.names["long_prompts"]():  # and no text betrays it
-        oracle = generate(
-            shipped_4.names["exact"],
-            request.prompt_tokens,
-            request.max_new_tokens,
-            sliding_window=20,
-        )
+    exact = load_model().double()
+    for request in over.requests:  # and no text betrays it
+        oracle = generate(exact, request.prompt_tokens, request.max_new_tokens, sliding_window=20)
         for trace in (over, kept):
             assert list(trace.generated_tokens(request.id)) == oracle
 

@@ -1,41 +1,33 @@
 """The museums of lessons 5 and 6: what is exhibited as broken is broken, and can be repaired.
 
-Lesson 5 is run as it is, and with the solutions in place of its exhibits. The exhibits of lesson 6
-are races: its race lab runs them again in real rank processes, and must see what was recorded.
+Lesson 5, as it is shipped, and with the solutions in place of its exhibits. The exhibits of lesson
+6 are races: its race lab runs them again in real rank processes, and must see what was recorded.
 """
 
 import html
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
+from notebooks import LIMIT_S, Notebooks, Visit
 from support import ROOT
-from test_museum import Visit, visit
 
 from course.registry import exercise
-from lessons import l05_slo_policy as lesson_5
 from lessons import l06_preempting_the_pass as lesson_6
 from nanogpt.preemption import races
 from nanogpt.preemption.agreement import BY_STEP
 from nanogpt.preemption.runner import Runner
 from nanogpt.slo.record import Run
-from solutions import l05_slo_policy as solutions_5
 from solutions import l06_preempting_the_pass as solutions_6
 
-EXHIBITS = [  # of lesson 5: exhibit, what it should have been, and what its check says of it
-    ("exhibit_a", "slack", "ignores_progress"),
-    ("exhibit_b", "gate", "margin_on_negative_scores"),
-    ("exhibit_c", "gate", "ignores_rule_1"),
-    ("exhibit_d", "gate", "ignores_mode"),
-]
 WRONG_PIECES = [  # of lesson 6: race, the piece, what it should have been, what its check says
     ("books", races.keep_previous_step, "clean_up", "keeps_previous_step"),
     ("late_write", races.FLAG.local_vote, "local_vote", "flag"),
     ("no_vote", races.leave_alone, "checkpoint", "no_collective"),
     ("leave_first", races.leave_first, "checkpoint", "leaves_first"),
 ]
-OTHER_RACES = ["no_vote", "leave_first", "replies", "too_late", "unseen", "doomed", "nobody_immune"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +63,13 @@ def shown(visit: Visit, deadline: str) -> Shown:
 
 
 @pytest.fixture(scope="module")
-def shipped(tmp_path_factory):
-    return visit(tmp_path_factory.mktemp("shipped"), "l05_slo_policy", {})
+def shipped(notebooks: Notebooks) -> Visit:
+    return notebooks.solved("l05_slo_policy")
 
 
 @pytest.fixture(scope="module")
-def repaired(tmp_path_factory):
-    right = {exhibit: getattr(solutions_5, name) for exhibit, name, _ in EXHIBITS}
-    return visit(tmp_path_factory.mktemp("repaired"), "l05_slo_policy", right)
+def repaired(notebooks: Notebooks) -> Visit:
+    return notebooks.unsolved("l05_slo_policy")
 
 
 @pytest.fixture(scope="module")
@@ -89,28 +80,14 @@ def recording():
 
 
 @pytest.fixture(scope="module")
-def without_processes(tmp_path_factory, recording):
+def without_processes(notebooks: Notebooks, recording) -> Visit:
     """Lesson 6 where no process is started: all that it shows is recorded."""
     names = {"HERE": False, "run_here": None, "real": recording["experiment"], "source": "recorded"}
-    folder = tmp_path_factory.mktemp("recorded")
-    return visit(folder, "l06_preempting_the_pass", {**names, "where": "**Recorded**"})
+    answers = {**names, "where": "**Recorded**"}
+    return notebooks.start_with("l06_preempting_the_pass", answers).result(LIMIT_S)
 
 
 # ---- lesson 5 ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("exhibit", "name", "misconception"), EXHIBITS)
-def test_a_check_says_what_is_wrong_with_an_exhibit(exhibit, name, misconception):
-    for seed in range(3):
-        report = exercise(f"l05.{name}").check(getattr(lesson_5, exhibit), seed=seed)
-        assert (report.status, report.misconception) == ("failed", misconception)
-
-
-def test_the_cards_turn_green_when_the_exhibits_are_repaired(shipped, repaired):
-    names = [f"l05.{name}" for _, name, _ in EXHIBITS]
-    keys = [key for _, _, key in EXHIBITS]
-    assert shipped.reports == [(n, "failed", k) for n, k in zip(names, keys, strict=True)]
-    assert repaired.reports == [(n, "passed", None) for n in names]
 
 
 def test_exhibit_a_throws_a_healthy_runner_out_until_it_is_repaired(shipped, repaired):
@@ -180,13 +157,32 @@ def test_an_exhibit_of_lesson_6_shows_its_race_and_nothing_else(without_processe
         assert all(said in text for said in recording["races"][race].values())
 
 
-@pytest.mark.parametrize(
-    "race", ["books", "late_write", *(pytest.param(r, marks=pytest.mark.slow) for r in OTHER_RACES)]
-)
-def test_a_race_goes_in_real_processes_as_it_was_recorded(race, recording):
-    said = lesson_6.run_race(lesson_6.all_races()[race])
-    for how, words in recording["races"][race].items():
-        assert as_recorded(said[how]) == as_recorded(words)
+@pytest.fixture(scope="module")
+def open_ranks() -> Iterator[Callable[[], Runner]]:
+    """Two ranks for race after race; new ones after a race that has ended its own."""
+    started: list[Runner] = []
+
+    def open_ones() -> Runner:
+        if not started or not started[-1].is_open:
+            started.append(Runner(2, timeout_s=2.0))
+        return started[-1]
+
+    yield open_ones
+    for runner in started:
+        runner.close()
+
+
+@pytest.mark.parametrize("race", sorted(lesson_6.all_races()))
+def test_a_race_goes_in_real_processes_as_it_was_recorded(race, recording, open_ranks):
+    run = lesson_6.all_races()[race]
+    for how, wrong in (("right", False), ("wrong", True)):
+        said = run(open_ranks(), wrong)
+        assert as_recorded(said) == as_recorded(recording["races"][race][how])
+
+
+def test_the_race_lab_runs_a_race_on_ranks_of_its_own(recording):
+    said = lesson_6.run_race(lesson_6.race_books)
+    assert said == recording["races"]["books"]
 
 
 def test_a_solution_in_the_place_of_the_wrong_piece_repairs_the_real_ranks(monkeypatch):

@@ -95,7 +95,7 @@ def test_each_is_one_tab_stop_and_its_picture_has_words(show):
     assert_one_tab_stop_each(page)
 
 
-@pytest.mark.parametrize("width", [390, 1000])
+@pytest.mark.parametrize("width", [300, 390, 1000])
 def test_no_text_of_a_picture_is_cut_off(show, width):
     page = show(every_widget(), width=width)
     step_all(page, 3)

@@ -1,5 +1,7 @@
 """The widgets of the SLO policy in Chromium: keys, buttons, places, widths, axe."""
 
+import itertools
+
 import pytest
 from driving import (
     assert_accessible_and_not_too_wide,
@@ -117,7 +119,7 @@ def test_each_is_one_tab_stop_and_its_picture_has_words(show):
     assert_one_tab_stop_each(page)
 
 
-@pytest.mark.parametrize("width", [390, 1000])
+@pytest.mark.parametrize("width", [300, 390, 1000])
 def test_no_text_of_a_picture_is_cut_off(show, width):
     page = show(every_widget(), width=width)
     step_all(page, 3)
@@ -216,6 +218,24 @@ def test_scores_are_to_scale_and_the_margin_reaches_up_or_down(show):
     press(page, "ArrowRight")
     assert picture.locator(".sn-gp-bar").count() == 0
     assert picture.locator(".sn-gp-immune").count() == 1
+
+
+def test_on_a_phone_no_role_lies_on_a_name(show):
+    page = show([a_gate()], width=300)
+    focus_toolbar(page)
+    for _ in range(5):
+        names, roles = (
+            [each.bounding_box() for each in page.locator(f".sn-gp-scores .sn-gp-{kind}").all()]
+            for kind in ("name", "role")
+        )
+        assert roles
+        for name, role in itertools.product(names, roles):
+            assert any(
+                one[start] >= other[start] + other[size]
+                for start, size in (("x", "width"), ("y", "height"))
+                for one, other in ((name, role), (role, name))
+            )
+        press(page, "ArrowRight")
 
 
 # ---- the repair ladder ---------------------------------------------------------------------------

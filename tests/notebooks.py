@@ -1,0 +1,243 @@
+"""The lessons' notebooks run once for all tests, beside them, in two processes of their own.
+
+Every notebook is run three times: untouched in a Jupyter kernel; as it is, but with its museum
+repaired, where it has one; and with all exercises answered, its museum as it is shipped.
+"""
+
+import html
+import importlib
+import json
+import multiprocessing
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support import ROOT
+
+from course.attempt import Attempt
+from course.registry import lesson_exercises
+from course.report import Report
+from nanogpt import Trace
+
+FILES = sorted((ROOT / "lessons").glob("*.py"))
+STEMS = [path.stem for path in FILES if re.match(r"l\d\d_", path.stem)]
+LIMIT_S = 400
+JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
+    "l02_scheduling": [
+        ("exhibit_a", "choose_victim", "oldest"),
+        ("exhibit_b", "resume", "loses_its_place"),
+        ("exhibit_c", "record", "records_active"),
+        ("exhibit_d", "resume", "orphans"),
+        ("exhibit_e", "admit", "never_refuses"),
+    ],
+    "l03_interleaving": [
+        ("exhibit_a", "full_mask", "new_padding_visible"),
+        ("exhibit_b", "full_mask", "all_masked"),
+        ("exhibit_c", "fused_rows", "length_as_position"),
+        ("exhibit_d", "fused_rows", "longest_first"),
+    ],
+    "l04_sliding_window": [
+        ("exhibit_a", "evict", "view"),
+        ("exhibit_b", "evict", "one_per_call"),
+    ],
+    "l05_slo_policy": [
+        ("exhibit_a", "slack", "ignores_progress"),
+        ("exhibit_b", "gate", "margin_on_negative_scores"),
+        ("exhibit_c", "gate", "ignores_rule_1"),
+        ("exhibit_d", "gate", "ignores_mode"),
+    ],
+}
+
+
+def limits_by_name(
+    policy="fcfs", *, max_batch_size=4, token_budget=16, max_kv_tokens=22, sliding_window=None
+):
+    """Exhibit D of lesson 4, repaired: nobody has an exercise for it."""
+    return {
+        "max_batch_size": max_batch_size,
+        "token_budget": token_budget,
+        "max_kv_tokens": max_kv_tokens,
+        "sliding_window": sliding_window,
+    }
+
+
+WITHOUT_EXERCISE = {"l04_sliding_window": {"exhibit_d": limits_by_name}}
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a run of a notebook left behind.
+
+    `statuses` are the verdicts on the exercises by id; `reports` those on other functions, in the
+    order of the cells, each with its misconception; `texts` is what was shown as words or tables;
+    `names` are the values that cells name, as far as they can leave their process.
+    """
+
+    statuses: dict[str, str]
+    reports: list[tuple[str, str, str | None]]
+    texts: list[str]
+    names: dict[str, Any]
+
+    def trace(self, name: str) -> Trace:
+        """The run that a cell names so."""
+        assert isinstance(self.names[name], Trace)
+        return self.names[name]
+
+    def text(self, words: str) -> str:
+        """The one output that has these words in it."""
+        [found] = [text for text in self.texts if words in text]
+        return found
+
+    def table(self, words: str) -> dict[str, list[str]]:
+        """The one table with these words in it: the first cell of each row, and the others."""
+        rows = []
+        for row in self.text(words).split("<tr>")[2:]:
+            cells = re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
+            rows.append([html.unescape(re.sub(r"<.*?>", "", cell)) for cell in cells])
+        return {row[0]: row[1:] for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An untouched notebook in Jupyter: its errors, its number of widgets, and its cards."""
+
+    errors: list[str]
+    num_widgets: int
+    statuses: dict[str, str]
+
+
+# ---- in the other process ------------------------------------------------------------------------
+
+
+def visit(stem: str, answers: dict[str, Any]) -> Visit:
+    """Run a notebook with `answers` in place of the functions and values of these names."""
+    import marimo  # takes a second, which only these processes should pay
+
+    outputs, names = importlib.import_module(f"lessons.{stem}").app.run(defs=answers)
+    attempts = [value.report for value in names.values() if isinstance(value, Attempt)]
+    cards = [each for each in outputs if isinstance(each, Report)]
+    return Visit(
+        {report.exercise: report.status for report in attempts},
+        [(card.exercise, card.status, card.misconception) for card in cards],
+        [output.text for output in outputs if isinstance(output, marimo.Html)],
+        {name: value for name, value in names.items() if _can_leave(value)},
+    )
+
+
+def _can_leave(value: Any) -> bool:
+    if callable(value):
+        return False
+    try:
+        pickle.dumps(value)
+    except Exception:  # whatever it is that cannot be pickled
+        return False
+    return True
+
+
+def _solved(stem: str) -> Visit:
+    solutions = importlib.import_module(f"solutions.{stem}")
+    return visit(
+        stem, {item.name: getattr(solutions, item.name) for item in lesson_exercises(stem)}
+    )
+
+
+def _unsolved(stem: str) -> Visit:
+    if stem not in MUSEUMS:
+        return visit(stem, {})
+    solutions = importlib.import_module(f"solutions.{stem}")
+    right = {exhibit: getattr(solutions, name) for exhibit, name, _ in MUSEUMS[stem]}
+    return visit(stem, right | WITHOUT_EXERCISE.get(stem, {}))
+
+
+def _exported(stem: str) -> Exported:
+    import nbformat
+    from nbclient import NotebookClient
+
+    source, target = ROOT / "lessons" / f"{stem}.py", f"{stem}.ipynb"
+    command = [sys.executable, "-m", "marimo", "export", "ipynb", str(source)]
+    command += ["--sort", "top-down", "-o", target]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    notebook = nbformat.read(target, as_version=4)
+    client = NotebookClient(notebook, timeout=LIMIT_S, kernel_name="python3", allow_errors=True)
+    client.execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    shown = "".join(output.get("data", {}).get("text/html", "") for output in outputs)
+    cards = re.findall(r'data-status="(\w+)" data-exercise="([^"]+)"', shown)
+    return Exported(
+        [f"{each.ename}: {each.evalue}" for each in outputs if each.output_type == "error"],
+        sum(JUPYTER_WIDGET in output.get("data", {}) for output in outputs),
+        # The first card of an exercise is the attempt's; further ones judge exhibits.
+        {name: status for status, name in reversed(cards)},
+    )
+
+
+RUNS = {"solved": _solved, "unsolved": _unsolved, "exported": _exported}
+
+
+def _prepare(folder: str) -> None:
+    """The processes write nothing to the learner's own folder, and take what others leave."""
+    os.environ |= {
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "SERVING_NANOGPT_WORK": str(Path(folder) / "learner"),
+    }
+    os.nice(10)  # other tests come first
+    os.chdir(folder)
+
+
+# ---- in the tests' process -----------------------------------------------------------------------
+
+
+class Notebooks:
+    """Runs of notebooks, each started once, on first use, and waited for by whoever asks."""
+
+    def __init__(self, folder: Path) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.pool = ProcessPoolExecutor(2, spawn, _prepare, (str(folder),))
+        self.started: dict[str, Future[Any]] = {}
+
+    def start_for(self, tests: Iterable[str]) -> None:
+        """Start what tests of these names will ask for, so that it is done when they do."""
+        for name in tests:
+            for run in RUNS:
+                for path in FILES:
+                    if re.search(rf"_{run}_.*\[{path.stem}\]", name):
+                        self.start(run, path.stem)
+
+    def start(self, run: str, stem: str) -> Future[Any]:
+        """Run a notebook in one of the `RUNS`."""
+        return self._start(f"{run} {stem}", RUNS[run], stem)
+
+    def start_with(self, stem: str, answers: dict[str, Any]) -> Future[Visit]:
+        """Run a notebook with plain values in place of those that its cells would name."""
+        return self._start(f"{json.dumps(answers)} {stem}", visit, stem, answers)
+
+    def solved(self, stem: str) -> Visit:
+        """All exercises answered, the museum as it is shipped."""
+        return self.start("solved", stem).result(LIMIT_S)
+
+    def unsolved(self, stem: str) -> Visit:
+        """No exercise answered, the museum repaired."""
+        return self.start("unsolved", stem).result(LIMIT_S)
+
+    def exported(self, stem: str) -> Exported:
+        """The untouched notebook in a Jupyter kernel."""
+        return self.start("exported", stem).result(LIMIT_S)
+
+    def close(self) -> None:
+        """End the processes."""
+        self.pool.shutdown(cancel_futures=True)
+
+    def _start(self, key: str, function: Any, *arguments: Any) -> Future[Any]:
+        if key not in self.started:
+            self.started[key] = self.pool.submit(function, *arguments)
+        return self.started[key]
