@@ -7,7 +7,7 @@ import {
 } from "../../widgets/static/fleet_view_layout.js";
 import { fleetWords, namesOf, passWords, runWords, wayWords } from "../../widgets/static/fleet_view_words.js";
 import {
-  comparisonWords, differenceScale, differenceWords, meanPair, pairAt, pairWords, panelPlaces, scaleFor, seedsWords, sharedWith,
+  comparisonWords, differenceScale, differenceWords, meanPair, nameDrop, pairAt, pairWords, panelPlaces, scaleFor, seedsWords, sharedWith,
   shortNumber, sideOf, signedNumber, verdict, verdictMark,
 } from "../../widgets/static/paired_seeds_layout.js";
 
@@ -244,4 +244,11 @@ test("a row, a seed and the whole comparison are told in words", () => {
   const comparison = { rows, baseline: "FIFO", other: "adaptive", scenario: "steady", modelled: true };
   assert.equal(comparisonWords(comparison, 0), "Adaptive against FIFO, steady, 2 seeds, modelled. Better: TTFT_P50. Worse: TTFT_P99. Within noise: ITL.");
   assert.match(comparisonWords(comparison, 2), /^Seed 43, FIFO → adaptive: TTFT_P50 236 → 10 ms \(−226, better\); TTFT_P99 600 /);
+});
+
+test("names that would lie over each other stand one below the other", () => {
+  const names = ["by arrival", "by priority"];
+  assert.equal(nameDrop(names, panelPlaces(316)), 15);
+  assert.equal(nameDrop(names, panelPlaces(440)), 0);
+  assert.equal(nameDrop(["FIFO", "new"], panelPlaces(400)), 0);
 });

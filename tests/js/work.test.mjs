@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { kvSteps, totalsOf } from "../../widgets/static/kv_budget_layout.js";
 import { growthSteps, unitOf } from "../../widgets/static/kv_growth_layout.js";
-import { generatedAt, knownBefore } from "../../widgets/static/timeline_layout.js";
+import { cellsOf, generatedAt, knownBefore } from "../../widgets/static/timeline_layout.js";
 import { firstDifference, stepWords } from "../../widgets/static/timeline_words.js";
 import { keptEnd, tokensOf } from "../../widgets/static/work.js";
 import { alphabet, prefill, smallTrace, step } from "./trace_fixture.mjs";
@@ -54,4 +54,9 @@ test("other drafts with the same end are a difference", () => {
   other.steps[1].work[0].drafted[0] = 1;
   assert.equal(firstDifference(trace, structuredClone(trace)), null);
   assert.notEqual(firstDifference(trace, other), null);
+});
+
+test("a cell of a verifying pass has all its tokens", () => {
+  const trace = speculative();
+  assert.deepEqual(cellsOf(trace, trace.requests[0]).map((cell) => cell.tokens), [[2], [3, 4, 0], [2, 3, 4]]);
 });

@@ -82,6 +82,9 @@ export function differenceScale(row) {
   return { marks, part: (value) => (value - from) / (to - from) };
 }
 
+// What stands below the differences.
+export const PER_SEED = "per seed, mean";
+
 // Where the parts of a panel lie: the pairs to the left, their differences to the right.
 export function panelPlaces(width) {
   const [top, base, left] = [30, 196, 50];
@@ -96,6 +99,15 @@ export function panelPlaces(width) {
     dot: (index, of) => spread.from + ((index + 0.5) / of) * (spread.to - spread.from - 26),
     mean: spread.to,
   };
+}
+
+// How far below the first name the second has to stand so that none is drawn over another.
+export function nameDrop(names, places) {
+  const half = (words) => words.length * 3.4 + 4;
+  const between = places.columns[1] - places.columns[0];
+  const behind = (places.differences + places.right) / 2 - places.columns[1];
+  const crowded = half(names[0]) + half(names[1]) > between || half(names[1]) + half(PER_SEED) > behind;
+  return crowded ? 15 : 0;
 }
 
 // Which pair lies nearest to a place among the pairs or their differences; null where none does.

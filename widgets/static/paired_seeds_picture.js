@@ -2,7 +2,7 @@
 
 import { chartText } from "./chart.js";
 import { svg } from "./dom.js";
-import { differenceScale, meanPair, panelPlaces, pairAt, scaleFor, shortNumber, sideOf, signedNumber } from "./paired_seeds_layout.js";
+import { PER_SEED, differenceScale, meanPair, nameDrop, panelPlaces, pairAt, scaleFor, shortNumber, sideOf, signedNumber } from "./paired_seeds_layout.js";
 
 // The end of a pair: round where the pair is better, a hollow square where it is worse.
 function endMark(x, y, side, className) {
@@ -28,8 +28,8 @@ function drawAxes(row, scale, differences, places, names) {
     chartText(0, 12, "start", unit),
     chartText(places.width, 12, "end", "difference"),
     chartText(places.columns[0], places.base + 20, "middle", names[0], "sn-ps-name"),
-    chartText(places.columns[1], places.base + 20, "middle", names[1], "sn-ps-name"),
-    chartText((places.differences + places.right) / 2, places.base + 20, "middle", "per seed, mean"),
+    chartText(places.columns[1], places.base + 20 + nameDrop(names, places), "middle", names[1], "sn-ps-name"),
+    chartText((places.differences + places.right) / 2, places.base + 20, "middle", PER_SEED),
   );
   return group;
 }
@@ -77,7 +77,8 @@ function drawDifferences(row, differences, places, shown) {
 export function drawPanel(row, rows, names, shown, width, words) {
   const places = panelPlaces(width);
   const [scale, differences] = [scaleFor(row, rows), differenceScale(row)];
-  const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": words, class: "sn-ps-picture" });
+  const height = places.height + nameDrop(names, places);
+  const picture = svg("svg", { width, height, role: "img", "aria-label": words, class: "sn-ps-picture" });
   const chosen = shown === null ? meanPair(row) : row.pairs[shown];
   picture.append(
     drawAxes(row, scale, differences, places, names),

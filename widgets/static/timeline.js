@@ -98,7 +98,7 @@ function build(root, model) {
     reference ? node("p", { class: difference ? "sn-note" : "sn-note sn-note-good" }, differenceWords(trace, reference, difference, alphabet, names)) : null,
     picture.stage,
     ...sides.filter((side) => side.trace.error).map(stopNote),
-    timelineLegend(picture.patterns),
+    timelineLegend(picture.patterns, trace),
     node("div", { class: "sn-tl-tablebox" }, texts.table),
   ].filter(Boolean));
   player.show(0);

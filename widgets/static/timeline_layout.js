@@ -27,9 +27,9 @@ export function cellsOf(trace, request) {
     if (work) {
       started = true;
       return { state: work.kind, start: work.start, end: work.end, sampled: work.sampled,
-        total: knownBefore(trace, request.id, index), reason: null };
+        tokens: tokensOf(work), total: knownBefore(trace, request.id, index), reason: null };
     }
-    const empty = { start: 0, end: 0, sampled: null, total: 0, reason: wait ? wait.reason : null };
+    const empty = { start: 0, end: 0, sampled: null, tokens: [], total: 0, reason: wait ? wait.reason : null };
     if (finishedBefore) return { ...empty, state: "done" };
     if (!wait && request.arrival_step > step.step) return { ...empty, state: "before" };
     const idle = wait ? wait.status !== "waiting" : started;

@@ -51,8 +51,11 @@ function prefillLabel(cell, width, middle, top) {
 function cellText(cell, x, width, top, alphabet) {
   const middle = x + width / 2;
   if (cell.state === "prefill") return prefillLabel(cell, width, middle, top);
-  if (cell.state !== "decode" || cell.sampled === null) return [];
-  const mark = tokenMark(cell.sampled, alphabet);
+  if (cell.state !== "decode" || cell.tokens.length === 0) return [];
+  const marks = cell.tokens.map((token) => tokenMark(token, alphabet)).join("");
+  // Where a verifying pass brought more than there is room for, how many they are.
+  const fits = marks.length * CHARACTER_PX <= width - 2;
+  const mark = fits || cell.tokens.length === 1 ? marks : `×${cell.tokens.length}`;
   if (mark.length * CHARACTER_PX > width - 2) return [];
   const special = mark.length > 1 ? " sn-tl-special" : "";
   return [centred(middle, top + CELL / 2 + 4.5, `sn-tl-token${special}`, mark)];
@@ -190,8 +193,12 @@ function legendSwatch(state, patterns) {
   return swatch;
 }
 
-export function timelineLegend(patterns) {
+export function timelineLegend(patterns, trace) {
+  const drafts = trace.steps.some((step) => step.work.some((work) => work.drafted?.length));
+  const meaning = (state, words) => (
+    drafts && state === "decode" ? "decode: its new tokens, or × how many" : words
+  );
   return node("ul", { class: "sn-legend" }, ...LEGEND.map(([state, words]) =>
-    node("li", {}, legendSwatch(state, patterns), words)),
+    node("li", {}, legendSwatch(state, patterns), meaning(state, words))),
     node("li", {}, "dot: its first token is sampled"));
 }
