@@ -195,8 +195,8 @@ def _(event_attempt):
         ("push", 7, (4, 700)),
         ("push", 3, (4, 500)),  # request 3 has become urgent
         ("remove", 5),  # request 5 was withdrawn
-        ("pop",),
         ("push", 5, (6, 999)),  # and comes back, no longer important
+        ("pop",),
         ("pop",),
         ("pop",),
         ("pop",),
@@ -215,7 +215,7 @@ def _(event_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Step through it. Request 3 lies in the heap twice from its second push on, request 5 three events later; only one of each counts. The number alone tells which, and it has to
+    Step through it. Request 3 lies in the heap twice from its second push on, request 5 from its own; only one of each counts. The number alone tells which, and it has to
     go one way only. You will see in the museum what happens when it is forgotten.
 
     ### 7.2 Who has become urgent?
@@ -936,9 +936,9 @@ def verdict(ok: bool, repaired: str, broken: str) -> mo.Html:
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit A: served twice
+    ### Exhibit A: out of turn
 
-    A morning like the one above, with another `on_event`. Request 5 was withdrawn while it had priority 2 and came back with priority 6, behind everybody. Step to the end.
+    A queue like the one at the top, with another `on_event`. Request 5 was withdrawn while it had priority 2 and came back with priority 6, behind everybody. Step to the end.
     """)
     return
 

@@ -591,7 +591,7 @@ def _():
 
 
 @app.cell
-def _(accept_attempt, draft, roll_back_attempt):
+def _():
     LINES = [  # arrival step, prompt, new tokens
         (0, "ROMEO:\nBut soft, what light ", 40),
         (0, "JULIET:\nO Romeo, Romeo! ", 40),
@@ -604,6 +604,11 @@ def _(accept_attempt, draft, roll_back_attempt):
 
     exact = load_model(dtype=torch.float64)
     greedy = EngineConfig(token_budget=32, num_draft_tokens=4)
+    return exact, greedy, play
+
+
+@app.cell
+def _(accept_attempt, draft, exact, greedy, play, roll_back_attempt):
     earlier = load_parts("l08_speculation")  # what you wrote in earlier lessons and passed
     yours = replace(
         earlier.parts,
@@ -619,16 +624,7 @@ def _(accept_attempt, draft, roll_back_attempt):
         title="Three requests, up to four drafts ahead of each, greedy",
         group="stage",
     )
-    return (
-        earlier,
-        exact,
-        greedy,
-        plain_trace,
-        play,
-        reference_trace,
-        your_trace,
-        yours,
-    )
+    return earlier, plain_trace, reference_trace, your_trace, yours
 
 
 @app.cell(hide_code=True)
