@@ -1,0 +1,205 @@
+"""Lesson 8 as a learner works in it: predicted, answered wrong, right and endlessly, repaired.
+
+One server and one page serve all tests, in this order; each leaves a right answer behind it.
+"""
+
+import re
+
+import pytest
+from driving import (
+    PICTURES,
+    STOPPED,
+    assert_accessible,
+    assert_fits,
+    assert_no_text_is_cut_off,
+    assert_ran_by_itself,
+    press_on,
+    take_pictures,
+    widget,
+)
+from launching import wait_for
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+NUM_REPORTS = 8  # four exercises and four exhibits
+WAIT_MS = 120_000  # for what follows an answer: runs of the engine, on a busy machine
+ACCEPT = """\
+def accept(p, q, token, u, v):
+    if u < p[token] / q[token]:
+        return True, token
+    missing = [max(0.0, a - b) for a, b in zip(p, q)]
+    goal = v * sum(missing)
+    for other, weight in enumerate(missing):
+        goal -= weight
+        if goal < 0:
+            break
+    return False, other
+"""
+ACCEPT_FROM_P = ACCEPT.replace("max(0.0, a - b)", "a")
+ACCEPT_ENDLESS = """\
+def accept(p, q, token, u, v):
+    while True:
+        u += v
+"""
+EXPECTED_TOKENS = """\
+def expected_tokens(p, k):
+    return sum(p**i for i in range(k + 1))
+"""
+EXPECTED_TOKENS_SHORT = EXPECTED_TOKENS.replace("k + 1", "k")
+SPEEDUP = """\
+def speedup(p, k, alpha):
+    return expected_tokens(p, k) / (1 + k * alpha)
+"""
+ROLL_BACK = """\
+def roll_back_kv(held, num_drafted, num_accepted):
+    return held - num_drafted + num_accepted
+"""
+ROLL_BACK_NOTHING = """\
+def roll_back_kv(held, num_drafted, num_accepted):
+    return held
+"""
+EXHIBIT_D = ROLL_BACK.replace("def roll_back_kv(", "def exhibit_d(")
+
+
+@pytest.fixture(scope="module")
+def lesson(open_lesson):
+    """Lesson 8, reached by its link on the first page."""
+    return open_lesson("l08", NUM_REPORTS)
+
+
+@pytest.fixture(scope="module")
+def ran(lesson):
+    """What is said of your engine's run, with a row for each request."""
+    return lesson.page.locator(".output", has_text="passes without drafts")
+
+
+def test_lesson_8_opens_by_its_link_and_runs_by_itself(lesson, ran):
+    kinds = ("speculation-strip", "timeline", "prediction", "hints")
+    assert_ran_by_itself(lesson, "Speculative decoding", kinds, not_started=4, failed=4)
+    expect(ran).to_contain_text("This run used the reference for accept and roll_back_kv")
+    expect(ran).to_contain_text("Step for step, it is the reference's run.")
+
+
+def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_server):
+    question = lesson.page.locator(".sn-prediction", has_text="Is the outcome distributed as p?")
+    expect(question).not_to_contain_text("second chance")
+    question.get_by_role("radio").first.focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        lesson.page.keyboard.press(key)
+    expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
+    expect(question).to_contain_text("second chance")
+    progress = course_server.work / "progress"
+    wait_for(lambda: [*progress.rglob("l08.resample.json")] != [], limit_s=30)
+
+
+def test_the_passes_of_a_text_are_told_by_keyboard(lesson):
+    strip = widget(lesson, "speculation-strip", "Sixty characters, four drafts ahead")
+    assert press_on(strip, "Home", "ArrowRight").startswith("Pass 2 of ")
+    shown = strip.locator(".sn-sp-table tbody tr")
+    marks = []
+    for _ in range(8):
+        lesson.page.keyboard.press("ArrowRight")
+        marks += shown.locator("td:last-child").all_text_contents()
+    assert {"✓ kept", "✗ rejected", "not read", "↻ resampled"} <= set(marks)
+    told = lesson.page.locator(".output strong", has_text="passes for 60 characters")
+    num_passes = told.text_content().split()[0]
+    assert f"60 tokens in {num_passes} passes so far" in press_on(strip, "End")
+    press_on(strip, "Home", *["ArrowRight"] * 8)
+    strip.evaluate("each => each.scrollIntoView()")
+    lesson.page.screenshot(path=PICTURES / "l08_strip.png")
+
+
+def test_a_wrong_accept_bends_the_law_which_a_right_one_keeps(lesson, ran, course_server):
+    law = lesson.page.locator(".output", has_text="By your accept, the three tokens")
+    counted = lesson.page.locator(".output", has_text="judged by your accept")
+    off = counted.locator("td strong")  # more than chance explains
+    lesson.answer(ACCEPT_FROM_P)
+    card = lesson.report("accept", "failed")
+    expect(card).to_contain_text("second chance")
+    expect(law).to_contain_text("not p", timeout=WAIT_MS)
+    expect(off.first).to_be_attached(timeout=WAIT_MS)
+    expect(ran).to_contain_text("In this run accept came from you", timeout=WAIT_MS)
+
+    lesson.answer(ACCEPT)
+    expect(lesson.report("accept", "passed")).to_contain_text("Passed")
+    expect(law).to_contain_text("exactly p", timeout=WAIT_MS)
+    expect(off).to_have_count(0, timeout=WAIT_MS)
+    expect(ran).to_contain_text("Step for step, it is the reference's run.", timeout=WAIT_MS)
+    file = course_server.work / "l08_speculation.py"
+    wait_for(lambda: "    goal = v * sum(missing)\n" in file.read_text(), limit_s=30)
+
+
+def test_the_table_of_speed_ups_is_drawn_by_both_of_your_formulas(lesson):
+    lesson.answer(EXPECTED_TOKENS_SHORT)
+    expect(lesson.report("expected_tokens", "failed")).to_contain_text("own")
+    lesson.answer(EXPECTED_TOKENS)
+    lesson.report("expected_tokens", "passed")
+    lesson.answer(SPEEDUP)
+    lesson.report("speedup", "passed")
+    table = lesson.page.locator(".output", has_text="each line's best K in bold")
+    expect(table).to_contain_text("by your speedup", timeout=WAIT_MS)
+    expect(table.locator("tr", has_text="0.85")).to_contain_text("2.65")
+
+
+def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_texts(lesson, ran):
+    lesson.answer(ROLL_BACK_NOTHING)
+    expect(lesson.report("roll_back_kv", "failed")).to_contain_text("rejected")
+    stopped = re.compile("The run stopped early.*: your roll_back_kv.* rejected drafts")
+    expect(ran).to_contain_text(stopped, timeout=WAIT_MS)
+
+    lesson.answer(ROLL_BACK)
+    lesson.report("roll_back_kv", "passed")
+    expect(ran).to_contain_text("accept and roll_back_kv of this run are yours", timeout=WAIT_MS)
+    expect(ran).to_contain_text("Step for step, it is the reference's run.")
+    rows = ran.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    for row in rows.all():
+        _, without, with_drafts, verdict, _ = row.locator("td").all_text_contents()
+        assert int(with_drafts) < 0.7 * int(without)
+        assert verdict == "the oracle's"
+    strip = widget(lesson, "speculation-strip", "Request 0, by your engine")
+    passes = rows.first.locator("td").nth(2).text_content()
+    assert f"40 tokens in {passes} passes so far" in press_on(strip, "End")
+    said = press_on(lesson.timeline, "Home", *["ArrowRight"] * 2)
+    assert re.match("Yours, step 2: requests 0 and 1 decode and sample ('.*?'|a space), ", said)
+    lesson.timeline.evaluate("each => each.scrollIntoView()")
+    lesson.page.screenshot(path=PICTURES / "l08_timeline.png")
+
+
+def test_after_an_endless_accept_the_work_goes_on(lesson, ran):
+    law = lesson.page.locator(".output", has_text="cannot be worked out; the check says more")
+    lesson.answer(ACCEPT_ENDLESS)
+    expect(lesson.report("accept", "timeout")).to_contain_text("Took too long")
+    expect(law).to_be_attached(timeout=WAIT_MS)
+    expect(ran).to_contain_text(re.compile(f"your accept {STOPPED}"), timeout=WAIT_MS)
+    lesson.answer(ACCEPT)
+    lesson.report("accept", "passed")
+    expect(law).to_have_count(0, timeout=WAIT_MS)
+    expect(ran).to_contain_text("Step for step, it is the reference's run.", timeout=WAIT_MS)
+
+
+def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
+    served = lesson.page.locator(".output", has_text="passes. The oracle: ")
+    expect(served).to_contain_text("They part after")
+    lesson.report("roll_back_kv", "failed", place=1)
+    lesson.answer(EXHIBIT_D)
+    lesson.report("roll_back_kv", "passed", place=1)
+    expect(served).to_contain_text("They are the same.", timeout=WAIT_MS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_8(lesson, scheme):
+    assert_accessible(lesson, scheme)
+    take_pictures(lesson, {"timeline": lesson.timeline}, scheme)
+
+
+def test_lesson_8_fits_a_narrow_page(lesson):
+    assert_fits(lesson, 390)
+    assert_no_text_is_cut_off(lesson.page)
+    places = {
+        "strip": widget(lesson, "speculation-strip", "Sixty characters, four drafts ahead"),
+        "timeline": lesson.timeline,
+        "exhibit_d": lesson.page.get_by_role("heading", name=re.compile("Exhibit D")),
+    }
+    take_pictures(lesson, places, "390")
