@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from launching import LESSON, write_lesson
 from notebooks import Notebooks
 from support import copy_course, lend_python
 
 # What it asserts for the browser tests is told as fully as what they assert themselves.
 pytest.register_assert_rewrite("driving")
+# A busy machine is no failure.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 # Small tensors: two threads would spend their time waiting for each other.
 torch.set_num_threads(1)
 
@@ -23,20 +27,22 @@ def learner_folder(tmp_path, monkeypatch):
     return tmp_path / "learner"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where tests are spread over processes, a file stays together, and so do the notebooks."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            group = "notebooks" if "notebooks" in item.fixturenames else item.path.name
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
-def notebooks(tmp_path_factory) -> Iterator[Notebooks]:
-    """The lessons' notebooks, each run once for all tests."""
+def notebooks(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Notebooks]:
+    """The lessons' notebooks, each run once for all tests that ask for it, beside them."""
     notebooks = Notebooks(tmp_path_factory.mktemp("notebooks"))
+    items = request.session.items
+    notebooks.start_for(item.name for item in items if "notebooks" in item.fixturenames)
     yield notebooks
     notebooks.close()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def notebooks_started(request: pytest.FixtureRequest) -> None:
-    """Run the notebooks that tests of this session will ask for while the others are running."""
-    tests = [item.name for item in request.session.items if "notebooks" in item.fixturenames]
-    if tests:
-        request.getfixturevalue("notebooks").start_for(tests)
 
 
 @pytest.fixture

@@ -91,7 +91,6 @@ def test_a_buffer_of_just_the_right_size_shared_by_k_and_v_passes() -> None:
         ("made contiguous", "contiguous", lambda x, window: x[:, -window:].contiguous()),
         ("slice of a copy", "oversized", lambda x, window: x.clone()[:, -window:]),
     ],
-    ids=str,
 )
 def test_a_result_that_keeps_dropped_entries_alive_fails_by_its_bytes(
     name: str, key: str, trim: Callable[[Tensor, int], Tensor]
