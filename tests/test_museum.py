@@ -1,7 +1,7 @@
 """The museums of the lessons: what is exhibited as broken is broken, and can be repaired.
 
-Lessons 2 to 4, as they are shipped, and with the solutions in place of their exhibits. All four
-museums are held to their checks.
+Lessons 2 to 4, as they are shipped, and with the solutions in place of their exhibits. The
+exhibits of all lessons that have a check are held to it.
 """
 
 import ast
