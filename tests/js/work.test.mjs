@@ -4,7 +4,7 @@ import test from "node:test";
 import { kvSteps, totalsOf } from "../../widgets/static/kv_budget_layout.js";
 import { growthSteps, unitOf } from "../../widgets/static/kv_growth_layout.js";
 import { cellsOf, generatedAt, knownBefore } from "../../widgets/static/timeline_layout.js";
-import { firstDifference, stepWords } from "../../widgets/static/timeline_words.js";
+import { firstDifference, stepWords, tokensMark } from "../../widgets/static/timeline_words.js";
 import { keptEnd, tokensOf } from "../../widgets/static/work.js";
 import { alphabet, prefill, smallTrace, step } from "./trace_fixture.mjs";
 
@@ -59,4 +59,6 @@ test("other drafts with the same end are a difference", () => {
 test("a cell of a verifying pass has all its tokens", () => {
   const trace = speculative();
   assert.deepEqual(cellsOf(trace, trace.requests[0]).map((cell) => cell.tokens), [[2], [3, 4, 0], [2, 3, 4]]);
+  assert.equal(tokensMark([3, 1, 0], alphabet), "b␣↵");
+  assert.equal(tokensMark([1], alphabet), "sp");
 });

@@ -3,7 +3,7 @@
 import { requestHue, stepNumbers } from "./column_picture.js";
 import { node, svg } from "./dom.js";
 import { bandsOf, budgetBars, cellsOf, timeTicks, widthOf } from "./timeline_layout.js";
-import { tokenMark } from "./timeline_words.js";
+import { tokensMark } from "./timeline_words.js";
 import { number } from "./words.js";
 
 const ROW = 36;
@@ -52,12 +52,12 @@ function cellText(cell, x, width, top, alphabet) {
   const middle = x + width / 2;
   if (cell.state === "prefill") return prefillLabel(cell, width, middle, top);
   if (cell.state !== "decode" || cell.tokens.length === 0) return [];
-  const marks = cell.tokens.map((token) => tokenMark(token, alphabet)).join("");
+  const marks = tokensMark(cell.tokens, alphabet);
   // Where a verifying pass brought more than there is room for, how many they are.
   const fits = marks.length * CHARACTER_PX <= width - 2;
   const mark = fits || cell.tokens.length === 1 ? marks : `×${cell.tokens.length}`;
   if (mark.length * CHARACTER_PX > width - 2) return [];
-  const special = mark.length > 1 ? " sn-tl-special" : "";
+  const special = mark.length > 1 && !(fits && cell.tokens.length > 1) ? " sn-tl-special" : "";
   return [centred(middle, top + CELL / 2 + 4.5, `sn-tl-token${special}`, mark)];
 }
 

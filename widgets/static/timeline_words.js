@@ -38,6 +38,13 @@ export function tokenMark(token, alphabet) {
   return character === " " ? "sp" : character;
 }
 
+// Several tokens as they stand in a cell: a character each, white space made visible.
+export function tokensMark(tokens, alphabet) {
+  if (tokens.length === 1) return tokenMark(tokens[0], alphabet);
+  const shown = { " ": "␣", "\n": "↵" };
+  return tokens.map((token) => shown[alphabet[token]] ?? tokenMark(token, alphabet)).join("");
+}
+
 export function tokenWords(token, alphabet) {
   const character = alphabet[token];
   if (character === undefined) return `token ${token}`;
