@@ -1,4 +1,4 @@
-"""The lessons' notebooks run once for all tests, beside them, in two processes of their own.
+"""The lessons' notebooks run once for all tests, beside them, in a process of their own.
 
 Every notebook is run three times: untouched in a Jupyter kernel; as it is, but with its museum
 repaired, where it has one; and with all exercises answered, its museum as it is shipped.
@@ -160,7 +160,7 @@ class Exported:
     statuses: dict[str, str]
 
 
-# ---- in the other process ------------------------------------------------------------------------
+# ---- in that process -----------------------------------------------------------------------------
 
 
 def visit(stem: str, answers: dict[str, Any]) -> Visit:
@@ -247,7 +247,7 @@ class Notebooks:
 
     def __init__(self, folder: Path) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(2, spawn, _prepare, (str(folder),))
+        self.pool = ProcessPoolExecutor(1, spawn, _prepare, (str(folder),))
         self.started: dict[str, Future[Any]] = {}
 
     def start_for(self, tests: Iterable[str]) -> None:

@@ -97,13 +97,16 @@ def course_server(chromium: Browser) -> Iterator[CourseServer]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
+    # A second thread of the kernel's would spin while the page, which it waits for, wants its core.
+    environment["OMP_NUM_THREADS"] = "1"
     process = subprocess.Popen(
         [sys.executable, "learn.py", "--no-browser", "--port", str(port)],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"},
+        env=environment,
     )
     try:
         yield CourseServer(folder, _address(process))
