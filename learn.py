@@ -22,6 +22,7 @@ if sys.version_info < (3, 11):
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 from course.launcher import doctor
@@ -88,12 +89,21 @@ def asked_of_course(verb: str):
 
 
 def test(argv: list) -> int:
-    """Run every test, on the course's own files, spread over at most four processes."""
+    """Run every test, on the course's own files: the browser's beside the others."""
     INSTALLATION.ensure(COURSE, TESTS)
     environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
-    spread = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadgroup"]
-    command = [INSTALLATION.python, "-m", "pytest", *spread, *argv]
-    return subprocess.call(command, cwd=ROOT, env=environment)
+    command = [INSTALLATION.python, "-m", "pytest"]
+    if argv:
+        return subprocess.call([*command, *argv], cwd=ROOT, env=environment)
+    pages = [*command, "-m", "browser"]
+    with tempfile.TemporaryFile() as said:
+        with subprocess.Popen(pages, cwd=ROOT, env=environment, stdout=said, stderr=said) as beside:
+            status = subprocess.call([*command, "-m", "not browser"], cwd=ROOT, env=environment)
+            print("The browser's tests:", flush=True)
+        status = beside.returncode or status
+        said.seek(0)
+        print(said.read().decode(errors="replace"))
+    return status
 
 
 def reset(argv: list) -> int:

@@ -27,20 +27,6 @@ def learner_folder(tmp_path, monkeypatch):
     return tmp_path / "learner"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where tests are spread over processes, a file stays together.
-
-    So do the notebooks, which are run once for all, and the browser's tests: two pages at a time
-    would wait for each other.
-    """
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            group = "notebooks" if "notebooks" in item.fixturenames else item.path.name
-            if item.get_closest_marker("browser"):
-                group = "browser"
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session")
 def notebooks(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Notebooks]:
     """The lessons' notebooks, each run once for all tests that ask for it, beside them."""
