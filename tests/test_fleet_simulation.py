@@ -469,9 +469,9 @@ def small_fleet(draw: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("config", PRESET_LIST, ids=lambda config: config.name)
-def test_the_invariants_hold_on_hundreds_of_small_loads_at_every_moment(config: Any):
+def test_the_invariants_hold_on_thousands_of_small_loads_at_every_moment(config: Any):
     preemptions = refused = 0
-    for seed in range(300):
+    for seed in range(500):
         draw = random.Random(f"small load {seed}")
         changes = small_fleet(draw)
         given_load = small_load(draw, gap_us=draw.choice((300, 3000)))
