@@ -10,7 +10,7 @@ from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.checks.unchanged import Unchanged
-from course.checks.windowing import named
+from course.showing import named
 from nanogpt.fleet import policy
 from nanogpt.fleet.views import WorkerView
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from course.checks.comparing import Comparison, Mistake, whole_number
-from course.checks.windowing import named
 from course.judging import Ask, Failure, Rows
+from course.showing import named
 from nanogpt.speculative import acceptance
 
 _RollBack = Callable[[int, int, int], int]
