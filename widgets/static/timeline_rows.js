@@ -15,6 +15,7 @@ export const BLOCK_GAP = 14;
 export const TIME_AXIS = 22;
 export const EDGE = 3;
 const CHARACTER_PX = 6.4;
+const TOKEN_PX = 8.4; // of the larger type that tokens are set in
 
 const LEGEND = [
   ["prefill", "prefill: prompt tokens computed"],
@@ -54,7 +55,7 @@ function cellText(cell, x, width, top, alphabet) {
   if (cell.state !== "decode" || cell.tokens.length === 0) return [];
   const marks = tokensMark(cell.tokens, alphabet);
   // Where a verifying pass brought more than there is room for, how many they are.
-  const fits = marks.length * CHARACTER_PX <= width - 2;
+  const fits = marks.length * TOKEN_PX <= width - 2;
   const mark = fits || cell.tokens.length === 1 ? marks : `×${cell.tokens.length}`;
   if (mark.length * CHARACTER_PX > width - 2) return [];
   const special = mark.length > 1 && !(fits && cell.tokens.length > 1) ? " sn-tl-special" : "";
