@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from course.report import Report
+from course.task import Task
 
 
 class CheckFunction(Protocol):
@@ -24,7 +25,7 @@ class Exercise:
 
     `id` is "l01.plan_step", `lesson` the stem "l01_chunked_prefill", `name` the function's own;
     `part` is the field of `nanogpt.parts.Parts` that a passed answer fills, if any; `hints` are
-    three rungs, from a nudge to nearly the answer.
+    three rungs, from a nudge to the last step before the answer; `task` is what the page says.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Exercise:
     part: str | None
     hints: tuple[str, str, str]
     check: CheckFunction
+    task: Task | None = None
 
 
 @functools.cache
