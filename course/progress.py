@@ -118,6 +118,17 @@ def save_prediction(key: str, choice: float) -> None:
     _write(_path("predictions", key), asdict(PredictionProgress(key, choice, now)))
 
 
+def was_shown(key: str) -> bool:
+    """Whether the prediction's answer was asked for without a choice."""
+    return _read(_path("shown", key)) is not None
+
+
+def save_shown(key: str) -> None:
+    """Notes that an answer was asked for; it counts as no prediction. Raises: OSError."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    _write(_path("shown", key), {"key": key, "shown_at": now})
+
+
 def load_hints(exercise_id: str) -> int:
     """How many of the exercise's hints were opened, 0 to 3."""
     match _read(_path("hints", exercise_id)):

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 
-class AttentionByDistance(anywidget.AnyWidget):
+class AttentionByDistance(Widget):
     """Mean attention weight by distance for one head at a time, a window's cut, a map of all heads.
 
     `weights[layer][head][d]` is the mean attention weight on the key d positions back, d = 0 being

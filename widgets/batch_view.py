@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 from widgets.mask_stepper import checked_matrix
 
 _KINDS = ("decode", "prefill")
 
 
-class BatchView(anywidget.AnyWidget):
+class BatchView(Widget):
     """Whose is which cell of a left-padded batch, and how little of it is useful.
 
     `rows[i]` is {"id", "kind": "decode" | "prefill", "label"}; the last `num_new[i]` cells of row i

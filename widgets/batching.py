@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 _SPAN_FIELDS = ("request", "slot", "start", "end")
 
 
-class Batching(anywidget.AnyWidget):
+class Batching(Widget):
     """Two ways to fill the same slots, with idle slots hatched and one time cursor.
 
     Each side is {"name": str, "slots": int, "spans": [{"request", "slot", "start", "end"}],

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 
-class BlockTable(anywidget.AnyWidget):
+class BlockTable(Widget):
     """A pool of physical blocks, and per request the table from logical to physical blocks.
 
     `steps` is `BlockPool.record`: each step {"words", "blocks": [{"owner": int or None, "filled":

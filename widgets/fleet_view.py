@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking, signed
+from widgets.base import Widget
 
 TRACE_VERSION = 1
 _FIELDS = (
@@ -32,7 +32,7 @@ _DECISIONS = ("dispatch", "preempt", "bump", "refuse")
 Columns = dict[str, list[Any]]
 
 
-class FleetView(anywidget.AnyWidget):
+class FleetView(Widget):
     """Workers as lanes over virtual time, the queue above them, one event of a request per step.
 
     `trace` is what `FleetTrace.to_json()` returns. The picture shows a window of it, which

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking, signed
+from widgets.base import Widget
 
 MODES = ("conservative", "aggressive")
 _FIELDS = ("waiter", "runners", "reference", "victim", "margin", "mode", "words")
 _SCORED = ("id", "slack_us", "urgency")
 
 
-class GatePicture(anywidget.AnyWidget):
+class GatePicture(Widget):
     """Decisions of a gate, one after the other: which of the four cases, who beats whom, who goes.
 
     Each decision is {"waiter": {"id", "slack_us", "urgency"}, "runners": [{"id", "slack_us",

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 _OPS = ("push", "pop", "look")
 _KINDS = ("append", "swap", "take", "settle")
@@ -14,7 +14,7 @@ _VERDICTS = ("admit", "wait", "refuse")
 _OPERATION_FIELDS = ("op", "entry", "states", "moves", "admission")
 
 
-class HeapStepper(anywidget.AnyWidget):
+class HeapStepper(Widget):
     """What pushes and pops do to a heap that starts empty, with the admission test in words.
 
     Each operation is {"op": "push" | "pop" | "look", "entry": {"id", "key": numbers, "label"},

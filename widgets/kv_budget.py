@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 from widgets.timeline import checked_trace
 
 
-class KVBudget(anywidget.AnyWidget):
+class KVBudget(Widget):
     """Every request's lifecycle, its KV tokens on top of the others', and the waiting queue.
 
     `trace` and `other` are `Trace.to_json()` dicts, drawn one below the other on the same axes and

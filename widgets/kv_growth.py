@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 from widgets.kv_budget import checked_kv_trace
 
 
-class KVGrowth(anywidget.AnyWidget):
+class KVGrowth(Widget):
     """Each request's KV tokens on top of the others' against the KV budget, run above run.
 
     Each run is {"label": str, "window": int or None, "trace": Trace.to_json()}. A run without a

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking, signed
+from widgets.base import Widget
 
 STORY_VERSION = 1
 _ENTRY_FIELDS = ("id", "key", "generation", "live")
@@ -15,7 +15,7 @@ _EVENTS = {"push": 3, "remove": 2, "pop": 1}
 """How many parts each event has."""
 
 
-class LazyHeap(anywidget.AnyWidget):
+class LazyHeap(Widget):
     """The heap after each event as a tree and an array, beside it every request's generation.
 
     `story` is a `heap_story(...)` dict: {"version": 1, "steps": [{"event": ["push", id, key],

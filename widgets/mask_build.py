@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 from widgets.mask_stepper import checked_matrix
 
 
-class MaskBuild(anywidget.AnyWidget):
+class MaskBuild(Widget):
     """The steps in which a mask comes to be; in each, the visible keys of any query.
 
     Each step is {"name", "words", "num_past": S, "masks": [...]}: the first S columns are past

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 
-class MaskStepper(anywidget.AnyWidget):
+class MaskStepper(Widget):
     """Who may see whom: rows are queries, columns are keys, past keys before the divider.
 
     Each mask is {"name": str, "num_past": int, "mask": T rows of S truth values}, with an optional

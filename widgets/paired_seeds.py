@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking, signed
+from widgets.base import Widget
 
 COMPARISON_VERSION = 1
 _FIELDS = ("version", "scenario", "baseline", "other", "modelled", "rows")
 _ROW_FIELDS = ("metric", "label", "unit", "better", "pairs", "mean", "low", "high")
 
 
-class PairedSeeds(anywidget.AnyWidget):
+class PairedSeeds(Widget):
     """A panel per metric: each seed a pair joined by a line, the mean difference and its interval.
 
     `comparison` is a `Comparison.to_json()` dict: {"version": 1, "scenario", "baseline", "other",

@@ -1,12 +1,12 @@
 """The cone of positions that can act on one token's logits, layer by layer, under a window."""
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 
-class ReceptiveField(anywidget.AnyWidget):
+class ReceptiveField(Widget):
     """Positions by layers: whom `query` sees, whom those saw, down to the tokens.
 
     With a window W and S sinks, each layer sees the last W + 1 positions and the first S, so that

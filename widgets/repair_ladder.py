@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking, signed
+from widgets.base import Widget
 
 _CELL_FIELDS = ("urgent", "generous", "wasted_share", "preemptions")
 
 
-class RepairLadder(anywidget.AnyWidget):
+class RepairLadder(Widget):
     """SLO attainment of two tiers, variant by variant, one fix at a time, at a load to choose.
 
     Each row is {"variant", "words", "loads": {"4": {"urgent": [mean, low, high], "generous": [mean,

@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking, signed
+from widgets.base import Widget
 
 _CASE_FIELDS = ("label", "arrival_us", "deadline_us", "total_tokens", "a", "c", "moments")
 _MOMENT_FIELDS = ("now_us", "done_tokens", "predicted_us", "slack_us", "urgency")
 
 
-class SlackTimeline(anywidget.AnyWidget):
+class SlackTimeline(Widget):
     """Requests side by side while time passes: whether the predicted bar ends before the deadline.
 
     Each case is {"label", "arrival_us", "deadline_us", "total_tokens", "a", "c", "moments":

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 from widgets.slo_cycle_story import story
 
 
-class SloCycle(anywidget.AnyWidget):
+class SloCycle(Widget):
     """One preemption over time: arrival, inbox, monitor, shared memory, vote, leave, clean-up,
     re-admission, each in the lane of the thread or rank that it happened in.
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking, signed
+from widgets.base import Widget
 
 STORY_VERSION = 1
 LAST_KINDS = ("bonus", "resampled", "plain")
@@ -14,7 +14,7 @@ _FIELDS = ("version", "prompt", "passes", "num_draft_tokens", "temperature")
 _DRAFT_FIELDS = ("text", "token", "kept", "p", "q", "u")
 
 
-class SpeculationStrip(anywidget.AnyWidget):
+class SpeculationStrip(Widget):
     """A step per verifying pass: its drafts with p, q and u, and the token that the model added.
 
     `story` is a `story(...)` dict of nanogpt.speculative: {"version": 1, "prompt", "passes":

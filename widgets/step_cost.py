@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 
-class StepCost(anywidget.AnyWidget):
+class StepCost(Widget):
     """Measured steps as points, and the line fixed + the larger of floor and tokens x per token.
 
     Each series is {"name": str, "modelled": bool, "fixed_us": number, "token_us": number} with

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 _BYTE_FIELDS = ("words", "storages", "views", "live_bytes", "counted_bytes")
 
 
-class StorageStrip(anywidget.AnyWidget):
+class StorageStrip(Widget):
     """Bytes of buffers with a bracket for every tensor into them, or the slots of ring storage.
 
     A step of bytes is {"words", "storages": [{"label", "nbytes"}], "views": [{"label", "storage":

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 TRACE_VERSION = 1
 SHAKESPEARE = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -19,7 +19,7 @@ _STEP_FIELDS = (
 )  # fmt: skip
 
 
-class Timeline(anywidget.AnyWidget):
+class Timeline(Widget):
     """A run step by step, and optionally a reference run under it with the same cursor.
 
     `trace` and `reference` are `Trace.to_json()` dicts, called by `names` in the words; `alphabet`

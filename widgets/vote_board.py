@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking, signed
+from widgets.base import Widget
 
 AGREEMENTS = ("vote", "carried", "epoch")
 ENDINGS = ("left", "finished", "hangs", "crashed")
@@ -17,7 +17,7 @@ _RECORD_FIELDS = (
 _CHECK_FIELDS = ("layer", "reached_ns", "vote", "agree_ns")
 
 
-class VoteBoard(anywidget.AnyWidget):
+class VoteBoard(Widget):
     """Ranks by layers: each rank's vote, the collective's result, the write, where everyone left.
 
     Each board is {"label", "words", "record"}: `record` has the fields of a preemption's record as

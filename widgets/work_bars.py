@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 
-class WorkBars(anywidget.AnyWidget):
+class WorkBars(Widget):
     """Bars of work per step, one panel per series on one scale, added one step at a time.
 
     Each series is {"name": str, "tokens": [tokens computed in each step]}.
