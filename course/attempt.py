@@ -1,14 +1,15 @@
-"""One answer in a notebook: found by its name, checked, saved, shown.
+"""One answer, or one exhibit, in a notebook: found by its name, checked, saved, shown.
 
 Whatever the learner wrote, a lesson goes on below it.
 """
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from course import answers, progress
+from course import progress
 from course.registry import Exercise, exercise
 from course.report import Report
 
@@ -45,28 +46,44 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
     and the answer where `progress.enabled()`. Raises: KeyError for an unknown exercise.
     """
     item = exercise(exercise_id)
+    report, function = _judged(item, item.name, resolve)
+    note = save_attempt(report, function) if progress.enabled() else ""
+    if report.status == "not_started" and _is_app():
+        report = replace(report, idea="Open the lesson with `python3 learn.py` to write it.")
+    return Attempt(report, function, note)
+
+
+def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Report:
+    """The verdict of an exercise's check on an exhibit: `exhibit("A", "l02.admit", lambda: ...)`.
+
+    Nothing is saved. Raises: KeyError for an unknown exercise.
+    """
+    report, _ = _judged(exercise(exercise_id), f"exhibit_{letter.lower()}", resolve)
+    return replace(report, exhibit=letter)
+
+
+def _judged(
+    item: Exercise, name: str, resolve: Callable[[], Callable[..., Any]]
+) -> tuple[Report, Callable[..., Any] | None]:
     try:
         function = resolve()
     except NameError:
         function = None
     if not callable(function):
-        report = _missing(item)
-        return Attempt(report, None, _saved(report, None))
-    report = item.check(function)
-    return Attempt(report, function, _saved(report, function))
+        return Report(item.id, "missing", (), 0, f"Keep the name `{name}`; fix its cell."), None
+    return item.check(function), function
 
 
-def _missing(item: Exercise) -> Report:
-    idea = f"Keep the name `{item.name}`; fix the error above."
-    return Report(item.id, "missing", (), 0, idea)
-
-
-def _saved(report: Report, function: Callable[..., Any] | None) -> str:
-    return save_attempt(report, function) if progress.enabled() else ""
+def _is_app() -> bool:
+    """Whether this is a page of marimo's app mode, which shows no cells."""
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and marimo.app_meta().mode == "run"
 
 
 def save_attempt(report: Report, function: Callable[..., Any] | None) -> str:
     """Saves progress and the answer's source; returns a sentence if that could not be done."""
+    from course import answers  # which needs the engine's guard, and so torch
+
     try:
         new_attempt = False
         if function is not None and report.status != "not_started":

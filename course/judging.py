@@ -104,7 +104,7 @@ Check = Callable[[Ask, random.Random], Failure | None]
 
 def not_started_idea(name: str) -> str:
     """What to do about an untouched stub."""
-    return f"Write `{name}` in the cell above in place of `raise NotImplementedError`, then run it."
+    return f"Write `{name}` in its cell in place of `raise NotImplementedError`, then run it."
 
 
 def run_checks(

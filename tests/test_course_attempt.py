@@ -3,13 +3,15 @@
 import heapq
 import importlib
 import textwrap
+from types import SimpleNamespace
 
+import marimo
 import pytest
 import torch.nn.functional as F
 from torch import Tensor
 
 from course import answers, progress
-from course.attempt import attempt
+from course.attempt import attempt, exhibit
 from course.prediction import hints, predict
 from course.registry import exercise, exercises
 from nanogpt.part_checks import REFERENCE
@@ -93,7 +95,7 @@ def test_a_wrong_answer_is_still_the_learners_and_is_used():
 def test_a_name_that_is_gone_is_told_kindly():
     made = attempt("l00.next_inputs", lambda: renamed)  # noqa: F821
     assert made.report.status == "missing"
-    assert made.report.idea == "Keep the name `next_inputs`; fix the error above."
+    assert made.report.idea == "Keep the name `next_inputs`; fix its cell."
     assert made.or_reference(len) is len
 
 
@@ -228,3 +230,24 @@ def test_opened_hints_stay_open():
     hints("l00.next_inputs").shown = 2
     assert hints("l00.next_inputs").shown == 2
     assert tuple(hints("l00.next_inputs").hints) == exercise("l00.next_inputs").hints
+
+
+def test_an_exhibit_is_judged_by_an_exercises_check_under_its_own_name():
+    report = exhibit("A", "l00.next_inputs", lambda: lambda tokens, num_cached: tokens)
+    assert (report.status, report.exhibit, report.exercise) == ("failed", "A", "l00.next_inputs")
+    card = report._repr_html_()
+    assert "<strong>Exhibit A</strong> by the check of <code>next_inputs</code>" in card
+    assert 'aria-label="Check of Exhibit A"' in card
+
+
+def test_an_exhibit_whose_name_is_gone_is_told_kindly():
+    report = exhibit("A", "l00.next_inputs", lambda: renamed)  # noqa: F821
+    assert (report.status, report.idea) == ("missing", "Keep the name `exhibit_a`; fix its cell.")
+
+
+def test_a_page_without_cells_does_not_ask_to_write_in_one(monkeypatch):
+    monkeypatch.setattr(marimo, "app_meta", lambda: SimpleNamespace(mode="run"))
+    made = attempt("l00.next_inputs", lambda: next_inputs)
+    assert made.report.idea == "Open the lesson with `python3 learn.py` to write it."
+    monkeypatch.setattr(marimo, "app_meta", lambda: SimpleNamespace(mode="edit"))
+    assert "in its cell" in attempt("l00.next_inputs", lambda: next_inputs).report.idea

@@ -23,7 +23,8 @@ def test_lessons_are_copied_and_never_overwritten(course: Path):
     learn(course, "progress")
     copied = {p.relative_to(course / "work").as_posix() for p in (course / "work").rglob("*.*")}
     assert copied == {
-        "index.py", "l01_chunks.py", "pyproject.toml", "layouts/l01.slides.json", ".pristine.json"
+        "course.css", "index.py", "l01_chunks.py", "pyproject.toml", "layouts/l01.slides.json",
+        ".pristine.json",
     }  # fmt: skip
     mine = solve(course)
     write_lesson(course, "l02_more", LESSON.format(title="More"))

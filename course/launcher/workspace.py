@@ -19,6 +19,7 @@ from course.carry import carry
 from course.launcher.failure import Failure
 
 LESSON = re.compile(r"l\d\d_\w+\.py")
+BESIDE_LESSONS = ("course.css", "glossary.py", "index.py", "pyproject.toml")
 RECORD = ".pristine.json"  # file name -> digest of the pristine file that it was copied from
 
 
@@ -153,7 +154,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def _is_learners(name: str) -> bool:
-    return name in ("index.py", "pyproject.toml") or LESSON.fullmatch(name) is not None
+    return name in BESIDE_LESSONS or LESSON.fullmatch(name) is not None
 
 
 def _digest(path: Path) -> str:
