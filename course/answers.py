@@ -123,7 +123,8 @@ def _load(exercise: Exercise) -> tuple[Callable[..., Any] | None, str | None]:
 def _namespace(exercise: Exercise) -> tuple[dict[str, Any], str | None]:
     """A fresh namespace in which the lesson's saved answers are defined, and what went wrong.
 
-    One answer may call another of its lesson; an error counts only in the one asked for.
+    One answer may call another of its lesson, or of its lesson's other half (l04 and l04b); an
+    error counts only in the one asked for.
     """
     import math
 
@@ -131,7 +132,7 @@ def _namespace(exercise: Exercise) -> tuple[dict[str, Any], str | None]:
 
     space: dict[str, Any] = {"__name__": exercise.lesson, "math": math, "torch": torch}
     problem: str | None = None
-    for other in (e for e in exercises() if e.lesson == exercise.lesson):
+    for other in (e for e in exercises() if e.lesson[:3] == exercise.lesson[:3]):
         text = _read(answer_path(other.id))
         if text is None:
             continue

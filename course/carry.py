@@ -6,7 +6,7 @@ Works on source text with `ast` alone, so that nothing of the learner's is run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 
@@ -36,15 +36,22 @@ class _Function:
     decorators: tuple[str, ...]
 
 
-def carry(old: str, new: str, passed: Mapping[str, str] | None = None) -> Carried:
+def names_of_functions(text: str) -> set[str]:
+    """Return the names of a notebook's functions, stubs among them."""
+    return set(_functions(text))
+
+
+def carry(
+    old: str, new: str, passed: Mapping[str, str] | None = None, *, without: Container[str] = ()
+) -> Carried:
     """Return `new` with the learner's functions of `old` in place of its stubs.
 
     `passed` maps function names to saved sources of passed answers: they stand in for functions
-    that `old` no longer holds in readable form (a cell left with a syntax error, say).
+    that `old` no longer holds in readable form (a cell left with a syntax error, say). Stubs named in `without` stay as they are.
     """
     answers = {name: _only_function(source) for name, source in (passed or {}).items()}
     answers |= {name: found for name, found in _functions(old).items() if not _is_stub(found)}
-    stubs = {name: stub for name, stub in _functions(new).items() if _is_stub(stub)}
+    stubs = {n: stub for n, stub in _functions(new).items() if _is_stub(stub) and n not in without}
     names: list[str] = []
     left: list[tuple[str, str]] = []
     replaced: list[tuple[_Function, _Function]] = []
