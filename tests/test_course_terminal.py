@@ -86,7 +86,7 @@ def test_a_lesson_passes_only_as_a_whole(notebook, capsys, monkeypatch):
 @pytest.mark.parametrize("place", [0, NOTEBOOK.index("@app.function(hide"), len(NOTEBOOK)])
 def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
     notebook.write_text(NOTEBOOK[:place] + BROKEN_CELL + NOTEBOOK[place:])
-    assert load_functions(notebook)["next_inputs"]([1, 2], 1) == [2]
+    assert load_functions(notebook, ["next_inputs"]).functions["next_inputs"]([1, 2], 1) == [2]
 
 
 def test_a_line_number_counts_from_the_def_in_a_broken_file_too(notebook, capsys):

@@ -10,12 +10,12 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import cast
 
-from course.carry import carry, names_of_functions
+from course.carry import carry, names_in
+from course.files import write_atomically
 from course.launcher.failure import Failure
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
@@ -109,7 +109,7 @@ class Workspace:
             return []
         carried = [carry("", _read(self.work / name), passed)]
         for half in halves:
-            theirs = names_of_functions(_read(self.pristine / half))
+            theirs = names_in(_read(self.pristine / half))
             before = carried[-1].text
             carried.append(carry(_read(self.work / half), before, without=theirs))
         if any(each.names for each in carried):
@@ -173,20 +173,6 @@ class Workspace:
 
     def _say(self, path: Path) -> str:
         return path.relative_to(self.work.parent).as_posix()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader or a crash finds the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).chmod(0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _is_learners(name: str) -> bool:
