@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from course import progress
+from course.files import explain
 from course.registry import Exercise, exercise
 from course.report import Report
 
@@ -81,16 +82,23 @@ def _is_app() -> bool:
 
 
 def save_attempt(report: Report, function: Callable[..., Any] | None) -> str:
-    """Saves progress and the answer's source; returns a sentence if that could not be done."""
+    """Saves progress and the answer's source; returns what the learner should know, or ""."""
     from course import answers  # which needs the engine's guard, and so torch
 
+    notes: list[str] = []
+    new_attempt = False
+    if function is not None and report.status != "not_started":
+        source = answers.source_of(function, report.exercise.rpartition(".")[2])
+        passed = report.status == "passed"
+        new_attempt = True
+        if source is not None:
+            notes += source.lacks if passed else []
+            try:
+                new_attempt = answers.save(report.exercise, source.text, passed=passed)
+            except OSError as error:
+                notes.append(f"Your answer could not be saved: {explain(error)}")
     try:
-        new_attempt = False
-        if function is not None and report.status != "not_started":
-            source = answers.source_of(function)
-            passed = report.status == "passed"
-            new_attempt = source is None or answers.save(report.exercise, source, passed=passed)
         progress.record(report, new_attempt=new_attempt)
     except OSError as error:
-        return f"Your progress could not be saved: {error.strerror or error}."
-    return ""
+        notes.append(f"Your progress could not be saved: {explain(error)}")
+    return " ".join(notes)

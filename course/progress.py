@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from course.launcher.workspace import write_atomically
+from course.files import write_atomically
 from course.report import Report
 
 _WORK_VARIABLE = "SERVING_NANOGPT_WORK"

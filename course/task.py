@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from course.lesson_map import find_lesson
 from course.showing import show, show_call
 from course.style import prose, themed
 
@@ -64,7 +65,7 @@ class TaskCard:
         item = self.exercise
         body = "" if item.task is None else _contract(item.name, item.task)
         return (
-            f'<style>{_CSS}</style>'
+            f"<style>{_CSS}</style>"
             f'<section class="sng-task" data-yours data-task="{escape(item.id)}">'
             f'<h3 id="exercise-{self.number.replace(".", "-")}">'
             f"Exercise {self.number} · {escape(item.title)}</h3>"
@@ -79,7 +80,7 @@ def task(exercise_id: str) -> TaskCard:
 
     item = exercise(exercise_id)
     ids = [each.id for each in lesson_exercises(item.lesson)]
-    return TaskCard(item, f"{int(item.lesson[1:3])}.{ids.index(item.id) + 1}")
+    return TaskCard(item, f"{find_lesson(item.lesson).number}.{ids.index(item.id) + 1}")
 
 
 def _contract(name: str, contract: Task) -> str:

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from course.cutting import read_notebook
 from course.lazy import torch
-from course.registry import exercise, exercises
+from course.lesson_map import find_lesson
+from course.notebook import lacks, self_contained
+from course.registry import exercise, exercises, lesson_exercises
 from course.task import Task, TaskCard, task
 
 ITEM = replace(
@@ -35,7 +38,8 @@ def test_a_card_says_signature_rules_and_a_worked_case():
 def test_every_exercise_has_a_card_with_its_number_and_title(item):
     card = task(item.id)._repr_html_()
     assert f'data-task="{item.id}"' in card
-    assert f"Exercise {int(item.lesson[1:3])}." in card
+    place = [each.id for each in lesson_exercises(item.lesson)].index(item.id) + 1
+    assert f"Exercise {find_lesson(item.lesson).number}.{place} · " in card
 
 
 def test_what_a_setup_cell_imports_leaves_torch_and_the_checks_for_later():
@@ -69,3 +73,13 @@ def test_the_lazy_torch_is_torch():
     import torch as real
 
     assert torch.Tensor is real.Tensor
+
+
+def test_torch_as_the_setup_cell_imports_it_counts_as_torch_itself():
+    notebook = read_notebook(
+        "with app.setup:\n    from course.lazy import torch\n\n\n"
+        "@app.function\ndef join(parts):\n    return torch.cat(parts)\n"
+    )
+    assert lacks(notebook, "join") == []
+    text = self_contained(notebook, notebook.binding("join"))
+    assert text == "import torch\n\n\ndef join(parts):\n    return torch.cat(parts)\n"
