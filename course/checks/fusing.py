@@ -40,16 +40,15 @@ class Fusing:
     """How to judge an exercise of which one look is not enough.
 
     `form` says what is wrong with a result that is not the kind of value that was asked for;
-    `looks` follow each other, and each may rely on those before it. With `untouched` the
-    arguments must stay as they are. `evidence` are cases to ask about after a failure, for what
-    they tell about its cause.
+    `looks` follow each other, and each may rely on those before it. The arguments must stay as
+    they are. `evidence` are cases to ask about after a failure, for what they tell about its
+    cause.
     """
 
     reference: Callable[..., Any]
     form: Callable[[Any, Args], Problem | None]
     looks: Sequence[Look[Any]]
     draw_call: Callable[[str, Args], str] = show_call
-    untouched: bool = False
     evidence: Sequence[Args] = ()
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
@@ -68,7 +67,7 @@ class Fusing:
                     results += self._more(ask, cases[len(results) :])
                     rows = given + look.rows(args, wanted, called.value)
                     return self._explain(ask.name, look, results, rows)
-            if self.untouched and not same(args, called.args_after):
+            if not same(args, called.args_after):
                 return _touched(given, args, called.args_after)
         return None
 
