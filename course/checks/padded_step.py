@@ -386,8 +386,8 @@ def _new_form(value: Any, rows: int, longest: int) -> Problem | None:
         ),
         (rows, 1, longest): (
             "padding_alone",
-            "This says which columns are padding, and that is the same for every query; who sees "
-            "whom also depends on the query, so the mask is (B, T, T).",
+            "This says which columns are padding, and that is the same for every query; what a "
+            "token sees also depends on the query, so the mask is (B, T, T).",
         ),
     }
     return mask_form(value, (rows, longest, longest), others)
@@ -539,8 +539,8 @@ def _full_form(value: Any, args: Args) -> Problem | None:
         ),
         (rows, 1, past + new): (
             "padding_alone",
-            "This says which columns are padding, and that is the same for every query; who sees "
-            "whom also depends on the query, so the mask is (B, T, S + T).",
+            "This says which columns are padding, and that is the same for every query; what a "
+            "token sees also depends on the query, so the mask is (B, T, S + T).",
         ),
     }
     return mask_form(value, (rows, new, past + new), others)

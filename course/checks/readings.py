@@ -1,4 +1,4 @@
-"""Judging what somebody makes of two readings of a text: their agreement, and the added loss."""
+"""Judging what is made of two readings of a text: their agreement, and the added loss."""
 
 import math
 import random
@@ -244,8 +244,16 @@ def judge_readings(ask: Ask, *cases: Args) -> Failure | None:
     return None
 
 
+_NOT_FINITE = (
+    "This is not finite: e to the power of a large logit is more than a float32 holds, and the "
+    "probability of an unlikely token rounds to 0: work with logarithms all the way."
+)
+
+
 def _explain_measure(ask: Ask, part: int, args: Args, got: float) -> tuple[str | None, str]:
     """(key, idea) for a wrong number: the mistake that explains it and the most of others."""
+    if not math.isfinite(got):
+        return "not_finite", _NOT_FINITE
     mistakes = (_AGREEMENT, _NLL)[part]
     results = [(args, got), *_more_measures(ask, part, 1.0)]
     if part == 0:
@@ -259,8 +267,9 @@ def _explain_measure(ask: Ask, part: int, args: Args, got: float) -> tuple[str |
         )
         return mistake.key, mistake.idea
     ideas = (
-        "Agreement is the share of rows in which both logits are largest at the same token.",
-        "nll_delta is the mean of -log p(target) with the window, minus the mean without it.",
+        "Agreement is the share of rows in which both readings find the same token most likely.",
+        "nll_delta is how much worse the text is predicted with the window: the mean negative log "
+        "likelihood of its tokens, next to the one without a window.",
     )
     return None, ideas[part]
 

@@ -150,6 +150,24 @@ _RATIOS = (
     "many in a long one: the slope is how time grows *with* the tokens."
 )
 _REPEATS = "A length that was measured twice has two points, and both of them count."
+_ROUNDED = (
+    "This is the right line with its numbers rounded: over thousands of tokens a small part of a "
+    "microsecond per token adds up, so return them as they come out."
+)
+
+
+def _digits(count: int) -> Callable[[float], float]:
+    return lambda value: round(value, count)
+
+
+def _rounded(how: Callable[[float], float]) -> Callable[[Points], Sequence[float]]:
+    return lambda points: [how(part) for part in predictor.fit(points)]
+
+
+def _steeper(factor: Callable[[int], float]) -> Callable[[Points], Sequence[float]]:
+    """The line through the means whose slope is off by a factor that depends on their number."""
+    return lambda points: _through_means(predictor.fit(points)[0] * factor(len(points)), points)
+
 
 FIT: Comparison[Callable[[Points], _Line]] = Comparison(
     reference=_fitted,
@@ -189,9 +207,28 @@ FIT: Comparison[Callable[[Points], _Line]] = Comparison(
             "The points are in microseconds, and so are a and c.",
             lambda points: [part / 1000 for part in predictor.fit(points)],
         ),
+        *(
+            _wrong_line("rounded", _ROUNDED, _rounded(how))
+            for how in (int, round, _digits(1), _digits(2), _digits(3))
+        ),
+        *(
+            _wrong_line(
+                "sum_or_mean",
+                "The slope is one thing over another, and here one of the two is a sum and the "
+                "other a mean over the points (or one divides by n and the other by n - 1).",
+                _steeper(factor),
+            )
+            for factor in (
+                lambda n: n,
+                lambda n: 1 / n,
+                lambda n: (n - 1) / n,
+                lambda n: n / (n - 1),
+                lambda n: n - 1,
+            )
+        ),
     ),
-    idea="The slope is the sum of (tokens - mean tokens) * (time - mean time) over the sum of "
-    "(tokens - mean tokens) ** 2, and the line goes through both means.",
+    idea="Another line lies closer to these points: the sum of the squared errors, over all of "
+    "them, can be smaller.",
     form=_line_form,
     draw=_draw_line,
     evidence=[
@@ -245,8 +282,8 @@ SLACK: Comparison[_Slack] = Comparison(
         ),
         Mistake(
             "sign",
-            "The sign is turned round: time to spare counts above 0, and who is short of time has "
-            "less than 0.",
+            "The sign is turned round: time to spare counts above 0, and a request that is short "
+            "of time has less than 0.",
             lambda now, deadline, total, done, a, c: -_slack(now, deadline, total, done, a, c),
         ),
         Mistake(
@@ -296,7 +333,8 @@ SLACK: Comparison[_Slack] = Comparison(
             ),
         ),
     ),
-    idea="The slack is deadline - now, minus a * (total - done) + c if any token is left.",
+    idea="The slack is what is left of the time until the deadline once the work that is still to "
+    "do has had its share.",
     form=_number_form("slack"),
     draw_call=named("now", "deadline", "total", "done", "a", "c"),
     evidence=[
@@ -332,6 +370,11 @@ def _size(slack: float, left: int) -> float:
     return 1 / max(abs(left) / 1000, 1)
 
 
+def _with_sign_of_time(slack: float, left: int) -> float:
+    """A size that is negative once the deadline is past."""
+    return math.copysign(_size(slack, left), left)
+
+
 def _doomed_get(score: Callable[[int], float]) -> _Urgency:
     """The right score, but for the doomed."""
     return lambda slack, left: Near(_size(slack, left) if slack >= 0 else score(left))
@@ -348,6 +391,15 @@ _ORDER = (
 _SIGN = (
     "A deadline that is still ahead does not mean that it can be met: the sign comes from the "
     "slack, which has the work in it."
+)
+
+_PAST_SIGN = (
+    "A deadline that is past makes the time negative, and a minus over a minus is a plus: the "
+    "doomed would come first, so the size has to be positive before it gets the slack's sign."
+)
+_WHOLE = (
+    "Parts of a millisecond count as well: divide the time without cutting it to whole "
+    "milliseconds."
 )
 
 URGENCY: Comparison[_Urgency] = Comparison(
@@ -367,7 +419,7 @@ URGENCY: Comparison[_Urgency] = Comparison(
         Mistake(
             "clamp_of_1_us",
             "A time counts as at least 1 ms, which is 1000 us; with 1 us, a request at its "
-            "deadline would beat everybody by any margin.",
+            "deadline would beat all others by any margin.",
             _sized(lambda slack, left: 1000 / max(abs(left), 1)),
         ),
         Mistake(
@@ -398,8 +450,8 @@ URGENCY: Comparison[_Urgency] = Comparison(
         Mistake("sign_of_the_time", _SIGN, _sized(_size, lambda slack, left: left > 0)),
         Mistake(
             "ignores_slack",
-            "Without a sign the doomed are as urgent as those who can be saved: below a slack of 0 "
-            "the score is negative.",
+            "Without a sign the doomed are as urgent as requests that can be saved: below a slack "
+            "of 0 the score is negative.",
             _sized(_size, lambda slack, left: True),
         ),
         Mistake(
@@ -414,7 +466,8 @@ URGENCY: Comparison[_Urgency] = Comparison(
         ),
         Mistake(
             "slack_over_time",
-            "The slack gives its sign alone: whoever has little of it would look less urgent.",
+            "The slack gives its sign alone: a request that has little of it would look less "
+            "urgent.",
             lambda slack, left: Near(slack / max(abs(left), 1000)),
         ),
         Mistake(
@@ -436,6 +489,18 @@ URGENCY: Comparison[_Urgency] = Comparison(
             "before you compare it with 1 ms.",
             _sized(lambda slack, left: 1 / max(left / 1000, 1)),
         ),
+        *(
+            Mistake("past_turns_the_sign", _PAST_SIGN, _sized(size))
+            for size in (_with_sign_of_time, lambda slack, left: 1000 / (left or 1000))
+        ),
+        *(
+            Mistake("whole_milliseconds", _WHOLE, _sized(size))
+            for size in (
+                lambda slack, left: 1 / max(abs(left) // 1000, 1),
+                lambda slack, left: 1 / max(abs(left // 1000), 1),
+                lambda slack, left: 1 / max(round(abs(left) / 1000), 1),
+            )
+        ),
         Mistake(
             "zero_is_doomed",
             "With a slack of exactly 0 the request still makes it: that counts as positive.",
@@ -453,8 +518,8 @@ URGENCY: Comparison[_Urgency] = Comparison(
             _sized(lambda slack, left: 1 / (abs(left) / 1000 + 1)),
         ),
     ),
-    idea="The score is 1 over the time to the deadline in milliseconds, which counts as at least "
-    "1, with the sign of the slack.",
+    idea="The sign says whether the request can still make it, the size how near its deadline is "
+    "in milliseconds.",
     form=_number_form("urgency"),
     draw=lambda value: f"{value:.6g}" if type(value) in (float, Near) else repr(value),
     draw_call=named("slack", "time_to_deadline"),

@@ -68,7 +68,7 @@ class Measured:
         self.__code__ = getattr(function, "__code__", None)
 
     def __call__(self, *args: Any) -> Weighed:
-        """Ask the function, and weigh its result before anybody copies it."""
+        """Ask the function, and weigh its result before it is copied."""
         old = storages(item for item in args if isinstance(item, Tensor))
         value = self._function(*args)
         new = storages(item for item in _items(value) if isinstance(item, Tensor))
@@ -112,10 +112,12 @@ class Case:
         )
 
 
-def case(heads: int, length: int, window: int, sinks: int, dtype: torch.dtype) -> Case:
-    """K/V of H heads and S entries of size D = 2 that are all different."""
-    count = heads * length * 2
-    k = torch.arange(1, count + 1, dtype=dtype).view(heads, length, 2)  # (H, S, D)
+def case(
+    heads: int, length: int, window: int, sinks: int, dtype: torch.dtype, size: int = 2
+) -> Case:
+    """K/V of H heads and S entries of D = `size` that are all different."""
+    count = heads * length * size
+    k = torch.arange(1, count + 1, dtype=dtype).view(heads, length, size)  # (H, S, D)
     return Case(k, -k, window, sinks)
 
 
@@ -179,6 +181,13 @@ def _padded_behind(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tenso
 _SHORTER = "A text that is shorter than the limit is kept as it is; nothing is added to fill it up."
 
 
+def _window_behind_the_sinks(length: int, window: int, sinks: int) -> list[int]:
+    """An index into the whole text used behind the sinks, which shortens the window by them."""
+    if not sinks or length <= sinks + window:
+        return _kept(length, window, sinks)
+    return [*range(sinks), *range(sinks, length)[length - window :]]
+
+
 def _all_but_one(length: int, window: int, sinks: int) -> list[int]:
     """One entry gone, however many are too many."""
     kept = list(range(length))
@@ -195,8 +204,8 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
     ),
     Mistake(
         "nothing_dropped",
-        "Nothing was dropped here, although nobody will see the entries between the sinks and the "
-        "window again.",
+        "Nothing was dropped here, although the entries between the sinks and the window will not "
+        "be seen again.",
         _keeping(lambda length, window, sinks: range(length)),
     ),
     Mistake(
@@ -222,11 +231,13 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
         "breaks without them.",
         _keeping(lambda length, window, sinks: _kept(length, window, 0)),
     ),
-    Mistake(
+    *alike(
         "sinks_from_the_window",
         "The sinks come on top of the window: the last `window` entries are kept whatever the "
         "number of sinks.",
         _keeping(lambda length, window, sinks: _kept(length, max(1, window - sinks), sinks)),
+        _keeping(lambda length, window, sinks: _kept(length, max(0, window - sinks), sinks)),
+        _keeping(_window_behind_the_sinks),
     ),
     Mistake(
         "twice",
@@ -238,15 +249,10 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
             ]
         ),
     ),
-    *alike(
+    Mistake(
         "wraps_around",
         "When the text is shorter than the window, length - window is negative, and a negative "
         "index counts from the end: entries were lost.",
-        _keeping(
-            lambda length, window, sinks: [
-                *range(min(sinks, length)), *range(length)[max(sinks, 0) :][length - window :],
-            ]
-        ),
         _keeping(
             lambda length, window, sinks: [
                 *range(min(sinks, length)), *range(length)[length - window :],
@@ -362,8 +368,8 @@ def _wrong_entries(item: Case, value: Any, mistake: Mistake[Eviction] | None) ->
 
 def _changed(item: Case, name: str, before: Tensor, after: Any) -> Failure:
     idea = (
-        f"What comes back is right, but {name} itself was changed on the way, and whoever passed "
-        "it in may still read it: build new tensors."
+        f"What comes back is right, but {name} itself was changed on the way, and the engine may "
+        "still read it: build new tensors."
     )
     draw = [
         _entries(tensor, item.k, item.v, name) if isinstance(tensor, Tensor) else show(tensor)
@@ -425,8 +431,8 @@ _EVIDENCE = tuple(
 # --- slots -----------------------------------------------------------------------------------
 
 _OVER_SINKS = (
-    "The sinks are kept for good, so nobody else may have their slots: only the other `window` "
-    "slots are used in turn."
+    "The sinks are kept for good, so no other position may have their slots: only the other "
+    "`window` slots are used in turn."
 )
 _GROWS = (
     "A storage with a slot for every position grows with the text: a new entry takes the slot of "
