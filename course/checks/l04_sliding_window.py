@@ -44,6 +44,15 @@ def _moved(shift: int) -> _Visible:
     return answer
 
 
+def _with_sinks(sign: int) -> _Visible:
+    """A window that the number of sinks makes wider or narrower."""
+
+    def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
+        return _visible(query, key, None if window is None else window + sign * sinks, sinks)
+
+    return answer
+
+
 def _near(far: Callable[[int], int]) -> _Visible:
     """A window that does not ask whether the key comes later; `far` measures the distance."""
 
@@ -120,12 +129,26 @@ _VISIBLE: Comparison[_Visible] = Comparison(
             "`sinks` itself is none.",
             lambda query, key, window, sinks: _visible(query, key, window, sinks + 1),
         ),
+        *(
+            Mistake(
+                "sinks_and_window",
+                "The sinks come on top of the window: it reaches W positions back whatever their "
+                "number.",
+                _with_sinks(sign),
+            )
+            for sign in (-1, 1)
+        ),
         Mistake(
-            "sinks_from_the_window",
-            "The sinks come on top of the window: it reaches W positions back whatever their "
-            "number.",
-            lambda query, key, window, sinks: _visible(
-                query, key, None if window is None else window - sinks, sinks
+            "no_window",
+            "`window` limits how far a query looks back; here it sees every earlier position.",
+            lambda query, key, window, sinks: key <= query,
+        ),
+        Mistake(
+            "window_at_the_start",
+            "The window goes along with the query; here it lies at the beginning of the text, "
+            "behind the sinks.",
+            lambda query, key, window, sinks: (
+                key <= query and (window is None or key < sinks + window)
             ),
         ),
         Mistake(
@@ -464,8 +487,9 @@ def _ring_of_one(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _far_along(ask: Ask, rng: random.Random) -> Failure | None:
-    for _ in range(2):
-        window, sinks, start = rng.randint(2, 9), rng.randint(0, 4), rng.randint(50, 1000)
+    for most in (1_000, 100_000):
+        window, sinks = rng.randint(2, 9), rng.randint(0, 4)
+        start = rng.randint(most // 2, most)
         positions = [*range(sinks), *range(start, start + 2 * window + 2)]
         failure = judge_slots(ask, positions, window, sinks)
         if failure:

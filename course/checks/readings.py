@@ -69,6 +69,12 @@ _AGREEMENT: tuple[Mistake[_Measure], ...] = (
         _share(lambda full, window, targets: (window == targets) == (full == targets)),
     ),
     Mistake(
+        "wrong_dimension",
+        "A row is one place of the text: the most likely token is the largest within a row, not "
+        "within a column.",
+        lambda full, window, targets: float((full.argmax(0) == window.argmax(0)).double().mean()),
+    ),
+    Mistake(
         "up_to_the_first_difference",
         "Every row is judged by itself: both readings were given the same text, so a difference "
         "does not end the comparison.",
@@ -132,6 +138,12 @@ _NLL: tuple[Mistake[_Measure], ...] = (
         "raw_logits",
         "A logit is no log probability before a log_softmax over its row has made it one.",
         _difference(lambda logits, targets: -_picked(logits, targets)),
+    ),
+    Mistake(
+        "wrong_dimension",
+        "A row is one place of the text: its probabilities add up to 1 along the tokens, not along "
+        "the places.",
+        _difference(lambda logits, targets: -_picked(logits.log_softmax(0), targets)),
     ),
     Mistake(
         "softmax_twice",

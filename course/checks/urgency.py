@@ -3,11 +3,11 @@
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from course.checks.comparing import Comparison, Mistake, a_kind
+from course.checks.comparing import Comparison, Mistake, a_kind, alike
 from course.showing import named
 from nanogpt.slo import predictor
 
@@ -156,12 +156,34 @@ _ROUNDED = (
 )
 
 
-def _digits(count: int) -> Callable[[float], float]:
-    return lambda value: round(value, count)
+_ROUNDINGS: tuple[Callable[[float], float], ...] = (
+    int, round, lambda value: round(value, 1), lambda value: round(value, 2),
+    lambda value: round(value, 3),
+)  # fmt: skip
 
 
-def _rounded(how: Callable[[float], float]) -> Callable[[Points], Sequence[float]]:
-    return lambda points: [how(part) for part in predictor.fit(points)]
+def _rounded_lines(points: Points) -> Iterator[_Line]:
+    """The right line with one or both of its numbers rounded, or c made from a rounded a."""
+    a, c = predictor.fit(points)
+    for how in _ROUNDINGS:
+        yield how(a), c
+        yield a, how(c)
+        yield how(a), how(c)
+        yield _through_means(how(a), points)
+
+
+def _rounded(index: int) -> Callable[[Points], _Line]:
+    return lambda points: [*_rounded_lines(points)][index]
+
+
+def _with_c(c: Callable[[float, Points], float]) -> Callable[[Points], _Line]:
+    """The right slope, and a constant of its own, c(a, points)."""
+
+    def line(points: Points) -> _Line:
+        a = predictor.fit(points)[0]
+        return a, c(a, points)
+
+    return line
 
 
 def _steeper(factor: Callable[[int], float]) -> Callable[[Points], Sequence[float]]:
@@ -202,14 +224,39 @@ FIT: Comparison[Callable[[Points], _Line]] = Comparison(
             "drops_repeats", _REPEATS, lambda points: predictor.fit(list(dict(points).items()))
         ),
         _wrong_line("drops_repeats", _REPEATS, lambda points: predictor.fit([*{*points}])),
-        _wrong_line(
-            "milliseconds",
-            "The points are in microseconds, and so are a and c.",
-            lambda points: [part / 1000 for part in predictor.fit(points)],
+        *(
+            _wrong_line(
+                "other_units",
+                "The points are in microseconds, and so are a and c.",
+                lambda points, unit=unit: [part / unit for part in predictor.fit(points)],
+            )
+            for unit in (1e3, 1e6)
         ),
         *(
-            _wrong_line("rounded", _ROUNDED, _rounded(how))
-            for how in (int, round, _digits(1), _digits(2), _digits(3))
+            _wrong_line("rounded", _ROUNDED, _rounded(index))
+            for index in range(4 * len(_ROUNDINGS))
+        ),
+        _wrong_line(
+            "never_negative",
+            "Where long prompts cost more per token than short ones, the best line meets the axis "
+            "below 0: that is no error, so leave c as it is.",
+            _with_c(lambda a, points: max(0.0, _through_means(a, points)[1])),
+        ),
+        *(
+            _wrong_line(
+                "c_of_some",
+                "The slope is right, but c does not fit it: the line has to lie as close as it can "
+                "to all of the points, not to one of them.",
+                _with_c(c),
+            )
+            for c in (
+                lambda a, points: points[0][1] - a * points[0][0],
+                lambda a, points: points[-1][1] - a * points[-1][0],
+                lambda a, points: min(points)[1] - a * min(points)[0],
+                lambda a, points: min(time_us for _, time_us in points),
+                lambda a, points: statistics.fmean(time_us for _, time_us in points),
+                lambda a, points: min(time_us - a * n for n, time_us in points),
+            )
         ),
         *(
             _wrong_line(
@@ -302,6 +349,47 @@ SLACK: Comparison[_Slack] = Comparison(
             _charging(lambda total, done, a, c: a * (total - done) + c),
         ),
         Mistake(
+            "c_for_each_token",
+            "A pass costs c once, however many tokens it computes; here it was paid for each of "
+            "them.",
+            _charging(lambda total, done, a, c: (a + c) * (total - done)),
+        ),
+        Mistake(
+            "c_of_the_first_pass",
+            "c is the fixed cost of the pass that computes what is left, so it is still to be paid "
+            "however much is done.",
+            _charging(lambda total, done, a, c: a * (total - done) + (c if done == 0 else 0)),
+        ),
+        *alike(
+            "adds_c",
+            "The fixed cost c takes time as well: it was added to the slack here (a minus counts "
+            "for what stands right behind it).",
+            _charging(lambda total, done, a, c: a * (total - done) - c),
+            _charging(lambda total, done, a, c: a * (total - done) - c if total > done else 0),
+        ),
+        Mistake(
+            "a_and_c",
+            "a and c changed places: a is what a token costs, c what the pass costs on top.",
+            _charging(lambda total, done, a, c: _work(total - done, c, a)),
+        ),
+        *alike(
+            "milliseconds",
+            "All times here are in microseconds, and so is the slack.",
+            lambda now, deadline, total, done, a, c: (
+                _slack(now, deadline, total, done, a, c) / 1000
+            ),
+            lambda now, deadline, total, done, a, c: (
+                _slack(now, deadline, total, done, a, c) // 1000
+            ),
+        ),
+        Mistake(
+            "no_sign",
+            "Below 0 the slack says that the request is doomed: keep the sign.",
+            lambda now, deadline, total, done, a, c: abs(
+                _slack(now, deadline, total, done, a, c)
+            ),
+        ),
+        Mistake(
             "c_in_proportion",
             "The fixed cost c is paid in full by any pass that still has a token to compute, not "
             "in proportion to the tokens.",
@@ -368,6 +456,10 @@ def _sized(
 
 def _size(slack: float, left: int) -> float:
     return 1 / max(abs(left) / 1000, 1)
+
+
+def _rounded_to(digits: int) -> _Urgency:
+    return _sized(lambda slack, left: round(_size(slack, left), digits))
 
 
 def _with_sign_of_time(slack: float, left: int) -> float:
@@ -446,6 +538,20 @@ URGENCY: Comparison[_Urgency] = Comparison(
             "1000 before you divide by it.",
             _sized(lambda slack, left: 1 / max(abs(left), 1000)),
         ),
+        Mistake(
+            "per_second",
+            "The score is per millisecond, and from -1 to 1; here the time is in seconds.",
+            _sized(lambda slack, left: 1000 * _size(slack, left)),
+        ),
+        *(
+            Mistake(
+                "rounded",
+                "Far from their deadlines the scores are small, and rounded ones are all alike: "
+                "return the score as it comes out.",
+                _rounded_to(digits),
+            )
+            for digits in range(5)
+        ),
         Mistake("sign_of_the_time", _SIGN, _sized(_size, lambda slack, left: left >= 0)),
         Mistake("sign_of_the_time", _SIGN, _sized(_size, lambda slack, left: left > 0)),
         Mistake(
@@ -499,6 +605,7 @@ URGENCY: Comparison[_Urgency] = Comparison(
                 lambda slack, left: 1 / max(abs(left) // 1000, 1),
                 lambda slack, left: 1 / max(abs(left // 1000), 1),
                 lambda slack, left: 1 / max(round(abs(left) / 1000), 1),
+                lambda slack, left: 1 / max(math.ceil(abs(left) / 1000), 1),
             )
         ),
         Mistake(

@@ -161,6 +161,11 @@ def _keys_only(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, T
     return k[:, _kept(k.shape[1], window, sinks)], v
 
 
+def _twice_the_keys(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
+    kept = _kept(k.shape[1], window, sinks)
+    return k[:, kept], k[:, kept]
+
+
 def _exchanged(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
     kept = _kept(k.shape[1], window, sinks)
     return v[:, kept], k[:, kept]
@@ -225,11 +230,27 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
         "The last `window` entries are kept, all of them; here the oldest of these is missing.",
         _keeping(lambda length, window, sinks: _kept(length, window - 1, sinks)),
     ),
-    Mistake(
+    *alike(
         "no_sinks",
         "The first `sinks` entries are kept as well: so much attention goes to them that the text "
         "breaks without them.",
         _keeping(lambda length, window, sinks: _kept(length, window, 0)),
+        _keeping(lambda length, window, sinks: _kept(length, window + sinks, 0)),
+    ),
+    Mistake(
+        "one_sink_more",
+        "Entries count from 0, so the sinks are those below `sinks`; entry `sinks` itself is none.",
+        _keeping(lambda length, window, sinks: _kept(length, window, sinks + 1)),
+    ),
+    Mistake(
+        "backwards",
+        "The entries stay in the order of the text, the oldest first.",
+        _keeping(lambda length, window, sinks: _kept(length, window, sinks)[::-1]),
+    ),
+    Mistake(
+        "keys_twice",
+        "The values are those of v; here the keys were returned for them.",
+        _twice_the_keys,
     ),
     *alike(
         "sinks_from_the_window",
