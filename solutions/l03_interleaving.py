@@ -84,9 +84,9 @@ def fused_rows_as_rows_of_numpy(
     width = max(num_new)
     tokens: list[Any] = []
     positions: list[Any] = []
-    for text, cursor, n in zip(known, cursors, num_new, strict=True):
-        piece = slice(cursor, cursor + n)
-        for rows, entries in ((tokens, text), (positions, range(len(text)))):
+    for i, n in enumerate(num_new):
+        piece = slice(cursors[i], cursors[i] + n)
+        for rows, entries in ((tokens, known[i]), (positions, range(len(known[i])))):
             rows.append(tuple(np.pad(np.array(entries, dtype=int)[piece], (width - n, 0))))
     return [tuple(tokens), tuple(positions)]
 
@@ -260,8 +260,8 @@ def new_mask_padding_sees_all(num_new: list[int]) -> Tensor:
 def new_mask_counted_from_the_end(num_new: list[int]) -> Tensor:
     longest = max(num_new)
     mask = torch.ones(len(num_new), longest, longest, dtype=torch.bool).tril()
-    for row, n in zip(mask, num_new, strict=True):
-        row[:, :-n] = False  # n is never 0
+    for i, n in enumerate(num_new):
+        mask[i, :, :-n] = False  # n is never 0
     return mask
 
 
@@ -476,13 +476,10 @@ def split_kv_row_by_row(k: Tensor, past_lens: list[int], num_new: list[int]) -> 
 
 def split_kv_with_narrow(k: Tensor, past_lens: list[int], num_new: list[int]) -> tuple[Tensor, ...]:
     parts: list[Tensor] = []
-    for row, past, new in zip(k, past_lens, num_new, strict=True):
-        held, fresh = row[: max(past_lens)], row[max(past_lens) :]
-        parts.append(
-            torch.cat(
-                [held.narrow(0, len(held) - past, past), fresh.narrow(0, len(fresh) - new, new)]
-            )
-        )
+    for i, row in enumerate(k):
+        past, new = past_lens[i], num_new[i]
+        held = row.narrow(0, max(past_lens) - past, past)
+        parts.append(torch.cat([held, row.narrow(0, len(row) - new, new)]))
     return tuple(parts)
 
 
@@ -650,7 +647,7 @@ def pack_with_numpy(past_lens: list[int], num_new: list[int]) -> list[Any]:
     cu_q, cu_k = np.cumsum([0, *num_new]), np.cumsum([0, *np.add(past_lens, num_new)])
     owner = torch.tensor(np.repeat(np.arange(len(num_new)), np.diff(cu_k)))  # (K,)
     key = torch.arange(int(cu_k[-1]))  # (K,)
-    last = torch.cat([torch.arange(e - n, e) for e, n in zip(cu_k[1:], num_new, strict=True)])
+    last = torch.cat([torch.arange(cu_k[i + 1] - n, cu_k[i + 1]) for i, n in enumerate(num_new)])
     asks = torch.tensor(np.repeat(np.arange(len(num_new)), num_new))  # (N,)
     return [cu_q, cu_k, (owner == asks[:, None]) & (key <= last[:, None])]
 
@@ -921,6 +918,14 @@ WRONG = (
         "index_of_a_letter",
         "A token's position is where it is found.",
         _with_positions(_first_place_of_each_letter),
+    ),
+    _wrong(
+        "fused_rows",
+        "zipped",
+        "A row is a request's tokens and its positions.",
+        lambda known, cursors, num_new: list(
+            zip(*fused_rows(known, cursors, num_new), strict=True)
+        ),
     ),
     _wrong(
         "fused_rows",

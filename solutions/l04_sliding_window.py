@@ -148,13 +148,11 @@ def evict_by_taking(k: Tensor, v: Tensor, window: int, sinks: int) -> list[Tenso
 
 
 def evict_unless_it_fits(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
-    too_many = k.shape[1] - sinks - window
-    if too_many <= 0:
+    kept = {*range(k.shape[1])[:sinks], *range(k.shape[1])[-window:]}
+    if len(kept) == k.shape[1]:
         return k, v
-    rest = k.shape[1] - sinks - too_many
-    sizes = [sinks, too_many, rest]
-    (k0, _, k1), (v0, _, v1) = k.split(sizes, dim=1), v.split(sizes, dim=1)
-    return torch.cat([k0, k1], 1), torch.cat([v0, v1], 1)
+    both = [[x[:, i] for i in sorted(kept)] for x in (k, v)]
+    return torch.stack(both[0], 1), torch.stack(both[1], 1)
 
 
 def _keeping(choose: Callable[[int, int, int], Any]) -> Callable[..., Kept]:
@@ -338,8 +336,8 @@ def ring_slot_by_counting(position: int, window: int, sinks: int) -> int:
 
 
 def ring_slot_as_a_tensor(position: int, window: int, sinks: int) -> Any:
-    slots = torch.cat([torch.arange(sinks), (torch.arange(position + 1) % window) + sinks])
-    return slots[position] if position < sinks else slots[sinks + position]
+    place = torch.tensor(position)
+    return torch.where(place < sinks, place, place % window + sinks)
 
 
 def _next_free_slot(
@@ -482,10 +480,9 @@ def judge_both_at_once(
 
 def judge_as_tensors(full_logits: Tensor, window_logits: Tensor, targets: Tensor) -> list[Tensor]:
     same = full_logits.argmax(1).eq(window_logits.argmax(1)).double().mean()
-    window_nll = (
-        window_logits.logsumexp(1) - window_logits.gather(1, targets[:, None])[:, 0]
-    )  # (T,)
-    full_nll = full_logits.logsumexp(1) - full_logits.gather(1, targets[:, None])[:, 0]  # (T,)
+    picked = F.one_hot(targets, full_logits.shape[1]).bool()  # (T, V)
+    window_nll = window_logits.logsumexp(1) - window_logits[picked]  # (T,)
+    full_nll = full_logits.logsumexp(1) - full_logits[picked]  # (T,)
     return [same, (window_nll - full_nll).mean()]
 
 
@@ -663,6 +660,12 @@ WRONG = (
             query, key, None if window is None else window + sinks, sinks
         ),
         "sinks widen the window",
+    ),
+    _wrong(
+        "visible",
+        "everything",
+        "Attention sees the text.",
+        lambda query, key, window, sinks: True,
     ),
     _wrong(
         "visible",

@@ -68,35 +68,35 @@ def fit_by_pairs(points: Points) -> tuple[float, float]:
 
 
 def fit_as_statistics_returns_it(points: Points) -> Any:
-    tokens, times_us = zip(*points, strict=True) if points else ((), ())
-    return statistics.linear_regression(tokens, times_us)
+    return statistics.linear_regression([n for n, _ in points], [float(t) for _, t in points])
 
 
 def fit_with_polyfit(points: Points) -> Any:
-    tokens, times_us = np.array(points, dtype=float).reshape(-1, 2).T
+    tokens = np.array([n for n, _ in points])
     if np.unique(tokens).size < 2:
         raise ValueError("all prompts are equally long")
-    a, c = np.polyfit(tokens, times_us, 1)
+    a, c = np.polyfit(tokens, np.array([time_us for _, time_us in points]), deg=len("a"))
     return a, c
 
 
 def fit_with_lstsq(points: Points) -> Any:
-    tokens, times_us = np.array(points, dtype=float).reshape(-1, 2).T
-    if not np.ptp(tokens) if tokens.size else True:
+    tokens = np.array([[n, 1.0] for n, _ in points])
+    times_us = np.array([time_us for _, time_us in points])
+    line, _, rank, _ = np.linalg.lstsq(tokens, times_us)
+    if rank < 2:
         raise ValueError("all prompts are equally long")
-    return np.linalg.lstsq(np.stack([tokens, np.ones_like(tokens)], axis=1), times_us)[0]
+    return line
 
 
 def fit_as_exact_fractions(points: Points) -> list[Fraction]:
     n = len(points)
-    if len(dict(points)) < 2:
+    x, y = sum(tokens for tokens, _ in points), sum(Fraction(time_us) for _, time_us in points)
+    across = n * sum(tokens * Fraction(time_us) for tokens, time_us in points) - x * y
+    spread = n * sum(tokens**2 for tokens, _ in points) - x * x
+    if not spread:
         raise ValueError("all prompts are equally long")
-    x = Fraction(sum(tokens for tokens, _ in points), n)
-    y = sum(Fraction(time_us) for _, time_us in points) / n
-    a = sum((tokens - x) * (Fraction(time_us) - y) for tokens, time_us in points) / sum(
-        (tokens - x) ** 2 for tokens, _ in points
-    )
-    return [a, y - a * x]
+    a = Fraction(across, spread)
+    return [a, (y - a * x) / n]
 
 
 def _line(rule: Callable[[Points], Iterable[float]]) -> Callable[[Points], Any]:
@@ -1300,6 +1300,30 @@ _WRONG_GATES = (
         _instead(lambda waiter, runners, victim: [runner.id for runner in runners].index(victim)),
     ),
     _wrong("gate", "never", "Nobody is interrupted.", lambda *_: None),
+    _wrong(
+        "gate",
+        "other_order",
+        "The latest deadline is the least urgent.",
+        _gating(victim=lambda order, reference: max(order, key=lambda r: r.time_to_deadline_us).id),
+    ),
+    _wrong(
+        "gate",
+        "victim_is_the_first",
+        "The one that is beaten is the most urgent.",
+        _gating(victim=lambda order, reference: order[0].id),
+    ),
+    _wrong(
+        "gate",
+        "fixed_margin",
+        "The margin is 1.2.",
+        lambda waiter, runners, margin, mode: gate(waiter, runners, 1.2, mode),
+    ),
+    _wrong(
+        "gate",
+        "not_none",
+        "No id is -1.",
+        lambda *args: -1 if gate(*args) is None else gate(*args),
+    ),
     _wrong("gate", "in_place", "Runners are best in order.", _sorts_the_runners),
     _wrong(
         "gate",

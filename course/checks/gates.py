@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind, list_of_ints
+from nanogpt.plain_values import as_whole
 from nanogpt.slo import policy
 from nanogpt.slo.parts import REFERENCE
 from nanogpt.slo.policy import SloRequest, SloView
@@ -54,7 +55,7 @@ def _draw_seen(role: str, view: SloView) -> str:
 
 
 def _victim_form(value: Any) -> tuple[str, str] | None:
-    if value is None or type(value) is int:
+    if value is None or as_whole(value) is not None:
         return None
     return "not_an_id", f"The answer is the `id` of one runner, or None, not {a_kind(value)}."
 
@@ -156,6 +157,11 @@ def _any_doomed(waiter: SloView, runners: list[SloView], margin: float, mode: st
 def _index(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> Any:
     victim = _GATE(waiter, runners, margin, mode)
     return None if victim is None else [runner.id for runner in runners].index(victim)
+
+
+def _minus_one(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> Any:
+    victim = _GATE(waiter, runners, margin, mode)
+    return -1 if victim is None else victim
 
 
 def _waiter_s_id(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> Any:
@@ -342,6 +348,31 @@ GATE: Comparison[Gate] = Comparison(
             "The slack does not give the order: `urgency` does, and of two requests that can make "
             "it the one with more slack may be the more urgent.",
             _gating(order=lambda views: sorted(views, key=lambda each: (each.slack_us, each.id))),
+        ),
+        *_ways(
+            "other_order",
+            "`urgency` gives the order and nothing else does: not the deadline, and not how much "
+            "there is to compute.",
+            _gating(order=lambda views: sorted(views, key=lambda each: each.time_to_deadline_us)),
+            _gating(victim=lambda order, ref: max(order, key=lambda each: each.tokens).id),
+            _gating(
+                victim=lambda order, ref: max(order, key=lambda each: each.time_to_deadline_us).id
+            ),
+        ),
+        Mistake(
+            "victim_is_the_first",
+            "The one to preempt is the least urgent runner; here the most urgent one has to go.",
+            _gating(victim=lambda order, reference: order[0].id),
+        ),
+        Mistake(
+            "fixed_margin",
+            "The margin is an argument; here it is 1.2 whatever comes in.",
+            _asking(lambda waiter, ref, margin: waiter.urgency > 1.2 * ref.urgency),
+        ),
+        Mistake(
+            "not_none",
+            "If there is no preemption the answer is None, not the number -1.",
+            _minus_one,
         ),
         Mistake(
             "tie",
@@ -631,12 +662,17 @@ BATCH: Comparison[Batch] = Comparison(
                 )
             ),
         ),
-        Mistake(
+        *_ways(
             "head_counted_twice",
             "The head's slack has its own work taken off already, and here it was taken off twice: "
             "start from its time to the deadline.",
             _batching(
                 lambda room: room.is_bounded and room.head.slack_us - room.work_us >= room.kept_us
+            ),
+            _batching(
+                lambda room: (
+                    room.is_bounded and room.head.slack_us - room.a * room.tokens >= room.kept_us
+                )
             ),
         ),
         Mistake(
@@ -652,6 +688,7 @@ BATCH: Comparison[Batch] = Comparison(
             _ORDER,
             _sorted_by(lambda each: each.tokens),
             _sorted_by(lambda each: each.id),
+            lambda head, *rest: [head.id, *_BATCH(head, *rest)[:0:-1]],
         ),
         Mistake(
             "skips_the_doomed",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind, whole_number
+from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike, whole_number
 from course.checks.readings import judge_readings, readings
 from course.checks.windowing import (
     Case,
@@ -25,6 +25,7 @@ from course.registry import Exercise
 from course.report import Report
 from course.showing import named
 from course.task import Task
+from nanogpt.plain_values import as_truth, as_whole
 
 # --- visible ---------------------------------------------------------------------------------
 
@@ -53,11 +54,16 @@ def _with_sinks(sign: int) -> _Visible:
     return answer
 
 
-def _near(far: Callable[[int], int]) -> _Visible:
-    """A window that does not ask whether the key comes later; `far` measures the distance."""
+def _near(far: Callable[[int], int], sees_all: bool) -> _Visible:
+    """A window that does not ask whether the key comes later; `far` measures the distance.
+
+    Without a window a query `sees_all`, or what it can look back on.
+    """
 
     def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
-        return key <= query if window is None else key < sinks or far(query - key) <= window
+        if window is None:
+            return sees_all or key <= query
+        return key < sinks or far(query - key) <= window
 
     return answer
 
@@ -91,7 +97,7 @@ _BLOCKS = (
 
 
 def _truth(value: Any) -> tuple[str, str] | None:
-    if type(value) is bool:
+    if as_truth(value) is not None:
         return None
     return "not_bool", f"The answer is True or False, not {a_kind(value)}."
 
@@ -99,7 +105,17 @@ def _truth(value: Any) -> tuple[str, str] | None:
 _VISIBLE: Comparison[_Visible] = Comparison(
     reference=_visible,
     mistakes=(
-        *(Mistake("future", _FUTURE, _near(far)) for far in (int, abs)),
+        *alike(
+            "future",
+            _FUTURE,
+            *(_near(far, sees_all) for far in (int, abs) for sees_all in (False, True)),
+        ),
+        Mistake(
+            "everything",
+            "Every query sees everything here, what comes later in the text and what has left the "
+            "window.",
+            lambda query, key, window, sinks: True,
+        ),
         Mistake(
             "w_keys",
             "A query sees itself and the W positions before it, W + 1 keys: at a distance of "
@@ -193,6 +209,7 @@ _VISIBLE: Comparison[_Visible] = Comparison(
     evidence=[
         *((query, key, 3, 2) for query in (1, 9) for key in range(11)),
         *((query, key, 4, 0) for query in (11, 12) for key in range(5, 14)),
+        *((39, key, 4, 0) for key in (0, 20, 27, 28, 31, 32, 35, 36)),
         (1, 3, None, 0), (3, 1, None, 0),
     ],
 )  # fmt: skip
@@ -525,6 +542,12 @@ def _bytes_evidence() -> list[Args]:
     return [(views,), (kinds,), ([whole[:1], _zeros(3), other],), ([whole, whole, _zeros(7)],)]
 
 
+def _bytes_form(value: Any) -> tuple[str, str] | None:
+    if as_whole(value) is not None:
+        return None
+    return "not_int", f"The answer is a whole number of bytes (an int), not {a_kind(value)}."
+
+
 _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
     reference=lambda tensors: sum(storages(tensors).values()),
     mistakes=(
@@ -598,11 +621,7 @@ _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
         ),
     ),
     idea="What counts is the memory that cannot come free as long as these tensors live.",
-    form=lambda value: (
-        None
-        if type(value) is int
-        else ("not_int", f"The answer is a whole number of bytes (an int), not {a_kind(value)}.")
-    ),
+    form=_bytes_form,
     draw_call=draw_tensors,
     evidence=_bytes_evidence(),
 )

@@ -1,8 +1,10 @@
 """Judging which rows of a fused step get a new token: the rule, and mistakes about it."""
 
 from collections.abc import Callable
+from typing import Any
 
 from course.checks.comparing import Comparison, Mistake, alike, list_of_ints
+from nanogpt.plain_values import as_truth
 
 Ints = list[int]
 
@@ -12,6 +14,15 @@ def _rows_where(rule: Callable[[int, int, int], bool]) -> Callable[[Ints, Ints, 
     return lambda num_new, cursors, num_known: [
         row for row, each in enumerate(zip(num_new, cursors, num_known, strict=True)) if rule(*each)
     ]
+
+
+_FLAGS = "Return the numbers of the rows, such as [0, 2], not a True or False for each."
+
+
+def _row_numbers(value: Any) -> tuple[str, str] | None:
+    if isinstance(value, list) and value and all(as_truth(each) is not None for each in value):
+        return "flags", _FLAGS
+    return list_of_ints(value)
 
 
 _RIGHT = _rows_where(lambda new, cursor, known: cursor + new == known)
@@ -94,9 +105,9 @@ SAMPLE: Comparison[Callable[[Ints, Ints, Ints], Ints]] = Comparison(
         ),
         Mistake(
             "flags",
-            "Return the numbers of the rows, such as [0, 2], not a True or False for each.",
+            _FLAGS,
             lambda num_new, cursors, num_known: [
-                new + cursor == known
+                int(new + cursor == known)
                 for new, cursor, known in zip(num_new, cursors, num_known, strict=True)
             ],
         ),
@@ -110,7 +121,7 @@ SAMPLE: Comparison[Callable[[Ints, Ints, Ints], Ints]] = Comparison(
     ),
     idea="A row gets a token when what it predicts after its last column is a token that is not "
     "known yet.",
-    form=list_of_ints,
+    form=_row_numbers,
     evidence=[
         ([1, 3, 2], [9, 4, 4], [10, 7, 9]), ([3, 1], [0, 2], [3, 4]),
         ([2, 2, 1, 4], [3, 0, 6, 1], [5, 2, 7, 9]),

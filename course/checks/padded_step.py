@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, Mistake, a_kind
+from course.checks.comparing import Args, Mistake, a_kind, alike
 from course.checks.fusing import (
     Fusing,
     Look,
@@ -160,6 +160,14 @@ _TOKENS: Look[_RowsAnswer] = Look(
             "swapped",
             "Tokens and positions changed places: return tokens, then positions.",
             lambda known, cursors, n: _rows_of(_places, known, cursors, n),
+        ),
+        Mistake(
+            "zipped",
+            "Return the rows of tokens, then the rows of positions; here each request's row of "
+            "tokens stands beside its positions.",
+            lambda known, cursors, n: [
+                _rows_of(piece, known, cursors, n)[0] for piece in (_chunk, _places)
+            ],
         ),
         _piece("one_early", _ONE_EARLY, lambda mine, c, n: mine[max(0, c - 1) : max(0, c - 1) + n]),
         _piece("one_early", _ONE_EARLY, lambda m, c, n: [m[c - 1]] if n == 1 else m[c : c + n]),
@@ -494,8 +502,9 @@ _ALL_MASKED = (
 
 _SEES_SOMETHING: Look[_FullAnswer] = Look(
     matters=lambda value, args: bool(value.any(dim=2).all()),
-    mistakes=(Mistake("all_masked", _ALL_MASKED, lambda past_lens, num_new: False),),
+    mistakes=(),
     idea=_ALL_MASKED,
+    key="all_masked",
     rows=lambda args, wanted, got: _explain_blind(args[0], args[1], wanted, got),
 )
 
@@ -600,6 +609,10 @@ def _new_of(line: Tensor, row: PaddedRow) -> Tensor:
     return line[len(line) - row.new :]
 
 
+def _first_of_new(line: Tensor, row: PaddedRow) -> Tensor:
+    return line[row.longest_past : row.longest_past + row.new]
+
+
 def _own(line: Tensor, row: PaddedRow) -> Tensor:
     return torch.cat([_past_of(line, row), _new_of(line, row)])
 
@@ -629,15 +642,13 @@ _SPLIT_LOOK = Look(
             "of its past as well.",
             _cut_by(lambda line, row: torch.cat([line[: row.longest_past], _new_of(line, row)])),
         ),
-        Mistake(
+        *alike(
             "right_padded",
             "Padding stands in front of the tokens, in both parts: a part's own columns are its "
             "last ones, here the first were taken.",
-            _cut_by(
-                lambda line, row: torch.cat(
-                    [line[: row.past], line[row.longest_past : row.longest_past + row.new]]
-                )
-            ),
+            _cut_by(lambda line, row: torch.cat([line[: row.past], _first_of_new(line, row)])),
+            _cut_by(lambda line, row: torch.cat([line[: row.past], _new_of(line, row)])),
+            _cut_by(lambda line, row: torch.cat([_past_of(line, row), _first_of_new(line, row)])),
         ),
         Mistake(
             "new_only",
@@ -700,7 +711,8 @@ def _split_form(value: Any, args: Args) -> Problem | None:
             wanted = f"(past + new, {k.shape[2]})"
             return "shape", f"Each tensor is {wanted}; here is one of shape {tuple(item.shape)}."
         if item.dtype != k.dtype:
-            return "dtype", "The cut tensors keep the type of k."
+            kinds = [str(tensor.dtype).removeprefix("torch.") for tensor in (k, item)]
+            return "dtype", f"What is cut stays as it is: k is {kinds[0]}, here is {kinds[1]}."
     return None
 
 

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from course.checks.comparing import Args, Mistake, a_kind
 from course.judging import Ask, Failure, Rows
+from course.sameness import like
 from course.showing import show
+from nanogpt.plain_values import as_number
 
 _Measure = Callable[[Tensor, Tensor, Tensor], float]
 _PARTS = ("agreement", "nll_delta")
@@ -203,9 +205,7 @@ def _measure_form(value: Any) -> tuple[str, str] | None:
     if type(value) is not tuple or len(value) != 2:
         return "not_two", "Return two numbers: `return agreement, nll_delta`."
     for name, part in zip(_PARTS, value, strict=True):
-        if isinstance(part, Tensor):
-            return "not_floats", f"{name} is a tensor; `.item()` makes a plain number of it."
-        if type(part) not in (int, float):
+        if as_number(part) is None:
             return "not_floats", f"{name} is a number (a float), not {a_kind(part)}."
     return None
 
@@ -234,8 +234,8 @@ def _draw_logits(args: Args) -> str:
 def judge_readings(ask: Ask, *cases: Args) -> Failure | None:
     """Ask about each (full_logits, window_logits, targets); the first wrong number fails."""
     for args in cases:
-        got = ask(*args)
         wanted = (_agreement(*args), _delta(*args))
+        got = like(ask(*args), wanted)
         form = _measure_form(got)
         rows: Rows = (
             ("input", _draw_logits(args)),
@@ -272,12 +272,9 @@ def _explain_measure(ask: Ask, part: int, args: Args, got: float) -> tuple[str |
         sure = _more_measures(ask, part, 1e4)
         if sure and all(_close(value, _agreement(*case_)) for case_, value in sure):
             return "sampled", _SAMPLED
-    guilty = [mistake for mistake in mistakes if _close(mistake.answer(*args), got)]
-    if guilty:
-        mistake = max(
-            guilty, key=lambda m: sum(_close(m.answer(*case_), value) for case_, value in results)
-        )
-        return mistake.key, mistake.idea
+    for mistake in mistakes:
+        if all(_close(mistake.answer(*case_), value) for case_, value in results):
+            return mistake.key, mistake.idea
     ideas = (
         "Agreement is the share of rows in which both readings find the same token most likely.",
         "nll_delta is how much worse the text is predicted with the window: the mean negative log "
@@ -294,7 +291,7 @@ def _more_measures(ask: Ask, part: int, scale: float) -> list[tuple[Args, float]
         for _ in range(3):
             full, window, targets = readings(rng, 40, 6)
             args = (full * scale, window * scale, targets)
-            results.append((args, ask(*args)[part] + 0.0))
+            results.append((args, like(ask(*args), (0.0, 0.0))[part] + 0.0))
     except Exception:
         return results
     return results

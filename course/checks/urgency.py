@@ -9,6 +9,7 @@ from typing import Any
 
 from course.checks.comparing import Comparison, Mistake, a_kind, alike
 from course.showing import named
+from nanogpt.plain_values import as_number
 from nanogpt.slo import predictor
 
 Points = list[tuple[int, float]]
@@ -39,7 +40,7 @@ def _number_form(what: str) -> Callable[[Any], tuple[str, str] | None]:
     """A form for results that are one finite number."""
 
     def form(value: Any) -> tuple[str, str] | None:
-        if type(value) not in (int, float):
+        if as_number(value) is None:
             return "not_a_number", f"The {what} is a number, not {a_kind(value)}."
         if not math.isfinite(value):
             return "not_finite", f"The {what} is a finite number, so that it can be compared."
@@ -100,7 +101,8 @@ def _mean_ratio(points: Points) -> float:
 
 
 def _mean_slope(points: Points) -> float:
-    return statistics.fmean(_through(*pair)[0] for pair in pairwise(sorted(points)))
+    pairs = pairwise(sorted(points))
+    return statistics.fmean(_through(*pair)[0] for pair in pairs if pair[0][0] != pair[1][0])
 
 
 def _other_way_round(points: Points) -> _Line:
@@ -119,7 +121,7 @@ def _line_form(value: Any) -> tuple[str, str] | None:
     if type(value) is not tuple or len(value) != 2:
         return "not_two", "Return two numbers: `return a, c`."
     for name, part in zip("ac", value, strict=True):
-        if isinstance(part, bool) or not isinstance(part, int | float):
+        if as_number(part) is None:
             return "not_numbers", f"{name} is a number, not {a_kind(part)}."
         if not math.isfinite(part):
             return "not_numbers", f"{name} is a finite number, not {part}."
@@ -280,7 +282,7 @@ FIT: Comparison[Callable[[Points], _Line]] = Comparison(
     draw=_draw_line,
     evidence=[
         *((any_sweep(random.Random(seed), 5),) for seed in range(4)),
-        ([(100, 21e3), (200, 28e3), (200, 28e3), (400, 55e3), (200, 34e3), (300, 39e3)],),
+        ([(100, 21e3), (200, 28e3), (200, 28e3), (400, 55e3), (200, 34e3), (300, 38.7e3)],),
     ],
 )
 
@@ -597,7 +599,11 @@ URGENCY: Comparison[_Urgency] = Comparison(
         ),
         *(
             Mistake("past_turns_the_sign", _PAST_SIGN, _sized(size))
-            for size in (_with_sign_of_time, lambda slack, left: 1000 / (left or 1000))
+            for size in (
+                _with_sign_of_time,
+                lambda slack, left: 1000 / (left or 1000),
+                lambda slack, left: 1000 / (left if abs(left) >= 1000 else 1000),
+            )
         ),
         *(
             Mistake("whole_milliseconds", _WHOLE, _sized(size))

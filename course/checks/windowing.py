@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course.checks.comparing import Args, Mistake, a_kind, alike, same
+from course.checks.comparing import Args, Mistake, a_kind, alike, explaining
 from course.judging import Ask, Failure, Rows
+from course.sameness import like, same
 from course.showing import named, show
+from nanogpt.plain_values import as_items, as_whole
 
 Kept = tuple[Tensor, Tensor]
 Eviction = Callable[[Tensor, Tensor, int, int], Kept]
@@ -65,6 +67,7 @@ class Measured:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self.__wrapped__ = function
         self.__code__ = getattr(function, "__code__", None)
 
     def __call__(self, *args: Any) -> Weighed:
@@ -76,7 +79,8 @@ class Measured:
 
 
 def _items(value: Any) -> Sequence[Any]:
-    return value if type(value) is tuple else ()
+    """What a tuple or a list holds."""
+    return (as_items(value) or ()) if isinstance(value, list | tuple) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,10 @@ class Case:
         """The right answer."""
         kept = self.kept()
         return self.k[:, kept], self.v[:, kept]
+
+    def args(self) -> Args:
+        """What the function is given."""
+        return self.k, self.v, self.window, self.sinks
 
     def draw(self) -> str:
         """The call, with the tensors as shapes."""
@@ -155,6 +163,9 @@ def _keeping(choose: Callable[[int, int, int], Sequence[int]]) -> Eviction:
 
 def _kept(length: int, window: int, sinks: int) -> list[int]:
     return [i for i in range(length) if i < sinks or i >= length - window]
+
+
+_RIGHT = _keeping(_kept)
 
 
 def _keys_only(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
@@ -270,7 +281,7 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
             ]
         ),
     ),
-    Mistake(
+    *alike(
         "wraps_around",
         "When the text is shorter than the window, length - window is negative, and a negative "
         "index counts from the end: entries were lost.",
@@ -278,6 +289,11 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
             lambda length, window, sinks: [
                 *range(min(sinks, length)), *range(length)[length - window :],
             ]
+        ),
+        _keeping(
+            lambda length, window, sinks: (
+                _kept(length, window, sinks) if sinks else range(length)[length - window :]
+            )
         ),
     ),
     Mistake(
@@ -319,19 +335,32 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
 
 def judge_entries(ask: Ask, cases: Sequence[Case]) -> Failure | None:
     """Whether the right entries are kept and the arguments left alone; memory is not judged."""
+    results: list[tuple[Args, Any]] = []
     for index, item in enumerate(cases):
-        called = ask.call(item.k, item.v, item.window, item.sinks)
-        value = called.value.value
+        value = _evicted(ask, item)
         failure = _judge_form(item, value)
         if failure:
             return failure
+        results.insert(0, (item.args(), value))
         if not same(value, item.expected()):
-            more = [*cases[index + 1 :], *_EVIDENCE]
-            return _wrong_entries(item, value, _guilty(ask, item, value, more))
-        for name, before, after in zip("kv", (item.k, item.v), called.args_after[:2], strict=True):
-            if not same(before, after):
-                return _changed(item, name, before, after)
+            results += _more_evicted(ask, [*cases[index + 1 :], *_EVIDENCE])
+            return _wrong_entries(item, value, explaining(_EVICTIONS, _RIGHT, results))
     return None
+
+
+def _evicted(ask: Ask, item: Case) -> Any:
+    return like(ask(*item.args()).value, item.expected())
+
+
+def _more_evicted(ask: Ask, cases: Sequence[Case]) -> list[tuple[Args, Any]]:
+    """More results of the right form; an answer that breaks off has said enough."""
+    results: list[tuple[Args, Any]] = []
+    with contextlib.suppress(Exception):
+        for item in cases:
+            value = _evicted(ask, item)
+            if not _not_two_tensors(value):
+                results.append((item.args(), value))
+    return results
 
 
 def _judge_form(item: Case, value: Any) -> Failure | None:
@@ -347,27 +376,6 @@ def _judge_form(item: Case, value: Any) -> Failure | None:
     idea = f"Return two tensors, `return k, v`; this is {a_kind(value)}"
     parts = " and ".join(a_kind(part) for part in _items(value)[:3])
     return Failure(f"{idea}{f' of {parts}' if parts else ''}.", rows, "not_two")
-
-
-def _guilty(ask: Ask, first: Case, value: Any, more: Sequence[Case]) -> Mistake[Eviction] | None:
-    """The known mistake that explains this result and the most of what else is asked."""
-    results = [(first, value)]
-    try:
-        for item in more:
-            results.append((item, ask(item.k, item.v, item.window, item.sinks).value))
-    except Exception:
-        pass  # an answer that breaks off has said enough
-
-    def explains(mistake: Mistake[Eviction], item: Case, got: Any) -> bool:
-        wrong = mistake.answer(item.k, item.v, item.window, item.sinks)
-        return not _not_two_tensors(got) and same(got, wrong)
-
-    candidates = [mistake for mistake in _EVICTIONS if explains(mistake, first, value)]
-    return max(
-        candidates,
-        key=lambda mistake: sum(explains(mistake, item, got) for item, got in results),
-        default=None,
-    )
 
 
 def _wrong_entries(item: Case, value: Any, mistake: Mistake[Eviction] | None) -> Failure:
@@ -387,23 +395,10 @@ def _wrong_entries(item: Case, value: Any, mistake: Mistake[Eviction] | None) ->
     return Failure(idea, rows)
 
 
-def _changed(item: Case, name: str, before: Tensor, after: Any) -> Failure:
-    idea = (
-        f"What comes back is right, but {name} itself was changed on the way, and the engine may "
-        "still read it: build new tensors."
-    )
-    draw = [
-        _entries(tensor, item.k, item.v, name) if isinstance(tensor, Tensor) else show(tensor)
-        for tensor in (before, after)
-    ]
-    rows: Rows = (("input", item.draw()), ("before", draw[0]), ("after", draw[1]))
-    return Failure(idea, rows, "in_place")
-
-
 def judge_memory(ask: Ask, cases: Sequence[Case]) -> Failure | None:
     """Whether what is returned keeps no more bytes alive than it shows."""
     for item in cases:
-        weighed = ask(item.k, item.v, item.window, item.sinks)
+        weighed = ask(*item.args())
         shown = shown_bytes(item.expected())
         if weighed.live_bytes <= shown:
             continue
@@ -428,7 +423,7 @@ def _why_alive(ask: Ask, item: Case, weighed: Weighed, rows: Rows) -> tuple[str,
     if item.k.shape[0] == 1:
         length, dtype = item.k.shape[1], item.k.dtype
         twin = case(2, length, item.window, item.sinks, dtype)
-        if ask(twin.k, twin.v, twin.window, twin.sinks).live_bytes <= shown_bytes(twin.expected()):
+        if ask(*twin.args()).live_bytes <= shown_bytes(twin.expected()):
             idea = (
                 "With one head the kept entries lie in one piece already, so no copy was made and "
                 "the old storage stays whole: `.contiguous()` may return a view, `.clone()` never."
@@ -515,7 +510,7 @@ def judge_slots(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> 
     """Whether the positions, computed in this order, get slots that serve; any slots that do."""
     slots: dict[int, int] = {}
     for position in positions:
-        slot = ask(position, window, sinks)
+        slot = like(ask(position, window, sinks), 0)
         failure = _not_a_slot(ask, slot, window + sinks)
         if failure:
             return failure
@@ -525,7 +520,7 @@ def judge_slots(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> 
             key, idea = _explain_slots(ask, slots, window, sinks) or failure[:2]
             return Failure(idea, failure[2], key)
     for position in reversed(positions):
-        again = ask(position, window, sinks)
+        again = like(ask(position, window, sinks), 0)
         if again != slots[position]:
             idea = (
                 f"Asked again, position {position} is in another slot, but nothing is ever moved: "
@@ -545,7 +540,7 @@ def _not_a_slot(ask: Ask, slot: Any, room: int) -> Failure | None:
     rows = _slot_rows(ask, f"a slot from 0 to {room - 1}", slot)
     if slot is None:
         return Failure("ring_slot returned nothing: end it with `return`.", rows, "no_return")
-    if type(slot) is not int:
+    if as_whole(slot) is None:
         return Failure(f"A slot is a whole number (an int), not {a_kind(slot)}.", rows, "not_int")
     return None
 
