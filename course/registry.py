@@ -3,6 +3,7 @@
 A lesson's module is imported when one of its exercises is asked for, and no other lesson's.
 """
 
+import dataclasses
 import functools
 import importlib
 import pkgutil
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from course.callees import naming_callees
 from course.report import Report
 from course.task import Task
 
@@ -52,9 +54,9 @@ def exercises() -> tuple[Exercise, ...]:
 
 def exercise(exercise_id: str) -> Exercise:
     """The exercise with this id. Raises: KeyError naming the id and the known ones."""
-    number = exercise_id.partition(".")[0]
+    number = re.escape(exercise_id.partition(".")[0])
     for stem in _stems():
-        for item in lesson_exercises(stem) if stem.startswith(f"{number}_") else ():
+        for item in lesson_exercises(stem) if re.match(rf"{number}[a-z]?_", stem) else ():
             if item.id == exercise_id:
                 return item
     known = ", ".join(item.id for item in exercises())
@@ -63,10 +65,17 @@ def exercise(exercise_id: str) -> Exercise:
 
 @functools.cache
 def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
-    """The exercises of the lesson with this stem, in the order of the lesson."""
+    """The exercises of the lesson with this stem, in the order of the lesson.
+
+    Their checks also name the function of the same lesson that fails beneath an answer.
+    """
     if stem not in _stems():
         return ()
-    return importlib.import_module(f"course.checks.{stem}").EXERCISES
+    found: tuple[Exercise, ...] = importlib.import_module(f"course.checks.{stem}").EXERCISES
+    return tuple(
+        dataclasses.replace(item, check=naming_callees(item, [e for e in found if e is not item]))
+        for item in found
+    )
 
 
 @functools.cache

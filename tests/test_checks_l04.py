@@ -12,13 +12,13 @@ from torch import Tensor
 
 from course.checks import l04_sliding_window as checks
 from course.checks import readings, windowing
-from course.registry import exercise, lesson_exercises
+from course.registry import exercise
 from nanogpt import sliding_window
 from solutions import l04_sliding_window as l04
 
 MANY = settings(deadline=None, max_examples=60, database=None)
 SOME = settings(MANY, max_examples=15)
-NAMES = [item.name for item in lesson_exercises("l04_sliding_window")]
+NAMES = [exercise(exercise_id).name for exercise_id in l04.RIGHT]
 POSITION, WINDOW, SINKS = st.integers(0, 60), st.integers(1, 20), st.integers(0, 6)
 WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l04.WRONG}
 MISTAKES = {
