@@ -3,6 +3,7 @@
 The lesson's stub keeps a short docstring; the signature, the rules and one worked case stand here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,20 @@ class Task:
 
     `signature` is the stub's own, on one line: "chunk_size(budget: int, ...) -> int". `rules` are
     sentences, one for each thing that goes in or comes out, with `code` between backquotes.
-    `args` and `result` are one case worked by hand, small enough to follow in one's head.
+    `args` and `result` are one case worked by hand, small enough to follow in one's head. Where
+    the answer is a generator, `answers` are what is sent into it, in order, and `result` is the
+    list of what it yields: its first move, and one more for each answer.
     """
 
     signature: str
     rules: tuple[str, ...]
     args: tuple[Any, ...]
     result: Any
+    answers: tuple[Any, ...] = ()
+
+    def worked(self, function: Callable[..., Any]) -> Any:
+        """What `function` makes of the case, to be compared with `result`."""
+        value = function(*self.args)
+        if not self.answers:
+            return value
+        return [next(value), *map(value.send, self.answers)]
