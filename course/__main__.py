@@ -85,13 +85,14 @@ def _check_one(
     item: "Exercise", function: Callable[..., Any] | None, path: Path, saving: bool
 ) -> bool:
     from course.attempt import save_attempt
+    from course.forking import check_apart
     from course.report import Report
 
     if function is None:
         idea = f"{path.name} defines no function `{item.name}` that Python can read: keep its name."
         report = Report(item.id, "missing", (), 0, idea)
     else:
-        report = item.check(function)
+        report = check_apart(item, function).report
     print(report.text())
     note = save_attempt(report, function) if saving else ""
     if note:

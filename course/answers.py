@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from course.forking import check_apart
 from course.launcher.workspace import write_atomically
 from course.notebook import IMPORTED
 from course.progress import work_folder
@@ -114,7 +115,7 @@ def _load(exercise: Exercise) -> tuple[Callable[..., Any] | None, str | None]:
         return None, f"{what} it {problem}."
     if not callable(function):
         return None, f"{what} its file does not define it."
-    report = exercise.check(function)
+    report = check_apart(exercise, function).report
     if report.status != "passed":
         return None, f"{what} it does not pass its check any more: {report.idea}"
     return function, None

@@ -9,28 +9,34 @@ from html import escape
 from typing import Any
 
 from course import answers, progress
+from course.calling import with_article
+from course.forking import check_apart
 from course.registry import Exercise, exercise
 from course.report import Report
+from nanogpt.plain_values import kind_of
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A checked answer; `function` is None when the notebook has none of that name.
 
-    `note` says what else the learner should know, such as that progress could not be saved.
+    `runs_here` is False when the answer had to be stopped or took its process with it. `note` says
+    what else the learner should know, such as that progress could not be saved.
     """
 
     report: Report
     function: Callable[..., Any] | None
     note: str = ""
+    runs_here: bool = True
 
     @property
     def started(self) -> bool:
-        """Whether there is an answer to run, right or wrong."""
-        return self.function is not None and self.report.status != "not_started"
+        """Whether there is an answer that the lesson can go on with, right or wrong."""
+        written = self.function is not None and self.report.status != "not_started"
+        return written and self.runs_here
 
     def or_reference(self, reference: Callable[..., Any]) -> Callable[..., Any]:
-        """The learner's function once it is written, right or wrong; until then `reference`."""
+        """The learner's function once it can be run, right or wrong; until then `reference`."""
         return self.function if self.function is not None and self.started else reference
 
     def _repr_html_(self) -> str:
@@ -41,23 +47,29 @@ class Attempt:
 def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Attempt:
     """Checks the function that `resolve` finds: `attempt("l01.plan_step", lambda: plan_step)`.
 
-    A lambda, because the name itself may be gone after a syntax error or a rename. Saves progress
+    A lambda, because the name itself may be gone after a syntax error or a rename. The check runs
+    in a process of its own where that is safe, since a function may never come back. Saves progress
     and the answer where `progress.enabled()`. Raises: KeyError for an unknown exercise.
     """
     item = exercise(exercise_id)
     try:
         function = resolve()
     except NameError:
-        function = None
-    if not callable(function):
-        report = _missing(item)
+        report = _missing(item, f"Keep the name `{item.name}`; fix the error above.")
         return Attempt(report, None, _saved(report, None))
-    report = item.check(function)
-    return Attempt(report, function, _saved(report, function))
+    if not callable(function):
+        kind = with_article(kind_of(function))
+        report = _missing(item, f"`{item.name}` is {kind} here, and not a function.")
+        return Attempt(report, None, _saved(report, None))
+    checked = check_apart(item, function)
+    notes = [_saved(checked.report, function)]
+    if not checked.runs_here:
+        notes.append(f"Below, the reference stands in for your `{item.name}`.")
+    note = " ".join(filter(None, notes))
+    return Attempt(checked.report, function, note, checked.runs_here)
 
 
-def _missing(item: Exercise) -> Report:
-    idea = f"Keep the name `{item.name}`; fix the error above."
+def _missing(item: Exercise, idea: str) -> Report:
     return Report(item.id, "missing", (), 0, idea)
 
 

@@ -1,5 +1,6 @@
 """Every exercise of the course, found through the check modules that define them."""
 
+import dataclasses
 import functools
 import importlib
 import pkgutil
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from course.callees import naming_callees
 from course.report import Report
 from course.task import Task
 
@@ -42,11 +44,19 @@ class Exercise:
 
 @functools.cache
 def exercises() -> tuple[Exercise, ...]:
-    """All exercises in the course's order: the `EXERCISES` of each module in `course.checks`."""
+    """All exercises in the course's order: the `EXERCISES` of each module in `course.checks`.
+
+    Their checks also name the function of the same lesson that fails beneath an answer.
+    """
     package = importlib.import_module("course.checks")
     stems = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
     modules = [importlib.import_module(f"course.checks.{stem}") for stem in stems]
-    return tuple(item for module in modules for item in getattr(module, "EXERCISES", ()))
+    found: list[Exercise] = [e for module in modules for e in getattr(module, "EXERCISES", ())]
+    named: list[Exercise] = []
+    for item in found:
+        others = [e for e in found if e.lesson == item.lesson and e is not item]
+        named.append(dataclasses.replace(item, check=naming_callees(item, others)))
+    return tuple(named)
 
 
 def exercise(exercise_id: str) -> Exercise:

@@ -8,8 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from course.checks.comparing import Args, Mistake, a_kind
-from course.checks.unchanged import Unchanged
+from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.judging import Ask
 
 Entry = tuple[tuple[int, ...], int, int]
@@ -542,7 +541,7 @@ def _form(value: Any) -> tuple[str, str] | None:
 
 _ENTRY = [tuple, int, int]
 
-HEAP: Unchanged[OnEvent] = Unchanged(
+HEAP: Comparison[OnEvent] = Comparison(
     reference=REFERENCE,
     mistakes=_MISTAKES,
     idea="Follow the generations: of several entries of one request, which one counts, and what "
@@ -551,6 +550,4 @@ HEAP: Unchanged[OnEvent] = Unchanged(
     draw=_draw,
     draw_call=_draw_call,
     evidence=any_states(random.Random(3), 30),
-    names=("heap", "generations"),
-    kept="somebody else",
 )
