@@ -646,12 +646,12 @@ def my_policy(snapshot: FleetSnapshot) -> tuple[int, int] | None:
     A worker has room for a request if `num_running` is below its `batch_size` and the request's
     `kv_tokens_needed` are at most its `kv_free_tokens`. Where there is no room nobody may be sent.
 
-    Your policy serves 4 loads of 200 requests that you cannot see, with 3 workers. First everybody
-    comes at once, of priorities 0 to 2, and then urgent ones, just as many as can be served. What
-    counts is attainment: the share of all requests that finish by their deadline. It passes if it
-    is at least 20 percentage points above FIFO's on average, on no load more than 2 below, and
-    nobody waits longer than 1.3 s for a first token. FIFO has the same workers and caches, sends
-    each arrival to the next worker in turn, and lets it queue there.
+    Your policy serves 4 loads of 135 requests that you cannot see, with 3 workers. They come in
+    waves, priorities 0 to 2 mixed, and have 200 ms, 500 ms or 1 s. What counts is attainment: the
+    share of all requests that finish by their deadline. It passes if it is at least 20 percentage
+    points above FIFO's on average, on no load more than 2 below, and no request waits longer than
+    2 s for its first token. FIFO has the same workers and caches, sends each arrival to the next
+    worker in turn, and lets it queue there.
     """
     raise NotImplementedError("Exercise 7.4: who goes where next?")
 

@@ -593,6 +593,22 @@ WRONG = (
         _voting(early=lambda layer, num_layers: layer < 0.9 * num_layers),
     ),
     _local_vote(
+        "rounded",
+        "About 90 % is 90 %.",
+        _voting(early=lambda layer, num_layers: round(layer / num_layers, 1) <= 0.9),
+        "rounded to a tenth",
+    ),
+    _local_vote(
+        "float_at_the_edge",
+        "A tenth has to be left.",
+        _voting(early=lambda layer, num_layers: 1 - layer / num_layers >= 0.1),
+    ),
+    _local_vote(
+        "no_target_is_0",
+        "Nothing is wanted while the target is 0.",
+        _voting(lambda target, step: target and target == step),
+    ),
+    _local_vote(
         "counts_this_layer",
         "Layers count from 0, so layer + 1 are done.",
         _voting(early=lambda layer, num_layers: (layer + 1) / num_layers <= 0.9),
@@ -917,6 +933,33 @@ WRONG = (
         "sleeps_for_ever",
         "It sleeps as long as somebody urgent waits.",
         _deciding(lambda slept, whole, bound: False),
+    ),
+    _resume_or_abort(
+        "bound_is_no_constant",
+        "Three times is the rule.",
+        _deciding(lambda slept, whole, bound: slept >= 3 * whole),
+    ),
+    _resume_or_abort(
+        "rounded",
+        "Times are whole.",
+        _deciding(lambda slept, whole, bound: slept // whole >= bound),
+    ),
+    _resume_or_abort(
+        "rounded",
+        "About as often as the bound says.",
+        _deciding(lambda slept, whole, bound: round(slept / whole) >= bound),
+        "rounded to the nearest",
+    ),
+    _resume_or_abort(
+        "rounded",
+        "A bound is a count.",
+        _deciding(lambda slept, whole, bound: slept >= int(bound) * whole),
+        "bound cut",
+    ),
+    _resume_or_abort(
+        "counts_the_pass",
+        "Its own time counts too.",
+        _deciding(lambda slept, whole, bound: slept + whole >= bound * whole),
     ),
     _resume_or_abort(
         "aborts_when_time_is_up",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+import torch
+
 from solutions.wrong import WrongAnswer
 
 Probs = Sequence[float]
@@ -336,6 +338,14 @@ def roll_back_kv_by_marks(held: int, num_drafted: int, num_accepted: int) -> int
     return marks.count(True)
 
 
+def _in_float32(p: list[float], q: list[float], token: int, u: float, v: float) -> tuple[bool, int]:
+    wanted, drafted = torch.tensor(p), torch.tensor(q)
+    if u * drafted[token] < wanted[token]:
+        return True, token
+    sums = (wanted - drafted).clamp(min=0).cumsum(0)
+    return False, int((sums > v * sums[-1]).nonzero()[0])
+
+
 # --- the lists that tests read ---------------------------------------------------------------
 
 RIGHT = {
@@ -656,6 +666,19 @@ _WRONG_ACCEPTS = (
         "1 is true.",
         _changed(lambda kept, token, drafted: (int(kept), token)),
     ),
+    _wrong(
+        "accept",
+        "swapped",
+        "The token, and whether it is the draft.",
+        _changed(lambda kept, token, drafted: (token, kept)),
+    ),
+    _wrong(
+        "accept",
+        "falls_off_the_end",
+        "A tensor of floats is a list of floats.",
+        _in_float32,
+        "in float32",
+    ),
     _wrong("accept", "no_return", "The result is computed.", lambda *args: None),
     _wrong("accept", "not_two", "The token says it all.", lambda *args: accept(*args)[1]),
     _wrong(
@@ -788,6 +811,7 @@ _WRONG_TOKENS = (
         "One number per draft.",
         lambda p, k: [p**i for i in range(k + 1)],
     ),
+    _wrong("expected_tokens", "at_most", "All of them, and one.", lambda p, k: k + 1),
     _wrong("expected_tokens", "not_finite", "It never ends.", lambda p, k: math.inf),
 )
 
@@ -928,6 +952,12 @@ _WRONG_ROLL_BACKS = (
         "keeps_rejected",
         "Computed is computed.",
         lambda held, drafted, accepted: held,
+    ),
+    _wrong(
+        "roll_back_kv",
+        "num_drafted_is_no_constant",
+        "Four are drafted.",
+        lambda held, drafted, accepted: held - 4 + accepted,
     ),
     _wrong(
         "roll_back_kv",

@@ -208,8 +208,8 @@ BUMP: Comparison[Bump] = Comparison(
             _bumping(lifted=lambda priority, slack: _LEVELS, other=lambda priority, slack: 0),
         ),
     ),
-    idea="The priority is 2 levels higher, but at least 0, when 0 <= slack <= 50,000 us, and "
-    "otherwise as it was.",
+    idea="Ask how much time the request has to spare, whether going first still helps it, and how "
+    "far up it goes.",
     form=lambda value: (
         None
         if type(value) is int
@@ -279,6 +279,19 @@ def _at_place(place: int) -> Route:
 
 def _index(workers: list[WorkerView], hits: dict[int, int]) -> int:
     return [view.id for view in workers].index(_ROUTE(workers, hits))
+
+
+def _with_hits_by_place(first: int) -> Route:
+    """Looks a worker's hit up under its place in the list."""
+
+    def answer(workers: list[WorkerView], hits: dict[int, int]) -> int:
+        ranks = [
+            (view.backlog_tokens - hits.get(place, 0), view.num_running, view.id)
+            for place, view in enumerate(workers, first)
+        ]
+        return min(ranks)[2]
+
+    return answer
 
 
 def any_choices(rng: random.Random, count: int) -> list[Args]:
@@ -446,12 +459,17 @@ ROUTE: Comparison[Route] = Comparison(
             _at_place(0),
             _at_place(-1),
         ),
+        *_ways(
+            "hits_by_place",
+            "`hits` goes by the worker's `id`, which is not its place in the list.",
+            _with_hits_by_place(0),
+            _with_hits_by_place(1),
+        ),
         Mistake(
             "index", "This is a place in the list; the answer is the worker's own `id`.", _index
         ),
     ),
-    idea="Route to the worker with the smallest backlog_tokens minus hit, among equals to the one "
-    "with fewer running requests, then to the lower id.",
+    idea="Ask of each worker when it would be done with the prefill of this prompt.",
     form=_worker_form,
     draw_call=_draw_route,
     evidence=any_choices(random.Random(4), 60),

@@ -149,6 +149,8 @@ def _form_of_two(value: Any) -> tuple[str, str] | None:
     if type(value) is not tuple or len(cast("tuple[Any, ...]", value)) != 2:
         return "not_two", "Return two things, whether it is kept and the token: `kept, token`."
     kept, token = cast("tuple[Any, Any]", value)
+    if type(kept) is not bool and type(token) is bool:
+        return "swapped", "Whether it is kept comes first, then the token: `kept, token`."
     if type(kept) is not bool:
         return "wrong_type", f"`kept` is True or False, not {a_kind(kept)}."
     if type(token) is not int:
@@ -427,8 +429,8 @@ ACCEPT: Comparison[_Accept] = Comparison(
             ),
         ),
     ),
-    idea="Keep the draft if u is below p[token] / q[token], and else draw one by v from what p has "
-    "more than q.",
+    idea="Two questions, one after the other: does the draft stay, by `u`; and if it does not, "
+    "which token stands there, by `v`?",
     form=_form_of_two,
     draw_call=_draw_call,
     evidence=[
@@ -444,6 +446,31 @@ ACCEPT: Comparison[_Accept] = Comparison(
     ],
 )
 
+
+_NOT_REACHED = (
+    "At this `v`, just below 1, your sum reaches no token: added up in another order or type, the "
+    "same weights give a little less, and in float32, which `torch.tensor` makes of floats, much "
+    "less; stop at the last token that has a weight."
+)
+
+
+def judge_reached(ask: Ask, cases: Sequence[Args]) -> Failure | None:
+    """The cases, where an answer may run off the end of its own sums."""
+    for args in cases:
+        called = ask.call(*args, may_raise=args[4] > _NEARLY_1)
+        if isinstance(called.error, IndexError | StopIteration | ValueError | RuntimeError):
+            rows: Rows = (
+                ("input", ACCEPT.draw_call(ask.name, args)),
+                ("expected", ACCEPT.draw(acceptance.accept(*args))),
+                ("got", type(called.error).__name__),
+            )
+            return Failure(_NOT_REACHED, rows, "falls_off_the_end")
+        if called.error is not None:
+            ask(*args)  # ends the check with the error's own words
+    return ACCEPT.judge(ask, cases)
+
+
+_NEARLY_1 = 0.999999
 
 # --- the law ---------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def _push(entries: list[Entry], latest: Generations, id: int, key: tuple[int, ..
 
 
 def _remove(entries: list[Entry], latest: Generations, id: int) -> None:
-    latest[id] += 1
+    latest[id] = latest.get(id, 0) + 1
 
 
 def _pop(entries: list[Entry], latest: Generations) -> int | None:
@@ -101,11 +101,21 @@ def _forget(entries: list[Entry], latest: Generations, id: int) -> None:
 
 
 def _counts_down(entries: list[Entry], latest: Generations, id: int) -> None:
-    latest[id] -= 1
+    latest[id] = latest.get(id, 0) - 1
 
 
 def _to_zero(entries: list[Entry], latest: Generations, id: int) -> None:
     latest[id] = 0
+
+
+def _remove_known(entries: list[Entry], latest: Generations, id: int) -> None:
+    if id in latest:
+        latest[id] += 1
+
+
+def _remove_waiting(entries: list[Entry], latest: Generations, id: int) -> None:
+    if any(entry[1:] == (id, latest.get(id)) for entry in entries):
+        latest[id] += 1
 
 
 def _take_out(entries: list[Entry], id: int) -> None:
@@ -114,7 +124,7 @@ def _take_out(entries: list[Entry], id: int) -> None:
 
 def _eager_remove(entries: list[Entry], latest: Generations, id: int) -> None:
     _take_out(entries, id)
-    latest[id] += 1
+    _remove(entries, latest, id)
 
 
 def _eager_and_forgets(entries: list[Entry], latest: Generations, id: int) -> None:
@@ -360,6 +370,13 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
         "second worker.",
         _handling(pop=_peek),
     ),
+    *_ways(
+        "removes_only_what_it_knows",
+        "A removal counts up whether the request is known or not, and one that is missing has "
+        "generation 0.",
+        _handling(remove=_remove_known),
+        _handling(remove=_remove_waiting),
+    ),
     Mistake("pop_does_not_count", _POPPED_COUNTS, _handling(pop=_popping(after=_leave))),
     *_ways(
         "stale_counts",
@@ -431,10 +448,10 @@ def any_states(rng: random.Random, count: int) -> list[Args]:
 def _any_event(rng: random.Random, entries: list[Entry], latest: Generations) -> Event:
     waiting = [id for _, id, generation in entries if latest[id] == generation]
     kind = rng.choice(("push", "push", "push", "remove", "pop"))
-    if kind == "push" or not entries:
+    if kind == "push":
         return ("push", rng.randrange(4), (rng.randrange(3), 100 * rng.randint(1, 4)))
-    if kind == "remove" and waiting:
-        return ("remove", rng.choice(waiting))
+    if kind == "remove":  # mostly of one that waits, but also of one that does not, or never did
+        return ("remove", rng.choice([*waiting, *waiting, rng.randrange(6)]))
     return ("pop",)
 
 
@@ -453,7 +470,7 @@ COMES_BACK: tuple[Event, ...] = (
     ("push", 3, (0, 100)), ("remove", 3), ("push", 3, (2, 900)), ("push", 5, (1, 500)),
     ("pop",), ("pop",), ("pop",),
 )  # fmt: skip
-RIGHT_ORDER = "5, 3, nobody"
+RIGHT_ORDER = "5, 3, none"
 
 
 def life(ask: Ask) -> str | None:
@@ -465,7 +482,7 @@ def life(ask: Ask) -> str | None:
             entries, latest, popped = ask(*state, event)
             state = (entries, latest)
             if event == ("pop",):
-                out.append("nobody" if popped is None else str(popped))
+                out.append("none" if popped is None else str(popped))
     except Exception:
         return None
     return ", ".join(out)
@@ -527,8 +544,8 @@ _ENTRY = [tuple, int, int]
 HEAP: Comparison[OnEvent] = Comparison(
     reference=REFERENCE,
     mistakes=_MISTAKES,
-    idea="A push adds an entry with a new generation, a removal only counts the generation up, and "
-    "a pop takes the smallest live entry.",
+    idea="Follow the generations: of several entries of one request, which one counts, and what "
+    "makes the others stale?",
     form=_form,
     draw=_draw,
     draw_call=_draw_call,

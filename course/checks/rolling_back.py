@@ -50,6 +50,14 @@ ROLL_BACK: Comparison[_RollBack] = Comparison(
             "The answer is a whole number of tokens (an int).",
             acceptance.roll_back_kv,
         ),
+        *(
+            Mistake(
+                "num_drafted_is_no_constant",
+                "How many are drafted differs from pass to pass: take it from `num_drafted`.",
+                lambda held, drafted, accepted, fixed=fixed: held - fixed + accepted,
+            )
+            for fixed in (1, 2, 3, 4, 5, 8)
+        ),
         Mistake("keeps_rejected", _REJECTED, lambda held, drafted, accepted: held),
         Mistake(
             "drawn_in_place",
@@ -134,7 +142,8 @@ ROLL_BACK: Comparison[_RollBack] = Comparison(
             lambda held, drafted, accepted: held - (accepted < drafted),
         ),
     ),
-    idea="Of what is held, the K/V of the drafts that were not accepted goes, and nothing else.",
+    idea="Write the tokens whose K/V is held in a row: which of them are in the text, at the same "
+    "place?",
     form=whole_number,
     draw_call=named("held", "num_drafted", "num_accepted"),
     evidence=[
