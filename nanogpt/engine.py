@@ -308,21 +308,18 @@ class Engine:
             request = self._requests[row.request_id]
             self.cache.commit(request.id, computed[request.id] - row.num_past)
             request.prefill_cursor = computed[request.id]
+            was_last_chunk = request.status == "prefilling" and request.is_fully_prefilled
             self._last_served[request.id] = self.step_number
             if request.id in drawn:
                 accepted = row.drafted[: drawn[request.id].num_accepted]
                 request.generated_tokens += [*accepted, drawn[request.id].last]
             if request.is_done or not row.is_decode:
                 self._publish(request)
-            if (
-                request.status == "prefilling"
-                and request.id in drawn
-                and request.is_fully_prefilled
-            ):
+            if was_last_chunk and request.id in drawn:
                 self.scheduler.promote(request)
             if request.is_done:
                 self.scheduler.complete(request)
-                self.cache.release(request.id)
+                request.kv_view = self.cache.leave(request.id)
                 del self._requests[request.id]
                 finished.append(request.id)
         return finished

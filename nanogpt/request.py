@@ -1,4 +1,4 @@
-"""A request and how far it has come. Knows its tokens; does not know where its K/V is stored."""
+"""A request and how far it has come. Knows its tokens; an engine's K/V it only looks at."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +17,20 @@ KVView = Mapping[tuple[int, int], tuple[Tensor, Tensor]]
 def no_kv() -> KVView:
     """The view of a request that holds nothing."""
     return MappingProxyType({})
+
+
+class OwnKV:
+    """A `kv_view` of K/V that is the request's own, and goes with `clear_cache`.
+
+    The textbook calls store it so, and an engine leaves it so to a request that is done.
+    """
+
+    def __init__(self, kv: KVView) -> None:
+        self.kv = kv
+
+    def __call__(self) -> KVView:
+        """(layer, head) -> (k, v)."""
+        return self.kv
 
 
 @dataclass(eq=False)
@@ -66,17 +80,27 @@ class Request:
 
     @property
     def is_fully_prefilled(self) -> bool:
-        """Whether the whole prompt is computed, and all generated tokens but the newest."""
-        return self.remaining <= (1 if self.generated_tokens else 0)
+        """Whether the prompt is computed, and all generated tokens but the newest.
+
+        In a prefill the newest too: a request that was preempted computes all it knows again, and
+        only behind its last token comes one that is new.
+        """
+        newest = 1 if self.generated_tokens and self.status != "prefilling" else 0
+        return self.remaining <= newest
 
     @property
     def kv_cache(self) -> KVView:
-        """Read-only: (layer, head) -> (k, v), each (1, S, D), of what is held right now."""
+        """Read-only: (layer, head) -> (k, v), each (1, S, D), of what is held right now.
+
+        Of a request that is done, what it held at the end: all but the last token's.
+        """
         return self.kv_view()
 
     def clear_cache(self) -> None:
-        """Forget that anything was computed; whoever stores the K/V releases it."""
+        """Forget what was computed, and let go of K/V of its own; an engine's, that releases."""
         self.prefill_cursor = 0
+        if isinstance(self.kv_view, OwnKV):
+            self.kv_view = no_kv
 
 
 def check_request(request: Request, config: ModelConfig) -> None:

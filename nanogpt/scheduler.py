@@ -80,6 +80,7 @@ class Scheduler:
         self.preempted: list[Request] = []
         self.trace: Trace | None = None
         self._step = 0
+        self._prefill_at: tuple[int, int] | None = None
         self._keys: dict[int, Key] = {}
         self._admitted_at: dict[int, int] = {}
 
@@ -110,7 +111,10 @@ class Scheduler:
         return not (self.waiting or self.prefilling or self.active)
 
     def schedule(self, step: int) -> tuple[Request | None, list[Request]]:
-        """Make room, admit, and say who prefills and who decodes in this step."""
+        """Make room, admit, and say who prefills and who decodes in this step.
+
+        Raises: ValueError for a loop that computes a preempted request's prompt and no more.
+        """
         self.begin_step(step)
         victims = self.victims()
         startable, _ = self.admissible(victims)
@@ -118,7 +122,11 @@ class Scheduler:
             self.preempt(victim)
         for request in startable:
             self.admit(request)
-        return (self.prefilling[0] if self.prefilling else None), list(self.active)
+        prefill = self.prefilling[0] if self.prefilling else None
+        if prefill is not None and not self.active:
+            self._check_moves(prefill)
+        self._prefill_at = (prefill.id, prefill.prefill_cursor) if prefill else None
+        return prefill, list(self.active)
 
     def begin_step(self, step: int) -> None:
         """Note the time; under a `TimedKey`, rank everybody anew."""
@@ -235,6 +243,16 @@ class Scheduler:
         """KV tokens that the request counts with, once `num_tokens` more are computed."""
         cursor = request.prefill_cursor
         return self.parts.held(cursor, num_tokens, self.sliding_window, self.num_sinks)[1]
+
+    def _check_moves(self, prefill: Request) -> None:
+        """Raises: ValueError when a request that came back is stuck behind its prompt."""
+        stuck = self._prefill_at == (prefill.id, prefill.prefill_cursor)
+        if stuck and prefill.remaining and prefill.prefill_cursor >= len(prefill.prompt_tokens):
+            raise ValueError(
+                f"step {self._step}: request {prefill.id} was preempted, and {prefill.remaining} "
+                "of the tokens that it generated are still to be computed again; cut its chunks "
+                "from `remaining`, not from the prompt alone"
+            )
 
     def _key(self, view: RequestView) -> Key:
         return key_under(self.policy, view, self._step, self.parts)
