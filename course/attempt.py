@@ -10,12 +10,10 @@ from html import escape
 from typing import Any
 
 from course import progress
-from course.calling import with_article
 from course.files import explain
 from course.forking import Checked, check_apart
 from course.registry import Exercise, exercise
 from course.report import Report
-from nanogpt.plain_values import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +79,15 @@ def _judged(
     except NameError:
         return _missing(item, f"Keep the name `{name}`; fix its cell."), None
     if not callable(function):
-        kind = with_article(kind_of(function))
-        return _missing(item, f"`{name}` is {kind} here, and not a function."), None
+        return _missing(item, f"`{name}` is {_kind(function)} here, and not a function."), None
     return check_apart(item, function), function
+
+
+def _kind(value: object) -> str:
+    from course.calling import with_article  # these two load torch: only where they are needed
+    from nanogpt.plain_values import kind_of
+
+    return with_article(kind_of(value))
 
 
 def _missing(item: Exercise, idea: str) -> Checked:

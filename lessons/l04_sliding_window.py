@@ -38,7 +38,7 @@ with app.setup(hide_code=True):
     )
     from nanogpt.block_table import BlockPool
     from nanogpt.clock import LAPTOP_CPU, CostClock
-    from nanogpt.generate import attend_in_window
+    from nanogpt.oracle import attend_in_window
     from nanogpt.metrics import summary
     from widgets import (
         AttentionByDistance,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nanogpt.config import ModelConfig
 from nanogpt.kv_cache import view_by_head
-from nanogpt.request import KVView
+from nanogpt.request import KVView, OwnKV
 from nanogpt.sliding_window import window_mask
 from nanogpt.window_storage import WindowStorage
 
@@ -85,6 +85,12 @@ class WindowedKVCache:
     def release(self, request_id: int) -> None:
         """Give all of the request's memory back."""
         del self._storage_of[request_id]
+
+    def leave(self, request_id: int) -> OwnKV:
+        """Give all of the request's memory back, and leave it a copy of its K/V to look at."""
+        left = OwnKV(self.view(request_id))
+        self.release(request_id)
+        return left
 
     def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
         """Shapes: -> k, v (H, S, D), oldest first."""

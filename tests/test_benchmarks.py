@@ -10,8 +10,8 @@ from benchmarks.contenders import CONTENDERS, make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
 from nanogpt.config import ModelConfig
-from nanogpt.generate import generate
 from nanogpt.model import GPT
+from nanogpt.oracle import generate
 
 SMALL = Load("small", ((3, 1, 4), (1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7), (9, 3)), 6, token_budget=4)
 

@@ -10,7 +10,7 @@ from preempting import CONFIG, logits_after, prompt, tiny_model
 from nanogpt.engine_config import EngineConfig
 from nanogpt.fleet import policy
 from nanogpt.fleet.views import WorkerView
-from nanogpt.generate import generate
+from nanogpt.oracle import generate
 from nanogpt.request import Request
 from nanogpt.workers.books import Result
 from nanogpt.workers.fleet import Fleet

@@ -16,9 +16,9 @@ from preempting import CONFIG, open_files, process_is_there, prompt, tiny_model,
 
 from nanogpt.engine_config import EngineConfig
 from nanogpt.fleet import policy
-from nanogpt.generate import generate
 from nanogpt.guard import PartError
 from nanogpt.model import GPT
+from nanogpt.oracle import generate
 from nanogpt.request import Request
 from nanogpt.workers.fleet import Fleet, WorkersFailed
 
