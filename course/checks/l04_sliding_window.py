@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike, whole_number
-from course.checks.readings import judge_readings, readings
+from course.checks.readings import draw_logits, judge_readings, readings
 from course.checks.windowing import (
     Case,
     Measured,
     case,
+    draw_eviction,
     draw_tensors,
     judge_entries,
     judge_memory,
@@ -255,7 +256,9 @@ _VISIBLE_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_visible(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.visible."""
-    return run_checks("l04.visible", function, _VISIBLE_CHECKS, seed=seed)
+    return run_checks(
+        "l04.visible", function, _VISIBLE_CHECKS, seed=seed, draw_call=_VISIBLE.draw_call
+    )
 
 
 # --- evict -----------------------------------------------------------------------------------
@@ -306,7 +309,9 @@ _EVICT_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_evict(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.evict."""
-    return run_checks("l04.evict", Measured(function), _EVICT_CHECKS, seed=seed)
+    return run_checks(
+        "l04.evict", Measured(function), _EVICT_CHECKS, seed=seed, draw_call=draw_eviction
+    )
 
 
 # --- held ------------------------------------------------------------------------------------
@@ -485,7 +490,7 @@ _HELD_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_held(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.held."""
-    return run_checks("l04.held", function, _HELD_CHECKS, seed=seed)
+    return run_checks("l04.held", function, _HELD_CHECKS, seed=seed, draw_call=_HELD.draw_call)
 
 
 # --- ring_slot -------------------------------------------------------------------------------
@@ -680,7 +685,9 @@ _BYTES_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_live_bytes(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.live_bytes."""
-    return run_checks("l04.live_bytes", function, _BYTES_CHECKS, seed=seed)
+    return run_checks(
+        "l04.live_bytes", function, _BYTES_CHECKS, seed=seed, draw_call=_BYTES.draw_call
+    )
 
 
 # --- judge -----------------------------------------------------------------------------------
@@ -729,7 +736,7 @@ _MEASURE_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_judge(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.judge."""
-    return run_checks("l04.judge", function, _MEASURE_CHECKS, seed=seed)
+    return run_checks("l04.judge", function, _MEASURE_CHECKS, seed=seed, draw_call=draw_logits)
 
 
 # --- registry --------------------------------------------------------------------------------

@@ -83,6 +83,12 @@ def _items(value: Any) -> Sequence[Any]:
     return (as_items(value) or ()) if isinstance(value, list | tuple) else ()
 
 
+def draw_eviction(name: str, args: Args) -> str:
+    """The call, with the tensors as shapes."""
+    k, _, window, sinks = args
+    return f"{name}(k, v, window={window}, sinks={sinks}), k and v {tuple(k.shape)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A request's K/V in one layer, and what to keep of it."""
@@ -107,8 +113,7 @@ class Case:
 
     def draw(self) -> str:
         """The call, with the tensors as shapes."""
-        shape = tuple(self.k.shape)
-        return f"evict(k, v, window={self.window}, sinks={self.sinks}), k and v {shape}"
+        return draw_eviction("evict", self.args())
 
     def draw_kept(self, value: Any) -> str:
         """What was kept, as the numbers of entries; ? is an entry that never was there."""
