@@ -556,11 +556,12 @@ def _bytes_form(value: Any) -> tuple[str, str] | None:
 _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
     reference=lambda tensors: sum(storages(tensors).values()),
     mistakes=(
-        Mistake(
+        *alike(
             "shapes",
             "A shape says what a tensor shows, but memory is freed by whole storages: count the "
             "bytes of the storage behind it.",
             shown_bytes,
+            lambda tensors: sum({t.data_ptr(): shown_bytes([t]) for t in tensors}.values()),
         ),
         Mistake(
             "counted_twice",
@@ -612,9 +613,10 @@ _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
             "These are numbers of elements; each of them takes `element_size()` bytes.",
             lambda tensors: sum(t.numel() for t in tensors),
         ),
-        Mistake(
+        *alike(
             "four_bytes_each",
             "An element does not always take 4 bytes: float64 takes 8 and float16 takes 2.",
+            lambda tensors: sum(4 * t.numel() for t in tensors),
             lambda tensors: sum(
                 {
                     t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()

@@ -209,6 +209,13 @@ def _window_behind_the_sinks(length: int, window: int, sinks: int) -> list[int]:
     return [*range(sinks), *range(sinks, length)[length - window :]]
 
 
+def _sinks_inside(length: int, window: int, sinks: int, at_most: int) -> list[int]:
+    """The sinks and a slice [-(window - sinks):], for a text of more than `at_most`."""
+    if not sinks or length <= at_most:
+        return list(range(length)) if length <= at_most else _kept(length, window, 0)
+    return [*range(length)[:sinks], *range(length)[-(window - sinks) :]]
+
+
 def _all_but_one(length: int, window: int, sinks: int) -> list[int]:
     """One entry gone, however many are too many."""
     kept = list(range(length))
@@ -275,6 +282,10 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
         _keeping(lambda length, window, sinks: _kept(length, max(1, window - sinks), sinks)),
         _keeping(lambda length, window, sinks: _kept(length, max(0, window - sinks), sinks)),
         _keeping(_window_behind_the_sinks),
+        _keeping(lambda length, window, sinks: _sinks_inside(length, window, sinks, window)),
+        _keeping(
+            lambda length, window, sinks: _sinks_inside(length, window, sinks, window + sinks)
+        ),
     ),
     Mistake(
         "twice",
