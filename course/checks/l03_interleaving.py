@@ -194,7 +194,7 @@ _SPLIT_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_split_kv(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l03.split_kv."""
-    return run_checks("l03.split_kv", function, _SPLIT_CHECKS, seed=seed)
+    return run_checks("l03.split_kv", function, _SPLIT_CHECKS, seed=seed, draw_call=SPLIT.draw_call)
 
 
 # --- sample_rows -----------------------------------------------------------------------------

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike, whole_number
-from course.checks.readings import judge_readings, readings
+from course.checks.readings import draw_logits, judge_readings, readings
 from course.checks.windowing import (
     Case,
     Measured,
     case,
+    draw_eviction,
     draw_tensors,
     judge_entries,
     judge_memory,
@@ -255,7 +256,9 @@ _VISIBLE_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_visible(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.visible."""
-    return run_checks("l04.visible", function, _VISIBLE_CHECKS, seed=seed)
+    return run_checks(
+        "l04.visible", function, _VISIBLE_CHECKS, seed=seed, draw_call=_VISIBLE.draw_call
+    )
 
 
 # --- evict -----------------------------------------------------------------------------------
@@ -306,7 +309,9 @@ _EVICT_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_evict(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.evict."""
-    return run_checks("l04.evict", Measured(function), _EVICT_CHECKS, seed=seed)
+    return run_checks(
+        "l04.evict", Measured(function), _EVICT_CHECKS, seed=seed, draw_call=draw_eviction
+    )
 
 
 # --- held ------------------------------------------------------------------------------------
@@ -485,7 +490,7 @@ _HELD_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_held(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.held."""
-    return run_checks("l04.held", function, _HELD_CHECKS, seed=seed)
+    return run_checks("l04.held", function, _HELD_CHECKS, seed=seed, draw_call=_HELD.draw_call)
 
 
 # --- ring_slot -------------------------------------------------------------------------------
@@ -551,11 +556,12 @@ def _bytes_form(value: Any) -> tuple[str, str] | None:
 _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
     reference=lambda tensors: sum(storages(tensors).values()),
     mistakes=(
-        Mistake(
+        *alike(
             "shapes",
             "A shape says what a tensor shows, but memory is freed by whole storages: count the "
             "bytes of the storage behind it.",
             shown_bytes,
+            lambda tensors: sum({t.data_ptr(): shown_bytes([t]) for t in tensors}.values()),
         ),
         Mistake(
             "counted_twice",
@@ -607,9 +613,10 @@ _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
             "These are numbers of elements; each of them takes `element_size()` bytes.",
             lambda tensors: sum(t.numel() for t in tensors),
         ),
-        Mistake(
+        *alike(
             "four_bytes_each",
             "An element does not always take 4 bytes: float64 takes 8 and float16 takes 2.",
+            lambda tensors: sum(4 * t.numel() for t in tensors),
             lambda tensors: sum(
                 {
                     t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
@@ -680,7 +687,9 @@ _BYTES_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_live_bytes(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.live_bytes."""
-    return run_checks("l04.live_bytes", function, _BYTES_CHECKS, seed=seed)
+    return run_checks(
+        "l04.live_bytes", function, _BYTES_CHECKS, seed=seed, draw_call=_BYTES.draw_call
+    )
 
 
 # --- judge -----------------------------------------------------------------------------------
@@ -729,7 +738,7 @@ _MEASURE_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_judge(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.judge."""
-    return run_checks("l04.judge", function, _MEASURE_CHECKS, seed=seed)
+    return run_checks("l04.judge", function, _MEASURE_CHECKS, seed=seed, draw_call=draw_logits)
 
 
 # --- registry --------------------------------------------------------------------------------

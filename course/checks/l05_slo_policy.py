@@ -167,7 +167,7 @@ _SLACK_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_slack(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l05.slack."""
-    return run_checks("l05.slack", function, _SLACK_CHECKS, seed=seed)
+    return run_checks("l05.slack", function, _SLACK_CHECKS, seed=seed, draw_call=SLACK.draw_call)
 
 
 # --- urgency ---------------------------------------------------------------------------------
@@ -227,7 +227,9 @@ _URGENCY_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_urgency(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l05.urgency."""
-    return run_checks("l05.urgency", function, _URGENCY_CHECKS, seed=seed)
+    return run_checks(
+        "l05.urgency", function, _URGENCY_CHECKS, seed=seed, draw_call=URGENCY.draw_call
+    )
 
 
 # --- gate ------------------------------------------------------------------------------------
@@ -422,7 +424,7 @@ _GATE_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_gate(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l05.gate."""
-    return run_checks("l05.gate", function, _GATE_CHECKS, seed=seed)
+    return run_checks("l05.gate", function, _GATE_CHECKS, seed=seed, draw_call=GATE.draw_call)
 
 
 # --- slo_batch -------------------------------------------------------------------------------
@@ -514,7 +516,9 @@ _BATCH_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_slo_batch(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l05.slo_batch."""
-    return run_checks("l05.slo_batch", function, _BATCH_CHECKS, seed=seed)
+    return run_checks(
+        "l05.slo_batch", function, _BATCH_CHECKS, seed=seed, draw_call=BATCH.draw_call
+    )
 
 
 # --- registry --------------------------------------------------------------------------------

@@ -218,10 +218,10 @@ def _draw_measures(values: Sequence[float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in zip(_PARTS, values, strict=True))
 
 
-def _draw_logits(args: Args) -> str:
-    """Small logits in full, large ones as shapes."""
+def draw_logits(name: str, args: Args) -> str:
+    """The call, with small logits in full, large ones as shapes."""
     full, window, targets = args
-    call = "judge(full_logits, window_logits, targets)"
+    call = f"{name}(full_logits, window_logits, targets)"
     if full.numel() > 20:
         return f"{call} of {len(full)} rows and {full.shape[1]} tokens"
     lines = [call]
@@ -238,7 +238,7 @@ def judge_readings(ask: Ask, *cases: Args) -> Failure | None:
         got = like(ask(*args), wanted)
         form = _measure_form(got)
         rows: Rows = (
-            ("input", _draw_logits(args)),
+            ("input", draw_logits(ask.name, args)),
             ("expected", _draw_measures(wanted)),
             ("got", show(got) if form else _draw_measures(got)),
         )

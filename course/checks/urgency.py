@@ -282,7 +282,7 @@ FIT: Comparison[Callable[[Points], _Line]] = Comparison(
     draw=_draw_line,
     evidence=[
         *((any_sweep(random.Random(seed), 5),) for seed in range(4)),
-        ([(100, 21e3), (200, 28e3), (200, 28e3), (400, 55e3), (200, 34e3), (300, 38.7e3)],),
+        ([(100, 21037.0), (200, 28e3), (200, 28e3), (400, 55211.0), (200, 34e3), (300, 38713.0)],),
     ],
 )
 

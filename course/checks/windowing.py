@@ -83,6 +83,12 @@ def _items(value: Any) -> Sequence[Any]:
     return (as_items(value) or ()) if isinstance(value, list | tuple) else ()
 
 
+def draw_eviction(name: str, args: Args) -> str:
+    """The call, with the tensors as shapes."""
+    k, _, window, sinks = args
+    return f"{name}(k, v, window={window}, sinks={sinks}), k and v {tuple(k.shape)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A request's K/V in one layer, and what to keep of it."""
@@ -107,8 +113,7 @@ class Case:
 
     def draw(self) -> str:
         """The call, with the tensors as shapes."""
-        shape = tuple(self.k.shape)
-        return f"evict(k, v, window={self.window}, sinks={self.sinks}), k and v {shape}"
+        return draw_eviction("evict", self.args())
 
     def draw_kept(self, value: Any) -> str:
         """What was kept, as the numbers of entries; ? is an entry that never was there."""
@@ -204,6 +209,13 @@ def _window_behind_the_sinks(length: int, window: int, sinks: int) -> list[int]:
     return [*range(sinks), *range(sinks, length)[length - window :]]
 
 
+def _sinks_inside(length: int, window: int, sinks: int, at_most: int) -> list[int]:
+    """The sinks and a slice [-(window - sinks):], for a text of more than `at_most`."""
+    if not sinks or length <= at_most:
+        return list(range(length)) if length <= at_most else _kept(length, window, 0)
+    return [*range(length)[:sinks], *range(length)[-(window - sinks) :]]
+
+
 def _all_but_one(length: int, window: int, sinks: int) -> list[int]:
     """One entry gone, however many are too many."""
     kept = list(range(length))
@@ -270,6 +282,10 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
         _keeping(lambda length, window, sinks: _kept(length, max(1, window - sinks), sinks)),
         _keeping(lambda length, window, sinks: _kept(length, max(0, window - sinks), sinks)),
         _keeping(_window_behind_the_sinks),
+        _keeping(lambda length, window, sinks: _sinks_inside(length, window, sinks, window)),
+        _keeping(
+            lambda length, window, sinks: _sinks_inside(length, window, sinks, window + sinks)
+        ),
     ),
     Mistake(
         "twice",
