@@ -443,9 +443,9 @@ def _like_a_preemption_in_scheduling(books: Books, aborted: list[int], waiter: i
     )
 
 
-def _as_lists(books: Books, aborted: list[int], waiter: int | None) -> Any:
+def _as_text(books: Books, aborted: list[int], waiter: int | None) -> Any:
     after = clean_up(books, aborted, waiter)
-    return replace(after, waiting=list(after.waiting), running=list(after.running))
+    return replace(after, waiting=" ".join(map(str, after.waiting)))
 
 
 def _as_a_dict(books: Books, aborted: list[int], waiter: int | None) -> Any:
@@ -599,9 +599,10 @@ WRONG = (
         "rounded to a tenth",
     ),
     _local_vote(
-        "float_at_the_edge",
+        "edge_too_early",
         "A tenth has to be left.",
         _voting(early=lambda layer, num_layers: 1 - layer / num_layers >= 0.1),
+        "float at the edge",
     ),
     _local_vote(
         "no_target_is_0",
@@ -650,7 +651,7 @@ WRONG = (
         _voting(lambda target, step: True),
     ),
     _local_vote(
-        "ignores_target",
+        "flag",
         "A target is true or false.",
         _voting(lambda target, step: target),
         "true",
@@ -912,7 +913,7 @@ WRONG = (
             )
         ),
     ),
-    _clean_up("wrong_type", "A queue is a list.", _as_lists),
+    _clean_up("wrong_type", "A queue is who is in it.", _as_text),
     _clean_up(
         "wrong_type",
         "Ids may be text.",

@@ -961,11 +961,6 @@ _WRONG_BUMPS = (
         "By how much is it lifted?",
         lambda priority, *times: priority - bump(priority, *times),
     ),
-    _bump(
-        "not_int",
-        "A little more than its own.",
-        lambda priority, *times: bump(priority, *times) / 1,
-    ),
     _bump("no_return", "Lifted in place.", lambda priority, *times: None),
 )
 

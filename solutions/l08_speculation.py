@@ -681,20 +681,6 @@ _WRONG_ACCEPTS = (
     ),
     _wrong("accept", "no_return", "The result is computed.", lambda *args: None),
     _wrong("accept", "not_two", "The token says it all.", lambda *args: accept(*args)[1]),
-    _wrong(
-        "accept",
-        "not_two",
-        "A list of two is two.",
-        lambda *args: list(accept(*args)),
-        "a list of two",
-    ),
-    _wrong(
-        "accept",
-        "wrong_type",
-        "Weights in, a number out.",
-        _changed(lambda kept, token, drafted: (kept, float(token))),
-        "a token of 2.0",
-    ),
 )
 
 _WRONG_TOKENS = (
@@ -1055,12 +1041,6 @@ _WRONG_ROLL_BACKS = (
         "one_rejected",
         "One was rejected.",
         lambda held, drafted, accepted: held - (1 if accepted < drafted else 0),
-    ),
-    _wrong(
-        "roll_back_kv",
-        "not_int",
-        "A number is a number.",
-        lambda held, drafted, accepted: float(roll_back_kv(held, drafted, accepted)),
     ),
     _wrong("roll_back_kv", "no_return", "The cache is cut.", lambda *args: None),
 )

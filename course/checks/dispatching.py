@@ -12,6 +12,7 @@ from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.showing import named
 from nanogpt.fleet import policy
 from nanogpt.fleet.views import WorkerView
+from nanogpt.plain_values import as_whole
 
 Bump = Callable[[int, int, int, int], Any]
 Route = Callable[[list[WorkerView], dict[int, int]], Any]
@@ -90,7 +91,6 @@ _COMPOUNDS = (
     "Urgent lifts a request by two levels in all, not by two at every tick that asks: start from "
     "`priority` each time, which is its own."
 )
-_NOT_INT = "A priority is a whole number (an int): other priorities are compared with it."
 _LEVEL = "Urgency lifts a request by 2 levels, no more and no less."
 _UNIT = "All times are in microseconds: 50 ms are 50,000 of them."
 _UNITS = tuple(
@@ -100,8 +100,6 @@ _UNITS = tuple(
 BUMP: Comparison[Bump] = Comparison(
     reference=_bumping(),
     mistakes=(
-        # Before all others, because 4.0 equals 4.
-        Mistake("not_int", _NOT_INT, _bumping()),
         *_ways(
             "bumps_the_dead",
             _DEAD,
@@ -212,8 +210,8 @@ BUMP: Comparison[Bump] = Comparison(
     "far up it goes.",
     form=lambda value: (
         None
-        if type(value) is int
-        else ("not_int", f"A priority is a whole number (an int), not {a_kind(value)}.")
+        if as_whole(value) is not None
+        else ("not_int", f"A priority is a whole number, not {a_kind(value)}.")
     ),
     draw_call=named("priority", "now", "deadline", "remaining"),
     evidence=[
@@ -327,7 +325,7 @@ def _draw_route(name: str, args: Args) -> str:
 
 
 def _worker_form(value: Any) -> tuple[str, str] | None:
-    if type(value) is int:
+    if as_whole(value) is not None:
         return None
     if isinstance(value, WorkerView):
         return "the_worker_itself", "The answer is the worker's `id`, not the worker."
@@ -510,8 +508,8 @@ class Prefills:
         for _ in range(rush.num_requests):
             args = (list(self.views), {0: rush.shared_tokens})
             self.asked.append(args)
-            chosen = route(*args)
-            if type(chosen) is not int or not 0 <= chosen < rush.num_workers:
+            chosen = as_whole(route(*args))
+            if chosen is None or not 0 <= chosen < rush.num_workers:
                 break
             view = self.views[chosen]
             self.views[chosen] = replace(

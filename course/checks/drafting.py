@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.judging import Ask, Failure, Rows
+from course.sameness import like, same
+from nanogpt.plain_values import as_items, as_truth, as_whole
 from nanogpt.speculative import acceptance
 
 Probs = Sequence[float]
@@ -146,15 +148,16 @@ def _form_of_two(value: Any) -> tuple[str, str] | None:
     """What is wrong with a result by itself; that None is wrong is for a mistake to say."""
     if value is None:
         return None
-    if type(value) is not tuple or len(cast("tuple[Any, ...]", value)) != 2:
+    items = as_items(value)
+    if items is None or len(items) != 2:
         return "not_two", "Return two things, whether it is kept and the token: `kept, token`."
-    kept, token = cast("tuple[Any, Any]", value)
-    if type(kept) is not bool and type(token) is bool:
+    kept, token = items
+    if as_truth(kept) is None and as_truth(token) is not None:
         return "swapped", "Whether it is kept comes first, then the token: `kept, token`."
-    if type(kept) is not bool:
+    if as_truth(kept) is None:
         return "wrong_type", f"`kept` is True or False, not {a_kind(kept)}."
-    if type(token) is not int:
-        return "wrong_type", f"A token is a whole number (an int), not {a_kind(token)}."
+    if as_whole(token) is None:
+        return "wrong_type", f"A token is a whole number, not {a_kind(token)}."
     return None
 
 
@@ -208,12 +211,6 @@ _NEVER = (
 ACCEPT: Comparison[_Accept] = Comparison(
     reference=acceptance.accept,
     mistakes=(
-        Mistake(  # before all others, because True equals 1 and 2 equals 2.0
-            "wrong_type",
-            "This would be right, but `kept` is True or False (a bool), and a token is a whole "
-            "number (an int).",
-            _then(lambda kept, token, _: (kept, token)),
-        ),
         Mistake(
             "no_return",
             "accept returned nothing: end every way through it with `return kept, token`.",
@@ -299,7 +296,11 @@ ACCEPT: Comparison[_Accept] = Comparison(
         Mistake(
             "draws_when_kept",
             "A draft that stays is the token at its position: nothing is drawn there any more.",
-            _then(lambda kept, token, args: (kept, acceptance.draw(args[0], args[4]))),
+            _then(
+                lambda kept, token, args: (
+                    (kept, acceptance.draw(args[0], args[4]) if kept else token)
+                )
+            ),
         ),
         Mistake(
             "flag_turned_round",
@@ -501,7 +502,7 @@ def judge_law(ask: Ask) -> Failure | None:
     mass = [0] * len(LAW_P)
     results: list[tuple[Args, Any]] = []
     for weight, args in law_cases():
-        value = ask(*args)
+        value = like(ask(*args), acceptance.accept(*args))
         if value is None or _form_of_two(value) or not 0 <= value[1] < len(mass):
             return ACCEPT.judge(ask, [args])
         mass[value[1]] += weight
@@ -533,4 +534,4 @@ def judge_law(ask: Ask) -> Failure | None:
 
 def _explains(mistake: Mistake[_Accept], results: Sequence[tuple[Args, Any]]) -> bool:
     """Whether somebody with this mistake would have answered just so, every time."""
-    return all(mistake.answer(*args) == got for args, got in results)
+    return all(same(mistake.answer(*args), got) for args, got in results)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from course.checks.comparing import a_kind
 from course.showing import show
@@ -22,6 +22,7 @@ from nanogpt.fleet.statistics import Paired, paired
 from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
 from nanogpt.fleet.workload import FleetRequest, Workload
+from nanogpt.plain_values import as_items, as_whole
 
 Decide = Callable[[FleetSnapshot], Any]
 Problem = tuple[str, str]
@@ -141,13 +142,19 @@ def reference(snapshot: FleetSnapshot) -> tuple[int, int] | None:
     return None
 
 
+def _pair(decision: Any) -> tuple[int, int] | None:
+    """The decision's two ids, if that is what it is."""
+    ids = [as_whole(part) for part in as_items(decision) or ()]
+    return (ids[0], ids[1]) if len(ids) == 2 and ids[0] is not None and ids[1] is not None else None
+
+
 def illegal(snapshot: FleetSnapshot, decision: Any) -> Problem | None:
     """Why the decision cannot be carried out, if it cannot."""
     if decision is None:
         return None
-    pair = cast("tuple[Any, ...]", decision)
-    if type(decision) is not tuple or [type(part) for part in pair] != [int, int]:
-        kind = "this tuple" if type(decision) is tuple else a_kind(decision)
+    pair = _pair(decision)
+    if pair is None:
+        kind = a_kind(decision) if as_items(decision) is None else "this one"
         return "not_a_pair", f"A decision is `(request_id, worker_id)` or None, not {kind}."
     request_id, worker_id = pair
     request = next((each for each in snapshot.waiting if each.id == request_id), None)
@@ -158,7 +165,7 @@ def illegal(snapshot: FleetSnapshot, decision: Any) -> Problem | None:
         return (
             "full_batch",
             f"The batch of worker {worker_id} is full: only a worker with `num_running` below its "
-            "`batch_size` can take anybody.",
+            "`batch_size` can take another request.",
         )
     if request.kv_tokens_needed > worker.kv_free_tokens:
         return (
@@ -176,7 +183,7 @@ def _unknown(snapshot: FleetSnapshot, request_id: int, worker_id: int, is_reques
     if is_request:
         return (
             "unknown_request",
-            f"Nobody with id {request_id} waits: take the `id` of one of `snapshot.waiting`, or "
+            f"No request {request_id} waits: take the `id` of one of `snapshot.waiting`, or "
             "answer None.",
         )
     return (
@@ -252,10 +259,11 @@ def serve(function: Decide, load: Load) -> Served:
     habits = dict.fromkeys(Habits.__slots__, 0)
 
     def decide(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-        decision = function(snapshot)
-        problem = illegal(snapshot, decision)
+        answer = function(snapshot)
+        problem = illegal(snapshot, answer)
         if problem is not None:
-            raise _IllegalError(problem, snapshot, decision)
+            raise _IllegalError(problem, snapshot, answer)
+        decision = _pair(answer)
         _observe(habits, snapshot, decision)
         return decision
 

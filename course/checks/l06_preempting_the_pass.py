@@ -15,6 +15,7 @@ from course.registry import Exercise
 from course.report import Report
 from course.showing import named
 from course.task import Task
+from nanogpt.plain_values import as_whole
 from nanogpt.preemption.sleeping import resume_or_abort
 
 # --- local_vote ------------------------------------------------------------------------------
@@ -39,10 +40,13 @@ def _voting(
 
 def _vote_form(value: Any) -> tuple[str, str] | None:
     if type(value) is bool:
-        return "bool", "The vote is a number, 1 or 0, that is compared with those of other ranks."
-    if type(value) is not int or value not in (0, 1):
-        got = value if type(value) is int else a_kind(value)
-        return "not_a_vote", f"A vote is 1, to leave, or 0, to go on, and not {got}."
+        return (
+            "bool",
+            f"A vote is a number, 1 or 0, since the ranks take the largest: this is {value}, and "
+            "`int(...)` makes a number of it.",
+        )
+    if as_whole(value) not in (0, 1):
+        return "not_a_vote", f"A vote is 1, to leave, or 0, to go on, and not {a_kind(value)}."
     return None
 
 
@@ -65,20 +69,15 @@ _FLAG = (
 )
 _EDGE = (
     "With exactly 90 % of the layers done a pass may still be left: it is let finish when there "
-    "are more."
+    "are more. Mind that 1 - 0.9 is not quite 0.1 in floats."
 )
 _PROTECTED = "A pass is let finish with more than 90 % of its layers done, "
 
 _VOTE: Comparison[_Vote] = Comparison(
     reference=_voting(),
     mistakes=(
-        Mistake(  # before all others, because True equals 1
-            "bool",
-            "The vote is a number, 1 or 0, that is compared with those of other ranks: `int(...)` "
-            "makes it of True and False.",
-            _voting(),
-        ),
         Mistake("flag", _FLAG, _voting(lambda target, step: target >= 0)),
+        Mistake("flag", _FLAG, _voting(lambda target, step: target != 0)),
         Mistake(
             "flag",
             "The target is no flag but the number of a step: leave when it is that of the step "
@@ -157,12 +156,6 @@ _VOTE: Comparison[_Vote] = Comparison(
             _voting(early=lambda layer, num_layers: round(layer / num_layers, 1) <= 0.9),
         ),
         Mistake(
-            "float_at_the_edge",
-            "1 - 0.9 is a little less than 0.1 in floats, so exactly 90 % ends up on the wrong "
-            "side: compare whole numbers, or the share that is done.",
-            _voting(early=lambda layer, num_layers: 1 - layer / num_layers >= 0.1),
-        ),
-        Mistake(
             "no_target_is_0",
             "0 is a step like any other: only a negative target says that none is meant.",
             _voting(lambda target, step: target == step and target > 0),
@@ -194,6 +187,8 @@ _VOTE: Comparison[_Vote] = Comparison(
     draw_call=named("target", "step", "layer", "num_layers"),
     evidence=[
         *((5, 5, layer, layers) for layer, layers in ((9, 11), (18, 21), (29, 30), (39, 40))),
+        *((5, 5, layer, 100) for layer in (10, 11, 89, 90, 91, 92, 93, 94, 95)),
+        *((0, 0, 1, 4), (0, 5, 1, 4), (1, 5, 1, 4)),
         *_any_votes(random.Random(0), 40),
     ],
 )

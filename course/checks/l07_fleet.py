@@ -41,7 +41,6 @@ from course.checks.lazy_deletion import (
     REFERENCE,
     RIGHT_ORDER,
     Event,
-    Settled,
     any_states,
     life,
 )
@@ -184,7 +183,7 @@ _HEAP_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_on_event(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l07.on_event."""
-    return run_checks("l07.on_event", Settled(function), _HEAP_CHECKS, seed=seed)
+    return run_checks("l07.on_event", function, _HEAP_CHECKS, seed=seed)
 
 
 # --- bump ------------------------------------------------------------------------------------

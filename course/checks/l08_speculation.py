@@ -16,6 +16,7 @@ from course.registry import Exercise
 from course.report import Report
 from course.showing import show
 from course.task import Task
+from nanogpt.plain_values import as_number
 from nanogpt.speculative import acceptance
 
 # --- accept ----------------------------------------------------------------------------------
@@ -145,9 +146,10 @@ _Speedup = Callable[[float, int, float], Any]
 
 
 def _number_form(value: Any) -> tuple[str, str] | None:
-    if type(value) not in (int, float):
+    number = as_number(value)
+    if number is None:
         return "not_a_number", f"The answer is a number, not {a_kind(value)}."
-    if not math.isfinite(value):
+    if not math.isfinite(number):
         return "not_finite", "The answer is finite: one pass yields at most k + 1 tokens."
     return None
 

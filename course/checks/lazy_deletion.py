@@ -6,10 +6,12 @@ Heaps that differ only in the order of their array are the same, so both sides a
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.judging import Ask
+from nanogpt.plain_values import as_items, as_mapping, as_whole
 
 Entry = tuple[tuple[int, ...], int, int]
 Generations = dict[int, int]
@@ -17,19 +19,16 @@ Event = tuple[Any, ...]
 OnEvent = Callable[[list[Entry], Generations, Event], Any]
 
 
-class Settled:
-    """An answer whose heap comes out sorted if it was one. Its errors name a line of its own."""
+@dataclass(frozen=True, slots=True)
+class Heaps(Comparison[OnEvent]):
+    """A comparison of results whose heap is sorted first, if it was one."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.__code__ = getattr(function, "__code__", None)
-
-    def __call__(self, heap: list[Entry], generations: Generations, event: Event) -> Any:
-        """One event."""
-        return _settled(self._function(heap, generations, event))
+    def _asked(self, ask: Ask, args: Args) -> Any:
+        return settled(Comparison[OnEvent]._asked(self, ask, args))
 
 
-def _settled(value: Any) -> Any:
+def settled(value: Any) -> Any:
+    """The result with its heap in order, if it holds one."""
     if not isinstance(value, tuple):
         return value
     items = cast("tuple[Any, ...]", value)
@@ -85,7 +84,7 @@ def _handling(
             case _:
                 popped = pop(entries, latest)
         value = (entries, latest, popped)
-        return _settled(value) if settle else value
+        return settled(value) if settle else value
 
     return answer
 
@@ -514,34 +513,43 @@ def _draw(value: Any) -> str:
 
 
 def _form(value: Any) -> tuple[str, str] | None:
-    if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 3:
-        kind = "another tuple" if isinstance(value, tuple) else a_kind(value)
+    items = as_items(value)
+    if items is None or len(items) != 3:
+        kind = a_kind(value) if items is None else f"{len(items)}"
         return "not_three", f"Return three things, `return heap, generations, popped`, not {kind}."
-    heap, generations, popped = cast("tuple[Any, Any, Any]", value)
-    if type(heap) is not list:
+    heap, generations, popped = items
+    entries = as_items(heap)
+    if entries is None:
         return "not_a_list", f"The heap is a list of entries, not {a_kind(heap)}."
-    for entry in cast("list[Any]", heap):
-        if type(entry) is not tuple or list(map(type, cast("tuple[Any]", entry))) != _ENTRY:
+    for entry in entries:
+        if not _is_entry(entry):
             return (
                 "not_an_entry",
                 "An entry is a tuple of the key, the id and the generation, in this order.",
             )
-    if not _is_heap(cast("list[Any]", heap)):
+    if not _is_heap(entries):
         return (
             "not_a_heap",
             "The list is a heap, with the smallest entry in front: `heapq.heappush` and "
             "`heapq.heappop` keep it one.",
         )
-    if type(generations) is not dict:
+    if as_mapping(generations) is None:
         return "not_a_dict", f"The generations are a dict, not {a_kind(generations)}."
-    if popped is not None and type(popped) is not int:
+    if popped is not None and as_whole(popped) is None:
         return "not_an_id", f"Popped is the id of a request, or None, not {a_kind(popped)}."
     return None
 
 
-_ENTRY = [tuple, int, int]
+def _is_entry(entry: Any) -> bool:
+    """Whether it is a key, which has several parts, an id and a generation."""
+    parts = as_items(entry)
+    if parts is None or len(parts) != 3:
+        return False
+    key, *numbers = parts
+    return as_items(key) is not None and all(as_whole(number) is not None for number in numbers)
 
-HEAP: Comparison[OnEvent] = Comparison(
+
+HEAP: Heaps = Heaps(
     reference=REFERENCE,
     mistakes=_MISTAKES,
     idea="Follow the generations: of several entries of one request, which one counts, and what "

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from course.checks.comparing import Args, a_kind
 from course.judging import Ask, Failure, Rows
 from course.showing import show
+from nanogpt.plain_values import as_whole
 from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
 
 Field = Literal["running", "waiting", "kv", "previous_step", "next_up"]
@@ -396,12 +397,12 @@ def _form(value: Any) -> tuple[str, str] | None:
         )
     for name, kinds in _KINDS:
         found = getattr(value, name)
-        if type(found) not in kinds:
-            wanted = " or ".join(_WORDS[kind] for kind in kinds if kind is not set)
+        if type(found) not in kinds and (name != "next_up" or as_whole(found) is None):
+            wanted = " or ".join(_WORDS[kind] for kind in kinds)
             return "wrong_type", f"`{name}` is {a_kind(found)}; in the books it is {wanted}."
-        if isinstance(found, tuple | frozenset | set):
+        if isinstance(found, tuple | frozenset):
             for item in cast("Iterable[Any]", found):
-                if type(item) is not int:
+                if as_whole(item) is None:
                     return "wrong_type", f"`{name}` holds ids, and {a_kind(item)} is none."
     return None
 
@@ -409,8 +410,8 @@ def _form(value: Any) -> tuple[str, str] | None:
 _KINDS: tuple[tuple[Field, tuple[type, ...]], ...] = (
     ("running", (tuple,)),
     ("waiting", (tuple,)),
-    ("kv", (frozenset, set)),
-    ("previous_step", (frozenset, set)),
+    ("kv", (frozenset,)),
+    ("previous_step", (frozenset,)),
     ("next_up", (int, type(None))),
 )
 _WORDS: dict[type, str] = {

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from course.checks.comparing import Comparison, Mistake, a_kind
 from course.showing import show
+from nanogpt.plain_values import as_items, as_whole
 
 Moves = Generator[tuple[Any, ...], int, None]
 Checkpoint = Callable[[int], Moves]
@@ -203,12 +204,13 @@ def _checked(move: object) -> tuple[Any, ...]:
             "yields 'leave'",
             'It is the comma that makes a tuple: `yield ("leave",)`, not `yield ("leave")`.',
         )
-    if type(move) is tuple:
-        items = cast("tuple[Any, ...]", move)
-        if items == ("leave",):
-            return items
-        if len(items) == 2 and items[0] == "max" and type(items[1]) is int and items[1] in (0, 1):
-            return items
+    match as_items(move):
+        case ["leave"]:
+            return ("leave",)
+        case ["max", vote] if as_whole(vote) in (0, 1):
+            return "max", as_whole(vote)
+        case _:
+            pass
     raise _NotAMoveError(
         "not_a_move",
         f"yields {_short(move)}",
