@@ -13,6 +13,7 @@ from course.indentation import dedent, split_lines
 from course.names import changed_by, names_of
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what parsing can raise
+_LONGEST_PART = 4  # cells' beginnings in one cell
 
 
 def read_notebook(text: str) -> Notebook:
@@ -20,14 +21,13 @@ def read_notebook(text: str) -> Notebook:
     lines = split_lines(text)
     statements: list[Statement] = []
     broken: list[Broken] = []
-    for start, end in _readable_parts(lines):
-        part = "\n".join(lines[start:end])
-        try:
-            for node in ast.parse("\n" * start + part).body:  # keeps the line numbers
-                statements += _statements(node, lines)
-                broken += _unparsable(node)
-        except UNREADABLE as error:
-            broken.append(Broken(part, start + 1, _why(error)))
+    for start, found in _parts(lines):
+        if isinstance(found, Broken):
+            broken.append(found)
+            continue
+        for node in ast.increment_lineno(found, start).body:
+            statements += _statements(node, lines)
+            broken += _unparsable(node)
     return Notebook(tuple(statements), tuple(broken))
 
 
@@ -40,15 +40,31 @@ def read_cells(sources: Iterable[str]) -> Notebook:
     return Notebook(tuple(statements))
 
 
-def _readable_parts(lines: list[str]) -> list[tuple[int, int]]:
-    """(start, end) of the whole file, or of each cell where the whole cannot be parsed."""
+def _parts(lines: list[str]) -> Iterator[tuple[int, ast.Module | Broken]]:
+    """The whole file, or each of its cells where the whole cannot be parsed, by its first line.
+
+    What looks like a cell's beginning may stand in a text of the cell before: both are one part.
+    """
+    whole = _parsed(lines, 0, len(lines))
+    if isinstance(whole, ast.Module):
+        yield 0, whole
+        return
+    marks = ("@app.", "with app.", "app._", "if __name__")
+    starts = sorted({0} | {n for n, line in enumerate(lines) if line.startswith(marks)})
+    ends = [*starts[1:], len(lines)]
+    while starts:
+        tries = [_parsed(lines, starts[0], end) for end in ends[:_LONGEST_PART]]
+        sound = next((n for n, made in enumerate(tries) if isinstance(made, ast.Module)), 0)
+        yield starts[0], tries[sound]
+        del starts[: sound + 1], ends[: sound + 1]
+
+
+def _parsed(lines: list[str], start: int, end: int) -> ast.Module | Broken:
+    part = "\n".join(lines[start:end])
     try:
-        ast.parse("\n".join(lines))
-        return [(0, len(lines))]
-    except UNREADABLE:
-        marks = ("@app.", "with app.", "app._", "if __name__")
-        starts = sorted({0} | {n for n, line in enumerate(lines) if line.startswith(marks)})
-        return list(zip(starts, [*starts[1:], len(lines)], strict=True))
+        return ast.parse(part)
+    except UNREADABLE as error:
+        return Broken(part, start + 1, _why(error))
 
 
 def _statements(node: ast.stmt, lines: list[str]) -> list[Statement]:
