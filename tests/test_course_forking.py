@@ -3,7 +3,6 @@
 import ctypes
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
