@@ -1,5 +1,6 @@
 // Draws two ways to fill the same slots on one time axis.
 
+import { createAhead } from "./ahead.js";
 import { chartText, hatch, ticks } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
@@ -38,21 +39,21 @@ function drawSide(side, length, width, patternId) {
   const height = side.slots * LANE + AXIS;
   const picture = svg("svg", { width, height, role: "img", "aria-label": `${side.name}: ${sideSummary(side)}` });
   picture.append(svg("defs", {}, hatch(patternId, "sn-ba-hatch")));
-  picture.append(drawLanes(side, unit, patternId));
+  const lanes = drawLanes(side, unit, patternId);
+  picture.append(lanes);
   for (const step of ticks(length, Math.min(length, width / 70)).filter((each) => each <= length && Number.isInteger(each))) {
     picture.append(chartText(LEFT + step * unit, height - 6, step === 0 ? "start" : step === length ? "end" : "middle", String(step)));
   }
   const end = LEFT + side.length * unit;
   picture.append(svg("path", { d: `M${end} 0V${side.slots * LANE}`, class: "sn-ba-end" }));
-  const shade = svg("rect", { y: 0, height: side.slots * LANE, class: "sn-ba-shade" });
+  const ahead = createAhead(lanes, { y: 0, height: side.slots * LANE });
   const cursor = svg("rect", { y: 1, height: side.slots * LANE - 2, width: unit, rx: 5, class: "sn-ba-cursor" });
-  picture.append(shade, cursor);
+  picture.append(ahead.element, cursor);
   const point = (step) => {
     const x = LEFT + step * unit;
     cursor.setAttribute("x", x);
     cursor.setAttribute("visibility", step < side.length ? "visible" : "hidden");
-    shade.setAttribute("x", Math.min(x + unit, end));
-    shade.setAttribute("width", Math.max(0, end - x - unit));
+    ahead.move(Math.min(x + unit, end), end - x - unit);
   };
   return { picture, point };
 }

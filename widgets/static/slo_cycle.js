@@ -1,5 +1,6 @@
 // Replays one preemption: the cycle as a list, and the lanes of threads and ranks over time.
 
+import { createAhead } from "./ahead.js";
 import { chartText, hatch } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
@@ -85,10 +86,12 @@ function drawCycle(cycle, step, zoomed, width, press) {
   const stripes = freshId("waits");
   const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": eventWords(events, step), class: "sn-cy-picture" });
   const shownTo = places.x(Math.min(events[step].at_us, range.to));
+  const inLanes = drawSpans(spans, range, places, stripes);
+  const ahead = createAhead(inLanes, { y: places.top, height: places.base - places.top });
+  ahead.move(shownTo, places.right - shownTo);
   picture.append(
     svg("defs", {}, hatch(stripes, "sn-cy-stripe", 1.6)),
-    drawLanes(lanes, range, places), drawSpans(spans, range, places, stripes), drawMarks(marks, range, places),
-    svg("rect", { x: shownTo, y: places.top, width: Math.max(0, places.right - shownTo), height: places.base - places.top, class: "sn-cy-shade" }),
+    drawLanes(lanes, range, places), inLanes, drawMarks(marks, range, places), ahead.element,
     svg("path", { d: `M${shownTo} ${places.top}V${places.base}`, class: "sn-cy-cursor" }),
     ...drawNames(lanes, places),
     ...drawTimes(dots, step, places),
