@@ -1,17 +1,17 @@
 """Slots over time: static batching beside continuous batching on one axis."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.picture import Face, Picture
 
 _SPAN_FIELDS = ("request", "slot", "start", "end")
 
 
-class Batching(anywidget.AnyWidget):
+class Batching(Picture):
     """Two ways to fill the same slots, with idle slots hatched and one time cursor.
 
     Each side is {"name": str, "slots": int, "spans": [{"request", "slot", "start", "end"}],
@@ -25,11 +25,16 @@ class Batching(anywidget.AnyWidget):
     title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
-        self, static: Mapping[str, Any], continuous: Mapping[str, Any], title: str = ""
+        self,
+        static: Mapping[str, Any],
+        continuous: Mapping[str, Any],
+        title: str = "",
+        **face: Unpack[Face],
     ) -> None:
         super().__init__(
             sides=[_checked_side(static), _checked_side(continuous)],
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

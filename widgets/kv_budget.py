@@ -1,16 +1,16 @@
 """KV tokens of a run against their budget: who holds them, loses them, computes them twice."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.picture import Face, Picture
 from widgets.timeline import checked_trace
 
 
-class KVBudget(anywidget.AnyWidget):
+class KVBudget(Picture):
     """Every request's lifecycle, its KV tokens on top of the others', and the waiting queue.
 
     `trace` and `other` are `Trace.to_json()` dicts, drawn one below the other on the same axes and
@@ -35,6 +35,7 @@ class KVBudget(anywidget.AnyWidget):
         names: tuple[str, str] = ("yours", "the reference"),
         other: Mapping[str, Any] | None = None,
         group: str = "",
+        **face: Unpack[Face],
     ) -> None:
         super().__init__(
             trace=checked_kv_trace(trace, "the trace"),
@@ -42,6 +43,7 @@ class KVBudget(anywidget.AnyWidget):
             title=checking.text(title, "the title"),
             names=[checking.text(name, "a name") for name in names],
             group=checking.text(group, "the group"),
+            **face,
         )
 
 

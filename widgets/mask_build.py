@@ -1,16 +1,16 @@
 """A fused batch's mask, built in steps: one matrix for each row of the batch, past before new."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
 from widgets.mask_stepper import checked_matrix
+from widgets.picture import Face, Picture
 
 
-class MaskBuild(anywidget.AnyWidget):
+class MaskBuild(Picture):
     """The steps in which a mask comes to be; in each, the visible keys of any query.
 
     Each step is {"name", "words", "num_past": S, "masks": [...]}: the first S columns are past
@@ -34,11 +34,13 @@ class MaskBuild(anywidget.AnyWidget):
         title: str = "",
         *,
         names: tuple[str, str] = ("yours", "the reference"),
+        **face: Unpack[Face],
     ) -> None:
         super().__init__(
             steps=[_checked_step(each) for each in checking.items(steps, "steps", at_least=1)],
             names=[checking.text(name, "a name", empty=False) for name in names],
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

@@ -1,12 +1,14 @@
 """The cone of positions that can act on one token's logits, layer by layer, under a window."""
 
-import anywidget
+from typing import Unpack
+
 import traitlets
 
 from widgets import assets, checking
+from widgets.picture import Face, Picture
 
 
-class ReceptiveField(anywidget.AnyWidget):
+class ReceptiveField(Picture):
     """Positions by layers: whom `query` sees, whom those saw, down to the tokens.
 
     With a window W and S sinks, each layer sees the last W + 1 positions and the first S, so that
@@ -35,6 +37,7 @@ class ReceptiveField(anywidget.AnyWidget):
         sinks: int = 0,
         query: int | None = None,
         probe: int | None = None,
+        **face: Unpack[Face],
     ) -> None:
         checking.whole(num_positions, "num_positions", least=1)
         checking.whole(sinks, "sinks")
@@ -54,4 +57,5 @@ class ReceptiveField(anywidget.AnyWidget):
             query=last,
             probe=first,
             title=checking.text(title, "the title"),
+            **face,
         )

@@ -1,12 +1,12 @@
 """The timeline of a run: rows of requests, columns of steps, drawn from a trace's JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.picture import Face, Picture
 
 TRACE_VERSION = 1
 SHAKESPEARE = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -19,7 +19,7 @@ _STEP_FIELDS = (
 )  # fmt: skip
 
 
-class Timeline(anywidget.AnyWidget):
+class Timeline(Picture):
     """A run step by step, and optionally a reference run under it with the same cursor.
 
     `trace` and `reference` are `Trace.to_json()` dicts, called by `names` in the words; `alphabet`
@@ -49,6 +49,7 @@ class Timeline(anywidget.AnyWidget):
         axis: str = "steps",
         names: tuple[str, str] = ("yours", "the reference"),
         group: str = "",
+        **face: Unpack[Face],
     ) -> None:
         if axis not in ("steps", "time"):
             raise ValueError(f"the axis is {axis!r}; it must be 'steps' or 'time'")
@@ -60,6 +61,7 @@ class Timeline(anywidget.AnyWidget):
             axis=axis,
             names=[checking.text(name, "a name") for name in names],
             group=checking.text(group, "the group"),
+            **face,
         )
 
 

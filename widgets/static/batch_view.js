@@ -133,7 +133,7 @@ function build(root, model) {
   if (packed) root.append(player.toolbar, player.keys);
   else player.live.classList.add("sn-bv-still");
   root.append(...[player.live, picture.scroller, staircase?.scroller, packed ? numbers : null, said, legend].filter(Boolean));
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     picture.draw(room);
     staircase?.draw(room);

@@ -47,7 +47,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, stage, legend(),
   );
   player.live.classList.add("sn-bt-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

@@ -143,7 +143,7 @@ function build(root, model) {
     legend(fleet),
   ].filter(Boolean));
   player.live.classList.add("sn-fv-live");
-  player.show(0);
+  player.open(model);
   setZoom(zoom);
   return player.sized((room) => {
     width = room;

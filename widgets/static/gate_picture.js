@@ -145,7 +145,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, cases, scores,
   );
   player.live.classList.add("sn-gp-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

@@ -78,7 +78,7 @@ function build(root, model) {
       node("li", {}, "the parent of array cell i is cell (i − 1) // 2"),
     ),
   ].filter(Boolean));
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     picture.draw(width);

@@ -81,7 +81,7 @@ function build(root, model) {
     ...sides.map(totals),
     kvLegend(picture.patterns),
   );
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     redraw();

@@ -102,7 +102,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, picture.stage, totals, legend(runs, picture.stripes),
   );
   redraw();
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     redraw();

@@ -66,7 +66,7 @@ function build(root, model) {
     legend(),
   ].filter(Boolean));
   player.live.classList.add("sn-lh-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     picture.draw(room);
     point(player.step());

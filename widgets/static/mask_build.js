@@ -107,7 +107,7 @@ function build(root, model) {
   if (steps.length > 1) root.append(player.toolbar, player.keys);
   else player.live.classList.add("sn-mb-still");
   root.append(player.live, stage, said, buildLegend(steps));
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw();

@@ -139,7 +139,7 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-rf-title" }, title));
   root.append(player.toolbar, player.keys, player.live, scroller, legend(field));
   player.live.classList.add("sn-rf-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

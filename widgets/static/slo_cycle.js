@@ -161,7 +161,7 @@ function build(root, model) {
     player.toolbar, player.keys, stages, player.live, stage, legend(cycle.spans),
   );
   player.live.classList.add("sn-cy-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

@@ -160,7 +160,7 @@ function build(root, model) {
     node("p", { class: "sn-sp-caption" }, "tokens of each pass"), bars, legend(story),
   );
   player.live.classList.add("sn-sp-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

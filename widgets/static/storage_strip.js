@@ -57,7 +57,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, picture.stage,
     ring ? ringLegend(steps[0].sinks) : bytesLegend(cell, pattern),
   );
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     picture.draw(width, player.step());

@@ -101,7 +101,7 @@ function build(root, model) {
     timelineLegend(picture.patterns, trace),
     node("div", { class: "sn-tl-tablebox" }, texts.table),
   ].filter(Boolean));
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     redraw();

@@ -149,7 +149,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, scroller, times, legend(boards),
   );
   player.live.classList.add("sn-vb-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());
