@@ -13,7 +13,8 @@ class ReceptiveField(Picture):
 
     With a window W and S sinks, each layer sees the last W + 1 positions and the first S, so that
     after L layers the logits of `query` (by default the last position) can depend on tokens as
-    far back as L x W. `probe` is the position whose way up is drawn at first; a slider moves it.
+    far back as L x W. `probe` is the token that is chosen at first, by default the oldest that the
+    query itself sees; a slider moves it, and its way up is drawn when asked for.
     Raises: ValueError for a query, a probe or sinks outside the positions.
     """
 

@@ -31,10 +31,12 @@ GROUPS = {
     )
 }
 # Puts every player of the page at a part of its way.
-MOVE = """(part) => document.querySelectorAll(".sn-toolbar .sn-travel .sn-scrubber").forEach((at) => {
-    at.value = String(Math.round(part * at.max));
-    at.dispatchEvent(new Event("input"));
-})"""
+MOVE = """(part) => {
+    for (const at of document.querySelectorAll(".sn-toolbar .sn-travel .sn-scrubber")) {
+        at.value = String(Math.round(part * at.max));
+        at.dispatchEvent(new Event("input"));
+    }
+}"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -5,6 +5,7 @@ import { chartText, hatch, ticks } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { idleSpans, sideSummary, stepWords, wholeLength } from "./batching_layout.js";
+import { count } from "./words.js";
 
 const LANE = 34;
 const BAR = 28;
@@ -37,7 +38,7 @@ function drawLanes(side, unit, patternId) {
 function drawSide(side, length, width, patternId) {
   const unit = (width - LEFT - 2) / length;
   const height = side.slots * LANE + AXIS;
-  const picture = svg("svg", { width, height, role: "img", "aria-label": `${side.name}: ${sideSummary(side)}` });
+  const picture = svg("svg", { width, height, role: "img", "aria-label": `${side.name}: ${count(side.slots, "slot")} over time` });
   picture.append(svg("defs", {}, hatch(patternId, "sn-ba-hatch")));
   const lanes = drawLanes(side, unit, patternId);
   picture.append(lanes);
@@ -61,7 +62,8 @@ function drawSide(side, length, width, patternId) {
 function createPanel(side) {
   const patternId = freshId("idle");
   const holder = node("div", {});
-  const head = node("p", { class: "sn-ba-head" }, node("strong", {}, side.name), node("span", {}, sideSummary(side)));
+  const summary = node("span", {});
+  const head = node("p", { class: "sn-ba-head" }, node("strong", {}, side.name), summary);
   const element = node("div", { class: "sn-ba-panel" }, head, holder);
   let drawn = null;
   const draw = (length, width, step) => {
@@ -69,7 +71,11 @@ function createPanel(side) {
     holder.replaceChildren(drawn.picture);
     drawn.point(step);
   };
-  return { element, draw, point: (step) => drawn?.point(step) };
+  const point = (step) => {
+    summary.textContent = sideSummary(side, step);
+    drawn?.point(step);
+  };
+  return { element, draw, point };
 }
 
 function build(root, model) {

@@ -3,7 +3,7 @@
 import { hatch } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
-import { admissionBar, entriesOf, frameWords, framesOf } from "./heap_stepper_layout.js";
+import { admissionBar, entriesOf, frameWords, framesOf, heapOpening } from "./heap_stepper_layout.js";
 import { createHeapPicture } from "./heap_stepper_picture.js";
 import { number } from "./words.js";
 
@@ -78,7 +78,7 @@ function build(root, model) {
       node("li", {}, "the parent of array cell i is cell (i − 1) // 2"),
     ),
   ].filter(Boolean));
-  player.open(model);
+  player.open(model, heapOpening(frames));
   return player.sized((room) => {
     width = room;
     picture.draw(width);

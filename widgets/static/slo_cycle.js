@@ -135,15 +135,15 @@ function build(root, model) {
   const { events } = cycle;
   const stages = node("ol", { class: "sn-cy-stages", "aria-label": "The cycle" });
   const stage = node("div", {});
-  let zoomed = false;
+  let zoomed = true;
   let width = 0;
   const draw = (step) => {
     stages.replaceChildren(...drawStages(events, step));
     if (width) stage.replaceChildren(drawCycle(cycle, step, zoomed, width, (index) => player.go(index)));
   };
-  const zoom = textButton("Zoom in", () => {
+  const zoom = textButton("Whole pass", () => {
     zoomed = !zoomed;
-    zoom.setAttribute("aria-pressed", String(zoomed));
+    zoom.setAttribute("aria-pressed", String(!zoomed));
     draw(player.step());
   }, "false");
   const player = createPlayer({
