@@ -1,4 +1,4 @@
-"""What all pictures share: question, opening, whose work is shown, and letters that every font has."""
+"""What all pictures share: the question, the opening, whose work is shown, common letters."""
 
 import re
 from pathlib import Path

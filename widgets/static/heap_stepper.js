@@ -57,7 +57,7 @@ function build(root, model) {
     picture.point(frame);
     taken.replaceChildren(...takenList(frame, hues, entries));
     const admission = frame.kind === "test" ? frame.operation.admission : null;
-    test?.replaceChildren(drawTest(admission, width, patternId));
+    if (width) test?.replaceChildren(drawTest(admission, width, patternId));
   };
   const player = createPlayer({
     root, count: frames.length, label: "Moves of the heap",
