@@ -84,6 +84,7 @@ def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
 
 def _check_one(item: "Exercise", loaded: "Loaded", path: Path, saving: bool) -> bool:
     from course.attempt import save_attempt
+    from course.forking import check_apart
     from course.report import Report
 
     function = loaded.functions.get(item.name)
@@ -92,7 +93,7 @@ def _check_one(item: "Exercise", loaded: "Loaded", path: Path, saving: bool) -> 
         idea = " ".join(notes) or f"{path.name} defines no function `{item.name}`: keep its name."
         report, notes = Report(item.id, "missing", (), 0, idea), []
     else:
-        report = item.check(function)
+        report = check_apart(item, function).report
     print(report.text())
     saved = save_attempt(report, function) if saving else ""
     for note in dict.fromkeys([*notes, *([saved] if saved else [])]):

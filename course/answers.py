@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from course.cells import Notebook, Statement
 from course.cutting import read_cells, read_notebook
 from course.files import write_atomically
+from course.forking import check_apart
 from course.notebook import lacks, load, self_contained
 from course.progress import work_folder
 from course.registry import Exercise, exercises
@@ -115,7 +116,7 @@ def _load(exercise: Exercise) -> tuple[Callable[..., Any] | None, str | None]:
     problems = " ".join(loaded.problems[exercise.name])
     if function is None:
         return None, f"{what} {problems or 'its file does not define it.'}"
-    report = exercise.check(function)
+    report = check_apart(exercise, function).report
     if report.status != "passed":
         reasons = " ".join([report.idea, *loaded.problems[exercise.name]])
         return None, f"{what} it does not pass its check any more: {reasons}"

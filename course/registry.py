@@ -3,6 +3,7 @@
 A lesson's module is imported when one of its exercises is asked for, and no other lesson's.
 """
 
+import dataclasses
 import functools
 import importlib
 import pkgutil
@@ -63,10 +64,20 @@ def exercise(exercise_id: str) -> Exercise:
 
 @functools.cache
 def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
-    """The exercises of the lesson with this stem, in the order of the lesson."""
+    """The exercises of the lesson with this stem, in the order of the lesson.
+
+    Their checks also name the function of the same lesson that fails beneath an answer.
+    """
+    from course.callees import naming_callees  # which needs the engine's guard, and so torch
+
     if stem not in _stems():
         return ()
-    return importlib.import_module(f"course.checks.{stem}").EXERCISES
+    found: tuple[Exercise, ...] = importlib.import_module(f"course.checks.{stem}").EXERCISES
+    named: list[Exercise] = []
+    for item in found:
+        others = [each for each in found if each is not item]
+        named.append(dataclasses.replace(item, check=naming_callees(item, others)))
+    return tuple(named)
 
 
 @functools.cache

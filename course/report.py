@@ -100,7 +100,7 @@ class Report:
     @property
     def tally(self) -> str:
         """How far it came and how long that took, in a few words; empty when nothing was run."""
-        if self.status in ("not_started", "missing"):
+        if self.status in ("not_started", "missing") or not self.checks:
             return ""
         return f"{self.passed} of {len(self.checks)} checks passed, {self.seconds:.2f} s"
 
