@@ -5,15 +5,16 @@ Exits with 0 only when everything that was checked passes.
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from course import progress
 from course.lesson_map import Lesson, find_lesson
 from course.standing import Standing, next_standing, standings
 
 if TYPE_CHECKING:
+    from course.notebook import Loaded
     from course.registry import Exercise
 
 
@@ -59,10 +60,10 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
 
     items = _chosen(lesson, only)
     try:
-        functions = load_functions(path)
+        loaded = load_functions(path, [item.name for item in items])
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} could not be read: {error}.") from None
-    passed = [_check_one(item, functions.get(item.name), path, file is None) for item in items]
+    passed = [_check_one(item, loaded, path, file is None) for item in items]
     if len(items) > 1:
         print(f"{lesson.stem}: {sum(passed)} of {len(items)} exercises pass.")
     return 0 if all(passed) else 1
@@ -81,20 +82,21 @@ def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
     return chosen
 
 
-def _check_one(
-    item: "Exercise", function: Callable[..., Any] | None, path: Path, saving: bool
-) -> bool:
+def _check_one(item: "Exercise", loaded: "Loaded", path: Path, saving: bool) -> bool:
     from course.attempt import save_attempt
+    from course.forking import check_apart
     from course.report import Report
 
+    function = loaded.functions.get(item.name)
+    notes = loaded.problems[item.name]
     if function is None:
-        idea = f"{path.name} defines no function `{item.name}` that Python can read: keep its name."
-        report = Report(item.id, "missing", (), 0, idea)
+        idea = " ".join(notes) or f"{path.name} defines no function `{item.name}`: keep its name."
+        report, notes = Report(item.id, "missing", (), 0, idea), []
     else:
-        report = item.check(function)
+        report = check_apart(item, function).report
     print(report.text())
-    note = save_attempt(report, function) if saving else ""
-    if note:
+    saved = save_attempt(report, function) if saving else ""
+    for note in dict.fromkeys([*notes, *([saved] if saved else [])]):
         print(f"  {note}")
     print()
     return report.status == "passed"

@@ -3,27 +3,24 @@
 Saving knows text alone. Loading believes no file: each one is checked again before it serves.
 """
 
-import __future__
-
 import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from course.launcher.workspace import write_atomically
-from course.notebook import IMPORTED
+from course.cells import Notebook, Statement
+from course.cutting import read_cells, read_notebook
+from course.files import write_atomically
+from course.forking import check_apart
+from course.notebook import lacks, load, self_contained
 from course.progress import work_folder
 from course.registry import Exercise, exercises
-from nanogpt.guard import describe_error, run_limited
 
 if TYPE_CHECKING:
     from nanogpt.parts import Parts
-
-_LOAD_LIMIT_S = 2.0
 
 
 class LoadedParts(NamedTuple):
@@ -44,23 +41,29 @@ def try_path(exercise_id: str) -> Path:
     return work_folder() / "answers" / f"{exercise_id}.try.py"
 
 
-def source_of(function: Callable[..., Any]) -> str | None:
-    """The function's source from its `def` on, dedented; None where Python cannot find it.
+class Source(NamedTuple):
+    """An answer's text, which works on its own, and sentences on what it needs and lacks."""
 
-    What the function uses of torch and the standard library by a global name is imported above
-    it, so that the text works on its own.
+    text: str
+    lacks: list[str]
+
+
+def source_of(function: Callable[..., Any], name: str | None = None) -> Source | None:
+    """The function's source with all that it uses; None where Python cannot find it.
+
+    `name` is what the notebook calls it, its own name unless given. Helpers, constants and imports
+    come from the notebook's other cells, wherever they stand.
     """
-    try:
-        text = textwrap.dedent(inspect.getsource(function))
-        tree = ast.parse(text)
-    except (OSError, TypeError, SyntaxError, ValueError):
+    name = name or getattr(function, "__name__", "")
+    own = _own_source(function)
+    for notebook in _around(function):
+        if (own is None or _same(notebook.binding(name), own)) and notebook.binding(name):
+            text = self_contained(notebook, notebook.binding(name))
+            return Source(text, lacks(notebook, name))
+    if own is None:
         return None
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
-        return None
-    definition = text.splitlines()[tree.body[0].lineno - 1 :]
-    imports = _imports(tree.body[0], getattr(function, "__globals__", {}))
-    lines = [*imports, *(["", ""] if imports else []), *definition]
-    return "\n".join(lines).rstrip() + "\n"
+    alone = read_notebook(own)  # made within another function: its own text is all there is
+    return Source(self_contained(alone, alone.statements), lacks(alone, name))
 
 
 def save(exercise_id: str, source: str, *, passed: bool) -> bool:
@@ -108,69 +111,53 @@ def _load(exercise: Exercise) -> tuple[Callable[..., Any] | None, str | None]:
     if not answer_path(exercise.id).exists():
         return None, None
     what = f"Your saved `{exercise.name}` was left out, because"
-    space, problem = _namespace(exercise)
-    function = space.get(exercise.name)
-    if problem is not None:
-        return None, f"{what} it {problem}."
-    if not callable(function):
-        return None, f"{what} its file does not define it."
-    report = exercise.check(function)
+    loaded = load(_with_others(exercise), answer_path(exercise.id), [exercise.name])
+    function = loaded.functions.get(exercise.name)
+    problems = " ".join(loaded.problems[exercise.name])
+    if function is None:
+        return None, f"{what} {problems or 'its file does not define it.'}"
+    report = check_apart(exercise, function).report
     if report.status != "passed":
-        return None, f"{what} it does not pass its check any more: {report.idea}"
+        reasons = " ".join([report.idea, *loaded.problems[exercise.name]])
+        return None, f"{what} it does not pass its check any more: {reasons}"
     return function, None
 
 
-def _namespace(exercise: Exercise) -> tuple[dict[str, Any], str | None]:
-    """A fresh namespace in which the lesson's saved answers are defined, and what went wrong.
-
-    One answer may call another of its lesson; an error counts only in the one asked for.
-    """
-    import math
-
-    import torch
-
-    space: dict[str, Any] = {"__name__": exercise.lesson, "math": math, "torch": torch}
-    problem: str | None = None
-    for other in (e for e in exercises() if e.lesson == exercise.lesson):
-        text = _read(answer_path(other.id))
-        if text is None:
-            continue
-        found = _define(text, answer_path(other.id), space)
-        if other.id == exercise.id:
-            problem = found
-    return space, problem
+def _with_others(exercise: Exercise) -> Notebook:
+    """The saved answer, after the other saved answers of its lesson, any of which it may call."""
+    alike = [e for e in exercises() if e.lesson[:3] == exercise.lesson[:3] and e is not exercise]
+    texts = [_read(answer_path(e.id)) or "" for e in (*alike, exercise)]
+    notebooks = [read_notebook(text) for text in texts]
+    statements = [item for notebook in notebooks for item in notebook.statements]
+    return Notebook(tuple(statements), notebooks[-1].broken)
 
 
-def _define(text: str, path: Path, space: dict[str, Any]) -> str | None:
-    """Runs the definitions in `text`; returns what went wrong as the end of a sentence."""
+def _own_source(function: Callable[..., Any]) -> str | None:
+    """The text of its `def`, decorators included; None for a lambda or what has no text."""
     try:
-        code = compile(text, str(path), "exec", __future__.annotations.compiler_flag, True)
-    except (SyntaxError, ValueError) as error:
-        return f"is not valid Python ({error})"
-    outcome = run_limited(exec, (code, space), limit_s=_LOAD_LIMIT_S)
-    if outcome.timed_out:
-        return "did not come to an end while it was loaded"
-    return None if outcome.error is None else describe_error(outcome.error, exec)
-
-
-def _imports(definition: ast.FunctionDef, space: dict[str, Any]) -> list[str]:
-    """An import line for each global name in the definition that stands for something imported."""
-    names = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)}
-    found = [_import_line(name, space[name]) for name in sorted(names & space.keys())]
-    return [line for line in found if line is not None]
-
-
-def _import_line(name: str, value: object) -> str | None:
-    is_module = isinstance(value, ModuleType)
-    real = getattr(value, "__name__", None)
-    home = real if is_module else getattr(value, "__module__", None)
-    if not isinstance(home, str) or home.partition(".")[0] not in IMPORTED:
+        text = textwrap.dedent(inspect.getsource(function))
+        body = ast.parse(text).body
+    except (OSError, TypeError, SyntaxError, ValueError):
         return None
-    alias = "" if real == name else f" as {name}"
-    if is_module:
-        return f"import {real}{alias}"
-    known = isinstance(real, str) and getattr(sys.modules.get(home), real, None) is value
-    return f"from {home} import {real}{alias}" if known else None
+    return text if len(body) == 1 and isinstance(body[0], ast.FunctionDef) else None
+
+
+def _same(binding: tuple[Statement, ...], source: str) -> bool:
+    """Whether a notebook binds the name to this very function."""
+    mine = read_notebook(source).statements
+    return [ast.dump(item.node) for item in binding[:1]] == [ast.dump(item.node) for item in mine]
+
+
+def _around(function: Callable[..., Any]) -> Iterator[Notebook]:
+    """The notebook that runs here, and the file that the function stands in."""
+    context = sys.modules.get("marimo._runtime.context")
+    running = context and context.safe_get_context()
+    if running is not None:
+        yield read_cells(cell.code for cell in running.graph.cells.values())
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    text = _read(Path(code.co_filename)) if code else None
+    if text is not None:
+        yield read_notebook(text)
 
 
 def _read(path: Path) -> str | None:

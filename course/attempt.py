@@ -1,36 +1,44 @@
-"""One answer in a notebook: found by its name, checked, saved, shown.
+"""One answer, or one exhibit, in a notebook: found by its name, checked, saved, shown.
 
 Whatever the learner wrote, a lesson goes on below it.
 """
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from course import answers, progress
+from course import progress
+from course.files import explain
 from course.registry import Exercise, exercise
 from course.report import Report
+
+if TYPE_CHECKING:
+    from course.forking import Checked
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A checked answer; `function` is None when the notebook has none of that name.
 
-    `note` says what else the learner should know, such as that progress could not be saved.
+    `runs_here` is False when the answer had to be stopped or took its process with it. `note` says
+    what else the learner should know, such as that progress could not be saved.
     """
 
     report: Report
     function: Callable[..., Any] | None
     note: str = ""
+    runs_here: bool = True
 
     @property
     def started(self) -> bool:
-        """Whether there is an answer to run, right or wrong."""
-        return self.function is not None and self.report.status != "not_started"
+        """Whether there is an answer that the lesson can go on with, right or wrong."""
+        written = self.function is not None and self.report.status != "not_started"
+        return written and self.runs_here
 
     def or_reference(self, reference: Callable[..., Any]) -> Callable[..., Any]:
-        """The learner's function once it is written, right or wrong; until then `reference`."""
+        """The learner's function once it can be run, right or wrong; until then `reference`."""
         return self.function if self.function is not None and self.started else reference
 
     def _repr_html_(self) -> str:
@@ -41,39 +49,77 @@ class Attempt:
 def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Attempt:
     """Checks the function that `resolve` finds: `attempt("l01.plan_step", lambda: plan_step)`.
 
-    A lambda, because the name itself may be gone after a syntax error or a rename. Saves progress
+    A lambda, because the name itself may be gone after a syntax error or a rename. The check runs
+    in a process of its own where that is safe, since a function may never come back. Saves progress
     and the answer where `progress.enabled()`. Raises: KeyError for an unknown exercise.
     """
     item = exercise(exercise_id)
+    checked, function = _judged(item, item.name, resolve)
+    report = checked.report
+    notes = [save_attempt(report, function)] if progress.enabled() else []
+    if not checked.runs_here:
+        notes.append(f"Below, the reference stands in for your `{item.name}`.")
+    if report.status == "not_started" and _is_app():
+        report = replace(report, idea="Open the lesson with `python3 learn.py` to write it.")
+    return Attempt(report, function, " ".join(filter(None, notes)), checked.runs_here)
+
+
+def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Report:
+    """The verdict of an exercise's check on an exhibit: `exhibit("A", "l02.admit", lambda: ...)`.
+
+    Nothing is saved. Raises: KeyError for an unknown exercise.
+    """
+    checked, _ = _judged(exercise(exercise_id), f"exhibit_{letter.lower()}", resolve)
+    return replace(checked.report, exhibit=letter)
+
+
+def _judged(
+    item: Exercise, name: str, resolve: Callable[[], Callable[..., Any]]
+) -> tuple["Checked", Callable[..., Any] | None]:
+    from course.calling import with_article  # these need the engine's guard, and so torch
+    from course.forking import check_apart
+    from nanogpt.plain_values import kind_of
+
     try:
         function = resolve()
     except NameError:
-        function = None
+        return _missing(item, f"Keep the name `{name}`; fix its cell."), None
     if not callable(function):
-        report = _missing(item)
-        return Attempt(report, None, _saved(report, None))
-    report = item.check(function)
-    return Attempt(report, function, _saved(report, function))
+        kind = with_article(kind_of(function))
+        return _missing(item, f"`{name}` is {kind} here, and not a function."), None
+    return check_apart(item, function), function
 
 
-def _missing(item: Exercise) -> Report:
-    idea = f"Keep the name `{item.name}`; fix the error above."
-    return Report(item.id, "missing", (), 0, idea)
+def _missing(item: Exercise, idea: str) -> "Checked":
+    from course.forking import Checked
+
+    return Checked(Report(item.id, "missing", (), 0, idea), True)
 
 
-def _saved(report: Report, function: Callable[..., Any] | None) -> str:
-    return save_attempt(report, function) if progress.enabled() else ""
+def _is_app() -> bool:
+    """Whether this is a page of marimo's app mode, which shows no cells."""
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and marimo.app_meta().mode == "run"
 
 
 def save_attempt(report: Report, function: Callable[..., Any] | None) -> str:
-    """Saves progress and the answer's source; returns a sentence if that could not be done."""
+    """Saves progress and the answer's source; returns what the learner should know, or ""."""
+    from course import answers  # which needs the engine's guard, and so torch
+
+    notes: list[str] = []
+    new_attempt = False
+    if function is not None and report.status != "not_started":
+        source = answers.source_of(function, report.exercise.rpartition(".")[2])
+        passed = report.status == "passed"
+        new_attempt = True
+        if source is not None:
+            notes += source.lacks if passed else []
+            try:
+                new_attempt = answers.save(report.exercise, source.text, passed=passed)
+            except OSError as error:
+                notes.append(f"Your answer could not be saved: {explain(error)}")
     try:
-        new_attempt = False
-        if function is not None and report.status != "not_started":
-            source = answers.source_of(function)
-            passed = report.status == "passed"
-            new_attempt = source is None or answers.save(report.exercise, source, passed=passed)
         progress.record(report, new_attempt=new_attempt)
     except OSError as error:
-        return f"Your progress could not be saved: {error.strerror or error}."
-    return ""
+        notes.append(f"Your progress could not be saved: {explain(error)}")
+    return " ".join(notes)

@@ -7,6 +7,7 @@ after it, so that the same check can drive a function that lives elsewhere.
 import copy
 import dataclasses
 import io
+import os
 import random
 import sys
 import threading
@@ -15,9 +16,19 @@ from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
 from nanogpt.guard import run_limited
+from nanogpt.plain_values import (
+    as_items,
+    as_mapping,
+    as_number,
+    as_tensor,
+    as_truth,
+    kind_of,
+)
 
 _MAX_STDOUT = 10_000  # characters
 _CUT = "\n... (the rest was cut)\n"
+_DEEPEST = 30  # containers in each other
+_OURS = ("nanogpt", "course", "widgets")  # whose dataclasses are plain data
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +53,26 @@ class Opaque:
     type_name: str
 
     def __repr__(self) -> str:
-        return f"<a {self.type_name}>"
+        return f"<{with_article(self.type_name)}>"
+
+
+def with_article(name: str) -> str:
+    """The name with "a" or "an" before it."""
+    return f"an {name}" if name[:1].lower() in tuple("aeiou") else f"a {name}"
 
 
 def call(
-    function: Callable[..., Any], args: tuple[Any, ...], *, limit_s: float = 2.0, seed: int = 0
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    *,
+    limit_s: float = 2.0,
+    wall_s: float | None = None,
+    seed: int = 0,
 ) -> Called:
     """Calls `function` on copies of `args`, with `random` and torch seeded.
 
-    Plain data is numbers, strings, lists, tuples, dicts, sets, tensors and dataclasses of these.
-    Never raises for what the function does; see `run_limited` for the limit.
+    Plain data is numbers, strings, lists, tuples, dicts, sets, tensors and the course's own records
+    of these. Never raises for what the function does; see `run_limited` for the limits.
     """
     given = copy.deepcopy(args)
     torch = sys.modules.get("torch")  # an exercise without tensors does not load it
@@ -67,7 +88,7 @@ def call(
             value = function(*given)
         return plain(value), tuple(plain(item) for item in given)
 
-    outcome = run_limited(run, (), limit_s=limit_s)
+    outcome = run_limited(run, (), limit_s=limit_s, wall_s=wall_s)
     value, args_after = (None, ()) if outcome.value is None else outcome.value
     return Called(
         value, args_after, outcome.error, outcome.timed_out, printed.text(), outcome.cpu_s
@@ -75,24 +96,52 @@ def call(
 
 
 def plain(value: Any) -> Any:
-    """A copy of `value` in plain data; what is not plain becomes `Opaque`."""
+    """A copy of `value` in plain data; what is not plain becomes `Opaque`.
+
+    Subclasses and other libraries' scalars become what they stand for (`nanogpt.plain_values`).
+    """
+    return _plain(value, ())
+
+
+def _plain(value: Any, around: tuple[int, ...]) -> Any:
+    """The same, within the containers whose ids are `around`."""
     if value is None or type(value) in (bool, int, float, str, bytes):
         return value
-    if type(value) in (list, tuple, set, frozenset):
-        return type(value)(plain(item) for item in value)
-    if type(value) is dict:
-        mapping = cast("dict[Any, Any]", value)
-        return {plain(key): plain(item) for key, item in mapping.items()}
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if len(around) > _DEEPEST or id(value) in around:
+        return Opaque(f"{type(value).__name__} without a bottom")
+    around = (*around, id(value))
+    if isinstance(value, list | tuple):
+        items = [_plain(item, around) for item in as_items(value) or ()]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, dict):
+        entries = cast("dict[Any, Any]", as_mapping(value))
+        return {_plain(key, around): _plain(item, around) for key, item in entries.items()}
+    if type(value) in (set, frozenset):
+        return type(value)(_plain(item, around) for item in value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    tensor = as_tensor(value)
+    if tensor is not None and tensor.dim() > 0:
+        return tensor.clone()
+    for scalar in (as_truth(value), as_number(value), as_items(value)):
+        if scalar is not None:
+            return scalar
+    if _is_record(value):
         # Field by field, past __init__ and frozen: the record's own code is not asked.
         twin = object.__new__(type(value))
         for field in dataclasses.fields(value):
-            object.__setattr__(twin, field.name, plain(getattr(value, field.name)))
+            item = _plain(getattr(value, field.name), around)
+            object.__setattr__(twin, field.name, item)
         return twin
-    return Opaque(type(value).__name__)
+    return Opaque(kind_of(value))
+
+
+def _is_record(value: Any) -> bool:
+    """Whether it is a record of the course or the engine, and no class that a learner made up."""
+    kind = type(value)
+    if not dataclasses.is_dataclass(kind) or kind.__module__.partition(".")[0] not in _OURS:
+        return False
+    return getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
 
 
 class _Printed:
@@ -125,9 +174,13 @@ class _Router:
     """
 
     def __init__(self) -> None:
+        self._under: TextIO = sys.stdout
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """Forgets the other threads: in the child of a fork, which has none of them."""
         self._lock = threading.Lock()
         self._to: dict[int, _Printed] = {}
-        self._under: TextIO = sys.stdout
 
     def add(self, printed: _Printed) -> None:
         with self._lock:
@@ -153,3 +206,5 @@ class _Router:
 
 
 _ROUTER = _Router()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ROUTER.start_afresh)

@@ -3,19 +3,22 @@
 A check asks the function through `Ask` and returns a `Failure` or None; it never sees the function.
 """
 
+import inspect
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course.calling import Called, call
+from course.calling import Called, Opaque, call
 from course.report import Report, Status
-from course.showing import show, show_call
-from nanogpt.guard import describe_error, describe_timeout, run_limited
+from course.sameness import same
+from course.showing import expected_and_got, show, show_call
+from nanogpt.guard import BACKSTOP, code_inside, describe_error, describe_timeout, run_limited
 
-_CALL_LIMIT_S = 1.0
-_ALL_CALLS_LIMIT_S = 10.0
+_CALL_LIMIT_S = 1.0  # of computing, in one call
+_ALL_CALLS_LIMIT_S = 10.0  # of computing, in all calls of one report together
+_ALL_CALLS_WALL_S = 20.0  # from the first of them on, for what waits in every call
 _CHECK_LIMIT_S = 15.0  # of the check itself, in case an answer leads it round in circles
 
 Rows = tuple[tuple[str, str], ...]
@@ -38,6 +41,7 @@ class Ask:
     """Asks the learner's function. Raises, to end the check, when a call does not return.
 
     `ask(*args)` gives the value, `ask.call(*args)` the whole `Called` with `args_after`.
+    `changed` is a Failure once a call has changed an argument, the first such call's.
     """
 
     def __init__(self, name: str, function: Callable[..., Any], *, seed: int) -> None:
@@ -45,9 +49,10 @@ class Ask:
         self.count = 0
         self.args: tuple[Any, ...] = ()
         self.first_stdout = self.last_stdout = ""
+        self.changed: Failure | None = None
         self._function = function
         self._seed = seed
-        self._left_s = _ALL_CALLS_LIMIT_S
+        self._cpu_s = self._wall_s = 0.0
 
     def __call__(self, *args: Any) -> Any:
         """What the function returns for copies of `args`."""
@@ -58,36 +63,90 @@ class Ask:
 
         With `may_raise`, an error is an answer like any other: it comes back in `Called.error`.
         """
-        if self._left_s <= 0:
-            total = f"{_ALL_CALLS_LIMIT_S:g} s of computing for {self.count} calls"
-            raise _Ended("timeout", f"Your `{self.name}` used {total} and was stopped.")
+        self._end_if_all_is_used_up()
         self.count, self.args = self.count + 1, args
-        limit_s = max(0.1, min(_CALL_LIMIT_S, self._left_s))
-        called = call(self._function, args, limit_s=limit_s, seed=self._seed)
-        self._left_s -= called.cpu_s
+        limit_s = min(_CALL_LIMIT_S, max(0.1, _ALL_CALLS_LIMIT_S - self._cpu_s))
+        wall_s = min(BACKSTOP * _CALL_LIMIT_S, max(0.1, _ALL_CALLS_WALL_S - self._wall_s))
+        began = time.perf_counter()
+        called = call(self._function, args, limit_s=limit_s, wall_s=wall_s, seed=self._seed)
+        self._wall_s += time.perf_counter() - began
+        self._cpu_s += called.cpu_s
         self.last_stdout = called.stdout
         if self.count == 1:
             self.first_stdout = called.stdout
         if called.timed_out:
-            raise _Ended(
-                "timeout", f"Your `{self.name}` {describe_timeout(called.cpu_s, limit_s)}."
-            )
+            self._end_if_all_is_used_up()
+            slow = describe_timeout(called.cpu_s, _CALL_LIMIT_S)
+            raise _Ended("timeout", f"Your `{self.name}` {slow}.")
         if called.error is not None and not may_raise:
             raise self._ended_by(called.error)
+        if self.changed is None and called.error is None:
+            self.changed = self._change(args, called.args_after)
         return called
+
+    def _end_if_all_is_used_up(self) -> None:
+        """Ends the check when the calls have used up what they may use together."""
+        calls = f"{self.count} calls together"
+        if self._cpu_s >= _ALL_CALLS_LIMIT_S:
+            slow = f"computed for more than {_ALL_CALLS_LIMIT_S:g} s in {calls} and was stopped"
+        elif self._wall_s >= _ALL_CALLS_WALL_S:
+            used = f"{self._cpu_s:.1f} s of them computing and the rest waiting"
+            slow = f"took more than {_ALL_CALLS_WALL_S:g} s for {calls}, {used}, and was given up"
+        else:
+            return
+        raise _Ended("timeout", f"Your `{self.name}` {slow}.")
+
+    def _change(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> "Failure | None":
+        """What is wrong when the function changed what it was given, whatever it returned."""
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            if isinstance(new, Opaque) or same(old, new):
+                continue
+            name = _argument(self._function, index)
+            idea = (
+                f"The result is right, but `{name}` was changed on the way, and the caller "
+                "still needs it as it was: build new values instead."
+            )
+            rows: Rows = (
+                ("input", show_call(self.name, before)),
+                ("before", f"{name} = {show(old)}"),
+                ("after", f"{name} = {show(new)}"),
+            )
+            return Failure(idea, rows, "in_place")
+        return None
 
     def example(self, expected: Any, got: Any) -> Rows:
         """The rows input, expected, got for the last call. Strings are taken as they are."""
-        return (
-            ("input", show_call(self.name, self.args)),
-            ("expected", expected if isinstance(expected, str) else show(expected)),
-            ("got", got if isinstance(got, str) else show(got)),
-        )
+        return (("input", show_call(self.name, self.args)), *expected_and_got(expected, got))
 
     def _ended_by(self, error: BaseException) -> "_Ended":
-        if isinstance(error, NotImplementedError) and self.count == 1:
-            return _Ended("not_started", not_started_idea(self.name))
+        if isinstance(error, NotImplementedError) and not error.args:
+            unwritten = _raised_in(error, self._function)
+            if unwritten is not None:
+                idea = f"`{self.name}` calls `{unwritten}`, which is not written yet."
+                return _Ended("raised", idea)
+            if self.count == 1:
+                return _Ended("not_started", not_started_idea(self.name))
         return _Ended("raised", f"Your `{self.name}` {describe_error(error, self._function)}.")
+
+
+def _argument(function: Callable[..., Any], index: int) -> str:
+    """The function's own name for its argument number `index`."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        names = []
+    return names[index] if index < len(names) else f"argument {index + 1}"
+
+
+def _raised_in(error: BaseException, function: Callable[..., Any]) -> str | None:
+    """The name of the other function that raised; None if it was `function` itself."""
+    trace, last = error.__traceback__, None
+    while trace is not None:
+        trace, last = trace.tb_next, trace.tb_frame.f_code
+    own = getattr(inspect.unwrap(function), "__code__", None)
+    if own is None or last is None or last in code_inside(own):
+        return None
+    return last.co_name
 
 
 class _Ended(Exception):
@@ -104,7 +163,7 @@ Check = Callable[[Ask, random.Random], Failure | None]
 
 def not_started_idea(name: str) -> str:
     """What to do about an untouched stub."""
-    return f"Write `{name}` in the cell above in place of `raise NotImplementedError`, then run it."
+    return f"Write `{name}` in its cell in place of `raise NotImplementedError`, then run it."
 
 
 def run_checks(
@@ -115,6 +174,8 @@ def run_checks(
     seed: int = 0,
 ) -> Report:
     """Runs (name, check) pairs in order until one fails; never raises for what the answer does.
+
+    A check in which all results were right fails all the same if an argument came back changed.
 
     Every check gets its own `random.Random`, drawn from `seed`, the exercise and the check's name,
     so that adding a check does not change the cases of another.
@@ -141,6 +202,7 @@ def run_checks(
         for passed, (title, check) in enumerate(checks):
             rng = random.Random(f"{seed} {exercise} {title}")
             status, failure = _judge(check, ask, rng)
+            failure = failure or ask.changed
             if failure is not None:
                 return report(status, passed, failure.idea, failure)
     finally:
@@ -153,7 +215,9 @@ def _judge(check: Check, ask: Ask, rng: random.Random) -> tuple[Status, Failure 
     outcome = run_limited(check, (ask, rng), limit_s=_CHECK_LIMIT_S)
     asked: Rows = (("input", show_call(ask.name, ask.args)),)
     if outcome.timed_out:
-        idea = f"What `{ask.name}` returned kept the check from coming to an end."
+        idea = (
+            f"The check asked `{ask.name}` {ask.count} times and came to no end with its answers."
+        )
         return "timeout", Failure(idea, asked)
     if isinstance(outcome.error, _Ended):
         rows = () if outcome.error.status == "not_started" else asked

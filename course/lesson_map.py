@@ -10,20 +10,23 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson as the map shows it; `builds_on` are numbers of earlier lessons."""
+    """A lesson as the map shows it; `builds_on` are numbers of earlier lessons, such as "4b"."""
 
     stem: str
-    number: int
     title: str
     builds: str
     minutes: int
-    builds_on: tuple[int, ...] = ()
+    builds_on: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> str:
+        """As it is said: "4" for l04_sliding_window, "4b" for a second half, l04b_..."""
+        return str(int(self.stem[1:3])) + self.stem[3 : self.stem.index("_")]
 
 
 LESSONS = (
     Lesson(
         stem="l00_kv_cache",
-        number=0,
         title="The KV cache and batching",
         builds="Compute only what is new: a decode that reads its past from a cache, and a batch "
         "whose slots never stand idle.",
@@ -31,75 +34,67 @@ LESSONS = (
     ),
     Lesson(
         stem="l01_chunked_prefill",
-        number=1,
         title="Chunked prefill",
         builds="Cut long prompts into chunks that fit a token budget, so that nobody else's text "
         "stops while one is read.",
         minutes=45,
-        builds_on=(0,),
+        builds_on=("0",),
     ),
     Lesson(
         stem="l02_scheduling",
-        number=2,
         title="The scheduler",
         builds="Decide who goes first, who may start and who gives way when the KV budget is "
         "short, so that everybody's text gets done.",
         minutes=50,
-        builds_on=(1,),
+        builds_on=("1",),
     ),
     Lesson(
         stem="l03_interleaving",
-        number=3,
         title="Interleaving",
         builds="Run decodes and chunks in one forward per step: first padded and masked, then in "
         "one flat row that wastes nothing.",
         minutes=55,
-        builds_on=(1,),
+        builds_on=("1",),
     ),
     Lesson(
         stem="l04_sliding_window",
-        number=4,
         title="Sliding windows",
         builds="Keep only the K/V that can still be seen, count it honestly, and find out what "
         "the text loses.",
         minutes=60,
-        builds_on=(1, 2),
+        builds_on=("1", "2"),
     ),
     Lesson(
         stem="l05_slo_policy",
-        number=5,
         title="SLO policy",
         builds="Say which prefill gives way to an urgent one, and find out what each repair of "
         "that decision is worth.",
         minutes=45,
-        builds_on=(2,),
+        builds_on=("2",),
     ),
     Lesson(
         stem="l06_preempting_the_pass",
-        number=6,
         title="Preempting the pass",
         builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
         "everybody back.",
         minutes=50,
-        builds_on=(5,),
+        builds_on=("5",),
     ),
     Lesson(
         stem="l07_fleet",
-        number=7,
         title="Serving with a fleet",
         builds="Decide who goes next and to which of four workers, and find out from many seeds "
         "which of it pays.",
         minutes=55,
-        builds_on=(2, 5),
+        builds_on=("2", "5"),
     ),
     Lesson(
         stem="l08_speculation",
-        number=8,
         title="Speculative decoding",
         builds="Guess several tokens ahead, keep those that change nothing about the text, and "
         "find out when that is worth it.",
         minutes=45,
-        builds_on=(0,),
+        builds_on=("0",),
     ),
 )
 
@@ -114,10 +109,10 @@ class ExerciseEntry:
 
 
 def find_lesson(wanted: str) -> Lesson:
-    """The lesson called "l01", "1" or by its stem. Raises: ValueError naming the known ones."""
+    """The lesson called "l04b", "4b" or by its stem. Raises: ValueError naming the known ones."""
     name = Path(wanted).name.removesuffix(".py")
     for lesson in LESSONS:
-        if name in (lesson.stem, lesson.stem.partition("_")[0], str(lesson.number)):
+        if name in (lesson.stem, lesson.stem.partition("_")[0], lesson.number):
             return lesson
     known = ", ".join(lesson.stem for lesson in LESSONS)
     raise ValueError(f"There is no lesson {wanted!r}; the lessons are: {known}.")

@@ -1,95 +1,126 @@
 """The learner's functions out of a notebook file, even when another cell of it is broken.
 
-Only the functions, and the imports of the standard library and torch, are run; no cell is.
+Only they and what they need are run, in one namespace: an answer may call another.
 """
 
 import __future__
 
 import ast
+import copy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from nanogpt.guard import run_limited
+from course.cells import Notebook, Statement
+from course.cutting import read_notebook
+from nanogpt.guard import describe_error, describe_timeout, run_limited
 
 _LIMIT_S = 2.0
-IMPORTED = sys.stdlib_module_names | {"torch"}  # all that an exercise may need
+_IMPORT_LIMIT_S = 60.0
+_ALLOWED = sys.stdlib_module_names | {"torch", "numpy"}  # nanogpt would give answers away
 
 
-def load_functions(path: Path) -> dict[str, Callable[..., Any]]:
-    """The notebook's functions by name. A function whose definition fails is left out.
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Functions by name; and by the same names, sentences on what they need and did not get."""
+
+    functions: dict[str, Callable[..., Any]]
+    problems: dict[str, list[str]]
+
+
+def load_functions(path: Path, names: Iterable[str]) -> Loaded:
+    """Those of `names` that the notebook binds to a callable, with what they need.
 
     Raises: OSError and UnicodeDecodeError when the file cannot be read.
     """
-    body = _statements(path.read_text(encoding="utf-8"))
+    return load(read_notebook(path.read_text(encoding="utf-8")), path, names)
+
+
+def load(notebook: Notebook, path: Path, names: Iterable[str]) -> Loaded:
+    """The same of a notebook that is cut already; `path` is what errors name."""
     space: dict[str, Any] = {"__name__": path.stem}
-    for statement in _imports(body):
-        run_limited(exec, (_compiled(statement, path), space), limit_s=60.0)
-    functions = _functions(body)
-    for function in functions:
-        run_limited(exec, (_compiled(function, path), space), limit_s=_LIMIT_S)
-    return {item.name: space[item.name] for item in functions if item.name in space}
+    failed: dict[Statement, str | None] = {}  # what has run, with what went wrong
+    loaded = Loaded({}, {})
+    for name in names:
+        needed, _ = notebook.needed_by(notebook.binding(name), annotations=False)
+        for item in needed:
+            if item not in failed:
+                failed[item] = _run(item, path, space)
+        if needed and callable(space.get(name)):
+            loaded.functions[name] = space[name]
+        reasons = [f"{_named(item)} {failed[item]}." for item in needed if failed[item]]
+        loaded.problems[name] = [*lacks(notebook, name), *reasons]
+    return loaded
 
 
-def _statements(text: str) -> list[ast.stmt]:
-    """The file's top-level statements; of a file with a syntax error, those of its sound cells."""
-    try:
-        return ast.parse(text).body
-    except (SyntaxError, ValueError):
-        pass
-    lines = text.splitlines()
-    starts = [0] + [n for n, line in enumerate(lines) if line.startswith(("@app.", "with app."))]
-    body: list[ast.stmt] = []
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        block = "\n".join(lines[start:end])
-        try:
-            body += ast.parse("\n" * start + block).body  # keeps the line numbers
-        except (SyntaxError, ValueError):
+def lacks(notebook: Notebook, name: str) -> list[str]:
+    """A sentence for each thing that the function needs, directly or not, and cannot have."""
+    bound = notebook.binding(name)
+    needed, unknown = notebook.needed_by(bound, annotations=False)
+    said: list[str] = []
+    for what, user in [*([] if bound else [(name, None)]), *unknown]:
+        who = f"`{what}`" if user is None else f"`{what}`, which `{user}` uses,"
+        cells = [str(cell) for cell in notebook.broken if what in cell.names()]
+        if cells:
+            said.append(f"{who} was not read: {cells[0]}.")
+        elif user is not None:
+            said.append(f"{who} was not found.")
+    for item in needed:
+        for used in sorted(item.needs):
+            homes = {other.module(used) for other in notebook.binding(used, item.cell)} - {None}
+            said += [
+                f"`{used}`, which {_named(item)} uses, comes from {home}: an answer may import the "
+                "standard library, torch and numpy alone."
+                for home in homes - _ALLOWED
+            ]
+    return said
+
+
+def self_contained(notebook: Notebook, statements: Iterable[Statement]) -> str:
+    """Statements with what they need and may have, as a text of its own; stubs are left out."""
+    needed, _ = notebook.needed_by(statements)
+    used = {name for item in needed for name in item.needs | item.annotations}
+    imports: list[str] = []
+    others: list[str] = []
+    for item in needed:
+        if not _is_import(item):
+            others += [] if item.is_stub else [item.source]
             continue
-    return body
+        allowed = [n for n in sorted(item.binds & used) if item.module(n) in _ALLOWED]
+        imports += [line for n in allowed if (line := item.only(n)) not in imports]
+    parts = ["\n".join(imports), *others]
+    return "\n\n\n".join(part for part in parts if part) + "\n"
 
 
-def _imports(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The allowed imports at the top level and in the setup cell."""
-    setups = [item for item in body if isinstance(item, ast.With)]
-    found = [*body, *(inner for setup in setups for inner in setup.body)]
-    return [item for item in found if _is_allowed_import(item)]
+def _is_import(item: Statement) -> bool:
+    return isinstance(item.node, ast.Import | ast.ImportFrom)
 
 
-def _is_allowed_import(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Import(names):
-            modules = [alias.name for alias in names]
-        case ast.ImportFrom(module=str(module), level=0):
-            modules = [module]
-        case _:
-            return False
-    return all(module.partition(".")[0] in IMPORTED for module in modules)
+def _named(item: Statement) -> str:
+    return f"`{min(item.binds)}`"
 
 
-def _functions(body: list[ast.stmt]) -> list[ast.FunctionDef]:
-    """`@app.function` functions, and those that marimo keeps in a cell: decorators taken off.
-
-    The latter come first, so that a function of its own wins over a namesake within a cell.
-    """
-    own: list[ast.FunctionDef] = []
-    within: list[ast.FunctionDef] = []
-    for item in body:
-        if not isinstance(item, ast.FunctionDef):
-            continue
-        marks = {ast.unparse(mark).partition("(")[0] for mark in item.decorator_list}
-        if "app.cell" in marks:
-            within += [inner for inner in item.body if isinstance(inner, ast.FunctionDef)]
-        else:
-            own.append(item)
-    for item in own:
-        item.decorator_list = []
-    return [*within, *own]
+def _run(item: Statement, path: Path, space: dict[str, Any]) -> str | None:
+    """Runs a statement; returns what went wrong as the end of a sentence. No import is refused."""
+    if not _is_import(item):
+        run = lambda: exec(_compiled(item, path), space)  # noqa: E731
+        outcome = run_limited(run, (), limit_s=_LIMIT_S)
+        if outcome.timed_out:
+            return describe_timeout(outcome.cpu_s, _LIMIT_S)
+        return None if outcome.error is None else describe_error(outcome.error, exec)
+    for name in sorted(item.binds):
+        if item.module(name) in _ALLOWED:
+            outcome = run_limited(exec, (item.only(name), space), limit_s=_IMPORT_LIMIT_S)
+            if outcome.error is not None:
+                return describe_error(outcome.error, exec)
+    return None
 
 
-def _compiled(statement: ast.stmt, path: Path) -> CodeType:
-    """Code whose annotations stay text: a name used only there need not be known."""
+def _compiled(item: Statement, path: Path) -> CodeType:
+    """Code with the file's line numbers, whose annotations stay text: those need not be known."""
+    node = ast.increment_lineno(copy.deepcopy(item.node), item.line - 1)
     flags = __future__.annotations.compiler_flag
-    return compile(ast.Module([statement], []), str(path), "exec", flags, True)
+    return compile(ast.Module([node], []), str(path), "exec", flags, True)

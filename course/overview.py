@@ -102,7 +102,7 @@ def _card(standing: Standing, is_here: bool) -> str:
     look = "sng-done" if standing.is_done else "sng-here" if is_here else ""
     facts = [f"Lesson {lesson.number}", f"{lesson.minutes} minutes"]
     if lesson.builds_on:
-        numbers = " and ".join(str(number) for number in lesson.builds_on)
+        numbers = " and ".join(lesson.builds_on)
         facts.append(f"builds on lesson {numbers}")
     facts.append("done" if standing.is_done else f"{done} of {total} exercises passed")
     return (

@@ -1,12 +1,24 @@
-"""Predictions and hints of a lesson as widgets that remember: shown again as they were left."""
+"""Predictions and hints of a lesson as widgets that remember, and what waits for a prediction."""
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Protocol, TypeVar, overload
 
 from course import progress
 from course.registry import exercise
+from course.style import themed
 from widgets import Hints, Prediction
+from widgets.base import Widget
+
+AnyWidget = TypeVar("AnyWidget", bound=Widget)
+
+
+class Drawn(Protocol):
+    """What a notebook shows as HTML: `mo.md(...)`, a Report, an Attempt."""
+
+    def _repr_html_(self) -> str: ...
 
 
 def predict(
@@ -16,7 +28,7 @@ def predict(
     answer: float | None = None,
     reveal: str = "",
 ) -> Prediction:
-    """A question whose answer shows once a choice is committed; what was committed is saved.
+    """A question whose answer shows once a choice is committed, or on request; both are saved.
 
     `key` is unique in the course ("l01.poisoned_rows"); the rest is the widget's own.
     """
@@ -29,14 +41,66 @@ def predict(
             widget = Prediction(
                 key, question, options, answer, reveal, choice=known.choice, committed=True
             )
+    widget.shown = progress.was_shown(key) and not widget.committed
 
     def save(_: Any) -> None:
-        if widget.committed and widget.choice is not None:
-            with contextlib.suppress(OSError):  # shown all the same, only not remembered
+        with contextlib.suppress(OSError):  # shown all the same, only not remembered
+            if widget.committed and widget.choice is not None:
                 progress.save_prediction(key, widget.choice)
+            elif widget.shown:
+                progress.save_shown(key)
 
-    widget.observe(save, names="committed")
+    widget.observe(save, names=["committed", "shown"])
     return widget
+
+
+@overload
+def after(key: str, content: AnyWidget) -> AnyWidget: ...
+@overload
+def after(key: str, content: Drawn) -> "Withheld": ...
+def after(key: str, content: Any) -> Any:
+    """`content`, hidden until the prediction `key` of the same page is committed or shown.
+
+    A widget of ours comes back itself; anything else that draws itself as HTML comes back wrapped.
+    """
+    if isinstance(content, Widget):
+        content.after = key
+        return content
+    return Withheld(key, content)
+
+
+_CSS = (
+    themed("sng-waits")
+    + """
+.sng-waits{box-sizing:border-box;margin:.25rem 0;padding:.6rem .9rem;border-radius:6px;
+ border:1px dashed var(--sng-line);color:var(--sng-soft);font:14px/1.5 system-ui,sans-serif}
+"""
+)
+_WAITS = "Your prediction above is about this: press Commit there, or Show me."
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Something drawn as HTML that the page's style keeps out of sight until `key` is answered.
+
+    The Prediction notes its key on the page's root element, so that no script is needed here and
+    it does not matter which of the two is drawn first.
+    """
+
+    key: str
+    content: Drawn
+
+    def _repr_html_(self) -> str:
+        key = escape(self.key)
+        mine = f'[data-sn-after="{key}"]'
+        inner = self.content._repr_html_()  # pyright: ignore[reportPrivateUsage]
+        return (
+            f"<style>{_CSS}"
+            f'html:not([data-sn-did~="{key}"]) {mine}>.sng-withheld{{display:none}}'
+            f'html[data-sn-did~="{key}"] {mine}>.sng-waits{{display:none}}</style>'
+            f'<div data-sn-after="{key}"><p class="sng-waits">{_WAITS}</p>'
+            f'<div class="sng-withheld">{inner}</div></div>'
+        )
 
 
 def hints(exercise_id: str) -> Hints:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from course.launcher.workspace import write_atomically
+from course.files import write_atomically
 from course.report import Report
 
 _WORK_VARIABLE = "SERVING_NANOGPT_WORK"
@@ -116,6 +116,17 @@ def save_prediction(key: str, choice: float) -> None:
     """Saves a committed choice. Raises: OSError when the folder cannot be written."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     _write(_path("predictions", key), asdict(PredictionProgress(key, choice, now)))
+
+
+def was_shown(key: str) -> bool:
+    """Whether the prediction's answer was asked for without a choice."""
+    return _read(_path("shown", key)) is not None
+
+
+def save_shown(key: str) -> None:
+    """Notes that an answer was asked for; it counts as no prediction. Raises: OSError."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    _write(_path("shown", key), {"key": key, "shown_at": now})
 
 
 def load_hints(exercise_id: str) -> int:

@@ -1,10 +1,16 @@
-"""Every exercise of the course, found through the check modules that define them."""
+"""Every exercise of the course, found through the check modules that define them.
 
+A lesson's module is imported when one of its exercises is asked for, and no other lesson's.
+"""
+
+import dataclasses
 import functools
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from course.report import Report
@@ -40,24 +46,43 @@ class Exercise:
     task: Task | None = None
 
 
-@functools.cache
 def exercises() -> tuple[Exercise, ...]:
     """All exercises in the course's order: the `EXERCISES` of each module in `course.checks`."""
-    package = importlib.import_module("course.checks")
-    stems = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    modules = [importlib.import_module(f"course.checks.{stem}") for stem in stems]
-    return tuple(item for module in modules for item in getattr(module, "EXERCISES", ()))
+    return tuple(item for stem in _stems() for item in lesson_exercises(stem))
 
 
 def exercise(exercise_id: str) -> Exercise:
     """The exercise with this id. Raises: KeyError naming the id and the known ones."""
-    for item in exercises():
-        if item.id == exercise_id:
-            return item
+    number = exercise_id.partition(".")[0]
+    for stem in _stems():
+        for item in lesson_exercises(stem) if stem.startswith(f"{number}_") else ():
+            if item.id == exercise_id:
+                return item
     known = ", ".join(item.id for item in exercises())
     raise KeyError(f"no exercise {exercise_id!r}; there are {known}")
 
 
+@functools.cache
 def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
-    """The exercises of the lesson with this stem, in the order of the lesson."""
-    return tuple(item for item in exercises() if item.lesson == stem)
+    """The exercises of the lesson with this stem, in the order of the lesson.
+
+    Their checks also name the function of the same lesson that fails beneath an answer.
+    """
+    from course.callees import naming_callees  # which needs the engine's guard, and so torch
+
+    if stem not in _stems():
+        return ()
+    found: tuple[Exercise, ...] = importlib.import_module(f"course.checks.{stem}").EXERCISES
+    named: list[Exercise] = []
+    for item in found:
+        others = [each for each in found if each is not item]
+        named.append(dataclasses.replace(item, check=naming_callees(item, others)))
+    return tuple(named)
+
+
+@functools.cache
+def _stems() -> tuple[str, ...]:
+    """The lessons with checks, in order, none of them imported."""
+    folder = Path(__file__).parent / "checks"
+    names = sorted(module.name for module in pkgutil.iter_modules([str(folder)]))
+    return tuple(name for name in names if re.match(r"l\d\d[a-z]?_", name))

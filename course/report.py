@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from course.style import themed
+from course.style import prose, themed
 
 Status = Literal["passed", "not_started", "failed", "raised", "timeout", "missing"]
 
@@ -72,7 +72,8 @@ class Report:
     `checks` names every check in the order they run, easiest first, and `passed` counts those
     before the first failure. `idea` is one sentence; `example` holds rows such as
     ("expected", "...") of the smallest counterexample; `misconception` names a known wrong idea.
-    `stdout` is what the function printed, `seconds` the wall time of all checks.
+    `stdout` is what the function printed, `seconds` the wall time of all checks. `exhibit` is the
+    letter of the museum's exhibit that was judged, "" for an answer.
     """
 
     exercise: str
@@ -84,6 +85,7 @@ class Report:
     misconception: str | None = None
     stdout: str = ""
     seconds: float = 0.0
+    exhibit: str = ""
 
     @property
     def name(self) -> str:
@@ -91,9 +93,14 @@ class Report:
         return self.exercise.rpartition(".")[2]
 
     @property
+    def subject(self) -> str:
+        """What was judged, in words: "Exhibit A", or the function's name."""
+        return f"Exhibit {self.exhibit}" if self.exhibit else self.name
+
+    @property
     def tally(self) -> str:
         """How far it came and how long that took, in a few words; empty when nothing was run."""
-        if self.status in ("not_started", "missing"):
+        if self.status in ("not_started", "missing") or not self.checks:
             return ""
         return f"{self.passed} of {len(self.checks)} checks passed, {self.seconds:.2f} s"
 
@@ -133,12 +140,12 @@ class Report:
             f'<p class="sng-head"><svg viewBox="0 0 16 16" aria-hidden="true">'
             f"{_ICONS[self.status]}</svg>"
             f'<span class="sng-word">{_WORDS[self.status]}</span>'
-            f"<code>{escape(self.name)}</code>{tally}</p>"
+            f"{_subject(self)}{tally}</p>"
         ]
         if self.stopped_at is not None:
             parts.append(f'<p class="sng-small">Stopped at: {escape(self.stopped_at)}</p>')
         if self.idea:
-            parts.append(f"<p>{_prose(self.idea)}</p>")
+            parts.append(f"<p>{prose(self.idea)}</p>")
         if self.example:
             parts.append(f"<table><tbody>{''.join(map(_row, self.example))}</tbody></table>")
         if self.stdout:
@@ -149,21 +156,19 @@ class Report:
         return (
             f"<style>{_CSS}</style>"
             f'<div class="sng-report sng-report-{self.status}" data-status="{self.status}"'
-            f' data-exercise="{escape(self.exercise)}" role="group"'
-            f' aria-label="Check of {escape(self.name)}">{"".join(parts)}</div>'
+            f' data-exercise="{escape(self.exercise)}" data-exhibit="{escape(self.exhibit)}"'
+            f' role="group" aria-label="Check of {escape(self.subject)}">{"".join(parts)}</div>'
         )
+
+
+def _subject(report: Report) -> str:
+    """An exhibit by its letter, and whose check it was given to; an answer by its function."""
+    code = f"<code>{escape(report.name)}</code>"
+    if not report.exhibit:
+        return code
+    return f"<strong>{escape(report.subject)}</strong> by the check of {code}"
 
 
 def _row(row: tuple[str, str]) -> str:
     label, value = row
     return f'<tr><th scope="row">{escape(label)}</th><td><pre>{escape(value)}</pre></td></tr>'
-
-
-def _prose(sentence: str) -> str:
-    """Escaped text with `code` between backquotes set as code; a lone backquote stays itself."""
-    pieces = escape(sentence).split("`")
-    if len(pieces) % 2 == 0:
-        return "`".join(pieces)
-    return "".join(
-        f"<code>{piece}</code>" if index % 2 else piece for index, piece in enumerate(pieces)
-    )

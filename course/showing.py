@@ -1,21 +1,54 @@
 """Values as short text for a report: what was asked, what came back."""
 
+import itertools
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from reprlib import Repr
+from typing import Any, cast
 
 _MAX_TEXT = 600  # characters
 _MAX_SIDE = 24  # rows or columns of a drawn matrix
+_MAX_ITEMS = 400  # of a list or a tensor, before it is written out
+_MAX_BITS = 1000  # of a whole number that is written out
+
+
+class _Bounded(Repr):
+    """`repr` that never takes long: huge numbers by their size, long containers cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 20
+        self.maxstring = self.maxother = self.maxlong = 2 * _MAX_TEXT
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = _MAX_ITEMS
+
+    def repr_int(self, x: int, level: int) -> str:
+        if abs(x).bit_length() <= _MAX_BITS:
+            return repr(x)
+        return f"{'-' if x < 0 else ''}<about 10**{int(abs(x).bit_length() * 0.30103)}>"
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        """In its own order, which may be what matters."""
+        pairs = [
+            f"{self.repr1(key, level - 1)}: {self.repr1(item, level - 1)}"
+            for key, item in itertools.islice(x.items(), self.maxdict)
+        ]
+        return "{" + ", ".join([*pairs, *(["..."] if len(x) > len(pairs) else [])]) + "}"
+
+    def repr_Tensor(self, x: Any, level: int) -> str:
+        return _tensor(x)
 
 
 def show(value: Any) -> str:
     """The value as text; a boolean matrix as rows of 1 and 0, a long value cut in its middle."""
     torch = sys.modules.get("torch")
-    text = _tensor(value) if torch is not None and isinstance(value, torch.Tensor) else repr(value)
-    if len(text) <= _MAX_TEXT:
-        return text
-    half = _MAX_TEXT // 2
-    return f"{text[:half]} ... {text[-half:]}"
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _cut(_tensor(value))
+    if isinstance(value, list | tuple) and len(cast("Sequence[Any]", value)) > _MAX_ITEMS:
+        items = cast("Sequence[Any]", value)
+        half = _MAX_ITEMS // 2
+        ends = _BOUNDED.repr(items[:half])[:-1], _BOUNDED.repr(items[-half:])[1:]
+        return f"{_cut(', ... '.join(ends))} ({len(items)} entries)"
+    return _cut(_BOUNDED.repr(value))
 
 
 def show_call(name: str, args: tuple[Any, ...]) -> str:
@@ -33,11 +66,41 @@ def named(*names: str) -> Callable[[str, tuple[Any, ...]], str]:
     return draw
 
 
+def expected_and_got(
+    expected: Any, got: Any, draw: Callable[[Any], str] = show
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The rows expected and got, which never look alike: types are named where the digits agree.
+
+    Strings are taken as they are.
+    """
+    wanted = expected if isinstance(expected, str) else draw(expected)
+    came = got if isinstance(got, str) else draw(got)
+    if wanted == came and not isinstance(expected, str):
+        wanted, came = show(expected), show(got)  # all digits
+    if wanted == came:
+        wanted, came = f"{wanted} ({_kind(expected)})", f"{came} ({_kind(got)})"
+    return ("expected", wanted), ("got", came)
+
+
+def _kind(value: Any) -> str:
+    """The type in a word; of a tensor the type of its cells too."""
+    name = type(value).__name__
+    return f"{name} of {value.dtype}" if name == "Tensor" else name
+
+
+def _cut(text: str) -> str:
+    half = _MAX_TEXT // 2
+    return text if len(text) <= _MAX_TEXT else f"{text[:half]} ... {text[-half:]}"
+
+
 def _tensor(tensor: Any) -> str:
     """Shape and type, and the numbers when there are few of them."""
     kind = f"{str(tensor.dtype).removeprefix('torch.')} tensor of shape {tuple(tensor.shape)}"
     if tensor.numel() == 0:
         return f"{kind}, empty"
+    if tensor.numel() > _MAX_ITEMS and (tensor.dim() != 2 or max(tensor.shape) > _MAX_SIDE):
+        first = tensor.flatten()[:_MAX_ITEMS].tolist()
+        return f"{kind}: {_BOUNDED.repr(first)[:-1]}, ..."
     if tensor.dim() != 2 or max(tensor.shape) > _MAX_SIDE:
         return f"{kind}: {tensor.tolist()}"
     if str(tensor.dtype) == "torch.bool":
@@ -49,3 +112,6 @@ def _tensor(tensor: Any) -> str:
 
 def _number(number: float) -> str:
     return f"{number:7.4g}" if isinstance(number, float) else str(number)
+
+
+_BOUNDED = _Bounded()

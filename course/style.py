@@ -1,11 +1,13 @@
-"""The colours of everything the course draws as plain HTML, for light and dark pages."""
+"""The colours and the text of everything that the course draws as plain HTML."""
+
+from html import escape
 
 _LIGHT = (
-    "--sng-ink:#1f2328;--sng-soft:#57606a;--sng-line:#d4d9df;--sng-card:#fbfcfd;"
+    "--sng-ink:#1f2328;--sng-soft:#57606a;--sng-line:#d4d9df;--sng-card:#fbfcfd;--sng-raised:#eef1f4;"
     "--sng-good:#1a7037;--sng-warn:#8a5300;--sng-bad:#a8172b;--sng-accent:#1f5fb8"
 )
 _DARK = (
-    "--sng-ink:#e6e9ed;--sng-soft:#a3adb8;--sng-line:#3a414a;--sng-card:#191d22;"
+    "--sng-ink:#e6e9ed;--sng-soft:#a3adb8;--sng-line:#3a414a;--sng-card:#191d22;--sng-raised:#242a31;"
     "--sng-good:#5fca7e;--sng-warn:#eab04f;--sng-bad:#ff8f8a;--sng-accent:#82b4ff"
 )
 
@@ -22,4 +24,14 @@ def themed(css_class: str) -> str:
         f".{css_class}{{{_LIGHT}}}"
         f"@media (prefers-color-scheme:dark){{.{css_class}{{{_DARK}}}}}"
         f"{light}{{{_LIGHT}}}{dark}{{{_DARK}}}"
+    )
+
+
+def prose(text: str) -> str:
+    """Escaped text with `code` between backquotes set as code; a lone backquote stays itself."""
+    pieces = escape(text).split("`")
+    if len(pieces) % 2 == 0:
+        return "`".join(pieces)
+    return "".join(
+        f"<code>{piece}</code>" if index % 2 else piece for index, piece in enumerate(pieces)
     )

@@ -4,7 +4,39 @@ The lesson's stub keeps a short docstring; the signature, the rules and one work
 """
 
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from course.lesson_map import find_lesson
+from course.showing import show, show_call
+from course.style import prose, themed
+
+if TYPE_CHECKING:
+    from course.registry import Exercise
+
+_CSS = (
+    themed("sng-task")
+    + """
+.sng-task{box-sizing:border-box;max-width:44rem;margin:.5rem 0;padding:.8rem 1rem 1rem;
+ border:1px solid var(--sng-line);border-top:4px solid var(--sng-accent);border-radius:6px;
+ background:var(--sng-card);color:var(--sng-ink);font:15px/1.5 system-ui,sans-serif}
+.sng-task *{box-sizing:border-box}
+.sng-task h3{margin:0;font-size:17px;font-weight:650;line-height:1.35;color:var(--sng-ink)}
+.sng-task p,.sng-task ul{margin:.5rem 0 0;padding:0;font-size:15px;color:var(--sng-ink)}
+.sng-task .sng-small{margin-top:.1rem;font-size:13px;color:var(--sng-soft)}
+.sng-task ul{list-style:disc;padding-left:1.2rem}
+.sng-task li{margin:.2rem 0 0;line-height:1.5}
+.sng-task code,.sng-task pre{font:13px/1.5 ui-monospace,Menlo,Consolas,monospace;background:none;
+ border:0;margin:0;padding:0;color:inherit;white-space:pre-wrap;overflow-wrap:anywhere}
+.sng-task code::before,.sng-task code::after{content:none}
+.sng-task li code,.sng-task p code{font-weight:600}
+.sng-task pre{margin:.6rem 0 0;padding:.5rem .7rem;border-radius:5px;background:var(--sng-raised)}
+.sng-task dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.25rem .9rem;
+ margin:.6rem 0 0;font-size:13px}
+.sng-task dt{color:var(--sng-soft)}
+.sng-task dd{margin:0}
+"""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +52,41 @@ class Task:
     rules: tuple[str, ...]
     args: tuple[Any, ...]
     result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCard:
+    """An exercise's task as HTML that needs no script; `number` is "0.1"."""
+
+    exercise: "Exercise"
+    number: str
+
+    def _repr_html_(self) -> str:
+        item = self.exercise
+        body = "" if item.task is None else _contract(item.name, item.task)
+        return (
+            f"<style>{_CSS}</style>"
+            f'<section class="sng-task" data-yours data-task="{escape(item.id)}">'
+            f'<h3 id="exercise-{self.number.replace(".", "-")}">'
+            f"Exercise {self.number} · {escape(item.title)}</h3>"
+            f'<p class="sng-small">Write <code>{escape(item.name)}</code>, '
+            f"about {item.minutes} minutes</p>{body}</section>"
+        )
+
+
+def task(exercise_id: str) -> TaskCard:
+    """The card of an exercise: `task("l01.chunk_size")`. Raises: KeyError for an unknown one."""
+    from course.registry import exercise, lesson_exercises  # which imports this module
+
+    item = exercise(exercise_id)
+    ids = [each.id for each in lesson_exercises(item.lesson)]
+    return TaskCard(item, f"{find_lesson(item.lesson).number}.{ids.index(item.id) + 1}")
+
+
+def _contract(name: str, contract: Task) -> str:
+    rules = "".join(f"<li>{prose(rule)}</li>" for rule in contract.rules)
+    return (
+        f'<pre tabindex="0">{escape(contract.signature)}</pre><ul>{rules}</ul>'
+        f"<dl><dt>For example</dt><dd><pre>{escape(show_call(name, contract.args))}</pre></dd>"
+        f"<dt>returns</dt><dd><pre>{escape(show(contract.result))}</pre></dd></dl>"
+    )

@@ -16,6 +16,7 @@ with app.setup(hide_code=True):
     from course.calling import call
     from course.prediction import hints, predict
     from course.replay import replay
+    from course.task import task
     from nanogpt import (
         Engine,
         EngineConfig,
@@ -164,6 +165,12 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l00.next_inputs")
+    return
+
+
 @app.function
 def next_inputs(tokens: list[int], num_cached: int) -> list[int]:
     """Return the tokens that the model must be fed in this step.
@@ -196,6 +203,12 @@ def _():
     Now the part that reads the cache: one head, one new token. Its query may look at every token so
     far. What you return is checked against attention over the whole text without any cache.
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l00.cached_attention")
     return
 
 
@@ -512,6 +525,12 @@ def _():
     Say for each request when it is done. One function for both, so that you see how little has to
     change.
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l00.finish_steps")
     return
 
 

@@ -1,7 +1,8 @@
 """Running a learner's function so that the caller always gets control back, with words for why.
 
 Knows threads and tracebacks; knows nothing of what the function computes. One limit stays: a
-single call into C that keeps the interpreter's lock (`sum(range(10**12))`) can only be waited for.
+single call into C that keeps the interpreter's lock (`sum(range(10**12))`) can only be waited for,
+or be stopped from another process.
 """
 
 import ctypes
@@ -14,9 +15,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-_BACKSTOP = (
-    4.0  # wall seconds allowed per second of limit: a busy machine is not the learner's fault
-)
+BACKSTOP = 4.0
+"""Wall seconds allowed per second of limit: a busy machine is not the learner's fault."""
 _POLL_S = 0.05
 _INJECT_EVERY_S = 0.01
 _GRACE_S = 0.25  # to end by exception, and then again to be parked
@@ -141,19 +141,25 @@ _idle: deque[_Worker] = deque()
 
 
 def run_limited(
-    function: Callable[..., Any], args: tuple[Any, ...], *, limit_s: float = 2.0
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    *,
+    limit_s: float = 2.0,
+    wall_s: float | None = None,
 ) -> Outcome:
     """`function(*args)` in a worker thread, stopped after `limit_s` seconds of computing.
 
-    Computing is the thread's CPU time; a call that waits (sleep, lock) is given up after four times
-    `limit_s` on the wall, which is also the only limit where the OS has no clock per thread. An
-    error of any kind comes back in the outcome; KeyboardInterrupt in the caller passes through.
+    Computing is the thread's CPU time; a call that waits (sleep, lock) is given up after `wall_s`
+    on the wall, four times `limit_s` unless it is said, which is also the only limit where the OS
+    has no clock per thread. An error of any kind comes back in the outcome; KeyboardInterrupt in
+    the caller passes through.
     """
     worker = _take_worker()
-    deadline = time.monotonic() + _BACKSTOP * limit_s
+    wall_s = BACKSTOP * limit_s if wall_s is None else wall_s
+    deadline = time.monotonic() + wall_s
     worker.start(function, args)
     try:
-        wait_s = min(_POLL_S, limit_s)
+        wait_s = min(_POLL_S, limit_s, wall_s)
         while not worker.finished(wait_s):
             cpu_s = worker.cpu_s()
             if time.monotonic() >= deadline or (cpu_s is not None and cpu_s >= limit_s):
@@ -207,7 +213,7 @@ def describe_timeout(cpu_s: float, limit_s: float) -> str:
     """Why the call was stopped, as the end of a sentence: it computed too long, or it waited."""
     if cpu_s >= limit_s:
         return f"took longer than {limit_s:g} s of computing and was stopped"
-    wall = f"had not finished after {_BACKSTOP * limit_s:g} s"
+    wall = f"had not finished after {BACKSTOP * limit_s:g} s"
     if cpu_s >= 0.1 * limit_s:  # a busy machine, or both
         return f"{wall}, {cpu_s:.1f} s of them computing, and was stopped"
     return f"{wall}, nearly all of it waiting (a sleep, a lock, an input?), and was given up"
@@ -241,23 +247,31 @@ def _own_line(error: BaseException, function: Callable[..., Any]) -> tuple[int, 
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return None
-    own, found, trace = _code_inside(code), None, error.__traceback__
+    own, found, trace = code_inside(code), None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code in own:
             found = trace.tb_lineno
         trace = trace.tb_next
-    if found is None:
+    return None if found is None else own_line(function, found)
+
+
+def own_line(function: Callable[..., Any], number: int) -> tuple[int, str] | None:
+    """(line counted from `def`, its text) of line `number` of the file, if it is the function's."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
         return None
-    first = _def_line(code)
-    return found - first + 1, linecache.getline(code.co_filename, found).strip()
+    lines = {line for each in code_inside(code) for _, _, line in each.co_lines()}
+    if number not in lines:
+        return None
+    return number - _def_line(code) + 1, linecache.getline(code.co_filename, number).strip()
 
 
-def _code_inside(code: CodeType) -> set[CodeType]:
+def code_inside(code: CodeType) -> set[CodeType]:
     """The code object and those of the functions, lambdas and comprehensions written inside it."""
     inside = {code}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            inside |= _code_inside(constant)
+            inside |= code_inside(constant)
     return inside
 
 

@@ -1,7 +1,8 @@
 """What stands between a learner's part and the engine: a time limit, and a look at its answer.
 
-Every refusal is one sentence that names the call, what came back and what was wanted. The plan is
-looked at elsewhere (`planning.plan_problem`), because it needs to know what was on offer.
+Every refusal is one sentence that names the call, what came back and what was wanted. Values in
+another type are converted (`plain_values`). The plan is looked at elsewhere
+(`planning.plan_problem`), because it needs to know what was on offer.
 """
 
 import dataclasses
@@ -20,10 +21,20 @@ from nanogpt.parts import (
     ChunkInputs,
     ChunkMask,
     Parts,
+    PlanStep,
     Record,
     Resume,
     RollBackKV,
     SortKey,
+)
+from nanogpt.plain_values import (
+    as_items,
+    as_mapping,
+    as_number,
+    as_tensor,
+    as_truth,
+    as_whole,
+    kind_of,
 )
 from nanogpt.policies import RequestView, Resumed, Verdict
 
@@ -45,16 +56,28 @@ def guard_parts(parts: Parts) -> Parts:
     return dataclasses.replace(parts, **wrapped)
 
 
+def _plain_plan(plan_of: Callable[..., Any]) -> PlanStep:
+    """The plan in plain pairs, as far as it is made of pairs; the rest is judged with the offer."""
+
+    def plan_step(*offer: Any) -> Any:
+        answer = plan_of(*offer)
+        entries = as_items(answer)
+        return answer if entries is None else [_plain_pair(entry) for entry in entries]
+
+    return plan_step
+
+
+def _plain_pair(entry: Any) -> Any:
+    pair = [as_whole(number) for number in as_items(entry) or ()]
+    return tuple(pair) if len(pair) == 2 and None not in pair else entry
+
+
 def _checked_mask(mask_of: Callable[[int, int], Any]) -> ChunkMask:
     def chunk_mask(num_past: int, num_new: int, /) -> Tensor:
-        mask = mask_of(num_past, num_new)
-        wanted = (num_new, num_past + num_new)
-        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != wanted:
-            got = (
-                f"{mask.dtype} {tuple(mask.shape)}"
-                if isinstance(mask, Tensor)
-                else type(mask).__name__
-            )
+        answer = mask_of(num_past, num_new)
+        mask, wanted = as_tensor(answer), (num_new, num_past + num_new)
+        if mask is None or mask.dtype != torch.bool or mask.shape != wanted:
+            got = kind_of(answer) if mask is None else f"{mask.dtype} {tuple(mask.shape)}"
             raise PartError(
                 f"your chunk_mask({num_past}, {num_new}) returned {got}; "
                 f"it must be a torch.bool tensor of shape {wanted}"
@@ -75,22 +98,26 @@ def _checked_inputs(inputs_of: Callable[..., Any]) -> ChunkInputs:
         tokens: Sequence[int], cursor: int, num_tokens: int, /
     ) -> tuple[list[int], list[int], bool]:
         what = f"your chunk_inputs(tokens, {cursor}, {num_tokens})"
-        match inputs_of(list(tokens), cursor, num_tokens):
-            case (list(ids), list(positions), bool(sample)):
-                pass
-            case other:
-                raise PartError(f"{what} returned {other!r}; it must be (ids, positions, sample)")
+        answer = inputs_of(list(tokens), cursor, num_tokens)
+        three = as_items(answer) or []
+        ids, positions = [as_items(part) for part in three[:2]] if len(three) == 3 else (None, None)
+        sample = as_truth(three[-1]) if three else None
+        if ids is None or positions is None or sample is None:
+            raise PartError(f"{what} returned {answer!r}; it must be (ids, positions, sample)")
         if not len(ids) == len(positions) == num_tokens:
             raise PartError(
                 f"{what} returned {len(ids)} ids and {len(positions)} positions; "
                 f"both must be {num_tokens} long"
             )
-        numbers = [*ids, *positions]
-        if not all(type(number) is int and number >= 0 for number in numbers):
-            raise PartError(f"{what} returned {numbers}; ids and positions are integers from 0 up")
+        numbers = [as_whole(number) for number in (*ids, *positions)]
+        whole = [number for number in numbers if number is not None and number >= 0]
+        if len(whole) != len(numbers):
+            raise PartError(
+                f"{what} returned {[*ids, *positions]}; ids and positions are integers from 0 up"
+            )
         if cursor + num_tokens == len(tokens) and not sample:
             raise PartError(f"{what} does not sample although it ends at the last known token")
-        return ids, positions, sample
+        return whole[:num_tokens], whole[num_tokens:], sample
 
     return chunk_inputs
 
@@ -104,12 +131,14 @@ def _checked_key(key_of: Callable[..., Any]) -> SortKey:
 
 def checked_key(name: str, key: Any, request_id: int) -> tuple[float, ...]:
     """A rank that a heap can use. Raises: PartError for anything but a tuple of numbers."""
-    numbers = isinstance(key, tuple) and all(type(part) in (int, float) for part in key)
-    if not numbers or any(part != part for part in key):
+    parts = as_items(key)
+    numbers = [as_number(part) for part in parts or ()]
+    rank = tuple(number for number in numbers if number is not None)
+    if parts is None or len(rank) != len(parts) or any(number != number for number in rank):
         raise PartError(
             f"your {name} returned {key!r} for request {request_id}; it must be a tuple of numbers"
         )
-    return key
+    return rank
 
 
 def _checked_admit(verdict_of: Callable[..., Any]) -> Admit:
@@ -122,7 +151,7 @@ def _checked_admit(verdict_of: Callable[..., Any]) -> Admit:
         /,
     ) -> Verdict:
         verdict = verdict_of(candidate, held, kv_budget, num_running, max_batch_size)
-        if verdict not in ("admit", "wait", "refuse"):
+        if not isinstance(verdict, str) or verdict not in ("admit", "wait", "refuse"):
             raise PartError(
                 f"your admit returned {verdict!r} for request {candidate.id}; "
                 "it must be 'admit', 'wait' or 'refuse'"
@@ -151,10 +180,10 @@ def _checked_admit(verdict_of: Callable[..., Any]) -> Admit:
 
 def _checked_victim(victim_of: Callable[..., Any]) -> ChooseVictim:
     def choose_victim(active: Sequence[RequestView], /) -> int:
-        chosen = victim_of(list(active))
-        ids = [request.id for request in active]
-        if type(chosen) is not int or chosen not in ids:
-            raise PartError(f"your choose_victim named {chosen!r}; only {ids} are running")
+        answer = victim_of(list(active))
+        chosen, ids = as_whole(answer), [request.id for request in active]
+        if chosen is None or chosen not in ids:
+            raise PartError(f"your choose_victim named {answer!r}; only {ids} are running")
         return chosen
 
     return choose_victim
@@ -164,15 +193,15 @@ def _checked_resume(resumed_of: Callable[..., Any]) -> Resume:
     def resume(request: RequestView, /) -> Resumed:
         who = f"your resume of request {request.id}"
         answer = resumed_of(request)
-        match answer:
-            case (list(tokens), cursor, arrival, kept):
-                pass
-            case _:
-                raise PartError(
-                    f"{who} returned {answer!r}; it must be (tokens, cursor, arrival, "
-                    "num_generated) with a list of tokens"
-                )
-        if any(type(number) is not int for number in (cursor, arrival, kept)) or arrival < 0:
+        four = as_items(answer) or []
+        tokens = as_items(four[0]) if len(four) == 4 else None
+        if tokens is None:
+            raise PartError(
+                f"{who} returned {answer!r}; it must be (tokens, cursor, arrival, "
+                "num_generated) with a list of tokens"
+            )
+        cursor, arrival, kept = map(as_whole, four[1:])
+        if cursor is None or arrival is None or kept is None or arrival < 0:
             raise PartError(f"{who} returned {answer!r}; the last three are whole numbers from 0")
         if cursor != 0:
             raise PartError(
@@ -183,7 +212,7 @@ def _checked_resume(resumed_of: Callable[..., Any]) -> Resume:
                 f"{who} keeps {kept} generated tokens; it has {len(request.generated_tokens)}"
             )
         known = [*request.prompt_tokens, *request.generated_tokens[:kept]]
-        if tokens != known:
+        if [as_whole(token) for token in tokens] != known:
             raise PartError(
                 f"{who} recomputes {len(tokens)} tokens and keeps {kept} generated ones; the "
                 f"K/V of all {len(known)} known tokens has to be computed again, or some have none"
@@ -197,16 +226,16 @@ def _checked_record(record_of: Callable[..., Any]) -> Record:
     def record(
         forwarded: Sequence[int], active_now: Sequence[int], sampled: Sequence[int], /
     ) -> dict[int, int]:
-        tokens = record_of(list(forwarded), list(active_now), list(sampled))
-        numbers = [*tokens, *tokens.values()] if isinstance(tokens, dict) else [None]
-        whole = all(type(number) is int for number in numbers)
-        if not whole or sorted(tokens) != sorted(forwarded):
+        answer = record_of(list(forwarded), list(active_now), list(sampled))
+        pairs = [(as_whole(i), as_whole(token)) for i, token in (as_mapping(answer) or {}).items()]
+        tokens = {i: token for i, token in pairs if i is not None and token is not None}
+        if as_mapping(answer) is None or len(tokens) != len(pairs) or set(tokens) != {*forwarded}:
             raise PartError(
-                f"your record returned {tokens!r}; requests {list(forwarded)} were forwarded and "
+                f"your record returned {answer!r}; requests {list(forwarded)} were forwarded and "
                 "each of them needs its token"
             )
         if sorted(tokens.values()) != sorted(sampled):
-            raise PartError(f"your record returned {tokens!r}; the tokens were {list(sampled)}")
+            raise PartError(f"your record returned {answer!r}; the tokens were {list(sampled)}")
         return tokens
 
     return record
@@ -217,14 +246,14 @@ def _checked_accept(verdict_of: Callable[..., Any]) -> Accept:
         p: Sequence[float], q: Sequence[float], token: int, u: float, v: float, /
     ) -> tuple[bool, int]:
         what = f"your accept(p, q, {token}, {u:.3f}, {v:.3f})"
-        match verdict_of(list(p), list(q), token, u, v):
-            case (bool(kept), stands) if type(stands) is int and 0 <= stands < len(p):
-                pass
-            case other:
-                raise PartError(
-                    f"{what} returned {other!r}; it must be (kept, token) with a token of "
-                    f"0..{len(p) - 1}"
-                )
+        answer = verdict_of(list(p), list(q), token, u, v)
+        two = as_items(answer) or []
+        kept, stands = (as_truth(two[0]), as_whole(two[1])) if len(two) == 2 else (None, None)
+        if kept is None or stands is None or not 0 <= stands < len(p):
+            raise PartError(
+                f"{what} returned {answer!r}; it must be (kept, token) with a token of "
+                f"0..{len(p) - 1}"
+            )
         if kept and stands != token:
             raise PartError(f"{what} keeps the draft and puts token {stands} in its place")
         return kept, stands
@@ -235,9 +264,10 @@ def _checked_accept(verdict_of: Callable[..., Any]) -> Accept:
 def _checked_roll_back(kept_of: Callable[..., Any]) -> RollBackKV:
     def roll_back_kv(held: int, num_drafted: int, num_accepted: int, /) -> int:
         what = f"your roll_back_kv({held}, {num_drafted}, {num_accepted})"
-        kept = kept_of(held, num_drafted, num_accepted)
-        if type(kept) is not int or not 0 <= kept <= held:
-            raise PartError(f"{what} returned {kept!r}; it must be a whole number of 0..{held}")
+        answer = kept_of(held, num_drafted, num_accepted)
+        kept = as_whole(answer)
+        if kept is None or not 0 <= kept <= held:
+            raise PartError(f"{what} returned {answer!r}; it must be a whole number of 0..{held}")
         wanted = held - (num_drafted - num_accepted)
         if kept > wanted:
             raise PartError(
@@ -255,6 +285,7 @@ def _checked_roll_back(kept_of: Callable[..., Any]) -> RollBackKV:
 
 
 CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "plan_step": _plain_plan,
     "chunk_mask": _checked_mask,
     "chunk_inputs": _checked_inputs,
     "sort_key": _checked_key,

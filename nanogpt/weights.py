@@ -7,10 +7,12 @@ import dataclasses
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
 
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
@@ -49,15 +51,36 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
         raise ValueError(
             f"{path} does not state usable model sizes in its header entry 'config': {error}"
         ) from None
-    # Without storage: no time for random weights, and the caller's random numbers stay as they are.
-    with torch.device("meta"):
-        model = GPT(config)
+    model = model_to_fill(config)
     _check_shapes(path, weights, model.state_dict())
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{path}: tensor {name} holds values that are not finite")
-    model.to_empty(device="cpu").load_state_dict(weights)
+    model.load_state_dict(weights)
     return model.to(dtype).eval().requires_grad_(False)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Skips the drawing of random weights: memory stays untouched, random numbers as they are."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        draws = getattr(func, "__module__", None) == "torch.nn.init"
+        return None if draws else func(*args, **(kwargs or {}))
+
+
+def model_to_fill(config: ModelConfig) -> GPT:
+    """A model whose weights are anything.
+
+    Not on the meta device, whose functions make torch import its compiler: that takes longer than
+    loading a model. Raises: ValueError for sizes that do not fit into memory.
+    """
+    try:
+        with _NothingDrawn():
+            return GPT(config)
+    except RuntimeError as error:
+        raise ValueError(f"a model of {config} cannot be built: {error}") from None
 
 
 def _check_shapes(

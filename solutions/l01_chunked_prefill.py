@@ -1,6 +1,7 @@
 """Lesson 1, chunked prefill: worked answers, other right ones, known wrong ones."""
 
 import bisect
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -198,11 +199,12 @@ def plan_step_with_queues(
     decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int
 ) -> Pairs:
     plan: Pairs = []
-    while budget > 0 and (decodes or prefilling or waiting):
-        if decodes:
-            request_id, n = decodes.pop(0), 1
+    decoding, prompts = deque(decodes), deque(prefilling + waiting)  # the lists stay as they are
+    while budget > 0 and (decoding or prompts):
+        if decoding:
+            request_id, n = decoding.popleft(), 1
         else:
-            request_id, n = (prefilling or waiting).pop(0)
+            request_id, n = prompts.popleft()
         plan.append((request_id, min(n, budget)))
         budget -= n
     return plan

@@ -151,10 +151,10 @@ def choose_victim(active: list[RequestView]) -> int:
 
 
 def choose_victim_by_sorting(active: list[RequestView]) -> int:
-    active.sort(key=lambda request: request.id)
-    active.sort(key=lambda request: request.arrival_time)
-    active.sort(key=lambda request: request.key)
-    return active[-1].id
+    queue = sorted(active, key=lambda request: request.id)
+    queue.sort(key=lambda request: request.arrival_time)
+    queue.sort(key=lambda request: request.key)
+    return queue[-1].id
 
 
 def choose_victim_by_loop(active: list[RequestView]) -> int:
@@ -257,8 +257,9 @@ def record_by_popping(
     forwarded: list[int], active_now: list[int], sampled: list[int]
 ) -> dict[int, int]:
     tokens: dict[int, int] = {}
-    while forwarded:
-        tokens[forwarded.pop()] = sampled.pop()
+    rows, new = list(forwarded), list(sampled)  # the lists stay as they are
+    while rows:
+        tokens[rows.pop()] = new.pop()
     return tokens
 
 
@@ -777,13 +778,8 @@ WRONG = (
     ),
     _resume(
         "tokens_not_a_list",
-        "A tuple is as good as a list.",
-        lambda r: (
-            r.prompt_tokens + r.generated_tokens,
-            0,
-            r.arrival_time,
-            len(r.generated_tokens),
-        ),
+        "How many tokens there are is all that the scheduler has to know.",
+        lambda r: (r.num_known, 0, r.arrival_time, len(r.generated_tokens)),
     ),
     _resume(
         "not_four",

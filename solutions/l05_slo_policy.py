@@ -452,9 +452,9 @@ def slo_batch_by_room(
 ) -> list[int]:
     most = (head.time_to_deadline_us - guard * head.slo_us - c) / a
     room = min(bound, most) - head.tokens
-    batch = [head.id]
-    while waiters and (room := room - waiters[0].tokens) >= 0:
-        batch.append(waiters.pop(0).id)
+    batch, left = [head.id], list(waiters)
+    while left and (room := room - left[0].tokens) >= 0:
+        batch.append(left.pop(0).id)
     return batch
 
 

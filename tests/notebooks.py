@@ -28,7 +28,7 @@ from nanogpt import Trace
 from nanogpt.fleet import FIFO
 
 FILES = sorted((ROOT / "lessons").glob("*.py"))
-STEMS = [path.stem for path in FILES if re.match(r"l\d\d_", path.stem)]
+STEMS = [path.stem for path in FILES if re.match(r"l\d\d[a-z]?_", path.stem)]
 LIMIT_S = 400
 JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 

@@ -1,15 +1,22 @@
 """An answer in a notebook: whatever it is, the lesson goes on; what passes is kept."""
 
+import functools
 import heapq
 import importlib
+import re
+import runpy
+import shutil
 import textwrap
+from types import SimpleNamespace
 
+import marimo
 import pytest
 import torch.nn.functional as F
 from torch import Tensor
 
 from course import answers, progress
-from course.attempt import attempt
+from course.__main__ import main
+from course.attempt import attempt, exhibit
 from course.prediction import hints, predict
 from course.registry import exercise, exercises
 from nanogpt.part_checks import REFERENCE
@@ -93,7 +100,7 @@ def test_a_wrong_answer_is_still_the_learners_and_is_used():
 def test_a_name_that_is_gone_is_told_kindly():
     made = attempt("l00.next_inputs", lambda: renamed)  # noqa: F821
     assert made.report.status == "missing"
-    assert made.report.idea == "Keep the name `next_inputs`; fix the error above."
+    assert made.report.idea == "Keep the name `next_inputs`; fix its cell."
     assert made.or_reference(len) is len
 
 
@@ -131,18 +138,113 @@ def test_an_unknown_exercise_names_the_known_ones():
 
 
 def test_a_source_is_saved_with_what_it_imports_and_nothing_else():
-    assert answers.source_of(use_everything).startswith(
+    assert answers.source_of(use_everything).text.startswith(
         "import torch.nn.functional as F\nfrom torch import Tensor\nimport heapq\n\n\n"
         "def use_everything(xs: Tensor) -> Tensor:\n"
     )
 
 
-def test_a_decorator_is_dropped_from_the_source():
-    @pytest.mark.browser
+HELPED = """\
+import marimo
+
+app = marimo.App()
+
+with app.setup:
+    import numpy as np
+    from nanogpt.parts import Parts
+
+    from course.attempt import attempt
+
+
+@app.cell
+def _():
+    SHIFT = 1 - 1
+    return (SHIFT,)
+
+
+@app.cell
+def _(SHIFT):
+    _one = 1
+
+    def below(rows, columns, shift):
+        return np.tril(np.ones((rows, columns)), shift * _one + SHIFT)
+
+    return (below,)
+
+
+@app.cell
+def _(below):
+    import torch
+
+    def chunk_mask(num_past, num_new):
+        return torch.from_numpy(below(num_new, num_past + num_new, num_past) == 1)
+
+    return (chunk_mask,)
+
+
+@app.cell
+def _(chunk_mask):
+    attempt("l01.chunk_mask", lambda: chunk_mask)
+    return
+
+
+if __name__ == "__main__":
+    app.run()
+"""
+
+
+@pytest.fixture
+def helped(tmp_path):
+    """Run a notebook; return its file, and what it showed below its check."""
+
+    def run(text=HELPED):
+        path = tmp_path / "l01_chunked_prefill.py"
+        path.write_text(text)
+        outputs, _ = runpy.run_path(str(path), run_name="lesson")["app"].run()
+        return path, [each.report.status + each.note for each in outputs if hasattr(each, "note")]
+
+    return run
+
+
+def test_an_answer_is_kept_with_its_helpers_and_serves_in_later_lessons(helped):
+    _, shown = helped()
+    assert shown == ["passed"]
+    kept = answers.answer_path("l01.chunk_mask").read_text()
+    assert kept.startswith("import numpy as np\nimport torch\n\n\n")
+    assert re.findall(r"^(?:def )?(\w+)", kept.partition("torch\n")[2], re.MULTILINE) == [
+        "SHIFT", "_one", "below", "chunk_mask"
+    ]  # fmt: skip
+    assert answers.load_parts().whose["chunk_mask"] == "yours"
+
+
+def test_the_terminal_checks_and_keeps_the_same(helped):
+    path, _ = helped()
+    kept = answers.answer_path("l01.chunk_mask").read_text()
+    answers.answer_path("l01.chunk_mask").unlink()
+    shutil.copy(path, progress.work_folder())
+    assert main(["check", "l01", "chunk_mask"]) == 0
+    assert answers.answer_path("l01.chunk_mask").read_text() == kept
+
+
+def test_what_an_answer_takes_from_nanogpt_is_not_kept_and_said_so(helped):
+    before, after = "torch.from_numpy(below(num_new, num_past + num_new, num_past) == 1)", "Parts()"
+    _, shown = helped(HELPED.replace(before, f"{after}.chunk_mask(num_past, num_new)"))
+    assert shown == [
+        "passed`Parts`, which `chunk_mask` uses, comes from nanogpt: an answer may import the "
+        "standard library, torch and numpy alone."
+    ]
+    assert "nanogpt" not in answers.answer_path("l01.chunk_mask").read_text()
+    assert "`Parts`, which `chunk_mask` uses, was not found." in answers.load_parts().sentence
+
+
+def test_a_decorator_is_kept_with_what_it_needs():
+    @functools.cache
     def marked(x):
         return x
 
-    assert answers.source_of(marked) == "def marked(x):\n    return x\n"
+    kept = answers.source_of(marked)
+    assert kept.text == "@functools.cache\ndef marked(x):\n    return x\n"
+    assert kept.lacks == ["`functools`, which `marked` uses, was not found."]
 
 
 def test_without_answers_every_part_is_the_reference():
@@ -166,7 +268,8 @@ def test_passed_answers_become_parts():
 def test_the_worked_solutions_survive_saving_and_loading():
     for item in exercises():
         module = importlib.import_module(f"solutions.{item.lesson}")
-        answers.save(item.id, answers.source_of(getattr(module, item.name)), passed=True)
+        source = answers.source_of(getattr(module, item.name))
+        answers.save(item.id, source.text, passed=True)
     assert set(answers.load_parts().whose.values()) == {"yours"}
 
 
@@ -187,11 +290,11 @@ def test_an_answer_may_call_another_of_its_lesson():
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("def chunk_mask(num_past, num_new:\n", "is not valid Python"),
+        ("def chunk_mask(num_past, num_new:\n", "cannot be read ('(' was never closed)"),
         ("def chunk_mask(num_past, num_new):\n    return None\n", "does not pass its check"),
         ("def another():\n    pass\n", "does not define it"),
-        ("raise ValueError('no')\n", "raised ValueError"),
-        ("\x00", "is not valid Python"),
+        ("chunk_mask = 1 / 0\n", "raised ZeroDivisionError"),
+        ("\x00", "does not define it"),
     ],
 )
 def test_an_answer_that_is_no_good_any_more_is_left_out_and_said_so(source, why):
@@ -228,3 +331,24 @@ def test_opened_hints_stay_open():
     hints("l00.next_inputs").shown = 2
     assert hints("l00.next_inputs").shown == 2
     assert tuple(hints("l00.next_inputs").hints) == exercise("l00.next_inputs").hints
+
+
+def test_an_exhibit_is_judged_by_an_exercises_check_under_its_own_name():
+    report = exhibit("A", "l00.next_inputs", lambda: lambda tokens, num_cached: tokens)
+    assert (report.status, report.exhibit, report.exercise) == ("failed", "A", "l00.next_inputs")
+    card = report._repr_html_()
+    assert "<strong>Exhibit A</strong> by the check of <code>next_inputs</code>" in card
+    assert 'aria-label="Check of Exhibit A"' in card
+
+
+def test_an_exhibit_whose_name_is_gone_is_told_kindly():
+    report = exhibit("A", "l00.next_inputs", lambda: renamed)  # noqa: F821
+    assert (report.status, report.idea) == ("missing", "Keep the name `exhibit_a`; fix its cell.")
+
+
+def test_a_page_without_cells_does_not_ask_to_write_in_one(monkeypatch):
+    monkeypatch.setattr(marimo, "app_meta", lambda: SimpleNamespace(mode="run"))
+    made = attempt("l00.next_inputs", lambda: next_inputs)
+    assert made.report.idea == "Open the lesson with `python3 learn.py` to write it."
+    monkeypatch.setattr(marimo, "app_meta", lambda: SimpleNamespace(mode="edit"))
+    assert "in its cell" in attempt("l00.next_inputs", lambda: next_inputs).report.idea

@@ -3,15 +3,22 @@
 import random
 import sys
 import threading
+import time
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
-from course.calling import Opaque, call
+from course.calling import Opaque, call, plain
 from course.judging import Failure, run_checks
 from course.report import Report
-from course.showing import show, show_call
+from course.sameness import like, same
+from course.showing import expected_and_got, show, show_call
+from nanogpt.policies import RequestView
 
 
 @dataclass(frozen=True)
@@ -192,9 +199,14 @@ def test_a_result_is_not_shared_with_the_function():
 
 
 def test_records_of_plain_data_are_plain_data():
-    value = call(lambda: Snapshot([1], torch.ones(1)), ()).value
-    assert value.ids == [1]
-    assert value.keys.tolist() == [1]
+    view = RequestView(3, 0, 5, 6, (1, 2), (7, 8), 4, 3)
+    value = call(lambda: view, ()).value
+    assert value == view
+    assert value is not view
+
+
+def test_a_record_of_the_learners_own_making_is_not_asked_anything():
+    assert call(lambda: Snapshot([1], torch.ones(1)), ()).value == Opaque("Snapshot")
 
 
 def test_what_is_not_plain_data_becomes_a_name():
@@ -272,3 +284,185 @@ def test_values_are_shown_in_few_words(value, text):
 def test_a_long_value_is_cut_in_its_middle():
     assert len(show(list(range(10_000)))) < 700
     assert " ... " in show_call("f", (list(range(10_000)),))
+
+
+# --- one rule for types ------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+class Sly(torch.Tensor):
+    """Whose every operation is code of its own."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        raise AssertionError("the answer's own code ran in the judge")
+
+
+@pytest.mark.parametrize(
+    ("value", "plainly"),
+    [
+        (np.int64(3), 3),
+        (np.float64(2.5), 2.5),
+        (np.bool_(True), True),
+        (torch.tensor(3), 3),
+        (torch.tensor(2.5), 2.5),
+        (torch.tensor(True), True),
+        (Fraction(5, 2), 2.5),
+        (Fraction(6, 2), 3),
+        (Pair(1, 2), (1, 2)),
+        (np.array([1, 2]), [1, 2]),
+        ([np.int64(1), (np.int64(2),)], [1, (2,)]),
+        (Counter("aab"), {"a": 2, "b": 1}),
+        (defaultdict(list, {1: [np.int64(2)]}), {1: [2]}),
+    ],
+    ids=repr,
+)
+def test_a_right_value_in_another_type_becomes_plain(value, plainly):
+    got = plain(value)
+    assert got == plainly
+    assert repr(got) == repr(plainly)  # the types too
+
+
+def test_a_tensor_of_another_class_is_taken_for_the_tensor_beneath_it():
+    got = plain(torch.ones(2, 3).as_subclass(Sly))
+    assert type(got) is torch.Tensor
+    assert got.tolist() == torch.ones(2, 3).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_tensor_that_cannot_be_looked_at_is_named():
+    assert plain(torch.ones(2, 2).to_sparse()) == Opaque("sparse tensor")
+    assert plain(torch.ones(2, 2, device="meta")) == Opaque("meta tensor without any data")
+    assert plain(torch.nested.nested_tensor([torch.ones(2)])) == Opaque("nested tensor")
+
+
+def test_a_list_within_itself_comes_to_an_end():
+    ring = []
+    ring.append(ring)
+    assert plain(ring) == [Opaque("list without a bottom")]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alike"),
+    [
+        (12, 12.0, True),
+        ([1, (2, 3)], (1, [2, 3]), True),
+        (1, True, False),
+        (0.0, False, False),
+        (float("nan"), float("nan"), True),
+        (torch.ones(2), torch.ones(2).double(), False),
+        (torch.ones(2), torch.ones(1, 2), False),
+        ({1: [2]}, {1: (2,)}, True),
+        ({1: True}, {1: 1}, False),
+    ],
+)
+def test_values_are_the_same_by_what_they_say(a, b, alike):
+    assert same(a, b) is alike
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "plainly"),
+    [
+        (12.0, 3, 12),
+        (12.5, 3, 12.5),
+        (True, 3, True),
+        ((1.0, 2), [7], [1, 2]),
+        ([1, 2.0, False], (3, 4, True), (1, 2, False)),
+        (3, 1.5, 3),
+        ([], (1, 2), ()),
+        ({1.0: 2.0}, {3: 4}, {1: 2}),
+    ],
+)
+def test_a_value_takes_the_types_that_are_wanted_where_it_may(value, wanted, plainly):
+    assert repr(like(value, wanted)) == repr(plainly)
+
+
+# --- what an answer did to its arguments -------------------------------------------------------
+
+
+def list_check(ask, rng):
+    got = ask([3, 1, 2])
+    return None if got == [1, 2, 3] else Failure("Sort them.", ask.example([1, 2, 3], got))
+
+
+def test_an_argument_changed_on_the_way_to_a_right_answer_is_refused_everywhere():
+    def in_place(numbers):
+        numbers.sort()
+        return numbers
+
+    report = report_of(in_place, [("sorts", list_check)])
+    assert (report.status, report.misconception) == ("failed", "in_place")
+    assert "`numbers` was changed on the way" in report.idea
+    assert report.example == (
+        ("input", "add([3, 1, 2])"),
+        ("before", "numbers = [3, 1, 2]"),
+        ("after", "numbers = [1, 2, 3]"),
+    )
+
+
+def test_a_wrong_result_is_told_before_a_changed_argument():
+    def in_place(numbers):
+        numbers.sort()
+
+    assert report_of(in_place, [("sorts", list_check)]).idea == "Sort them."
+
+
+# --- slow answers ------------------------------------------------------------------------------
+
+
+def test_an_answer_that_waits_in_every_call_is_given_up_and_told_that_it_waited(monkeypatch):
+    monkeypatch.setattr("course.judging._ALL_CALLS_WALL_S", 0.3)
+
+    def sleepy(a, b):
+        time.sleep(0.05)
+        return a + b
+
+    many = [("many", lambda ask, rng: [ask(1, 2) for _ in range(2000)] and None)]
+    report = report_of(sleepy, many)
+    assert report.status == "timeout"
+    assert "took more than 0.3 s for" in report.idea and "the rest waiting" in report.idea
+
+
+def test_the_limit_of_all_calls_is_named_and_not_what_was_left_of_it(monkeypatch):
+    monkeypatch.setattr("course.judging._ALL_CALLS_LIMIT_S", 0.3)
+
+    def slow(a, b):
+        for _ in range(400_000):
+            pass
+        return a + b
+
+    many = [("many", lambda ask, rng: [ask(1, 2) for _ in range(2000)] and None)]
+    assert "computed for more than 0.3 s in" in report_of(slow, many).idea
+
+
+# --- what it calls -----------------------------------------------------------------------------
+
+
+def test_a_function_that_is_not_written_yet_is_named_by_the_one_that_calls_it():
+    def helper(a, b):
+        raise NotImplementedError
+
+    report = report_of(lambda a, b: helper(a, b))
+    assert report.status == "raised"
+    assert report.idea == "`add` calls `helper`, which is not written yet."
+
+
+# --- showing -----------------------------------------------------------------------------------
+
+
+def test_expected_and_got_never_look_alike():
+    ones = torch.ones(1, 2)
+    for expected, got in [(1.0, 1), ([1], [True]), (ones, ones.double()), (0.1 + 0.2, 0.3)]:
+        (_, wanted), (_, came) = expected_and_got(expected, got, lambda value: "alike")
+        assert wanted != came
+
+
+def test_a_huge_value_is_cut_before_it_is_drawn():
+    assert show(10**5000) == "<about 10**5000>"
+    assert show([10**5000]) == "[<about 10**5000>]"
+    assert show(torch.zeros(4_000_000)).startswith("float32 tensor of shape (4000000,): [0.0, 0.0")
+    assert show([0] * 4_000_000).endswith("(4000000 entries)")

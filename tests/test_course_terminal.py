@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from support import ROOT
@@ -85,7 +86,7 @@ def test_a_lesson_passes_only_as_a_whole(notebook, capsys, monkeypatch):
 @pytest.mark.parametrize("place", [0, NOTEBOOK.index("@app.function(hide"), len(NOTEBOOK)])
 def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
     notebook.write_text(NOTEBOOK[:place] + BROKEN_CELL + NOTEBOOK[place:])
-    assert load_functions(notebook)["next_inputs"]([1, 2], 1) == [2]
+    assert load_functions(notebook, ["next_inputs"]).functions["next_inputs"]([1, 2], 1) == [2]
 
 
 def test_a_line_number_counts_from_the_def_in_a_broken_file_too(notebook, capsys):
@@ -152,7 +153,41 @@ def test_the_map_lists_the_exercises_of_the_registry(lesson):
     "wanted", ["l01", "1", "l01_chunked_prefill", "work/l01_chunked_prefill.py"]
 )
 def test_a_lesson_is_found_by_any_of_its_names(wanted):
-    assert find_lesson(wanted).number == 1
+    assert find_lesson(wanted).number == "1"
+
+
+@pytest.fixture
+def split_map(monkeypatch):
+    """The map with lesson 4 in two halves."""
+    place = next(n for n, lesson in enumerate(LESSONS) if lesson.number == "4")
+    half = replace(
+        LESSONS[place], stem="l04b_window_quality", title="Its quality", builds_on=("4",)
+    )
+    whole = (*LESSONS[: place + 1], half, *LESSONS[place + 1 :])
+    monkeypatch.setattr("course.lesson_map.LESSONS", whole)
+    monkeypatch.setattr("course.standing.LESSONS", whole)
+    monkeypatch.setattr("course.standing.entries", lambda lesson: entries(LESSONS[place]))
+    return whole
+
+
+@pytest.mark.parametrize("wanted", ["l04b", "4b", "l04b_window_quality"])
+def test_the_second_half_of_a_lesson_is_found_by_its_letter(split_map, wanted):
+    assert find_lesson(wanted).number == "4b"
+    assert find_lesson(wanted.replace("b", "").replace("_window_quality", "")).number == "4"
+
+
+def test_the_second_half_of_a_lesson_has_a_card_and_a_line_of_its_own(split_map, capsys):
+    html = overview()._repr_html_()
+    assert "Lesson 4b ·" in html
+    assert "builds on lesson 4 ·" in html
+    assert 'href="/?file=l04b_window_quality.py"' in html
+    main(["progress"])
+    assert "l04b  Its quality" in capsys.readouterr().out
+
+
+def test_a_second_half_comes_after_its_first_and_before_the_next_lesson():
+    """Stems are compared as text, by the registry and by what later lessons load."""
+    assert "l04_sliding_window" < "l04b_window_quality" < "l05_slo_policy"
 
 
 def test_the_overview_starts_at_lesson_0():

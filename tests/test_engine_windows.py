@@ -433,7 +433,7 @@ FAILING: list[tuple[str, str, Any, str]] = [
     ("ring", "ring_slot", lambda p, w, s: p, r"your ring_slot\(\d+, 5, 1\) returned 6; .* 0\.\.5"),
     ("ring", "ring_slot", lambda p, w, s: -1, r"ring_slot\(0, 5, 1\) returned -1; .* 0\.\.5"),
     ("ring", "ring_slot", lambda p, w, s: True, "returned True; there are slots"),
-    ("ring", "ring_slot", lambda p, w, s: 0.0, "returned 0.0; there are slots"),
+    ("ring", "ring_slot", lambda p, w, s: 0.5, "returned 0.5; there are slots"),
     ("ring", "visible", lambda q, k, w, s: 1 // 0, "your visible raised ZeroDivisionError"),
     ("ring", "visible", lambda q, k, w, s: None, "returned None; it must be True or False"),
     ("ring", "visible", lambda q, k, w, s: 1, "returned 1; it must be True or False"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fakes import prompt_of, tiny_model
@@ -65,9 +66,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (ROWS, (TOKENS[:2], POSITIONS), "your fused_rows returned"),
     (ROWS, (torch.tensor(TOKENS), torch.tensor(POSITIONS)), "your fused_rows returned"),
     (ROWS, (TOKENS, [[-1, *row[1:]] for row in POSITIONS]), "your fused_rows returned"),
-    (ROWS, ([[float(t) for t in row] for row in TOKENS], POSITIONS), "your fused_rows returned"),
+    (ROWS, ([[t + 0.5 for t in row] for row in TOKENS], POSITIONS), "your fused_rows returned"),
     (ROWS, ([[t > 0 for t in row] for row in TOKENS], POSITIONS), "your fused_rows returned"),
-    (ROWS, ([tuple(row) for row in TOKENS], POSITIONS), "your fused_rows returned"),
     (FULL, None, r"your full_mask\(\[2, 0, 3\], \[1, 4, 1\]\) returned None"),
     (FULL, full_mask(PAST, NEW).float(), r"a torch.float32 tensor of \(3, 4, 7\)"),
     (FULL, full_mask(PAST, NEW)[:, :, 1:], r"a torch.bool tensor of \(3, 4, 6\); .* \(3, 4, 7\)"),
@@ -75,7 +75,6 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (FULL, full_mask(PAST, NEW).tolist(), "it must be a torch.bool tensor"),
     (SPLIT, None, "your split_kv returned None; it must be a list of 3 tensors"),
     (SPLIT, OWN[:2], "it must be a list of 3 tensors"),
-    (SPLIT, tuple(OWN), "it must be a list of 3 tensors"),
     (SPLIT, [*OWN[:2], OWN[2][1:]], r"split_kv for row 2 .* of \(3, 2\); .* of \(4, 2\)"),
     (SPLIT, [OWN[0].float(), *OWN[1:]], "split_kv for row 0 returned a torch.float32"),
     (SPLIT, [OWN[0], OWN[1].tolist(), OWN[2]], "split_kv for row 1"),
@@ -83,9 +82,9 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (PACK, (CU_Q, CU_K), r"it must be \(cu_q, cu_k, mask\)"),
     (PACK, (CU_Q[1:], CU_K, MASK), r"cu_q = \[1, 5, 6\]; with rows of \[1, 4, 1\].*\[0, 1, 5, 6\]"),
     (PACK, (CU_Q, [0, 2, 2, 5], MASK), r"cu_k = \[0, 2, 2, 5\]; with rows of \[3, 4, 4\]"),
-    (PACK, ([0, 1.0, 5, 6], CU_K, MASK), "your pack returned cu_q"),
+    (PACK, ([0, 1.5, 5, 6], CU_K, MASK), "your pack returned cu_q"),
     (PACK, ([False, 1, 5, 6], CU_K, MASK), "your pack returned cu_q"),
-    (PACK, (torch.tensor(CU_Q), CU_K, MASK), r"it must be \(cu_q, cu_k, mask\)"),
+    (PACK, (torch.tensor([CU_Q]), CU_K, MASK), r"it must be \(cu_q, cu_k, mask\)"),
     (PACK, (CU_Q, CU_K, MASK.int()), "your pack's mask returned a torch.int32"),
     (PACK, (CU_Q, CU_K, MASK[:, :-1]), r"your pack's mask returned .*\(6, 10\); .*\(6, 11\)"),
     (EVICT, None, r"your evict returned None; it must be \(k, v\)"),
@@ -98,7 +97,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (EVICT, (HELD.float(), HELD), "your evict's k returned a torch.float32"),
     (COUNT, 7, r"your held\(4, 3, 5, 1\) returned 7; it must be \(peak, end\)"),
     (COUNT, (7,), r"it must be \(peak, end\)"),
-    (COUNT, (7.0, 6), r"it must be \(peak, end\), whole numbers from 0"),
+    (COUNT, (7.5, 6), r"it must be \(peak, end\), whole numbers from 0"),
     (COUNT, (7, -1), r"it must be \(peak, end\)"),
     (COUNT, (True, 6), r"it must be \(peak, end\)"),
     (COUNT, (None, None), r"it must be \(peak, end\)"),
@@ -179,6 +178,28 @@ def test_a_part_cannot_change_the_engine_through_the_lists_it_is_given():
     assert (known, past, new) == (KNOWN, PAST, NEW)
 
 
+@pytest.mark.parametrize(
+    ("part", "answer", "reference"),
+    [
+        (ROWS, [tuple(map(tuple, TOKENS)), np.array(POSITIONS).tolist()], (TOKENS, POSITIONS)),
+        (ROWS, ([np.array(row) for row in TOKENS], POSITIONS), (TOKENS, POSITIONS)),
+        (ROWS, ([[float(t) for t in row] for row in TOKENS], POSITIONS), (TOKENS, POSITIONS)),
+        (SPLIT, tuple(OWN), OWN),
+        (PACK, [torch.tensor(CU_Q), np.array(CU_K), MASK], (CU_Q, CU_K, MASK)),
+        (EVICT, list(evict(HELD, -HELD, 3, 1)), evict(HELD, -HELD, 3, 1)),
+        (COUNT, [np.int64(7), 6.0], (7, 6)),
+    ],
+)
+def test_right_values_in_another_type_are_converted(part: Any, answer: Any, reference: Any):
+    check, args = part
+    assert repr(ask(check, answer, *args)) == repr(reference)
+
+
+def test_single_positions_are_converted_too():
+    assert mask_of_pairs(lambda *_: np.bool_(True))([4], [4], 3, 1).tolist() == [[True]]
+    assert repr(slots_of_all(lambda *_: torch.tensor(2.0))([7], 3, 1)) == "[2]"
+
+
 # ---------------------------------------------------------------- asked for many at once
 
 
@@ -196,7 +217,7 @@ def test_a_pair_that_is_neither_true_nor_false_is_refused_by_name(answer: Any):
         mask_of_pairs(lambda q, k, w, s: answer)([4], [0, 4], 3, 1)
 
 
-@pytest.mark.parametrize("answer", [None, "0", 1.0, True, -1, 4, 99, torch.tensor(1), Sly()])
+@pytest.mark.parametrize("answer", [None, "0", 1.5, True, -1, 4, 99, torch.ones(2), Sly()])
 def test_a_slot_that_is_none_is_refused_by_name(answer: Any):
     with pytest.raises(PartError, match=r"your ring_slot\(9, 3, 1\) returned .*slots 0\.\.3"):
         slots_of_all(lambda p, w, s: answer)([9], 3, 1)

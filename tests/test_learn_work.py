@@ -23,7 +23,8 @@ def test_lessons_are_copied_and_never_overwritten(course: Path):
     learn(course, "progress")
     copied = {p.relative_to(course / "work").as_posix() for p in (course / "work").rglob("*.*")}
     assert copied == {
-        "index.py", "l01_chunks.py", "pyproject.toml", "layouts/l01.slides.json", ".pristine.json"
+        "course.css", "index.py", "l01_chunks.py", "pyproject.toml", "layouts/l01.slides.json",
+        ".pristine.json",
     }  # fmt: skip
     mine = solve(course)
     write_lesson(course, "l02_more", LESSON.format(title="More"))
@@ -107,3 +108,75 @@ def test_update_leaves_an_edited_lesson_whose_original_is_unchanged(course: Path
     mine = solve(course)
     assert learn(course, "update").stdout == "Everything is up to date.\n"
     assert (course / "work" / "l01_chunks.py").read_text() == mine
+
+
+JUDGE = """@app.function
+def judge(text):
+    raise NotImplementedError
+
+
+"""
+MY_JUDGE = JUDGE.replace("    raise NotImplementedError", "    return text == 'mine'")
+
+
+@pytest.fixture
+def split(course: Path) -> Path:
+    """A learner has answered both functions of lesson 1, the second of which moves to 1b."""
+    whole = LESSON.replace("@app.function", JUDGE + "@app.function")
+    write_lesson(course, "l01_chunks", whole.format(title="Chunks"))
+    learn(course, "progress")
+    solve(course)
+    mine = course / "work" / "l01_chunks.py"
+    mine.write_text(mine.read_text().replace(SOLVED, "    return text == 'mine'", 1))
+    write_lesson(course, "l01_chunks", LESSON.format(title="Shorter"))
+    second = LESSON.format(title="More").partition("@app.function")
+    write_lesson(
+        course, "l01b_more", f"{second[0]}{JUDGE}{second[2].partition('Error')[2].strip()}"
+    )
+    return course
+
+
+def test_a_lesson_with_a_letter_is_one_of_its_own(split: Path):
+    learn(split, "progress")
+    assert (split / "work" / "l01b_more.py").exists()
+    learn(split, "reset", "l01b")
+    assert [path.name[:10] for path in (split / "work" / "kept").iterdir()] == ["l01b_more."]
+    learn(split, "reset", "l01")
+    assert len(list((split / "work" / "kept").glob("l01_chunks.*"))) == 1
+
+
+@pytest.mark.parametrize("opened_before", [False, True])
+def test_what_was_written_in_a_lesson_that_is_split_moves_to_its_second_half(
+    split: Path, opened_before: bool
+):
+    if opened_before:
+        learn(split, "progress")
+    said = learn(split, "update").stdout
+    assert ("Carried over: judge." in said) is not opened_before
+    assert "Carried over: plan_step." in said
+    assert MY_JUDGE in (split / "work" / "l01b_more.py").read_text()
+    assert "judge" not in (split / "work" / "l01_chunks.py").read_text()
+    assert learn(split, "update").stdout == "Everything is up to date.\n"
+
+
+def test_a_passed_answer_moves_to_the_second_half_under_its_old_id(split: Path):
+    answers = split / "work" / "answers"
+    answers.mkdir()
+    (answers / "l01.judge.py").write_text("def judge(text):\n    return 'passed'\n")
+    learn(split, "update")
+    assert "    return 'passed'\n" in (split / "work" / "l01b_more.py").read_text()
+
+
+def test_a_second_half_that_has_an_answer_keeps_it(split: Path):
+    learn(split, "progress")
+    half = split / "work" / "l01b_more.py"
+    half.write_text(half.read_text().replace("'mine'", "'newer'"))
+    learn(split, "update")
+    assert "    return text == 'newer'" in half.read_text()
+
+
+def test_a_function_that_the_course_gives_in_one_half_answers_no_stub_of_the_other(split: Path):
+    given = split / "lessons" / "l01_chunks.py"
+    given.write_text(given.read_text().replace("@app.function", MY_JUDGE + "@app.function"))
+    learn(split, "update")
+    assert JUDGE in (split / "work" / "l01b_more.py").read_text()

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,14 @@ def test_loading_leaves_the_callers_random_numbers_alone(saved: Path):
     torch.manual_seed(3)
     load_model(saved)
     assert torch.equal(torch.rand(2), expected)
+
+
+def test_loading_a_model_and_running_it_imports_none_of_torchs_compiler():
+    """It takes 1.6 s of computing, which the first picture of every lesson would wait for."""
+    program = (
+        "import sys; from nanogpt import *; "
+        "Engine(load_model(), EngineConfig()).run([(0, Request(0, [1, 2], 2))]); "
+        "print(sorted({'sympy', 'torch._dynamo.symbolic_convert'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -183,6 +183,16 @@ def test_a_prediction_starts_open_and_takes_back_what_was_committed():
     assert (fresh.choice, fresh.committed) == (None, False)
     kept = Prediction("l00.n", "How many?", answer=69, choice=70, committed=True)
     assert (kept.choice, kept.committed) == (70, True)
+    assert (kept.shown, Prediction("l00.n", "How many?", answer=69, shown=True).shown) == (
+        False,
+        True,
+    )
+
+
+@pytest.mark.parametrize("key", ["two words", 'a"quote', "<b>"])
+def test_a_prediction_refuses_a_key_that_the_page_could_not_keep(key):
+    with pytest.raises(ValueError, match="it must be a word of letters, digits and dots"):
+        Prediction(key, "Which?")
 
 
 @pytest.mark.parametrize(

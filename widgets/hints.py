@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 
-class Hints(anywidget.AnyWidget):
+class Hints(Widget):
     """Three rungs: a direction, the idea, almost the answer. `shown` (0 to 3) is synced.
 
     Hints may hold `code`, **bold** and line breaks.

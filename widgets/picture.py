@@ -2,10 +2,10 @@
 
 from typing import Any, TypedDict
 
-import anywidget
 import traitlets
 
 from widgets import checking
+from widgets.base import Widget
 
 
 class Face(TypedDict, total=False):
@@ -20,7 +20,7 @@ class Face(TypedDict, total=False):
     start: int | None
 
 
-class Picture(anywidget.AnyWidget):
+class Picture(Widget):
     """A widget that draws records step by step, below its question.
 
     Raises: ValueError for a question that is no text, or a start that is no step.

@@ -2,19 +2,21 @@
 
 from collections.abc import Sequence
 
-import anywidget
 import traitlets
 
 from widgets import assets, checking
+from widgets.base import Widget
 
 
-class Prediction(anywidget.AnyWidget):
-    """Options (or a number field when there are none), a Commit button, and then the reveal.
+class Prediction(Widget):
+    """Options (or a number field when there are none), Commit or Show me, and then the reveal.
 
     `answer` is the index of the right option, the right number, or None when there is none to
     match. `question`, `options` and `reveal` may hold `code`, **bold** and line breaks.
-    `choice` (an index or a number) and `committed` are synced: observe `committed` to save them,
-    and pass saved ones back in to restore them.
+    `choice` (an index or a number), `committed` and `shown` (the answer was asked for without a
+    choice) are synced: observe them to save them, and pass saved ones back in to restore them.
+    Committed or shown, it adds its key to `data-sn-did` of the page's root, where what waits for
+    it looks.
     Raises: ValueError for an answer or a choice outside the options.
     """
 
@@ -27,6 +29,7 @@ class Prediction(anywidget.AnyWidget):
     reveal = traitlets.Unicode().tag(sync=True)
     choice = traitlets.Float(default_value=None, allow_none=True).tag(sync=True)
     committed = traitlets.Bool().tag(sync=True)
+    shown = traitlets.Bool().tag(sync=True)
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Prediction(anywidget.AnyWidget):
         reveal: str = "",
         choice: float | None = None,
         committed: bool = False,
+        shown: bool = False,
     ) -> None:
         found = [
             checking.text(option, "an option", empty=False)
@@ -47,14 +51,23 @@ class Prediction(anywidget.AnyWidget):
         if committed and choice is None:
             raise ValueError("the prediction is committed but has no choice")
         super().__init__(
-            key=checking.text(key, "the key", empty=False),
+            key=_checked_key(key),
             question=checking.text(question, "the question", empty=False),
             options=found,
             answer=_checked_choice(answer, found, "the answer"),
             reveal=checking.text(reveal, "the reveal"),
             choice=_checked_choice(choice, found, "the choice"),
             committed=bool(committed),
+            shown=bool(shown),
         )
+
+
+def _checked_key(value: str) -> str:
+    """A word: the page's root keeps the keys of what was answered with spaces between them."""
+    key = checking.text(value, "the key", empty=False)
+    if any(mark.isspace() or mark in "\"'<>&\\" for mark in key):
+        raise ValueError(f"the key is {key!r}; it must be a word of letters, digits and dots")
+    return key
 
 
 def _checked_choice(value: float | None, options: list[str], what: str) -> float | None:

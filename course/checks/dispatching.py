@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
-from course.checks.unchanged import Unchanged
 from course.showing import named
 from nanogpt.fleet import policy
 from nanogpt.fleet.views import WorkerView
@@ -343,7 +342,7 @@ _NOT_BACKLOG = (
     "`backlog_tokens`, and the running ones among equals alone."
 )
 
-ROUTE: Unchanged[Route] = Unchanged(
+ROUTE: Comparison[Route] = Comparison(
     reference=_ROUTE,
     mistakes=(
         *_ways(
@@ -456,8 +455,6 @@ ROUTE: Unchanged[Route] = Unchanged(
     form=_worker_form,
     draw_call=_draw_route,
     evidence=any_choices(random.Random(4), 60),
-    names=("workers", "hits"),
-    kept="the scheduler",
 )
 
 

@@ -51,7 +51,6 @@ _NEXT: Comparison[Callable[[list[int], int], list[int]]] = Comparison(
     ),
     idea="Feed exactly the tokens whose K and V are not in the cache, in the order of the text.",
     form=list_of_ints,
-    untouched=0,
 )
 
 
@@ -415,7 +414,6 @@ _FINISH: Comparison[Callable[[list[int], int, bool], list[int]]] = Comparison(
     idea="A request is done as many steps after its start as it has tokens, and it starts when its "
     "slot is free.",
     form=list_of_ints,
-    untouched=0,
 )
 
 

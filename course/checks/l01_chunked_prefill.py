@@ -25,6 +25,7 @@ from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import show, show_call
+from nanogpt.plain_values import as_items, as_truth, as_whole
 
 # --- chunk_size ------------------------------------------------------------------------------
 
@@ -260,16 +261,18 @@ def _with_positions(rule: Callable[[int, int], range]) -> _Inputs:
 
 
 def _inputs_form(value: Any) -> tuple[str, str] | None:
-    if type(value) is not tuple or len(value) != 3:
+    three = as_items(value)
+    if three is None or len(three) != 3:
         return "not_three", "Return three things: `return ids, positions, sample`."
-    for name, part, wanted in zip(
-        ("ids", "positions", "sample"), value, (list, list, bool), strict=True
-    ):
-        if type(part) is not wanted:
-            return (
-                "wrong_type",
-                f"{name} is {a_kind(part)}; the engine expects a {wanted.__name__}.",
-            )
+    for name, part in zip(("ids", "positions"), three, strict=False):
+        items = as_items(part)
+        if items is None:
+            return "wrong_type", f"{name} is a list; this is {a_kind(part)}."
+        for item in items:
+            if as_whole(item) is None:
+                return "wrong_type", f"{name} holds whole numbers; one is {a_kind(item)}."
+    if as_truth(three[2]) is None:
+        return "wrong_type", f"sample is True or False (a bool); this is {a_kind(three[2])}."
     return None
 
 
@@ -340,7 +343,6 @@ _INPUTS: Comparison[_Inputs] = Comparison(
     idea="A chunk is tokens[cursor : cursor + n] at the positions cursor to cursor + n - 1, and it "
     "samples when it ends with the last known token.",
     form=_inputs_form,
-    untouched=0,
 )
 
 

@@ -8,8 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from course.checks.comparing import Args, Mistake, a_kind
-from course.checks.unchanged import Unchanged
+from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.judging import Ask
 
 Entry = tuple[tuple[int, ...], int, int]
@@ -525,7 +524,7 @@ def _form(value: Any) -> tuple[str, str] | None:
 
 _ENTRY = [tuple, int, int]
 
-HEAP: Unchanged[OnEvent] = Unchanged(
+HEAP: Comparison[OnEvent] = Comparison(
     reference=REFERENCE,
     mistakes=_MISTAKES,
     idea="A push adds an entry with a new generation, a removal only counts the generation up, and "
@@ -534,6 +533,4 @@ HEAP: Unchanged[OnEvent] = Unchanged(
     draw=_draw,
     draw_call=_draw_call,
     evidence=any_states(random.Random(3), 30),
-    names=("heap", "generations"),
-    kept="somebody else",
 )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from course.checks.comparing import a_kind
+from course.showing import show
+from nanogpt.plain_values import as_items, as_whole
 
 Pairs = list[tuple[int, int]]
 Ask = Callable[[list[int], Pairs, Pairs, int], Any]
@@ -53,8 +55,20 @@ def _fill(queue: Sequence[tuple[int, int]], left: int) -> Pairs:
     return plan
 
 
+def plain_plan(plan: Any) -> Any:
+    """The plan as a list of pairs of ints, where the rule lets it stand for one; else itself."""
+    entries = as_items(plan)
+    return plan if entries is None else [_pair(entry) for entry in entries]
+
+
+def _pair(entry: Any) -> Any:
+    numbers = [as_whole(number) for number in as_items(entry) or ()]
+    return tuple(numbers) if len(numbers) == 2 and None not in numbers else entry
+
+
 def judge_plan(snapshot: Snapshot, plan: Any) -> Broken | None:
     """The first rule that the plan breaks: entries, budget, decodes, order, nothing unused."""
+    plan = plain_plan(plan)
     illegal = _illegal(snapshot, plan)
     if illegal:
         return illegal
@@ -77,8 +91,8 @@ def _illegal(snapshot: Snapshot, plan: Any) -> Broken | None:
     limits = dict.fromkeys(snapshot.decodes, 1) | dict(snapshot.prefilling) | dict(snapshot.waiting)
     seen: set[int] = set()
     for entry in plan:
-        if type(entry) not in (tuple, list) or [type(item) for item in entry] != [int, int]:
-            return Broken("not_pairs", f"{form}; this one holds {entry!r}.")
+        if type(entry) is not tuple or [type(item) for item in entry] != [int, int]:
+            return Broken("not_pairs", f"{form}; this one holds {show(entry)}.")
         request_id, n = entry
         if request_id not in limits:
             return Broken(
@@ -324,7 +338,7 @@ def run_workload(ask: Ask, workload: Workload) -> BadStep | None:
     while any(state.new):
         snapshot = state.snapshot()
         if snapshot.decodes or snapshot.prefilling or snapshot.waiting:
-            plan = ask(*snapshot.args)
+            plan = plain_plan(ask(*snapshot.args))
             broken = judge_plan(snapshot, plan)
             if broken:
                 return BadStep(workload, state.step, snapshot, plan, broken)

@@ -1,7 +1,7 @@
 """Judging functions that rank: any ranks will do that put the requests in the right order.
 
-A known mistake is kept as a ranking of its own; the one that orders most pairs as the answer does
-is the one to talk about.
+A known mistake is kept as a ranking of its own. It is named when it puts every pair in the order
+that the answer gave it.
 """
 
 import math
@@ -11,7 +11,8 @@ from typing import Any, Generic
 
 from course.checks.comparing import Answer, Args, Mistake, a_kind, same
 from course.judging import Ask, Failure, Rows
-from course.showing import show
+from course.showing import expected_and_got, show
+from nanogpt.plain_values import as_items, as_number
 
 Ranked = list[tuple[Args, Any]]
 
@@ -36,7 +37,7 @@ class Ranking(Generic[Answer]):
         for index, group in enumerate(groups):
             ranked: Ranked = []
             for args in group:
-                ranked.append((args, ask(*args)))
+                ranked.append((args, _plain_rank(ask(*args))))
                 problem = self._form(ask.name, *ranked[-1])
                 if problem:
                     return problem
@@ -51,8 +52,7 @@ class Ranking(Generic[Answer]):
             return None
         rows: Rows = (
             ("input", self.draw_call(name, args)),
-            ("expected", show(self.reference(*args))),
-            ("got", show(got)),
+            *expected_and_got(self.reference(*args), got),
         )
         for mistake in self.mistakes:
             if same(got, mistake.answer(*args)):
@@ -72,7 +72,7 @@ class Ranking(Generic[Answer]):
         more: list[Ranked] = []
         try:
             for group in [*groups[:4], *self.evidence]:
-                ranked = [(args, ask(*args)) for args in group]
+                ranked = [(args, _plain_rank(ask(*args))) for args in group]
                 if all(_rank_form(ask.name, rank) is None for _, rank in ranked):
                     more.append(ranked)
         except Exception:
@@ -87,22 +87,29 @@ class Ranking(Generic[Answer]):
             ("expected", "the first one first"),
             ("got", f"{show(rank)}\n{show(other)}\n{order}"),
         )
-        guilty = [m for m in self.mistakes if _order(m.answer(*first), m.answer(*second)) in (0, 1)]
-        if not guilty:
-            return Failure(self.idea, rows)
-        likely = max(guilty, key=lambda mistake: _agreement(mistake, groups))
-        return Failure(likely.idea, rows, likely.key)
+        for mistake in self.mistakes:
+            if _orders_as(mistake, groups):
+                return Failure(mistake.idea, rows, mistake.key)
+        return Failure(self.idea, rows)
 
 
-def _agreement(mistake: Mistake[Any], groups: list[Ranked]) -> int:
-    """How many pairs the mistake puts in the same order as the answer does."""
-    count = 0
+def _orders_as(mistake: Mistake[Any], groups: list[Ranked]) -> bool:
+    """Whether the mistake puts every pair within a group in the same order as the answer does."""
     for ranked in groups:
         for i, (args, rank) in enumerate(ranked):
             for other_args, other in ranked[:i]:
                 mistaken = _order(mistake.answer(*args), mistake.answer(*other_args))
-                count += mistaken == _order(rank, other)
-    return count
+                if mistaken != _order(rank, other):
+                    return False
+    return True
+
+
+def _plain_rank(value: Any) -> Any:
+    """A tuple of numbers where the rule lets the value stand for one; else the value itself."""
+    items = as_items(value)
+    if items is None:
+        return value
+    return tuple(item if as_number(item) is None else as_number(item) for item in items)
 
 
 def _order(rank: Any, other: Any) -> int | None:
@@ -124,7 +131,7 @@ def _rank_form(name: str, value: Any) -> tuple[str, str] | None:
     if not value:
         return "not_numbers", "A rank holds at least one number; this tuple is empty."
     for item in value:
-        if type(item) not in (int, float) or math.isnan(item):
+        if as_number(item) is None or math.isnan(item):
             return (
                 "not_numbers",
                 f"A rank holds numbers alone, so that any two can be compared; this one holds "

@@ -13,6 +13,7 @@ from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.checks.ranking import Ranking
 from course.showing import show
 from nanogpt import policies
+from nanogpt.plain_values import as_items, as_mapping, as_whole
 from nanogpt.policies import RequestView
 
 # --- records ---------------------------------------------------------------------------------
@@ -422,7 +423,7 @@ def _draw_victims(name: str, args: Args) -> str:
 
 
 def _victim_form(value: Any) -> tuple[str, str] | None:
-    if type(value) is int:
+    if as_whole(value) is not None:
         return None
     return "not_an_id", f"The answer is the `id` of one request, not {a_kind(value)}."
 
@@ -563,13 +564,18 @@ def _draw_resume(name: str, args: Args) -> str:
 
 
 def _resume_form(value: Any) -> tuple[str, str] | None:
-    if type(value) is not tuple or len(value) != 4:
+    four = as_items(value)
+    if four is None or len(four) != 4:
         return "not_four", "Return four things: `return tokens, cursor, arrival, num_generated`."
-    if type(value[0]) is not list:
-        return "tokens_not_a_list", f"tokens is {a_kind(value[0])}; the engine expects a list."
-    for name, part in zip(("cursor", "arrival", "num_generated"), value[1:], strict=True):
-        if type(part) is not int:
-            return "wrong_type", f"{name} is {a_kind(part)}; the engine expects an int."
+    tokens = as_items(four[0])
+    if tokens is None:
+        return "tokens_not_a_list", f"tokens is a list of token ids; this is {a_kind(four[0])}."
+    for token in tokens:
+        if as_whole(token) is None:
+            return "wrong_type", f"tokens holds whole numbers; one of these is {a_kind(token)}."
+    for name, part in zip(("cursor", "arrival", "num_generated"), four[1:], strict=True):
+        if as_whole(part) is None:
+            return "wrong_type", f"{name} is a whole number (an int); this is {a_kind(part)}."
     return None
 
 
@@ -707,11 +713,12 @@ RESUME: Comparison[Callable[[RequestView], Any]] = Comparison(
 
 
 def _record_form(value: Any) -> tuple[str, str] | None:
-    if type(value) is not dict:
+    entries = as_mapping(value)
+    if entries is None:
         return "not_a_dict", f"The answer is a dict {{id: token}}, not {a_kind(value)}."
-    for item in (*value.keys(), *value.values()):
-        if type(item) is not int:
-            return "not_a_dict", f"The dict holds whole numbers; this one holds {item!r}."
+    for item in (*entries.keys(), *entries.values()):
+        if as_whole(item) is None:
+            return "not_a_dict", f"The dict holds whole numbers; one of these is {a_kind(item)}."
     return None
 
 

@@ -10,15 +10,16 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import cast
 
-from course.carry import carry
+from course.carry import carry, names_in
+from course.files import write_atomically
 from course.launcher.failure import Failure
 
-LESSON = re.compile(r"l\d\d_\w+\.py")
+LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
+BESIDE_LESSONS = ("course.css", "glossary.py", "index.py", "pyproject.toml")
 RECORD = ".pristine.json"  # file name -> digest of the pristine file that it was copied from
 
 
@@ -30,12 +31,21 @@ class Workspace:
         self.work = root / "work"
 
     def bring_in(self) -> list[str]:
-        """Copy what the learner does not have yet; return the names copied, none overwritten."""
+        """Copy what the learner does not have yet, none overwritten; return sentences on it.
+
+        A lesson that was split off from another gets what the learner had written there.
+        """
         self.work.mkdir(exist_ok=True)
-        missing = [name for name in self.names() if not os.path.lexists(self.work / name)]
-        for name in missing:
+        known = self._record()
+        said: list[str] = []
+        for name in self.names():
+            if os.path.lexists(self.work / name):
+                continue
             self._copy(name)
-        return missing
+            said.append(f"{name} is new.")
+            if name not in known:
+                said += self._take_over(name, self._passed(name))
+        return said
 
     def names(self) -> list[str]:
         """Return the course's files that learners get copies of, relative to lessons/."""
@@ -51,7 +61,7 @@ class Workspace:
         return [name for name in self.names() if self._is_newer(name, record)]
 
     def lesson(self, wanted: str) -> str:
-        """Return the file name of the lesson called `wanted` ("l01", or the whole stem)."""
+        """Return the file name of the lesson called `wanted` ("l04b", or the whole stem)."""
         lessons = [name for name in self.names() if LESSON.fullmatch(name)]
         stem = Path(wanted).name.removesuffix(".py")
         for name in lessons:
@@ -69,8 +79,9 @@ class Workspace:
 
     def update(self) -> list[str]:
         """Bring new and changed lessons in, answers carried over; return a sentence for each."""
-        self.work.mkdir(exist_ok=True)
-        said = [f"{name} is new." for name in self.bring_in()]
+        said = self.bring_in()
+        for name in self.names():
+            said += self._take_over(name, {})
         for name in self.newer():
             said += self._bring_up_to_date(name)
         return said
@@ -89,11 +100,38 @@ class Workspace:
         said = f"{name} was brought up to date; yours is kept as {self._say(kept)}."
         return [said, *carried.sentences()]
 
+    def _take_over(self, name: str, passed: dict[str, str]) -> list[str]:
+        """Fill stubs of a split lesson with passed answers and what its other halves still hold.
+
+        A half whose newest version defines a function itself keeps it: that is the course's own.
+        """
+        halves = self._halves(name)
+        if not halves:
+            return []
+        carried = [carry("", _read(self.work / name), passed)]
+        for half in halves:
+            theirs = names_in(_read(self.pristine / half))
+            before = carried[-1].text
+            carried.append(carry(_read(self.work / half), before, without=theirs))
+        if any(each.names for each in carried):
+            write_atomically(self.work / name, carried[-1].text.encode())
+        return [sentence for each in carried for sentence in each.sentences()]
+
+    def _halves(self, name: str) -> list[str]:
+        """Return the other lessons of the same number, such as l04_x.py, that the learner has."""
+        if not LESSON.fullmatch(name):
+            return []
+        alike = [other for other in self.names() if LESSON.fullmatch(other) and other != name]
+        return [other for other in alike if other[:3] == name[:3] and (self.work / other).exists()]
+
     def _passed(self, lesson: str) -> dict[str, str]:
-        """Return the sources of a lesson's passed answers, which course.answers keeps, by name."""
-        kept = (self.work / "answers").glob(f"{lesson[:3]}.*.py")
-        passed = {path.name.split(".")[1]: path for path in kept if path.name.count(".") == 2}
-        return {name: _read(path) for name, path in passed.items()}
+        """Return the sources of passed answers, which course.answers keeps, by function name.
+
+        An exercise keeps its id when its lesson is split: l04.judge may belong to l04b_quality.py.
+        """
+        kept = (self.work / "answers").glob(f"{lesson[:3]}*.*.py")
+        paths = sorted(path for path in kept if path.name.count(".") == 2)
+        return {path.name.split(".")[1]: _read(path) for path in paths}
 
     def _is_newer(self, name: str, record: dict[str, str]) -> bool:
         pristine = _digest(self.pristine / name)
@@ -138,22 +176,8 @@ class Workspace:
         return path.relative_to(self.work.parent).as_posix()
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader or a crash finds the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).chmod(0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _is_learners(name: str) -> bool:
-    return name in ("index.py", "pyproject.toml") or LESSON.fullmatch(name) is not None
+    return name in BESIDE_LESSONS or LESSON.fullmatch(name) is not None
 
 
 def _digest(path: Path) -> str:

@@ -13,6 +13,7 @@ import torch
 
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
+from nanogpt.weights import model_to_fill
 
 
 def write_model(model: GPT, path: Path) -> None:
@@ -23,7 +24,6 @@ def write_model(model: GPT, path: Path) -> None:
 def map_model(path: Path) -> GPT:
     """The model in the file, its weights read from there as they are needed."""
     file = torch.load(path, mmap=True, weights_only=True)
-    with torch.device("meta"):  # no storage of its own
-        model = GPT(ModelConfig(**file["config"]))
+    model = model_to_fill(ModelConfig(**file["config"]))
     model.load_state_dict(file["weights"], assign=True)
     return model.eval().requires_grad_(False)

@@ -132,7 +132,7 @@ def test_rendering_returns_a_cleanup_that_leaves_nothing_behind(show):
             const { default: widget } = await import(address);
             const listeners = new Set();
             const model = {
-                get: (name) => (name === "hints" ? ["a", "b", "c"] : name === "shown" ? 1 : "k"),
+                get: (name) => ({ hints: ["a", "b", "c"], shown: 1 })[name] ?? "",
                 set() {}, save_changes() {},
                 on: (name, call) => listeners.add(call),
                 off: (name, call) => listeners.delete(call),

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { answeredKeys } from "../../widgets/static/answered.js";
 import { declaredTheme, parseRich } from "../../widgets/static/dom.js";
 import { focusAfterKey, stepAfterKey } from "../../widgets/static/player.js";
 import { parsedNumber, verdictOf, verdictWords } from "../../widgets/static/prediction_words.js";
@@ -62,4 +63,16 @@ test("a prediction is right, wrong, or has nothing to match", () => {
   assert.equal(verdictWords(30, 1190, []), "You said 30; it is 1,190.");
   assert.equal(verdictWords(0, 1, ["yes", "no"]), "Not this time. The answer: no");
   assert.equal(verdictWords(1, 1, ["yes", "no"]), "You predicted it.");
+});
+
+test("an answer that was asked for is no prediction, right or wrong", () => {
+  assert.equal(verdictOf(null, 1), "shown");
+  assert.equal(verdictWords(null, 1, ["yes", "no"]), "The answer: no");
+  assert.equal(verdictWords(null, 1190, []), "The answer: 1,190");
+  assert.equal(verdictWords(null, null, []), "Shown without a prediction.");
+});
+
+test("the keys of answered predictions stand between spaces; none stand on a fresh page", () => {
+  assert.deepEqual(answeredKeys(undefined), []);
+  assert.deepEqual(answeredKeys("l00.a l00.ab"), ["l00.a", "l00.ab"]);
 });

@@ -1,4 +1,6 @@
-// Building DOM and SVG nodes, and following the page's theme. Knows no widget.
+// Building DOM and SVG nodes, following the page's theme, waiting for a prediction. Knows no widget.
+
+import { isAnswered, onAnswered } from "./answered.js";
 
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
@@ -86,17 +88,30 @@ function followTheme(root, el) {
   };
 }
 
+const WITHHELD = "Your prediction above is about this: press Commit there, or Show me.";
+
 // Puts one widget into el: builds it, builds it again when an input trait changes, tells it its
-// width, and returns the cleanup. `build(root)` returns { resize(width)?, destroy()? }.
+// width, and returns the cleanup. `build(root)` returns { resize(width)?, destroy()? }. While the
+// prediction named by the trait `after` is not answered, a line says so and nothing is built.
 export function mount({ model, el, name, label, inputs, build }) {
   const root = node("div", { class: `sn sn-${name}`, role: "group" });
   const stopTheme = followTheme(root, el);
   let view = {};
   let width = 0;
+  let waits = false;
   const rebuild = () => {
     view.destroy?.();
+    view = {};
     root.replaceChildren();
-    root.setAttribute("aria-label", model.get("title") || label);
+    const after = model.get("after");
+    waits = Boolean(after) && !isAnswered(after);
+    root.classList.toggle("sn-waits", waits);
+    // A title may give the answer away.
+    root.setAttribute("aria-label", (!waits && model.get("title")) || label);
+    if (waits) {
+      root.append(node("p", {}, WITHHELD));
+      return;
+    }
     view = build(root);
     if (width) view.resize?.(width);
   };
@@ -105,12 +120,17 @@ export function mount({ model, el, name, label, inputs, build }) {
     width = root.clientWidth;
     view.resize?.(width);
   });
+  const rebuilt = [...inputs, "after"];
   el.append(root);
   rebuild();
   resized.observe(root);
-  for (const input of inputs) model.on(`change:${input}`, rebuild);
+  const stopWaiting = onAnswered(() => {
+    if (waits) rebuild();
+  });
+  for (const input of rebuilt) model.on(`change:${input}`, rebuild);
   return () => {
-    for (const input of inputs) model.off(`change:${input}`, rebuild);
+    for (const input of rebuilt) model.off(`change:${input}`, rebuild);
+    stopWaiting();
     resized.disconnect();
     stopTheme();
     view.destroy?.();

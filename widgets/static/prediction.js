@@ -1,5 +1,6 @@
-// A question, a committed prediction, and only then the answer.
+// A question, a committed prediction, and only then the answer, here and in all that waits for it.
 
+import { markAnswered } from "./answered.js";
 import { freshId, mount, node, richText } from "./dom.js";
 import { parsedNumber, verdictOf, verdictWords } from "./prediction_words.js";
 
@@ -34,8 +35,9 @@ function numberField(saved) {
 }
 
 function revealOf(model) {
-  const verdict = verdictOf(model.get("choice"), model.get("answer"));
-  const words = verdictWords(model.get("choice"), model.get("answer"), model.get("options"));
+  const choice = model.get("committed") ? model.get("choice") : null;
+  const verdict = verdictOf(choice, model.get("answer"));
+  const words = verdictWords(choice, model.get("answer"), model.get("options"));
   const kind = verdict === "right" ? "sn-note sn-note-good" : "sn-note";
   const text = model.get("reveal");
   return node(
@@ -52,16 +54,28 @@ function build(root, model) {
   const message = node("p", { class: "sn-pr-message" });
   const outcome = node("div", { "aria-live": "polite" });
   const commit = node("button", { type: "submit", class: "sn-button sn-button-main" }, "Commit");
+  const show = node("button", { type: "button", class: "sn-button" }, "Show me");
   const form = node(
     "form", { class: "sn-pr-form", novalidate: true },
     node("fieldset", {}, node("legend", {}, node("span", { class: "sn-pr-eyebrow" }, "Predict first"), node("span", { class: "sn-pr-question" }, ...richText(model.get("question")))), ...field.elements),
-    node("div", { class: "sn-pr-actions" }, commit, message),
+    node("div", { class: "sn-pr-actions" }, commit, show, message),
   );
+  const isSettled = () => model.get("committed") || model.get("shown");
   const settle = () => {
     field.lock();
-    commit.hidden = true;
+    commit.hidden = show.hidden = true;
     message.textContent = "";
     outcome.replaceChildren(revealOf(model));
+    markAnswered(model.get("key"));
+  };
+  const reveal = (changes) => {
+    if (isSettled()) return;
+    for (const [name, value] of Object.entries(changes)) model.set(name, value);
+    model.save_changes();
+    settle();
+    // The button that had the focus is gone; the reader goes on at the answer.
+    outcome.tabIndex = -1;
+    outcome.focus({ preventScroll: true });
   };
   const keep = (event) => event.stopPropagation();
   form.addEventListener("keydown", keep);
@@ -69,17 +83,11 @@ function build(root, model) {
     event.preventDefault();
     const choice = field.read();
     message.textContent = choice === null ? field.missing : "";
-    if (choice === null || model.get("committed")) return;
-    model.set("choice", choice);
-    model.set("committed", true);
-    model.save_changes();
-    settle();
-    // The button that had the focus is gone; the reader goes on at the answer.
-    outcome.tabIndex = -1;
-    outcome.focus({ preventScroll: true });
+    if (choice !== null) reveal({ choice, committed: true });
   });
+  show.addEventListener("click", () => reveal({ shown: true }));
   root.append(form, outcome);
-  if (model.get("committed")) settle();
+  if (isSettled()) settle();
   return {};
 }
 

@@ -1,0 +1,152 @@
+"""Cuts a notebook's text into the statements of its cells.
+
+Works with `ast` alone: nothing is run, and a broken cell does not hide the others.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from course.cells import Broken, Notebook, Place, Statement
+from course.indentation import dedent, split_lines
+from course.names import changed_by, names_of
+
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what parsing can raise
+
+
+def read_notebook(text: str) -> Notebook:
+    """Cut a notebook's file. What stands there without marimo's decorators is one cell, 0."""
+    lines = split_lines(text)
+    statements: list[Statement] = []
+    broken: list[Broken] = []
+    for start, end in _readable_parts(lines):
+        part = "\n".join(lines[start:end])
+        try:
+            for node in ast.parse("\n" * start + part).body:  # keeps the line numbers
+                statements += _statements(node, lines)
+                broken += _unparsable(node)
+        except UNREADABLE as error:
+            broken.append(Broken(part, start + 1, _why(error)))
+    return Notebook(tuple(statements), tuple(broken))
+
+
+def read_cells(sources: Iterable[str]) -> Notebook:
+    """Cut the sources of a running notebook's cells, which Python could all read."""
+    statements: list[Statement] = []
+    for cell, source in enumerate(sources):
+        lines = split_lines(source)
+        statements += _cut(ast.parse(source).body, lines, cell, "cell")
+    return Notebook(tuple(statements))
+
+
+def _readable_parts(lines: list[str]) -> list[tuple[int, int]]:
+    """(start, end) of the whole file, or of each cell where the whole cannot be parsed."""
+    try:
+        ast.parse("\n".join(lines))
+        return [(0, len(lines))]
+    except UNREADABLE:
+        marks = ("@app.", "with app.", "app._", "if __name__")
+        starts = sorted({0} | {n for n, line in enumerate(lines) if line.startswith(marks)})
+        return list(zip(starts, [*starts[1:], len(lines)], strict=True))
+
+
+def _statements(node: ast.stmt, lines: list[str]) -> list[Statement]:
+    """The statements of the cell that a node at the top of the file is."""
+    if isinstance(node, ast.With) and ast.unparse(node.items[0]).startswith("app.setup"):
+        return _cut(node.body, lines, node.lineno, "setup")
+    mark = ast.unparse(_app_mark(node) or ast.Pass())
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and mark.startswith("app.cell"):
+        body = node.body[:-1] if isinstance(node.body[-1], ast.Return) else node.body
+        return _cut(body, lines, node.lineno, "cell")
+    if _is_marimos(ast.unparse(node)):
+        return []
+    return _cut([node], lines, node.lineno if _app_mark(node) else 0, "top")
+
+
+def _app_mark(node: ast.stmt) -> ast.expr | None:
+    marks = getattr(node, "decorator_list", [])
+    return next((mark for mark in marks if ast.unparse(mark).startswith("app.")), None)
+
+
+def _is_marimos(text: str) -> bool:
+    """Whether a statement is of those that marimo writes around the cells."""
+    around = ("app = marimo.App(", "__generated_with = ", "app._unparsable_cell(", "if __name__ ==")
+    return text == "import marimo" or text.startswith(around)
+
+
+def _unparsable(node: ast.stmt) -> Iterator[Broken]:
+    """The cell that marimo could not parse either, and keeps as a text."""
+    match node:
+        case ast.Expr(
+            ast.Call(ast.Attribute(attr="_unparsable_cell"), [ast.Constant(str(text)), *_])
+        ):
+            source = dedent(text).strip("\n")
+            try:
+                ast.parse(source)
+                yield Broken(source, node.lineno, "marimo could not read it")
+            except UNREADABLE as error:
+                yield Broken(source, node.lineno, _why(error))
+        case _:
+            pass
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return "a byte that is not UTF-8"
+    return error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
+
+
+def _cut(
+    body: list[ast.stmt],
+    lines: list[str],
+    cell: int,
+    place: Place,
+) -> list[Statement]:
+    """Cut a cell's statements out of the file, each with its comments."""
+    made: list[Statement] = []
+    changeable: set[str] = set()
+    floor = 0  # the last line of the statement before
+    for node in body:
+        decorators = getattr(node, "decorator_list", [])
+        first = min([node.lineno, *(mark.lineno for mark in decorators)])
+        last = _last_line(node, lines)
+        mark = _app_mark(node)
+        start = first if mark is None else (mark.end_lineno or mark.lineno) + 1
+        while mark is None and start - 1 > floor and lines[start - 2].lstrip().startswith("#"):
+            start -= 1
+        source = dedent("\n".join(lines[start - 1 : last]))
+        if _is_shared(node, lines, source):
+            source = ast.unparse(node)
+        twin = ast.parse(source).body[0]
+        binds, needs, annotations = names_of(twin)
+        binds |= changed_by(node) & changeable
+        changeable |= set() if isinstance(node, ast.Import | ast.ImportFrom) else binds
+        made.append(
+            Statement(source, twin, start, (first, last), cell, place, binds, needs, annotations)
+        )
+        floor = last
+    return made
+
+
+def _last_line(node: ast.stmt, lines: list[str]) -> int:
+    """The number of its last line, with the comments that close its body."""
+    last = until = node.end_lineno or node.lineno
+    if not hasattr(node, "body"):
+        return last
+    for number, line in enumerate(lines[until:], until + 1):
+        if line.strip() and len(line) - len(line.lstrip()) <= node.col_offset:
+            break
+        if line.lstrip().startswith("#"):
+            last = number
+    return last
+
+
+def _is_shared(node: ast.stmt, lines: list[str], source: str) -> bool:
+    """Whether something else stands on its lines: `a = 1; b = 2`, or a cell's `def` itself."""
+    if lines[node.lineno - 1].encode(errors="replace")[: node.col_offset].strip():
+        return True
+    try:
+        return len(ast.parse(source).body) != 1
+    except UNREADABLE:
+        return True

@@ -1,0 +1,65 @@
+"""The learner's files: read without a surprise, written whole, and what to do when neither works.
+
+Standard library only: the launcher uses it before anything is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path
+
+_REMEDY = {
+    errno.ENOSPC: "the disk is full: make room",
+    errno.EDQUOT: "your share of the disk is used up: make room",
+    errno.EACCES: "that is not permitted: change its permissions",
+    errno.EPERM: "that is not permitted: change its permissions",
+    errno.EROFS: "the disk is read-only: move the course to another one",
+    errno.EISDIR: "a folder stands in its place: move it away",
+    errno.ENOTDIR: "a file stands where a folder should: move it away",
+    errno.EEXIST: "something else stands in its place: move it away",
+    errno.ELOOP: "it is a link that leads nowhere: move it away",
+    errno.ENXIO: "it is no ordinary file: move it away",
+}
+
+
+def explain(error: OSError) -> str:
+    """Say what went wrong with which file and what to do, as one sentence."""
+    what = _REMEDY.get(error.errno or 0, error.strerror or str(error))
+    return f"{error.filename}: {what}." if error.filename else f"{what}."
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read an ordinary file; a pipe, which would make a reader wait for ever, is refused.
+
+    Raises: OSError.
+    """
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), str(path))
+    return path.read_bytes()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader or a crash finds the old content or the new, never a part.
+
+    A link stays one, and a file keeps its permissions; a new one gets the usual. Raises: OSError
+    naming the file.
+    """
+    path = Path(os.path.realpath(path))
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(part, "xb") as file:
+            file.write(content)
+        if path.exists():
+            part.chmod(stat.S_IMODE(path.stat().st_mode))
+        os.replace(part, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(part)):
+            error.filename = str(path)
+        raise

@@ -1,0 +1,16 @@
+"""torch, imported at its first use: a lesson's setup cell takes it from here.
+
+Importing torch takes over a second, which the first words of a page need not wait for.
+"""
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+
+class _Lazy(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+torch = _Lazy("torch")
