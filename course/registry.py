@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from course.callees import naming_callees
 from course.report import Report
 from course.task import Task
 
