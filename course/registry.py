@@ -68,6 +68,8 @@ def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
 
     Their checks also name the function of the same lesson that fails beneath an answer.
     """
+    from course.callees import naming_callees  # which imports this module
+
     if stem not in _stems():
         return ()
     found: tuple[Exercise, ...] = importlib.import_module(f"course.checks.{stem}").EXERCISES

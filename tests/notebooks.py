@@ -22,6 +22,7 @@ from typing import Any
 from support import ROOT
 
 from course.attempt import Attempt
+from course.prediction import Withheld
 from course.registry import lesson_exercises
 from course.report import Report
 from nanogpt import Trace
@@ -167,7 +168,8 @@ def visit(stem: str, answers: dict[str, Any]) -> Visit:
     """Run a notebook with `answers` in place of the functions and values of these names."""
     import marimo  # takes a second, which only these processes should pay
 
-    outputs, names = importlib.import_module(f"lessons.{stem}").app.run(defs=answers)
+    found, names = importlib.import_module(f"lessons.{stem}").app.run(defs=answers)
+    outputs = [each.content if isinstance(each, Withheld) else each for each in found]
     attempts = [value.report for value in names.values() if isinstance(value, Attempt)]
     cards = [each for each in outputs if isinstance(each, Report)]
     return Visit(

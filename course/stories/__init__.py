@@ -1,6 +1,6 @@
 """What stands behind the lessons' pictures: data, and code that no learner needs to read.
 
-One module per lesson, under its stem: `course.stories.l00_kv_cache`.
+A module or two for each lesson, under its number: `course.stories.l00_kv_cache`.
 """
 
 import json

@@ -1,0 +1,214 @@
+"""Behind lesson 0's first half and its last: a cache in the model, its time, bug or rounding."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from nanogpt import GPT, Engine, EngineConfig, Parts, Request, decode, generate
+from nanogpt.clock import WallClock
+from nanogpt.executors.executor import ForwardResult
+from nanogpt.executors.packed import PackedExecutor
+from nanogpt.guard import PartError, guarded
+from nanogpt.rows import Row
+from nanogpt.weights import load_model
+
+Attention = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+NextInputs = Callable[[list[int], int], list[int]]
+
+# --- the learner's cache in the model ----------------------------------------------------------
+
+
+class Cache:
+    """K and V of one request per head and layer, grown by `attend(q, k_cache, v_cache, k, v)`."""
+
+    def __init__(self, attend: Attention) -> None:
+        self._attend = attend
+        self._held: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+
+    @torch.inference_mode()
+    def feed(self, model: GPT, token: int, position: int) -> torch.Tensor:
+        """The logits (V,) after one more token."""
+        hidden = model.hidden(torch.tensor([token]), torch.tensor([position]), self._every_head)
+        return model.logits(hidden)[0]
+
+    def _every_head(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+    ) -> torch.Tensor:
+        out = torch.empty_like(q)  # (1, H, D)
+        for head in range(q.shape[1]):
+            k_cache, v_cache = self._held.get((layer, head), (k[:0, head], v[:0, head]))
+            out[:, head], k_all, v_all = self._attend(
+                q[:, head], k_cache, v_cache, k[:, head], v[:, head]
+            )
+            self._held[layer, head] = k_all, v_all
+        return out
+
+
+@torch.inference_mode()
+def uncached_logits(model: GPT, prompt: Sequence[int], new_tokens: Sequence[int]) -> torch.Tensor:
+    """The logits (N, V) that each new token is predicted from when everything is fed every time."""
+    texts = [[*prompt, *new_tokens[:i]] for i in range(len(new_tokens))]
+    return torch.stack([model(torch.tensor([text]))[0][0, -1] for text in texts])
+
+
+def your_text(
+    write: Callable[..., tuple[list[int], torch.Tensor]],
+    prompt: Sequence[int],
+    next_inputs: NextInputs,
+    cached_attention: Attention,
+) -> str:
+    """40 characters written by `write` with two passed answers, beside the oracle's; Markdown."""
+    model = load_model(dtype=torch.float64)
+    mine = guarded("next_inputs", next_inputs), guarded("cached_attention", cached_attention)
+    try:
+        new, logits = write(model, prompt, 40, *mine)
+    except PartError as error:
+        return f"The run stopped: {error}."
+    if new != generate(model, list(prompt), 40):
+        return _drawn(_the_part_that_differs(write, model, prompt, *mine), prompt, new)
+    gap = float((logits - uncached_logits(model, prompt, new)).abs().max())
+    said = (
+        "**This text was written with your two functions.** The oracle, which recomputes "
+        "everything, writes the same 40 characters. The largest difference between any logit of "
+        f"yours and the oracle's, in float64, is {gap:.1e}."
+    )
+    return _drawn(said, prompt, new)
+
+
+def reference_text(prompt: Sequence[int]) -> str:
+    """The same 40 characters by the engine's own cache, while the two answers are not there."""
+    engine = Engine(load_model(dtype=torch.float64), EngineConfig(token_budget=512))
+    new = engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0)
+    said = (
+        "**This text was written with the engine's own cache**, the reference, since your two "
+        "functions have not both passed yet. As soon as they have, they write it, and your logits "
+        "are compared with the oracle's."
+    )
+    return _drawn(said, prompt, new)
+
+
+def _the_part_that_differs(
+    write: Callable[..., tuple[list[int], torch.Tensor]],
+    model: GPT,
+    prompt: Sequence[int],
+    next_inputs: NextInputs,
+    cached_attention: Attention,
+) -> str:
+    """Which of two answers that passed their checks makes the text differ from the oracle's."""
+    oracle = generate(model, list(prompt), 40)
+    pairs = {
+        "next_inputs": (next_inputs, _plain_attention),
+        "cached_attention": (_plain_inputs, cached_attention),
+    }
+    guilty = [
+        name for name, parts in pairs.items() if write(model, prompt, 40, *parts)[0] != oracle
+    ]
+    whose = " and ".join(f"`{name}`" for name in guilty) or "the two of them together"
+    return (
+        "**This text was written with your two functions, and the oracle writes another.** Both "
+        f"passed their checks, so the checks have missed something. The difference is made by "
+        f"{whose}: put next to right ones, it changes the text by itself."
+    )
+
+
+def _plain_inputs(tokens: list[int], num_cached: int) -> list[int]:
+    return tokens[num_cached:]
+
+
+def _plain_attention(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    k_all, v_all = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    out = F.scaled_dot_product_attention(q[None], k_all[None], v_all[None])[0]
+    return out, k_all, v_all
+
+
+def _drawn(said: str, prompt: Sequence[int], new: Sequence[int]) -> str:
+    return "\n".join([said, "", "```text", decode(prompt) + decode(new), "```"])
+
+
+# --- time -----------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def timed_both_ways(model: GPT, prompt: Sequence[int], count: int) -> tuple[list[int], list[int]]:
+    """Microseconds until each of `count` tokens is there: everything fed every time, and cached."""
+    clock, tokens, uncached_us = WallClock(), list(prompt), list[int]()
+    generate(model, list(prompt), 5)  # the first calls are slow, whatever they do
+    Engine(model, EngineConfig(token_budget=512)).run([(0, Request(0, list(prompt), 5))])
+    begin_us = clock.now_us()
+    for _ in range(count):
+        logits, _ = model(torch.tensor([tokens]))
+        tokens.append(int(logits[0, -1].argmax()))
+        uncached_us.append(clock.now_us() - begin_us)
+    engine = Engine(model, EngineConfig(token_budget=512), clock=clock)
+    steps = engine.run([(0, Request(0, list(prompt), count))]).steps
+    return uncached_us, [step.end_us - steps[0].start_us for step in steps]
+
+
+def time_table(num_prompt: int, uncached_us: Sequence[int], cached_us: Sequence[int]) -> str:
+    """Tokens and times with and without a cache after some numbers of characters, as Markdown."""
+    lines = [
+        "| new characters | tokens computed, no cache | with cache | time, no cache "
+        "| with cache | saved |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for n in (1, 20, 50, 100, 200):
+        plain, kept = sum(range(num_prompt, num_prompt + n)), num_prompt + n - 1
+        plain_ms, kept_ms = uncached_us[n - 1] / 1000, cached_us[n - 1] / 1000
+        lines.append(
+            f"| {n} | {plain:,} | {kept:,} | {plain_ms:,.0f} ms | {kept_ms:,.0f} ms "
+            f"| {plain_ms / kept_ms:.1f} × |"
+        )
+    return "\n".join([*lines, "", "*Times: measured on this machine just now. Tokens: counted.*"])
+
+
+# --- bug or rounding -----------------------------------------------------------------------------
+
+
+class _KeepsLogits(PackedExecutor):
+    """The engine's executor, which also keeps the logits of each step."""
+
+    def run(self, rows: Sequence[Row]) -> ForwardResult:
+        result = super().run(rows)
+        self.kept = [*getattr(self, "kept", []), result.logits[0]]
+        return result
+
+
+def bug_or_rounding(prompt: Sequence[int], caches: dict[str, Parts]) -> str:
+    """Each cache's largest difference from the oracle's logits in three formats, as Markdown."""
+    lines, text = list[str](), ""
+    for name, parts in caches.items():
+        found = [
+            _experiment(prompt, parts, dtype)
+            for dtype in (torch.bfloat16, torch.float32, torch.float64)
+        ]
+        gaps = " | ".join(f"{gap:.0e}" for gap, _, _ in found)
+        _, new, is_same = found[-1]
+        lines.append(f"| {name} | {gaps} | {'the same' if is_same else 'differs'} |")
+        text = decode(prompt) + decode(new)
+    return "\n".join(
+        [
+            *["The text of the cache with the bug:", "", "```text", text, "```", ""],
+            "| largest difference of any logit | bfloat16 | float32 | float64 "
+            "| text in float64, beside the oracle's |",
+            "|:---|---:|---:|---:|---:|",
+            *[*lines, ""],
+            "The first row shrinks with every finer kind of number: rounding. The second hardly "
+            "moves: a bug.",
+        ]
+    )
+
+
+def _experiment(
+    prompt: Sequence[int], parts: Parts, dtype: torch.dtype
+) -> tuple[float, list[int], bool]:
+    model = load_model(dtype=dtype)
+    config = EngineConfig(token_budget=512)
+    engine = Engine(model, config, parts, make_executor=_KeepsLogits)
+    new = list(engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0))
+    oracle = uncached_logits(model, prompt, new)
+    kept: list[torch.Tensor] = getattr(engine.executor, "kept")  # noqa: B009
+    gap = float((torch.stack(kept) - oracle).abs().max())
+    return gap, new, new == oracle.argmax(dim=1).tolist()
