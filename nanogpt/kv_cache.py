@@ -155,7 +155,7 @@ class KVCache:
         """What the request holds, by (layer, head) as the posts store it: k, v (1, S, D) each."""
         if request_id not in self._slot_of:
             return MappingProxyType({})
-        return view_by_head([self.gather(request_id, layer) for layer in range(self.k.shape[0])])
+        return view_by_head(list(zip(*self.held(request_id), strict=True)))
 
     def live_bytes(self, request_id: int) -> int:
         """Bytes of memory set aside for the request: a whole slot, however little of it is held."""
