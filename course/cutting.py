@@ -6,6 +6,7 @@ Works with `ast` alone: nothing is run, and a broken cell does not hide the othe
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 
 from course.cells import Broken, Notebook, Place, Statement
@@ -26,18 +27,26 @@ def read_notebook(text: str) -> Notebook:
             broken.append(found)
             continue
         for node in ast.increment_lineno(found, start).body:
-            statements += _statements(node, lines)
-            broken += _unparsable(node)
+            try:
+                statements += _statements(node, lines)
+                broken += _unparsable(node)
+            except UNREADABLE as error:
+                text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+                broken.append(Broken(text, node.lineno, _why(error)))
     return Notebook(tuple(statements), tuple(broken))
 
 
 def read_cells(sources: Iterable[str]) -> Notebook:
-    """Cut the sources of a running notebook's cells, which Python could all read."""
-    statements: list[Statement] = []
-    for cell, source in enumerate(sources):
-        lines = split_lines(source)
-        statements += _cut(ast.parse(source).body, lines, cell, "cell")
-    return Notebook(tuple(statements))
+    """Cut the sources of a running notebook's cells."""
+    return Notebook(tuple(item for source in sources for item in _cell(source)))
+
+
+@functools.lru_cache(1024)  # a check reads the whole notebook, of which one cell has changed
+def _cell(source: str) -> list[Statement]:
+    try:
+        return _cut(ast.parse(source).body, split_lines(source), hash(source), "cell")
+    except UNREADABLE:
+        return []
 
 
 def _parts(lines: list[str]) -> Iterator[tuple[int, ast.Module | Broken]]:
@@ -135,7 +144,7 @@ def _cut(
         if _is_shared(node, lines, source):
             source = ast.unparse(node)
         twin = ast.parse(source).body[0]
-        binds, needs, annotations = names_of(twin)
+        binds, needs, annotations = names_of(source, twin)
         binds |= changed_by(node) & changeable
         changeable |= set() if isinstance(node, ast.Import | ast.ImportFrom) else binds
         made.append(

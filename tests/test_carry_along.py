@@ -262,3 +262,10 @@ LINES = st.lists(
 def test_what_is_indented_comes_back_as_it_was(inside: str, code: str):
     source = code.format(inside.replace("'", "").replace("{", "").replace("}", "").rstrip("\\"))
     assert dedent(indent(source)) == source
+
+
+@pytest.mark.parametrize("bad", ["def f():\n    nonlocal x", "def f(a):\n    global a"])
+def test_a_cell_that_only_pythons_compiler_refuses_is_named(bad: str):
+    carried = carry(notebook(f"{bad}\n", function("plan", "    return 5")), NEW)
+    assert called(carried.text) == 5
+    assert carried.notes[0].startswith("Left out: the cell of `f` at line 6 cannot be read (")
