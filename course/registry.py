@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from course.callees import naming_callees
 from course.report import Report
 from course.task import Task
 
@@ -68,8 +69,6 @@ def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
 
     Their checks also name the function of the same lesson that fails beneath an answer.
     """
-    from course.callees import naming_callees  # which imports this module
-
     if stem not in _stems():
         return ()
     found: tuple[Exercise, ...] = importlib.import_module(f"course.checks.{stem}").EXERCISES
