@@ -38,8 +38,8 @@ with app.setup(hide_code=True):
     )
     from nanogpt.block_table import BlockPool
     from nanogpt.clock import LAPTOP_CPU, CostClock
-    from nanogpt.oracle import attend_in_window
     from nanogpt.metrics import summary
+    from nanogpt.oracle import attend_in_window
     from widgets import (
         AttentionByDistance,
         BlockTable,

@@ -96,9 +96,7 @@ def _blurs(name: str, values: Sequence[Any], used: set[str]) -> Iterator[tuple[s
         yield from _sequence_blurs(name, known, used)
 
 
-def _sequence_blurs(
-    name: str, values: Sequence[Any], used: set[str]
-) -> Iterator[tuple[str, Blur]]:
+def _sequence_blurs(name: str, values: Sequence[Any], used: set[str]) -> Iterator[tuple[str, Blur]]:
     items = [item for value in values for item in value]
     kind = type(values[0])
     yield f"{name}: only the first", lambda value: value[:1]
