@@ -13,8 +13,9 @@ with app.setup(hide_code=True):
 
     from course.attempt import attempt
     from course.calling import call
-    from course.prediction import hints, predict
+    from course.prediction import after, hints, predict
     from course.replay import replay
+    from course.task import task
     from nanogpt import (
         GPT,
         Engine,
@@ -50,8 +51,6 @@ def _():
 
     The engine of lesson 0 computes a prompt whole, in one step, beside the decodes. That step takes
     as long as 400 tokens take. What do the four readers see in the meantime?
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -217,7 +216,7 @@ def _():
     Write each in its cell in place of the `raise` line and run the cell (Ctrl+Enter). The check
     below it answers at once. Hints open one at a time.
 
-    ### 1.1 How large may the chunk be?
+    ### How large may the chunk be?
 
     Decodes go first and take one token each. A prompt gets what they leave, but no more than it
     still needs. There can be more decodes than the budget holds.
@@ -225,14 +224,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l01.chunk_size")
+    return
+
+
 @app.function
 def chunk_size(budget: int, num_decodes: int, remaining: int) -> int:
-    """Return how many prompt tokens one request may prefill in this step.
-
-    A step computes at most `budget` tokens. `num_decodes` decodes take one token each and go
-    first; there may be more of them than the budget holds. The request has `remaining` prompt
-    tokens left to compute (at least 1). The answer is 0 when nothing fits.
-    """
+    """Return how many prompt tokens one request may prefill in this step."""
     raise NotImplementedError("Exercise 1.1: how many prompt tokens fit into this step?")
 
 
@@ -252,7 +252,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 1.2 Who may see whom?
+    ### Who may see whom?
 
     A decode needed no mask: one new token, and everything in the cache lies before it. A whole
     prompt needed the triangle you know from training. A chunk is a bit of both: several new
@@ -285,14 +285,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l01.chunk_mask")
+    return
+
+
 @app.function
 def chunk_mask(num_past: int, num_new: int) -> Tensor:
-    """Return which keys each token of a chunk may attend to: a bool tensor (T, S).
-
-    The K/V of the first `num_past` tokens are in the cache; the chunk holds the next `num_new`
-    tokens. So T = num_new queries and S = num_past + num_new keys, both in the order of the text.
-    True means "may attend". A token may attend to itself and to everything before it.
-    """
+    """Return which keys each token of a chunk may attend to: a bool tensor (T, S)."""
     raise NotImplementedError("Exercise 1.2: which keys may each token of the chunk see?")
 
 
@@ -349,7 +350,7 @@ def _(mask_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 1.3 What goes into the model?
+    ### What goes into the model?
 
     The model takes token ids and their positions. A chunk from the middle of a prompt is not a
     short prompt: its first token does not stand at position 0. And the logits after it predict a
@@ -358,16 +359,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l01.chunk_inputs")
+    return
+
+
 @app.function
 def chunk_inputs(tokens: list[int], cursor: int, n: int) -> tuple[list[int], list[int], bool]:
-    """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request.
-
-    `tokens` are all known tokens of the request. The first `cursor` of them are computed already
-    and the chunk takes the next `n` (n >= 1, cursor + n <= len(tokens)).
-    `ids` is the list of the chunk's tokens, `positions` the list of their positions in the text,
-    counted from 0, and `sample` is True when a new token may be sampled after this chunk: when
-    it ends with the last known token. Leave `tokens` as it is.
-    """
+    """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request."""
     raise NotImplementedError("Exercise 1.3: ids, positions, and whether to sample")
 
 
@@ -387,7 +387,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 1.4 Who gets what?
+    ### Who gets what?
 
     This is the heart of the engine. Once per step it is told who could run, and says who computes
     how many tokens. Nothing else in the engine decides anything about order.
@@ -398,6 +398,12 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l01.plan_step")
+    return
+
+
 @app.function
 def plan_step(
     decodes: list[int],
@@ -405,20 +411,7 @@ def plan_step(
     waiting: list[tuple[int, int]],
     budget: int,
 ) -> list[tuple[int, int]]:
-    """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens.
-
-    `decodes` are ids of requests that generate, least recently served first; each can use exactly
-    1 token. `prefilling` and `waiting` are lists of (id, remaining): prompts under way, and
-    requests that have not started, both in their order; each can use up to `remaining` tokens.
-    The rules:
-    1. The plan's tokens together are at most `budget` (at least 1). Every id appears at most
-       once, with 1 <= n <= what it can use; whoever gets nothing is left out.
-    2. Decodes go first. When the budget cannot hold them all, the first in the list go.
-    3. What is left goes to `prefilling` in order, then to `waiting` in order. Each gets as much
-       as it can use before the next one gets anything.
-    4. Nothing of the budget stays unused while somebody could use it.
-    The order of the entries in your list does not matter.
-    """
+    """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
     raise NotImplementedError("Exercise 1.4: who computes how many tokens in this step?")
 
 
@@ -940,7 +933,7 @@ def _():
     idle, every further step pays its fixed cost again, and every chunk reads the past of its prompt
     once more.
 
-    ### 1.5 Which budget?
+    ### Which budget?
 
     So there is a price to the smallest budget and a price to the largest. Somebody promises users
     that no gap exceeds a limit. Your function turns the promise into a budget. It may ask what a step
@@ -949,17 +942,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l01.pick_budget")
+    return
+
+
 @app.function
 def pick_budget(step_cost_us: Callable[[int], int], num_decodes: int, itl_limit_us: int) -> int:
-    """Return the largest token budget with which a step stays within the ITL limit.
-
-    `step_cost_us(tokens)` is how long a step of that many tokens takes, in microseconds. It never
-    falls as the tokens grow, but it need not be a straight line: ask it, it is cheap.
-    Every step serves `num_decodes` decodes, which are part of the budget. A step with a full
-    budget has to take at most `itl_limit_us`. Consider budgets up to 4096. When even
-    num_decodes + 1 takes too long, return num_decodes + 1 all the same: with less, prompts would
-    never get on.
-    """
+    """Return the largest token budget with which a step stays within the ITL limit."""
     raise NotImplementedError("Exercise 1.5: the largest budget that keeps the promise")
 
 

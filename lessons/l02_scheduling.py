@@ -4,17 +4,16 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="2 · The scheduler")
 
 with app.setup(hide_code=True):
-    from collections.abc import Callable
     from dataclasses import replace
     from statistics import fmean
 
     import marimo as mo
 
     from course.answers import load_parts
-    from course.attempt import attempt
-    from course.prediction import hints, predict
-    from course.registry import exercise
+    from course.attempt import attempt, exhibit, piece
+    from course.prediction import after, hints, predict
     from course.replay import replay
+    from course.task import task
     from nanogpt import (
         GPT,
         Engine,
@@ -57,8 +56,6 @@ def _():
 
     When Juliet comes, Romeo holds 15 tokens. 15 + 7 is 22: she may start. One step later both have
     a new token, and 24 do not fit.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -156,7 +153,7 @@ def _():
     request as a frozen record and answer with plain data, so a policy can be swapped
     without touching the engine.
 
-    ### 2.1 Who goes first?
+    ### Who goes first?
 
     Under FCFS (first come, first served) the earliest arrival goes first. Under priority the most
     important does, and 0 is the most important. One function turns either rule into a tuple; Python
@@ -165,16 +162,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.sort_key")
+    return
+
+
 @app.function
 def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
-    """Return the request's rank in the queue: a tuple of numbers, the smallest goes first.
-
-    Under "fcfs" requests go in order of arrival. Under "priority" they go by `request.priority`,
-    0 before 1 before 2, and among equals in order of arrival. For any other policy, raise a
-    ValueError.
-    `request.arrival_time` is the step that the request arrived in, `request.admitted_at` the step
-    in which it last left the queue (None: never).
-    """
+    """Return the request's rank in the queue: a tuple of numbers, the smallest goes first."""
     raise NotImplementedError("Exercise 2.1: what is the rank of this request in the queue?")
 
 
@@ -365,12 +361,18 @@ def _(ties):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 2.2 May it come in?
+    ### May it come in?
 
     The gatekeeper looks at the head of the queue alone. Nobody overtakes a head that does not fit,
     or small requests would keep the large one out for ever. Three answers are possible, and the
     difference between *not now* and *never* is one that real servers have died of.
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l02.admit")
     return
 
 
@@ -382,18 +384,7 @@ def admit(
     num_running: int,
     max_batch_size: int,
 ) -> str:
-    """Return whether the head of the queue may start: "admit", "wait" or "refuse".
-
-    All requests together may hold `kv_budget` KV tokens (None: no limit), and `max_batch_size` of
-    them may run at once. Now `num_running` run, with `held` KV tokens in use or promised to them.
-    "refuse": the budget could never hold `candidate`, not even alone and at its longest, with all
-    of its `max_new_tokens` generated. The last token that it generates needs no K/V.
-    "wait": it could run, but not now. Either the batch is full, or the K/V of all that is known
-    of it, which it computes first, does not fit beside what is held.
-    "admit": it can start. A budget may be used to its last token, a batch to its last place.
-    `candidate` has `prompt_tokens`, `generated_tokens` (empty unless it was preempted) and
-    `max_new_tokens`.
-    """
+    """Return whether the head of the queue may start: "admit", "wait" or "refuse"."""
     raise NotImplementedError("Exercise 2.2: may the head of the queue start, must it wait, or can it never run?")
 
 
@@ -413,7 +404,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 2.3 Who has to leave?
+    ### Who has to leave?
 
     Admission has been careful, and still the budget is passed: the requests inside grow. Somebody's K/V
     must go. Each request carries its `key`, the tuple that `sort_key` gave it, so this function need not know
@@ -425,15 +416,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.choose_victim")
+    return
+
+
 @app.function
 def choose_victim(active: list[RequestView]) -> int:
-    """Return the id of the running request that gives way when the KV budget is short.
-
-    `active` are the running requests, at least one, in any order. The victim is the one that comes
-    last in the order of the queue: the one with the largest `key`, its rank under whatever policy
-    is in force (the smallest goes first); among equal keys the one with the latest `arrival_time`;
-    and among those the one with the largest `id`.
-    """
+    """Return the id of the running request that gives way when the KV budget is short."""
     raise NotImplementedError("Exercise 2.3: whose K/V is released?")
 
 
@@ -453,7 +444,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 2.4 What does it take along?
+    ### What does it take along?
 
     The K/V is gone, the tokens are not. A preempted request goes back to the queue with four
     things: what to compute, from where, its place, and what it keeps of its text. This is preemption by
@@ -522,17 +513,15 @@ def _(places):
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.resume")
+    return
+
+
 @app.function
 def resume(request: RequestView) -> tuple[list[int], int, int, int]:
-    """Return `(tokens, cursor, arrival, num_generated)`: how a preempted request goes back to wait.
-
-    All of its K/V has been released. `tokens` is the list of tokens whose K/V it computes when it
-    is admitted again, in the order of the text; `cursor` says how many of them are computed
-    already; `arrival` is the arrival time that it queues with; and `num_generated` says how many
-    of its generated tokens it keeps, so that its text goes on after them.
-    `request` has `prompt_tokens` and `generated_tokens` (tuples), `arrival_time`, `admitted_at`
-    and `kv_tokens` (how many it held until now). Its reader has seen the generated tokens.
-    """
+    """Return `(tokens, cursor, arrival, num_generated)`: how a preempted request goes back to wait."""
     raise NotImplementedError("Exercise 2.4: (tokens, cursor, arrival, num_generated)")
 
 
@@ -552,7 +541,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 2.5 Whose token is it?
+    ### Whose token is it?
 
     A forward pass takes rows and gives back rows; it knows no names. Between building the batch and
     reading the tokens, people come and go. A line of code, and one of the worst defects a
@@ -561,15 +550,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.record")
+    return
+
+
 @app.function
 def record(forwarded: list[int], active_now: list[int], sampled: list[int]) -> dict[int, int]:
-    """Return whose token is whose: a dict {id: token}.
-
-    Row i of the forward pass was fed by request `forwarded[i]`, and `sampled[i]` is the token that
-    was sampled from it. `active_now` are the ids of the requests that are active by now: since the
-    batch was built, some may have joined, some may be done, and their order may be another.
-    Everybody who was forwarded gets the token of their own row, and nobody else gets one.
-    """
+    """Return whose token is whose: a dict {id: token}."""
     raise NotImplementedError("Exercise 2.5: whose token is whose?")
 
 
@@ -916,19 +905,6 @@ def _():
     return
 
 
-@app.function(hide_code=True)
-def piece(resolve: Callable) -> Callable:
-    """An exhibit's function; while its cell is broken, one that says so when it is called."""
-    try:
-        return resolve()
-    except NameError:
-
-        def gone(*_):
-            raise NameError("fix the error in the exhibit's cell and keep its name")
-
-        return gone
-
-
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
@@ -1004,7 +980,7 @@ def _(fcfs_post, start_over, tiny, twins):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.choose_victim").check(piece(lambda: exhibit_a))
+    exhibit("A", "l02.choose_victim", lambda: exhibit_a)
     return
 
 
@@ -1094,7 +1070,7 @@ def _(fair, rude):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.resume").check(piece(lambda: exhibit_b))
+    after("l02.exhibit_b", exhibit("B", "l02.resume", lambda: exhibit_b))
     return
 
 
@@ -1164,7 +1140,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.record").check(piece(lambda: exhibit_c))
+    after("l02.exhibit_c", exhibit("C", "l02.record", lambda: exhibit_c))
     return
 
 
@@ -1202,7 +1178,7 @@ def _(exact, post, verona):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.resume").check(piece(lambda: exhibit_d))
+    exhibit("D", "l02.resume", lambda: exhibit_d)
     return
 
 
@@ -1269,7 +1245,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.admit").check(piece(lambda: exhibit_e))
+    after("l02.exhibit_e", exhibit("E", "l02.admit", lambda: exhibit_e))
     return
 
 
@@ -1405,7 +1381,7 @@ def _():
     a fee was charged on the way. Every recomputed token is arithmetic that had been done, and throughput pays for
     it. And there is somebody whom the table does not show.
 
-    ### 2.6 Who never gets a turn?
+    ### Who never gets a turn?
 
     Two places, and a request of priority 0 every four steps: enough to keep both busy for as long as
     the stream lasts. One request of priority 2 arrives at step 2. Under strict priority it waits until the
@@ -1417,16 +1393,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.aged_key")
+    return
+
+
 @app.function
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Return a rank that waiting makes up for: a tuple of numbers, the smallest goes first.
-
-    At any step `now`, requests go in the order of priority - (now - arrival_time) / rate: every
-    `rate` steps of waiting (rate > 0) are worth one level of priority. When that is equal, either
-    may go first.
-    The rank is asked for once, when the request is pushed on the heap, and stays there as it is.
-    So it must not change as time passes: find a number that does not need `now`.
-    """
+    """Return a rank that waiting makes up for: a tuple of numbers, the smallest goes first."""
     raise NotImplementedError("Exercise 2.6: a rank in which waiting counts, and which never changes")
 
 

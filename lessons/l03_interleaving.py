@@ -13,11 +13,11 @@ with app.setup(hide_code=True):
     from torch import Tensor
 
     from course.answers import load_parts
-    from course.attempt import attempt
+    from course.attempt import attempt, exhibit, piece
     from course.calling import call
-    from course.prediction import hints, predict
-    from course.registry import exercise
+    from course.prediction import after, hints, predict
     from course.replay import replay
+    from course.task import task
     from nanogpt import (
         GPT,
         Engine,
@@ -58,8 +58,6 @@ def _():
 
     Here is such a step. Three requests decode: A knows 22 tokens, B 15 and C 9. A fourth, D, gets the first 8
     tokens of its prompt computed.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -215,8 +213,14 @@ def _():
 
     Six functions. Four make the padded step, one says who gets a token, the last one takes the padding out.
 
-    ### 3.1 Rows of unequal length
+    ### Rows of unequal length
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l03.fused_rows")
     return
 
 
@@ -224,15 +228,7 @@ def _():
 def fused_rows(
     known: list[list[int]], cursors: list[int], num_new: list[int]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return `(tokens, positions)`: what the model is fed in one fused step, a row per request.
-
-    `known[i]` are all tokens that request i knows, those of its prompt and those it generated. The
-    first `cursors[i]` of them are computed already, and this step computes the next `num_new[i]`
-    (at least 1): one for a decode, a chunk for a prefill.
-    Both results are lists of B rows with T = max(num_new) entries each. A row that has fewer is
-    padded on the left with 0, in `tokens` and in `positions`. A position counts in the request's
-    own text, from 0. Leave the arguments as they are.
-    """
+    """Return `(tokens, positions)`: what the model is fed in one fused step, a row per request."""
     raise NotImplementedError("Exercise 3.1: tokens and positions, a row for each request")
 
 
@@ -410,7 +406,7 @@ def _(diluted):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.2 Who sees whom among the new tokens?
+    ### Who sees whom among the new tokens?
 
     The padding among the new columns is worse than zeros. Look at the batch again: a padding cell *is* fed, as token 0 at
     position 0. Token 0 of this model is the line break, so to the left of A's newest letter there stand
@@ -419,15 +415,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.new_mask")
+    return
+
+
 @app.function
 def new_mask(num_new: list[int]) -> Tensor:
-    """Return who may attend to whom among the new columns of a fused step: bool (B, T, T).
-
-    Row i of the batch holds `num_new[i]` tokens (at least 1) at its right end and padding in front
-    of them; T = max(num_new). Entry [i, q, k] is True when the token in column q may attend to
-    column k: to itself and to the row's tokens before it, never to padding.
-    What a padding column attends to does not matter here, since nobody reads its output.
-    """
+    """Return who may attend to whom among the new columns of a fused step: bool (B, T, T)."""
     raise NotImplementedError("Exercise 3.2: who may see whom among the new columns?")
 
 
@@ -488,7 +484,7 @@ def _(new_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.3 The whole mask
+    ### The whole mask
 
     Now both parts side by side. One case needs thought: a padding query of a row *without a past* can see
     only padding, and padding is hidden. A query that sees nothing has a softmax over nothing. Nobody reads its output, so does it
@@ -497,17 +493,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.full_mask")
+    return
+
+
 @app.function
 def full_mask(past_lens: list[int], num_new: list[int]) -> Tensor:
-    """Return who may attend to whom in a fused step: bool (B, T, S + T).
-
-    The keys are S = max(past_lens) cached columns and then T = max(num_new) new ones. Row i of the
-    batch has `past_lens[i]` cached tokens (0 or more) at the right end of the S columns and
-    `num_new[i]` new tokens (at least 1) at the right end of the T; everything else is padding.
-    A token may attend to all of its own row's past, to itself, and to the row's new tokens before
-    it, never to padding. Nobody reads the output of a padding query, so it may attend to anything,
-    but to at least one key.
-    """
+    """Return who may attend to whom in a fused step: bool (B, T, S + T)."""
     raise NotImplementedError("Exercise 3.3: the past and the new columns of every row")
 
 
@@ -542,7 +536,7 @@ def _(mask_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.4 Whose keys are whose?
+    ### Whose keys are whose?
 
     After the forward there is one tensor of keys, (B, S + T, D), past and new together, and everybody wants
     their own back. Each row has padding in **two** places, so no single slice is enough. The post strips `pad_lengths` from the
@@ -553,15 +547,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.split_kv")
+    return
+
+
 @app.function
 def split_kv(k: Tensor, past_lens: list[int], num_new: list[int]) -> list[Tensor]:
-    """Return each request's own keys, cut out of a padded tensor: B tensors (past + new, D).
-
-    `k` is (B, S + T, D), with the columns of `full_mask`: S = max(past_lens) cached ones, then
-    T = max(num_new) new ones. Row i of the batch has `past_lens[i]` tokens at the right end of the
-    S columns and `num_new[i]` at the right end of the T. Tensor i holds these alone, in the order
-    of the text: (past_lens[i] + num_new[i], D). Values are cut in the same way.
-    """
+    """Return each request's own keys, cut out of a padded tensor: B tensors (past + new, D)."""
     raise NotImplementedError("Exercise 3.4: the keys of each request alone, padding left out")
 
 
@@ -602,7 +596,7 @@ def _(split_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.5 Who gets a token?
+    ### Who gets a token?
 
     The forward gives logits for the last column of *every* row. Whether a row's prediction is wanted depends on
     what it predicts: a token that nobody knows yet, or the next one of a prompt that somebody typed. (In our engine lesson 1's
@@ -611,15 +605,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.sample_rows")
+    return
+
+
 @app.function
 def sample_rows(num_new: list[int], cursors: list[int], num_known: list[int]) -> list[int]:
-    """Return the rows of a fused step that get a new token, in order: a list of row numbers.
-
-    Request i knows `num_known[i]` tokens, those of its prompt and those it generated. The first
-    `cursors[i]` of them were computed before, and this step computes the next `num_new[i]`
-    (at least 1). What a row predicts after its last column is a new token only when nobody knows
-    that token yet.
-    """
+    """Return the rows of a fused step that get a new token, in order: a list of row numbers."""
     raise NotImplementedError("Exercise 3.5: which rows get a new token?")
 
 
@@ -939,7 +933,7 @@ def _(reference_trace):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.6 Nothing padded
+    ### Nothing padded
 
     Why does a batch have to be a rectangle? Almost nothing in a transformer asks for it. A Linear layer, a LayerNorm and an
     embedding look at one token at a time: hand them all tokens of the step in **one flat row** of N tokens, whoever they belong to.
@@ -951,18 +945,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.pack")
+    return
+
+
 @app.function
 def pack(past_lens: list[int], num_new: list[int]) -> tuple[list[int], list[int], Tensor]:
-    """Return `(cu_q, cu_k, mask)`: whose is what in a packed step, where nothing is padded.
-
-    The new tokens of all B requests stand in one row of N queries, request after request. Their
-    keys stand in one row of K: for each request those of its `past_lens[i]` cached tokens (0 or
-    more), then those of its `num_new[i]` new ones (at least 1).
-    Request i owns the queries from cu_q[i] up to, not including, cu_q[i + 1], and the keys from
-    cu_k[i] up to, not including, cu_k[i + 1]: two lists of B + 1 whole numbers.
-    `mask` is a bool tensor (N, K), True where the query may attend to the key: keys of its own
-    request only, and none that comes after it in the text.
-    """
+    """Return `(cu_q, cu_k, mask)`: whose is what in a packed step, where nothing is padded."""
     raise NotImplementedError("Exercise 3.6: whose queries and keys are whose, and who sees whom")
 
 
@@ -1083,19 +1074,6 @@ def _():
     return
 
 
-@app.function(hide_code=True)
-def piece(resolve: Callable) -> Callable:
-    """An exhibit's function; while its cell is broken, one that says so when it is called."""
-    try:
-        return resolve()
-    except NameError:
-
-        def gone(*_):
-            raise NameError("fix the error in the exhibit's cell and keep its name")
-
-        return gone
-
-
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
@@ -1194,7 +1172,7 @@ def _(neighbour_facts):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l03.full_mask").check(piece(lambda: exhibit_a))
+    after("l03.exhibit_a", exhibit("A", "l03.full_mask", lambda: exhibit_a))
     return
 
 
@@ -1308,7 +1286,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l03.full_mask").check(piece(lambda: exhibit_b))
+    after("l03.exhibit_b", exhibit("B", "l03.full_mask", lambda: exhibit_b))
     return
 
 
@@ -1411,7 +1389,7 @@ def _(exact, shift_facts):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l03.fused_rows").check(piece(lambda: exhibit_c))
+    after("l03.exhibit_c", exhibit("C", "l03.fused_rows", lambda: exhibit_c))
     return
 
 
@@ -1481,7 +1459,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l03.fused_rows").check(piece(lambda: exhibit_d))
+    after("l03.exhibit_d", exhibit("D", "l03.fused_rows", lambda: exhibit_d))
     return
 
 
