@@ -424,9 +424,14 @@ def _any_snapshot(ask: Ask, rng: random.Random) -> Failure | None:
     return None
 
 
+def scored_loads(rng: random.Random) -> list[Load]:
+    """The loads that a policy is scored on."""
+    return [Load(rng.getrandbits(32)) for _ in range(NUM_LOADS)]
+
+
 def _score(ask: Ask, rng: random.Random) -> tuple[Failure | None, Rows]:
     """Every load in turn, served by the answer, by FIFO and by the reference."""
-    loads = [Load(rng.getrandbits(32)) for _ in range(NUM_LOADS)]
+    loads = scored_loads(rng)
     yours: list[Served] = []
     for load in loads:
         yours.append(ask(load))
