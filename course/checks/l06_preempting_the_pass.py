@@ -111,7 +111,8 @@ _VOTE: Comparison[_Vote] = Comparison(
         *_meaning("next_step", _VERY_STEP, lambda target, step: target == step - 1),
         Mistake(
             "never_too_late",
-            f"{_PROTECTED}since nearly all of it would be computed again: look at `layer` too.",
+            f"{_PROTECTED}since nearly all of it would be computed again; here it is left however "
+            "many are done.",
             _voting(early=lambda layer, num_layers: True),
         ),
         Mistake(
@@ -148,7 +149,8 @@ _VOTE: Comparison[_Vote] = Comparison(
         ),
         Mistake(
             "rounded",
-            "92 % of the layers is more than 90 %: compare the share as it is, without rounding.",
+            "Passes with 91 to 95 % of their layers done are left here too: compare the share with "
+            "90 % as it is, without rounding.",
             _voting(early=lambda layer, num_layers: round(layer / num_layers, 1) <= 0.9),
         ),
         Mistake(
@@ -169,7 +171,7 @@ _VOTE: Comparison[_Vote] = Comparison(
         ),
         Mistake(
             "ignores_target",
-            "Nobody wants this pass gone: leave when the target names its step.",
+            "This pass is not wanted gone: leave when the target names its step.",
             _voting(lambda target, step: True),
         ),
         Mistake(

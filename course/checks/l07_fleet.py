@@ -325,6 +325,7 @@ def _among_equals(ask: Ask, rng: random.Random) -> Failure | None:
             ([worker(1, 100, 3), worker(2, 100, 1)], {}),
             ([worker(2, 100, 1), worker(1, 100, 1)], {}),
             ([worker(1, 100, 1), worker(2, 200, 1)], {2: 100}),
+            ([worker(1, 100, 4), worker(2, 101, 1)], {}),
             ([worker(1, 200, 1), worker(2, 100, 2)], {1: 100}),
             ([worker(2, 200, 1), worker(1, 100, 1), worker(6, 300, 0)], {2: 100, 6: 200}),
         ],
