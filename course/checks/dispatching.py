@@ -485,9 +485,11 @@ ROUTE: Comparison[Route] = Comparison(
     form=_worker_form,
     draw_call=_draw_route,
     evidence=[
-        # A somewhat longer hit behind a far longer backlog, and a hit that is all but worth it.
+        # A somewhat longer hit behind a far longer backlog, a hit that is all but worth it, and
+        # one where many run.
         ([worker(1, 3000), worker(2)], {1: 110, 2: 100}),
         ([worker(1, 300), worker(2)], {1: 250}),
+        ([worker(1, 0, 7), worker(2)], {1: 105, 2: 100}),
         *any_choices(random.Random(4), 60),
     ],
 )
