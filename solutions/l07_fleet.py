@@ -961,6 +961,13 @@ _WRONG_BUMPS = (
         "By how much is it lifted?",
         lambda priority, *times: priority - bump(priority, *times),
     ),
+    _bump(
+        "rounded",
+        "In milliseconds it is easier.",
+        lambda priority, now, deadline, remaining: (
+            max(0, priority - 2) if 0 <= (deadline - now - remaining) // 1000 <= 50 else priority
+        ),
+    ),
     _bump("no_return", "Lifted in place.", lambda priority, *times: None),
 )
 
@@ -996,6 +1003,11 @@ _WRONG_ROUTES = (
         "ignores_hits",
         "The shortest queue.",
         _routing(lambda w, hit: (w.backlog_tokens, w.num_running, w.id)),
+    ),
+    _route(
+        "adds_the_running",
+        "Every request takes its time.",
+        _routing(lambda w, hit: (w.backlog_tokens - hit + w.num_running, w.id)),
     ),
     _route(
         "hits_by_place",

@@ -797,6 +797,19 @@ _WRONG_TOKENS = (
         "One number per draft.",
         lambda p, k: [p**i for i in range(k + 1)],
     ),
+    _wrong(
+        "expected_tokens",
+        "certain_drafts",
+        "At p = 1 the sum is 1.",
+        lambda p, k: 1.0 if p == 1 else expected_tokens(p, k),
+    ),
+    _wrong(
+        "expected_tokens",
+        "whole_tokens",
+        "One digit will do.",
+        lambda p, k: round(expected_tokens(p, k), 1),
+        "one digit",
+    ),
     _wrong("expected_tokens", "at_most", "All of them, and one.", lambda p, k: k + 1),
     _wrong("expected_tokens", "not_finite", "It never ends.", lambda p, k: math.inf),
 )

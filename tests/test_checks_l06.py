@@ -334,15 +334,15 @@ def test_right_books_have_nothing_to_be_said_about_the_next_step() -> None:
             "l06.resume_or_abort memory before time",
             "resume_or_abort(suspended_us=2701, pass_us=900, urgent_waits=True, "
             "memory_is_short=True, bound=3.0)",
-            "'resume'",
-            "'abort'",
+            "resume",
+            "abort",
         ),
         (
             "l06.resume_or_abort one moment late",
             "resume_or_abort(suspended_us=2700, pass_us=900, urgent_waits=True, "
             "memory_is_short=False, bound=3.0)",
-            "'resume'",
-            "'sleep'",
+            "resume",
+            "sleep",
         ),
     ],
 )

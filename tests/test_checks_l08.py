@@ -201,7 +201,8 @@ def test_a_wrong_roll_back_is_shown_at_its_place(name: str, then: str) -> None:
 def test_a_number_below_0_is_told_apart() -> None:
     failure = story(lambda *args: -2, Pass("EX", 1, "O"))
     assert (
-        failure is not None and dict(failure.example)["then"] == "nobody can keep fewer than none"
+        failure is not None
+        and dict(failure.example)["then"] == "there is no keeping fewer than none"
     )
 
 

@@ -150,6 +150,13 @@ BUMP: Comparison[Bump] = Comparison(
         ),
         *_ways("compounds", _COMPOUNDS, _each_tick(1_000), _each_tick(10_000)),
         *_ways("wrong_unit", _UNIT, *_UNITS),
+        *_ways(
+            "rounded",
+            "50.001 ms are more than 50 ms: compare microseconds, without rounding.",
+            _bumping(lambda slack: 0 <= slack // 1_000 <= 50),
+            _bumping(lambda slack: 0 <= round(slack / 1_000) <= 50),
+            _bumping(lambda slack: 0 <= int(slack / 1_000) <= 50),
+        ),
         Mistake("edge_of_50_ms", _EDGE, _bumping(lambda slack: 0 <= slack < _URGENT_US)),
         *_ways(
             "slack_of_0",
@@ -300,7 +307,7 @@ def any_choices(rng: random.Random, count: int) -> list[Args]:
         views = [
             worker(
                 id,
-                rng.choice((0, 0, 100, 100, 200, 300, rng.randint(1, 3000))),
+                rng.choice((0, 0, 1, 100, 100, 101, 103, 200, 300, rng.randint(1, 3000))),
                 rng.randrange(8),
                 kv_free_tokens=rng.randint(1500, 4000),
             )
@@ -426,6 +433,13 @@ ROUTE: Comparison[Route] = Comparison(
             _routing(lambda view, hit: view.num_running),
         ),
         *_ways(
+            "adds_the_running",
+            "A running request is no token: how many run decides among equals alone.",
+            _routing(lambda view, hit: (_left(view, hit) + view.num_running, view.id)),
+            _routing(lambda view, hit: _left(view, hit) + view.num_running),
+            _by(lambda view, hit: _left(view, hit) + view.num_running),
+        ),
+        *_ways(
             "by_the_free_kv",
             "All of these workers have room, and more room computes nothing faster: compare the "
             "backlog minus the hit.",
@@ -470,7 +484,14 @@ ROUTE: Comparison[Route] = Comparison(
     idea="Ask of each worker when it would be done with the prefill of this prompt.",
     form=_worker_form,
     draw_call=_draw_route,
-    evidence=any_choices(random.Random(4), 60),
+    evidence=[
+        # A somewhat longer hit behind a far longer backlog, a hit that is all but worth it, and
+        # one where many run.
+        ([worker(1, 3000), worker(2)], {1: 110, 2: 100}),
+        ([worker(1, 300), worker(2)], {1: 250}),
+        ([worker(1, 0, 7), worker(2)], {1: 105, 2: 100}),
+        *any_choices(random.Random(4), 60),
+    ],
 )
 
 

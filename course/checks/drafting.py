@@ -1,6 +1,7 @@
 """Judging which drafted token stays: single calls, and the law of what comes out of many."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -439,6 +440,7 @@ ACCEPT: Comparison[_Accept] = Comparison(
         for p, q in (
             ([0.125, 0.5, 0.375], [0.5, 0.375, 0.125]),
             ([0.25, 0.0, 0.375, 0.375], [0.25, 0.5, 0.125, 0.125]),
+            ([0.5, 0.125, 0.375], [0.25, 0.5, 0.25]),
             ([0.125, 0.0, 0.625, 0.125, 0.125], [0.5, 0.25, 0.125, 0.0, 0.125]),
         )
         for token in (0, 1)
@@ -449,9 +451,9 @@ ACCEPT: Comparison[_Accept] = Comparison(
 
 
 _NOT_REACHED = (
-    "At this `v`, just below 1, your sum reaches no token: added up in another order or type, the "
-    "same weights give a little less, and in float32, which `torch.tensor` makes of floats, much "
-    "less; stop at the last token that has a weight."
+    "This `v` is just below 1, and your sums miss the token: they round, in float32, which "
+    "`torch.tensor` makes of floats, far sooner than in Python; where none is reached, it is the "
+    "last token that has a weight."
 )
 
 
@@ -468,7 +470,12 @@ def judge_reached(ask: Ask, cases: Sequence[Args]) -> Failure | None:
             return Failure(_NOT_REACHED, rows, "falls_off_the_end")
         if called.error is not None:
             ask(*args)  # ends the check with the error's own words
-    return ACCEPT.judge(ask, cases)
+        failure = ACCEPT.judge(ask, [args])
+        if failure is not None and failure.misconception is None and args[4] > _NEARLY_1:
+            return replace(failure, idea=_NOT_REACHED)
+        if failure is not None:
+            return failure
+    return None
 
 
 _NEARLY_1 = 0.999999

@@ -478,8 +478,8 @@ def draw_snapshot(name: str, snapshot: FleetSnapshot) -> str:
     shown = snapshot.waiting[:3]
     lines += [f"waiting {r.id}: kv_tokens_needed={r.kv_tokens_needed}" for r in shown]
     if len(snapshot.waiting) > len(shown):
-        lines.append(f"and {len(snapshot.waiting) - len(shown)} more who wait")
-    return "\n".join(lines if shown else [*lines, "nobody waits"])
+        lines.append(f"and {len(snapshot.waiting) - len(shown)} more that wait")
+    return "\n".join(lines if shown else [*lines, "none waits"])
 
 
 def draw_decision(decision: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind
+from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike
 from course.checks.tidying import any_books, books, judge_books
 from course.checks.voting import CHECKPOINT, Played, Votes
 from course.judging import Ask, Check, Failure, run_checks
@@ -63,6 +63,14 @@ def _any_votes(rng: random.Random, count: int) -> list[Args]:
     return cases
 
 
+_Meant = Callable[[int, int], bool]
+
+
+def _meaning(key: str, idea: str, meant: _Meant) -> tuple[Mistake[_Vote], ...]:
+    """A wrong idea of which step is meant, also where nothing is asked about the layers."""
+    return alike(key, idea, _voting(meant), _voting(meant, early=lambda layer, num_layers: True))
+
+
 _FLAG = (
     "That somebody wants a preemption does not say of which step: this target was written for "
     "another one, so leave only when it is the number of the step that runs."
@@ -71,51 +79,40 @@ _EDGE = (
     "With exactly 90 % of the layers done a pass may still be left: it is let finish when there "
     "are more. Mind that 1 - 0.9 is not quite 0.1 in floats."
 )
+_STALE = (
+    "A target of an older step is stale: the step that it meant is over, and the one that runs now "
+    "must not pay for it."
+)
+_VERY_STEP = (
+    "The monitor writes the number of the very step that it wants gone, not of the one before or "
+    "behind it."
+)
 _PROTECTED = "A pass is let finish with more than 90 % of its layers done, "
 
 _VOTE: Comparison[_Vote] = Comparison(
     reference=_voting(),
     mistakes=(
-        Mistake("flag", _FLAG, _voting(lambda target, step: target >= 0)),
-        Mistake("flag", _FLAG, _voting(lambda target, step: target != 0)),
-        Mistake(
+        *_meaning("flag", _FLAG, lambda target, step: target >= 0),
+        *_meaning("flag", _FLAG, lambda target, step: target != 0),
+        *_meaning(
             "flag",
             "The target is no flag but the number of a step: leave when it is that of the step "
             "that runs.",
-            _voting(lambda target, step: target == 1),
+            lambda target, step: target == 1,
         ),
-        Mistake(
-            "older_steps",
-            "A target of an older step is stale: the step that it meant is over, and the one that "
-            "runs now must not pay for it.",
-            _voting(lambda target, step: 0 <= target <= step),
-        ),
-        Mistake(
-            "older_steps",
-            "A target of an older step is stale: the step that it meant is over, and the one that "
-            "runs now must not pay for it.",
-            _voting(lambda target, step: target <= step),
-        ),
-        Mistake(
+        *_meaning("older_steps", _STALE, lambda target, step: 0 <= target <= step),
+        *_meaning("older_steps", _STALE, lambda target, step: target <= step),
+        *_meaning(
             "newer_steps",
             "A target of a later step does not mean this one: leave when the two are equal.",
-            _voting(lambda target, step: target >= step),
+            lambda target, step: target >= step,
         ),
-        Mistake(
-            "next_step",
-            "The monitor writes the number of the very step that it wants gone, not of the one "
-            "before or behind it.",
-            _voting(lambda target, step: target == step + 1),
-        ),
-        Mistake(
-            "next_step",
-            "The monitor writes the number of the very step that it wants gone, not of the one "
-            "before or behind it.",
-            _voting(lambda target, step: target == step - 1),
-        ),
+        *_meaning("next_step", _VERY_STEP, lambda target, step: target == step + 1),
+        *_meaning("next_step", _VERY_STEP, lambda target, step: target == step - 1),
         Mistake(
             "never_too_late",
-            f"{_PROTECTED}since nearly all of it would be computed again: look at `layer` too.",
+            f"{_PROTECTED}since nearly all of it would be computed again; here it is left however "
+            "many are done.",
             _voting(early=lambda layer, num_layers: True),
         ),
         Mistake(
@@ -152,7 +149,8 @@ _VOTE: Comparison[_Vote] = Comparison(
         ),
         Mistake(
             "rounded",
-            "92 % of the layers is more than 90 %: compare the share as it is, without rounding.",
+            "Passes with 91 to 95 % of their layers done are left here too: compare the share with "
+            "90 % as it is, without rounding.",
             _voting(early=lambda layer, num_layers: round(layer / num_layers, 1) <= 0.9),
         ),
         Mistake(
@@ -173,7 +171,7 @@ _VOTE: Comparison[_Vote] = Comparison(
         ),
         Mistake(
             "ignores_target",
-            "Nobody wants this pass gone: leave when the target names its step.",
+            "This pass is not wanted gone: leave when the target names its step.",
             _voting(lambda target, step: True),
         ),
         Mistake(

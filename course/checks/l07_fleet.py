@@ -325,6 +325,7 @@ def _among_equals(ask: Ask, rng: random.Random) -> Failure | None:
             ([worker(1, 100, 3), worker(2, 100, 1)], {}),
             ([worker(2, 100, 1), worker(1, 100, 1)], {}),
             ([worker(1, 100, 1), worker(2, 200, 1)], {2: 100}),
+            ([worker(1, 100, 4), worker(2, 101, 1)], {}),
             ([worker(1, 200, 1), worker(2, 100, 2)], {1: 100}),
             ([worker(2, 200, 1), worker(1, 100, 1), worker(6, 300, 0)], {2: 100, 6: 200}),
         ],
@@ -424,9 +425,14 @@ def _any_snapshot(ask: Ask, rng: random.Random) -> Failure | None:
     return None
 
 
+def scored_loads(rng: random.Random) -> list[Load]:
+    """The loads that a policy is scored on."""
+    return [Load(rng.getrandbits(32)) for _ in range(NUM_LOADS)]
+
+
 def _score(ask: Ask, rng: random.Random) -> tuple[Failure | None, Rows]:
     """Every load in turn, served by the answer, by FIFO and by the reference."""
-    loads = [Load(rng.getrandbits(32)) for _ in range(NUM_LOADS)]
+    loads = scored_loads(rng)
     yours: list[Served] = []
     for load in loads:
         yours.append(ask(load))

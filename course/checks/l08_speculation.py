@@ -266,10 +266,21 @@ _TOKENS: Comparison[_Expected] = Comparison(
             "A mean need not be a whole number: do not round it.",
             lambda p, k: round(acceptance.expected_tokens(p, k)),
         ),
-        _wrong_tokens(
-            "whole_tokens",
-            "A mean need not be a whole number: do not round it.",
-            lambda p, k: int(acceptance.expected_tokens(p, k)),
+        *(
+            _wrong_tokens(
+                "whole_tokens",
+                "A mean need not be a whole number: do not round it.",
+                lambda p, k, cut=cut: cut(acceptance.expected_tokens(p, k)),
+            )
+            for cut in (int, math.ceil, lambda mean: round(mean, 1), lambda mean: round(mean, 2))
+        ),
+        *(
+            _wrong_tokens(
+                "certain_drafts",
+                "At p = 1 every draft is accepted: count what a pass yields then.",
+                lambda p, k, at_1=at_1: at_1(k) if p == 1 else acceptance.expected_tokens(p, k),
+            )
+            for at_1 in (lambda k: 1, lambda k: k, lambda k: 0)
         ),
     ),
     idea="Ask of each token that a pass may yield how likely it is to be there.",

@@ -323,11 +323,12 @@ SLIPS: tuple[Slip, ...] = (
 # --- judging ---------------------------------------------------------------------------------
 
 _IDEAS: dict[Field, str] = {
-    "running": "Those in `aborted` stop running; the others go on, in their order.",
-    "waiting": "The aborted ones wait in front of those who wait, in the order they ran in.",
-    "kv": "Those in `aborted` hold no K/V any more; the others keep theirs.",
-    "previous_step": "Those in `aborted` come out of `previous_step`; the others stay in it.",
-    "next_up": "`next_up` is the waiter if it still waits, and otherwise None.",
+    "running": "Go through `running`: which requests were in the pass, and which go on as before?",
+    "waiting": "Go through `waiting`: which requests wait now, and in which order?",
+    "kv": "Go through `kv`: of which requests is the K/V released, and which need theirs?",
+    "previous_step": "`previous_step` is what the engine asks when it admits: for which requests "
+    "was there no such step?",
+    "next_up": "`next_up` is for the request that the pass was aborted for, as long as it waits.",
 }
 
 
@@ -378,10 +379,9 @@ def _failure(name: str, results: Sequence[tuple[Args, Any]]) -> Failure:
         return Failure(idea, rows, key)
     then = next_step(got, args)
     rows = (*rows, ("then", then)) if then else rows
-    guilty = [slip for slip in SLIPS if slip.field == wrong and _explains(slip, args, got)]
-    if guilty:
-        slip = max(guilty, key=lambda s: sum(_explains(s, *result) for result in results))
-        return Failure(slip.idea, rows, slip.key)
+    for slip in SLIPS:
+        if slip.field == wrong and all(_explains(slip, *result) for result in results):
+            return Failure(slip.idea, rows, slip.key)
     return Failure(_IDEAS[wrong], rows)
 
 

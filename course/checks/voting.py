@@ -377,8 +377,8 @@ def _evidence() -> tuple[tuple[Votes], ...]:
 CHECKPOINT: Comparison[Callable[[Votes], Play]] = Comparison(
     reference=Played(_checkpoint),
     mistakes=tuple(Mistake(key, idea, Played(wrong)) for key, idea, wrong in _MISTAKES),
-    idea="Every rank makes the same moves: first the collective, with its own vote, and then, if "
-    "the answer is 1, the leave.",
+    idea="All ranks run these moves with votes of their own: follow one that has a 1 and one that "
+    "has a 0, move by move, and see where each of them ends.",
     form=lambda value: value.problem,
     draw=str,
     evidence=_evidence(),
