@@ -48,7 +48,7 @@ def trace():
 
 
 def test_a_timeline_takes_an_engine_s_trace_as_it_is(trace):
-    widget = Timeline(trace, trace, title="Both")
+    widget = Timeline(trace, trace, title="Both", yours=True)
     assert widget.trace["steps"] == trace["steps"]
     assert widget.reference["requests"] == trace["requests"]
     assert widget.title == "Both"

@@ -33,6 +33,7 @@ from widgets.attention_by_distance import AttentionByDistance
 from widgets.batch_view import BatchView
 from widgets.batching import Batching
 from widgets.block_table import BlockTable
+from widgets.comparing import whose
 from widgets.fleet_view import FleetView
 from widgets.gate_picture import GatePicture
 from widgets.heap_stepper import HeapStepper
@@ -81,4 +82,5 @@ __all__ = [
     "Timeline",
     "VoteBoard",
     "WorkBars",
+    "whose",
 ]

@@ -1,15 +1,15 @@
 """How far back a trained model's heads really look, and what a window would cut off."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 
-class AttentionByDistance(Widget):
+class AttentionByDistance(Picture):
     """Mean attention weight by distance for one head at a time, a window's cut, a map of all heads.
 
     `weights[layer][head][d]` is the mean attention weight on the key d positions back, d = 0 being
@@ -33,6 +33,7 @@ class AttentionByDistance(Widget):
         title: str = "",
         *,
         sink_weights: Sequence[Sequence[Sequence[float]]] | None = None,
+        **face: Unpack[Face],
     ) -> None:
         found = _checked_weights(weights, "weights")
         sinks = None if sink_weights is None else _checked_weights(sink_weights, "sink_weights")
@@ -53,6 +54,7 @@ class AttentionByDistance(Widget):
             sink_weights=sinks,
             window=window,
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

@@ -1,18 +1,18 @@
 """The padded batch of one step, cell by cell, and the packed strip that it collapses into."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
 from widgets.mask_stepper import checked_matrix
+from widgets.picture import Face, Picture
 
 _KINDS = ("decode", "prefill")
 
 
-class BatchView(Widget):
+class BatchView(Picture):
     """Whose is which cell of a left-padded batch, and how little of it is useful.
 
     `rows[i]` is {"id", "kind": "decode" | "prefill", "label"}; the last `num_new[i]` cells of row i
@@ -44,6 +44,7 @@ class BatchView(Widget):
         packed: Mapping[str, Any] | None = None,
         reference: Mapping[str, Any] | None = None,
         title: str = "",
+        **face: Unpack[Face],
     ) -> None:
         found = [_checked_row(row) for row in checking.items(rows, "rows", at_least=1)]
         batch = {"tokens": tokens, "positions": positions, "texts": texts, "packed": packed}
@@ -56,6 +57,7 @@ class BatchView(Widget):
             if reference is None
             else _checked_batch(reference, " of the reference", len(found)),
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

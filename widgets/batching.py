@@ -1,21 +1,22 @@
 """Slots over time: static batching beside continuous batching on one axis."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
-_SPAN_FIELDS = ("request", "slot", "start", "end")
+_SPAN_FIELDS = ("request", "start", "end")
 
 
-class Batching(Widget):
+class Batching(Picture):
     """Two ways to fill the same slots, with idle slots hatched and one time cursor.
 
     Each side is {"name": str, "slots": int, "spans": [{"request", "slot", "start", "end"}],
-    "length": int}: a request holds its slot in steps start to end - 1 of `length` steps.
+    "length": int}: a request holds its slot in steps start to end - 1 of `length` steps. Spans
+    without a "slot" take the lowest that is free, in the order of their start and request.
     Raises: ValueError for spans outside the slots or the length, or two in one place.
     """
 
@@ -25,11 +26,16 @@ class Batching(Widget):
     title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
-        self, static: Mapping[str, Any], continuous: Mapping[str, Any], title: str = ""
+        self,
+        static: Mapping[str, Any],
+        continuous: Mapping[str, Any],
+        title: str = "",
+        **face: Unpack[Face],
     ) -> None:
         super().__init__(
             sides=[_checked_side(static), _checked_side(continuous)],
             title=checking.text(title, "the title"),
+            **face,
         )
 
 
@@ -38,10 +44,8 @@ def _checked_side(value: object) -> dict[str, Any]:
     name = checking.text(found["name"], "the name of a side", empty=False)
     slots = checking.whole(found["slots"], f"slots of {name!r}", least=1)
     length = checking.whole(found["length"], f"length of {name!r}", least=1)
-    spans = [
-        _checked_span(span, name, slots, length)
-        for span in checking.items(found["spans"], f"the spans of {name!r}")
-    ]
+    given = checking.items(found["spans"], f"the spans of {name!r}")
+    spans = [_checked_span(span, name, slots, length) for span in _with_slots(given, name)]
     taken: dict[tuple[int, int], int] = {}
     for span in spans:
         for step in range(span["start"], span["end"]):
@@ -54,9 +58,23 @@ def _checked_side(value: object) -> dict[str, Any]:
     return {"name": name, "slots": slots, "spans": spans, "length": length}
 
 
+def _with_slots(spans: list[Any], name: str) -> list[dict[str, Any]]:
+    """The spans, each of them with a slot."""
+    found = [checking.record(span, f"a span of {name!r}", _SPAN_FIELDS) for span in spans]
+    if all("slot" in span for span in found):
+        return found
+    free_at: list[int] = []
+    for span in sorted(found, key=lambda span: (span["start"], span["request"])):
+        free = [slot for slot, end in enumerate(free_at) if end <= span["start"]]
+        span["slot"] = free[0] if free else len(free_at)
+        free_at[span["slot"] : span["slot"] + 1] = [span["end"]]
+    return found
+
+
 def _checked_span(value: object, name: str, slots: int, length: int) -> dict[str, int]:
-    found = checking.record(value, f"a span of {name!r}", _SPAN_FIELDS)
-    span = {field: checking.whole(found[field], f"{field} of a span") for field in _SPAN_FIELDS}
+    fields = (*_SPAN_FIELDS, "slot")
+    found = checking.record(value, f"a span of {name!r}", fields)
+    span = {field: checking.whole(found[field], f"{field} of a span") for field in fields}
     if span["slot"] >= slots:
         raise ValueError(
             f"{name!r} puts request {span['request']} into slot {span['slot']}; "

@@ -1,15 +1,15 @@
 """Block tables: which physical block holds which part of a request, step by step."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 
-class BlockTable(Widget):
+class BlockTable(Picture):
     """A pool of physical blocks, and per request the table from logical to physical blocks.
 
     `steps` is `BlockPool.record`: each step {"words", "blocks": [{"owner": int or None, "filled":
@@ -24,7 +24,9 @@ class BlockTable(Widget):
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, steps: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    def __init__(
+        self, steps: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
+    ) -> None:
         given = checking.items(steps, "steps", at_least=1)
         found = [_checked_step(step, f"step {index}") for index, step in enumerate(given)]
         for name, sizes in (
@@ -33,7 +35,11 @@ class BlockTable(Widget):
         ):
             if len(sizes) > 1:
                 raise ValueError(f"the steps have {name} {sorted(sizes)}; all must be equal")
-        super().__init__(steps=found, title=checking.text(title, "the title"))
+        super().__init__(
+            steps=found,
+            title=checking.text(title, "the title"),
+            **face,
+        )
 
 
 def _checked_step(value: object, what: str) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """A fleet of workers over virtual time: their batches and K/V, the queue, every request's way."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking, signed
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 TRACE_VERSION = 1
 _FIELDS = (
@@ -32,7 +32,7 @@ _DECISIONS = ("dispatch", "preempt", "bump", "refuse")
 Columns = dict[str, list[Any]]
 
 
-class FleetView(Widget):
+class FleetView(Picture):
     """Workers as lanes over virtual time, the queue above them, one event of a request per step.
 
     `trace` is what `FleetTrace.to_json()` returns. The picture shows a window of it, which
@@ -48,11 +48,14 @@ class FleetView(Widget):
     title = traitlets.Unicode().tag(sync=True)
     zoom = traitlets.Int().tag(sync=True)
 
-    def __init__(self, trace: Mapping[str, Any], title: str = "", *, zoom: int = 0) -> None:
+    def __init__(
+        self, trace: Mapping[str, Any], title: str = "", *, zoom: int = 0, **face: Unpack[Face]
+    ) -> None:
         super().__init__(
             trace=_checked_trace(trace),
             title=checking.text(title, "the title"),
             zoom=checking.whole(zoom, "zoom"),
+            **face,
         )
 
 

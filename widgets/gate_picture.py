@@ -1,19 +1,19 @@
 """The gate's four cases of slack signs, and the scores of a waiter and of runners on one axis."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking, signed
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 MODES = ("conservative", "aggressive")
 _FIELDS = ("waiter", "runners", "reference", "victim", "margin", "mode", "words")
 _SCORED = ("id", "slack_us", "urgency")
 
 
-class GatePicture(Widget):
+class GatePicture(Picture):
     """Decisions of a gate, one after the other: which of the four cases, who beats whom, who goes.
 
     Each decision is {"waiter": {"id", "slack_us", "urgency"}, "runners": [{"id", "slack_us",
@@ -29,13 +29,16 @@ class GatePicture(Widget):
     decisions = traitlets.List(traitlets.Dict()).tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, decisions: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    def __init__(
+        self, decisions: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
+    ) -> None:
         found = checking.items(decisions, "decisions", at_least=1)
         super().__init__(
             decisions=[
                 _checked_decision(each, f"decision {index}") for index, each in enumerate(found)
             ],
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

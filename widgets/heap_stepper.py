@@ -1,12 +1,12 @@
 """The waiting queue's heap, one sift move at a time: a tree, and below it the array that it is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 _OPS = ("push", "pop", "look")
 _KINDS = ("append", "swap", "take", "settle")
@@ -14,7 +14,7 @@ _VERDICTS = ("admit", "wait", "refuse")
 _OPERATION_FIELDS = ("op", "entry", "states", "moves", "admission")
 
 
-class HeapStepper(Widget):
+class HeapStepper(Picture):
     """What pushes and pops do to a heap that starts empty, with the admission test in words.
 
     Each operation is {"op": "push" | "pop" | "look", "entry": {"id", "key": numbers, "label"},
@@ -30,7 +30,9 @@ class HeapStepper(Widget):
     operations = traitlets.List(traitlets.Dict()).tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, operations: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    def __init__(
+        self, operations: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
+    ) -> None:
         known: set[int] = set()
         found = checking.items(operations, "operations", at_least=1)
         super().__init__(
@@ -39,6 +41,7 @@ class HeapStepper(Widget):
                 for index, each in enumerate(found)
             ],
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

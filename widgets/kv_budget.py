@@ -1,22 +1,24 @@
 """KV tokens of a run against their budget: who holds them, loses them, computes them twice."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.comparing import compared_names
+from widgets.picture import Face, Picture
 from widgets.timeline import checked_trace
 
 
-class KVBudget(Widget):
+class KVBudget(Picture):
     """Every request's lifecycle, its KV tokens on top of the others', and the waiting queue.
 
-    `trace` and `other` are `Trace.to_json()` dicts, drawn one below the other on the same axes and
-    called by `names` in the words. Preempted requests' released tokens are marked, recomputed
-    tokens hatched. Widgets of one page with the same `group` (not "") share the step.
-    Raises: ValueError for a dict that is no trace, or of another version.
+    `trace` and `other` are `Trace.to_json()` dicts, drawn one below the other on the same axes.
+    `yours` and `names` are the timeline's: until the learner's function is in `trace`, it is drawn
+    alone. Preempted requests' released tokens are marked, recomputed tokens hatched. It opens at
+    the first preemption. Widgets of one page with the same `group` (not "") share the step.
+    Raises: ValueError for a dict that is no trace, or of another version; for `names` and `yours`.
     """
 
     _esm = assets.esm("kv_budget")
@@ -32,16 +34,21 @@ class KVBudget(Widget):
         trace: Mapping[str, Any],
         title: str = "",
         *,
-        names: tuple[str, str] = ("yours", "the reference"),
+        yours: bool = False,
+        names: tuple[str, str] | None = None,
         other: Mapping[str, Any] | None = None,
         group: str = "",
+        **face: Unpack[Face],
     ) -> None:
+        second = None if other is None else checked_kv_trace(other, "the other trace")
+        found = [] if second is None else compared_names(names, yours)
         super().__init__(
             trace=checked_kv_trace(trace, "the trace"),
-            other=None if other is None else checked_kv_trace(other, "the other trace"),
+            other=second if len(found) == 2 else None,
             title=checking.text(title, "the title"),
-            names=[checking.text(name, "a name") for name in names],
+            names=found,
             group=checking.text(group, "the group"),
+            **face,
         )
 
 

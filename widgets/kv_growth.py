@@ -1,16 +1,16 @@
 """KV tokens growing over the steps of several runs of one workload: without a window, and with."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
 from widgets.kv_budget import checked_kv_trace
+from widgets.picture import Face, Picture
 
 
-class KVGrowth(Widget):
+class KVGrowth(Picture):
     """Each request's KV tokens on top of the others' against the KV budget, run above run.
 
     Each run is {"label": str, "window": int or None, "trace": Trace.to_json()}. A run without a
@@ -40,6 +40,7 @@ class KVGrowth(Widget):
         bytes_per_token: int | None = None,
         shown: int = 0,
         group: str = "",
+        **face: Unpack[Face],
     ) -> None:
         found = [_checked_run(each) for each in checking.items(runs, "runs", at_least=1)]
         windowed = [run["window"] is not None for run in found]
@@ -60,6 +61,7 @@ class KVGrowth(Widget):
             bytes_per_token=bytes_per_token,
             shown=shown,
             group=checking.text(group, "the group"),
+            **face,
         )
 
 

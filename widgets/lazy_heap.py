@@ -1,12 +1,12 @@
 """A heap with lazy deletion, event by event: its stale entries, and the counter that tells them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking, signed
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 STORY_VERSION = 1
 _ENTRY_FIELDS = ("id", "key", "generation", "live")
@@ -15,7 +15,7 @@ _EVENTS = {"push": 3, "remove": 2, "pop": 1}
 """How many parts each event has."""
 
 
-class LazyHeap(Widget):
+class LazyHeap(Picture):
     """The heap after each event as a tree and an array, beside it every request's generation.
 
     `story` is a `heap_story(...)` dict: {"version": 1, "steps": [{"event": ["push", id, key],
@@ -31,8 +31,12 @@ class LazyHeap(Widget):
     story = traitlets.Dict().tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, story: Mapping[str, Any], title: str = "") -> None:
-        super().__init__(story=_checked_story(story), title=checking.text(title, "the title"))
+    def __init__(self, story: Mapping[str, Any], title: str = "", **face: Unpack[Face]) -> None:
+        super().__init__(
+            story=_checked_story(story),
+            title=checking.text(title, "the title"),
+            **face,
+        )
 
 
 def _checked_story(value: object) -> dict[str, Any]:

@@ -1,16 +1,17 @@
 """A fused batch's mask, built in steps: one matrix for each row of the batch, past before new."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.comparing import compared_names
 from widgets.mask_stepper import checked_matrix
+from widgets.picture import Face, Picture
 
 
-class MaskBuild(Widget):
+class MaskBuild(Picture):
     """The steps in which a mask comes to be; in each, the visible keys of any query.
 
     Each step is {"name", "words", "num_past": S, "masks": [...]}: the first S columns are past
@@ -18,7 +19,8 @@ class MaskBuild(Widget):
     optional "key_labels". With "past_len" and "num_new" (both or neither) the row is left-padded:
     only the last `past_len` past columns and the last `num_new` new ones are real. An optional
     "compare" of a step holds one matrix for each of its masks, drawn beside it, differing cells
-    marked; `names` says whose is whose. Plain data: tensors go in as `.tolist()`.
+    marked. `yours` and `names` are the timeline's: nothing is drawn beside the reference itself.
+    Plain data: tensors go in as `.tolist()`.
     Raises: ValueError for no step, ragged rows, more past than columns, or counts that do not fit.
     """
 
@@ -33,12 +35,20 @@ class MaskBuild(Widget):
         steps: Sequence[Mapping[str, Any]],
         title: str = "",
         *,
-        names: tuple[str, str] = ("yours", "the reference"),
+        yours: bool = False,
+        names: tuple[str, str] | None = None,
+        **face: Unpack[Face],
     ) -> None:
+        found = [_checked_step(each) for each in checking.items(steps, "steps", at_least=1)]
+        compares = any(step["compare"] is not None for step in found)
+        called = compared_names(names, yours) if compares else []
+        if len(called) < 2:
+            found = [{**step, "compare": None} for step in found]
         super().__init__(
-            steps=[_checked_step(each) for each in checking.items(steps, "steps", at_least=1)],
-            names=[checking.text(name, "a name", empty=False) for name in names],
+            steps=found,
+            names=called,
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

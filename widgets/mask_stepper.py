@@ -1,15 +1,15 @@
 """Attention masks, stepped one query row at a time, side by side."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 
-class MaskStepper(Widget):
+class MaskStepper(Picture):
     """Who may see whom: rows are queries, columns are keys, past keys before the divider.
 
     Each mask is {"name": str, "num_past": int, "mask": T rows of S truth values}, with an optional
@@ -23,10 +23,13 @@ class MaskStepper(Widget):
     masks = traitlets.List(traitlets.Dict()).tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, masks: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    def __init__(
+        self, masks: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
+    ) -> None:
         super().__init__(
             masks=[_checked_mask(each) for each in checking.items(masks, "masks", at_least=1)],
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

@@ -1,19 +1,19 @@
 """Two policies on the identical loads, seed by seed: p50 beside p99, and what is only noise."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking, signed
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 COMPARISON_VERSION = 1
 _FIELDS = ("version", "scenario", "baseline", "other", "modelled", "rows")
 _ROW_FIELDS = ("metric", "label", "unit", "better", "pairs", "mean", "low", "high")
 
 
-class PairedSeeds(Widget):
+class PairedSeeds(Picture):
     """A panel per metric: each seed a pair joined by a line, the mean difference and its interval.
 
     `comparison` is a `Comparison.to_json()` dict: {"version": 1, "scenario", "baseline", "other",
@@ -37,10 +37,12 @@ class PairedSeeds(Widget):
         title: str = "",
         *,
         metrics: Sequence[str] | None = None,
+        **face: Unpack[Face],
     ) -> None:
         super().__init__(
             comparison=_checked_comparison(comparison, metrics),
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

@@ -1,17 +1,20 @@
 """The cone of positions that can act on one token's logits, layer by layer, under a window."""
 
+from typing import Unpack
+
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 
-class ReceptiveField(Widget):
+class ReceptiveField(Picture):
     """Positions by layers: whom `query` sees, whom those saw, down to the tokens.
 
     With a window W and S sinks, each layer sees the last W + 1 positions and the first S, so that
     after L layers the logits of `query` (by default the last position) can depend on tokens as
-    far back as L x W. `probe` is the position whose way up is drawn at first; a slider moves it.
+    far back as L x W. `probe` is the token that is chosen at first, by default the oldest that the
+    query itself sees; a slider moves it, and its way up is drawn when asked for.
     Raises: ValueError for a query, a probe or sinks outside the positions.
     """
 
@@ -35,6 +38,7 @@ class ReceptiveField(Widget):
         sinks: int = 0,
         query: int | None = None,
         probe: int | None = None,
+        **face: Unpack[Face],
     ) -> None:
         checking.whole(num_positions, "num_positions", least=1)
         checking.whole(sinks, "sinks")
@@ -54,4 +58,5 @@ class ReceptiveField(Widget):
             query=last,
             probe=first,
             title=checking.text(title, "the title"),
+            **face,
         )

@@ -1,17 +1,17 @@
 """The repair ladder: how many requests get their first token in time after each fix."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking, signed
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 _CELL_FIELDS = ("urgent", "generous", "wasted_share", "preemptions")
 
 
-class RepairLadder(Widget):
+class RepairLadder(Picture):
     """SLO attainment of two tiers, variant by variant, one fix at a time, at a load to choose.
 
     Each row is {"variant", "words", "loads": {"4": {"urgent": [mean, low, high], "generous": [mean,
@@ -31,7 +31,12 @@ class RepairLadder(Widget):
     load = traitlets.Unicode().tag(sync=True)
 
     def __init__(
-        self, rows: Sequence[Mapping[str, Any]], title: str = "", *, load: str | None = None
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        title: str = "",
+        *,
+        load: str | None = None,
+        **face: Unpack[Face],
     ) -> None:
         found = [
             _checked_row(each, f"row {index}")
@@ -51,7 +56,12 @@ class RepairLadder(Widget):
         chosen = loads[0] if load is None else load
         if chosen not in loads:
             raise ValueError(f"load is {chosen!r}; it must be one of {', '.join(loads)}")
-        super().__init__(rows=found, title=checking.text(title, "the title"), load=chosen)
+        super().__init__(
+            rows=found,
+            title=checking.text(title, "the title"),
+            load=chosen,
+            **face,
+        )
 
 
 def _checked_row(value: object, what: str) -> dict[str, Any]:

@@ -1,18 +1,18 @@
 """Slack on a time axis: arrival, now, the predicted TTFT as a bar from now, and the deadline."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking, signed
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 _CASE_FIELDS = ("label", "arrival_us", "deadline_us", "total_tokens", "a", "c", "moments")
 _MOMENT_FIELDS = ("now_us", "done_tokens", "predicted_us", "slack_us", "urgency")
 
 
-class SlackTimeline(Widget):
+class SlackTimeline(Picture):
     """Requests side by side while time passes: whether the predicted bar ends before the deadline.
 
     Each case is {"label", "arrival_us", "deadline_us", "total_tokens", "a", "c", "moments":
@@ -29,7 +29,9 @@ class SlackTimeline(Widget):
     cases = traitlets.List(traitlets.Dict()).tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, cases: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    def __init__(
+        self, cases: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
+    ) -> None:
         found = [
             _checked_case(each, f"case {index}")
             for index, each in enumerate(checking.items(cases, "cases", at_least=1))
@@ -37,7 +39,11 @@ class SlackTimeline(Widget):
         lengths = sorted({len(case["moments"]) for case in found})
         if len(lengths) > 1:
             raise ValueError(f"the cases have {lengths} moments; all must have equally many")
-        super().__init__(cases=found, title=checking.text(title, "the title"))
+        super().__init__(
+            cases=found,
+            title=checking.text(title, "the title"),
+            **face,
+        )
 
 
 def _checked_case(value: object, what: str) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """The SLO cycle replayed, lane by lane: from an urgent arrival through the vote to its start."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 from widgets.slo_cycle_story import story
 
 
-class SloCycle(Widget):
+class SloCycle(Picture):
     """One preemption over time: arrival, inbox, monitor, shared memory, vote, leave, clean-up,
     re-admission, each in the lane of the thread or rank that it happened in.
 
@@ -31,9 +31,12 @@ class SloCycle(Widget):
     title = traitlets.Unicode().tag(sync=True)
     source = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, cycle: Mapping[str, Any], title: str = "", *, source: str = "") -> None:
+    def __init__(
+        self, cycle: Mapping[str, Any], title: str = "", *, source: str = "", **face: Unpack[Face]
+    ) -> None:
         super().__init__(
             **story(cycle),
             title=checking.text(title, "the title"),
             source=checking.text(source, "the source"),
+            **face,
         )

@@ -1,12 +1,12 @@
 """Speculative decoding over the text that it wrote: what was proposed, kept, rejected and added."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking, signed
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 STORY_VERSION = 1
 LAST_KINDS = ("bonus", "resampled", "plain")
@@ -14,7 +14,7 @@ _FIELDS = ("version", "prompt", "passes", "num_draft_tokens", "temperature")
 _DRAFT_FIELDS = ("text", "token", "kept", "p", "q", "u")
 
 
-class SpeculationStrip(Widget):
+class SpeculationStrip(Picture):
     """A step per verifying pass: its drafts with p, q and u, and the token that the model added.
 
     `story` is a `story(...)` dict of nanogpt.speculative: {"version": 1, "prompt", "passes":
@@ -31,8 +31,12 @@ class SpeculationStrip(Widget):
     story = traitlets.Dict().tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, story: Mapping[str, Any], title: str = "") -> None:
-        super().__init__(story=_checked_story(story), title=checking.text(title, "the title"))
+    def __init__(self, story: Mapping[str, Any], title: str = "", **face: Unpack[Face]) -> None:
+        super().__init__(
+            story=_checked_story(story),
+            title=checking.text(title, "the title"),
+            **face,
+        )
 
 
 def _checked_story(value: object) -> dict[str, Any]:

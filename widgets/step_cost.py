@@ -1,15 +1,15 @@
 """What a step costs against how many tokens it computes, with the fitted line."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 
-class StepCost(Widget):
+class StepCost(Picture):
     """Measured steps as points, and the line fixed + the larger of floor and tokens x per token.
 
     Each series is {"name": str, "modelled": bool, "fixed_us": number, "token_us": number} with
@@ -26,7 +26,11 @@ class StepCost(Widget):
     max_tokens = traitlets.Int().tag(sync=True)
 
     def __init__(
-        self, series: Sequence[Mapping[str, Any]], title: str = "", max_tokens: int | None = None
+        self,
+        series: Sequence[Mapping[str, Any]],
+        title: str = "",
+        max_tokens: int | None = None,
+        **face: Unpack[Face],
     ) -> None:
         found = [_checked_series(each) for each in checking.items(series, "series", at_least=1)]
         most = max((point["tokens"] for each in found for point in each["points"]), default=64)
@@ -34,6 +38,7 @@ class StepCost(Widget):
             series=found,
             title=checking.text(title, "the title"),
             max_tokens=checking.whole(most if max_tokens is None else max_tokens, "max_tokens", 1),
+            **face,
         )
 
 

@@ -1,17 +1,17 @@
 """Real storage as a strip of cells, and who holds on to which part of it, step by step."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 _BYTE_FIELDS = ("words", "storages", "views", "live_bytes", "counted_bytes")
 
 
-class StorageStrip(Widget):
+class StorageStrip(Picture):
     """Bytes of buffers with a bracket for every tensor into them, or the slots of ring storage.
 
     A step of bytes is {"words", "storages": [{"label", "nbytes"}], "views": [{"label", "storage":
@@ -35,6 +35,7 @@ class StorageStrip(Widget):
         title: str = "",
         *,
         cell_bytes: int | None = None,
+        **face: Unpack[Face],
     ) -> None:
         given = checking.items(steps, "steps", at_least=1)
         is_ring = isinstance(given[0], Mapping) and "slots" in given[0]
@@ -45,6 +46,7 @@ class StorageStrip(Widget):
             steps=[checked(step, f"step {index}") for index, step in enumerate(given)],
             title=checking.text(title, "the title"),
             cell_bytes=cell_bytes,
+            **face,
         )
 
 

@@ -1,12 +1,13 @@
 """The timeline of a run: rows of requests, columns of steps, drawn from a trace's JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.comparing import compared_names
+from widgets.picture import Face, Picture
 
 TRACE_VERSION = 1
 SHAKESPEARE = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -19,14 +20,16 @@ _STEP_FIELDS = (
 )  # fmt: skip
 
 
-class Timeline(Widget):
+class Timeline(Picture):
     """A run step by step, and optionally a reference run under it with the same cursor.
 
-    `trace` and `reference` are `Trace.to_json()` dicts, called by `names` in the words; `alphabet`
-    holds the character of each token id; `axis` is what width shows at first, "steps" or "time".
-    Steps and play live in the browser: nothing is synced back. Widgets of one page with the same
-    `group` (not "") share the step.
-    Raises: ValueError for a dict that is no trace, or of another version.
+    `trace` and `reference` are `Trace.to_json()` dicts. `yours` says that the learner's function is
+    in `trace`; until it is, `trace` is drawn alone, as the reference that it is. Two runs of which
+    none is the learner's have `names` instead. `alphabet` holds the character of each token id;
+    `axis` is what width shows at first, "steps" or "time". It opens at the first step that differs,
+    else at the first preemption. Steps and play live in the browser: nothing is synced back.
+    Widgets of one page with the same `group` (not "") share the step.
+    Raises: ValueError for a dict that is no trace, or of another version; for `names` and `yours`.
     """
 
     _esm = assets.esm("timeline")
@@ -47,19 +50,24 @@ class Timeline(Widget):
         title: str = "",
         *,
         axis: str = "steps",
-        names: tuple[str, str] = ("yours", "the reference"),
+        yours: bool = False,
+        names: tuple[str, str] | None = None,
         group: str = "",
+        **face: Unpack[Face],
     ) -> None:
         if axis not in ("steps", "time"):
             raise ValueError(f"the axis is {axis!r}; it must be 'steps' or 'time'")
+        other = None if reference is None else checked_trace(reference, "the reference")
+        found = [] if other is None else compared_names(names, yours)
         super().__init__(
             trace=checked_trace(trace, "the trace"),
-            reference=None if reference is None else checked_trace(reference, "the reference"),
+            reference=other if len(found) == 2 else None,
             alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
             title=checking.text(title, "the title"),
             axis=axis,
-            names=[checking.text(name, "a name") for name in names],
+            names=found,
             group=checking.text(group, "the group"),
+            **face,
         )
 
 

@@ -1,12 +1,12 @@
 """The vote board of a pass: what each rank voted at each layer, and where each of them left."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking, signed
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 AGREEMENTS = ("vote", "carried", "epoch")
 ENDINGS = ("left", "finished", "hangs", "crashed")
@@ -17,7 +17,7 @@ _RECORD_FIELDS = (
 _CHECK_FIELDS = ("layer", "reached_ns", "vote", "agree_ns")
 
 
-class VoteBoard(Widget):
+class VoteBoard(Picture):
     """Ranks by layers: each rank's vote, the collective's result, the write, where everyone left.
 
     Each board is {"label", "words", "record"}: `record` has the fields of a preemption's record as
@@ -39,7 +39,12 @@ class VoteBoard(Widget):
     shown = traitlets.Int().tag(sync=True)
 
     def __init__(
-        self, boards: Sequence[Mapping[str, Any]], title: str = "", *, shown: int = 0
+        self,
+        boards: Sequence[Mapping[str, Any]],
+        title: str = "",
+        *,
+        shown: int = 0,
+        **face: Unpack[Face],
     ) -> None:
         found = [
             _checked_board(each, f"board {index}")
@@ -51,7 +56,12 @@ class VoteBoard(Widget):
                 raise ValueError(f"two boards are called {label!r}; labels must differ")
         if checking.whole(shown, "shown") >= len(found):
             raise ValueError(f"shown is {shown}, but there are {len(found)} boards")
-        super().__init__(boards=found, title=checking.text(title, "the title"), shown=shown)
+        super().__init__(
+            boards=found,
+            title=checking.text(title, "the title"),
+            shown=shown,
+            **face,
+        )
 
 
 def checked_record(value: object, what: str) -> dict[str, Any]:

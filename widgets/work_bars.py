@@ -1,15 +1,15 @@
 """Tokens that go through the model for each generated token, with running totals."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Face, Picture
 
 
-class WorkBars(Widget):
+class WorkBars(Picture):
     """Bars of work per step, one panel per series on one scale, added one step at a time.
 
     Each series is {"name": str, "tokens": [tokens computed in each step]}.
@@ -21,10 +21,13 @@ class WorkBars(Widget):
     series = traitlets.List(traitlets.Dict()).tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, series: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    def __init__(
+        self, series: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
+    ) -> None:
         super().__init__(
             series=[_checked_series(each) for each in checking.items(series, "series", at_least=1)],
             title=checking.text(title, "the title"),
+            **face,
         )
 
 

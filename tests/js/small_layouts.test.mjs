@@ -97,7 +97,7 @@ test("idle stretches are what no request holds until the side is done", () => {
   assert.deepEqual(idleSpans(waiting, 1), [{ slot: 1, start: 1, end: 6 }]);
   assert.deepEqual(idleSpans(waiting, 0), []);
   assert.equal(idleBefore(waiting, 3), 2);
-  assert.equal(sideSummary(filling), "last request done after 4 steps, 1 idle slot-step");
+  assert.equal(sideSummary(filling, 3), "last request done after 4 steps, 1 idle slot-step");
   assert.equal(wholeLength([waiting, filling]), 6);
 });
 

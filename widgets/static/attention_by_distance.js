@@ -70,7 +70,7 @@ function build(root, model) {
   const title = model.get("title");
   if (title) root.append(node("p", { class: "sn-title sn-ad-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage, legend(data));
-  player.show(model.get("window") - 1);
+  player.open(model, model.get("window") - 1);
   return player.sized((room) => {
     width = room;
     draw(player.step() + 1);

@@ -91,13 +91,15 @@ function build(root, model) {
     onStep: (step) => {
       const now = views[step];
       chip.textContent = usefulWords(cells, now !== "batch");
+      // In the padded batch the learner counts; without a strip to come, the count is the picture.
+      chip.hidden = now === "batch" && views.length > 1;
       picture.show(now);
       numbers.replaceChildren(...(now === "batch" ? [] : cumulativeLine(packed, wanted).slice(0, step)));
       legend.replaceChildren(...(now === "mask" ? maskLegend(packed, wanted) : batchLegend(cells, reference)).filter(Boolean));
       if (staircase) staircase.scroller.hidden = now !== "mask";
       // Padding has no place in the strip: the cursor moves to the row's first token.
       choose(now !== "batch" && queryOf(at) < 0 ? strip.find((cell) => cell.row === at.row) ?? strip[0] : at);
-      return viewWords(now, rows, cells, packed);
+      return viewWords(now, rows, cells, packed, chip.hidden);
     },
   });
 
@@ -133,7 +135,7 @@ function build(root, model) {
   if (packed) root.append(player.toolbar, player.keys);
   else player.live.classList.add("sn-bv-still");
   root.append(...[player.live, picture.scroller, staircase?.scroller, packed ? numbers : null, said, legend].filter(Boolean));
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     picture.draw(room);
     staircase?.draw(room);

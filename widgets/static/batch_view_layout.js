@@ -166,18 +166,20 @@ export function queryWordsOf({ rows, cell, query, packed, reference, sees }) {
   return sentences.join(" ");
 }
 
-// One step of the player in words.
-export function viewWords(view, rows, cells, packed) {
+// One step of the player in words; without the counts of real tokens and padding if `uncounted`.
+export function viewWords(view, rows, cells, packed, uncounted = false) {
   const useful = realCells(cells).length;
   const computed = cells.flat().filter(Boolean).length;
   if (view === "batch") {
     if (isRagged(cells)) return `The rows have ${listed(lengthsOf(cells))} cells: rows of unequal length are no tensor.`;
+    const shape = `The padded batch: ${count(rows.length, "row")} of ${count(cells[0].length, "cell")}`;
+    if (uncounted) return `${shape}. Every cell is computed, whether it holds a token or not.`;
     const waste = computed - useful;
     const padding = waste ? `The other ${number(waste)} are padding, ${Math.round((waste / computed) * 100)} percent.` : "There is no padding.";
-    return `The padded batch: ${count(rows.length, "row")} of ${count(cells[0].length, "cell")}, ${number(useful)} of them real tokens. ${padding}`;
+    return `${shape}, ${number(useful)} of them real tokens. ${padding}`;
   }
   if (view === "strip") {
-    return `The packed strip: the same ${count(useful, "token")} in one row, nothing padded. cu_q says where each request's queries begin.`;
+    return `The packed strip: the same ${count(useful, "token")} in one row, and none of the ${number(computed - useful)} cells of padding. cu_q says where each request's queries begin.`;
   }
   return `The staircase mask: ${count(packed.mask.length, "query").replace("querys", "queries")} by ${count(packed.mask[0].length, "key")}. cu_k says where each request's keys begin; outside its own block, a query sees nothing.`;
 }

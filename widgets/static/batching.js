@@ -1,9 +1,11 @@
 // Draws two ways to fill the same slots on one time axis.
 
+import { createAhead } from "./ahead.js";
 import { chartText, hatch, ticks } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { idleSpans, sideSummary, stepWords, wholeLength } from "./batching_layout.js";
+import { count } from "./words.js";
 
 const LANE = 34;
 const BAR = 28;
@@ -36,23 +38,23 @@ function drawLanes(side, unit, patternId) {
 function drawSide(side, length, width, patternId) {
   const unit = (width - LEFT - 2) / length;
   const height = side.slots * LANE + AXIS;
-  const picture = svg("svg", { width, height, role: "img", "aria-label": `${side.name}: ${sideSummary(side)}` });
+  const picture = svg("svg", { width, height, role: "img", "aria-label": `${side.name}: ${count(side.slots, "slot")} over time` });
   picture.append(svg("defs", {}, hatch(patternId, "sn-ba-hatch")));
-  picture.append(drawLanes(side, unit, patternId));
+  const lanes = drawLanes(side, unit, patternId);
+  picture.append(lanes);
   for (const step of ticks(length, Math.min(length, width / 70)).filter((each) => each <= length && Number.isInteger(each))) {
     picture.append(chartText(LEFT + step * unit, height - 6, step === 0 ? "start" : step === length ? "end" : "middle", String(step)));
   }
   const end = LEFT + side.length * unit;
   picture.append(svg("path", { d: `M${end} 0V${side.slots * LANE}`, class: "sn-ba-end" }));
-  const shade = svg("rect", { y: 0, height: side.slots * LANE, class: "sn-ba-shade" });
+  const ahead = createAhead(lanes, { y: 0, height: side.slots * LANE });
   const cursor = svg("rect", { y: 1, height: side.slots * LANE - 2, width: unit, rx: 5, class: "sn-ba-cursor" });
-  picture.append(shade, cursor);
+  picture.append(ahead.element, cursor);
   const point = (step) => {
     const x = LEFT + step * unit;
     cursor.setAttribute("x", x);
     cursor.setAttribute("visibility", step < side.length ? "visible" : "hidden");
-    shade.setAttribute("x", Math.min(x + unit, end));
-    shade.setAttribute("width", Math.max(0, end - x - unit));
+    ahead.move(Math.min(x + unit, end), end - x - unit);
   };
   return { picture, point };
 }
@@ -60,7 +62,8 @@ function drawSide(side, length, width, patternId) {
 function createPanel(side) {
   const patternId = freshId("idle");
   const holder = node("div", {});
-  const head = node("p", { class: "sn-ba-head" }, node("strong", {}, side.name), node("span", {}, sideSummary(side)));
+  const summary = node("span", {});
+  const head = node("p", { class: "sn-ba-head" }, node("strong", {}, side.name), summary);
   const element = node("div", { class: "sn-ba-panel" }, head, holder);
   let drawn = null;
   const draw = (length, width, step) => {
@@ -68,7 +71,11 @@ function createPanel(side) {
     holder.replaceChildren(drawn.picture);
     drawn.point(step);
   };
-  return { element, draw, point: (step) => drawn?.point(step) };
+  const point = (step) => {
+    summary.textContent = sideSummary(side, step);
+    drawn?.point(step);
+  };
+  return { element, draw, point };
 }
 
 function build(root, model) {
@@ -88,7 +95,7 @@ function build(root, model) {
   const title = model.get("title");
   if (title) root.append(node("p", { class: "sn-title sn-ba-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage);
-  player.show(0);
+  player.open(model);
   return player.sized((room) => panels.forEach((panel) => panel.draw(length, room, player.step())));
 }
 

@@ -54,6 +54,9 @@ export function stepWords(sides, step) {
     `Idle slot-steps so far: ${listed(idle)}.`;
 }
 
-export function sideSummary(side) {
-  return `last request done after ${count(side.length, "step")}, ${count(idleBefore(side, side.length), "idle slot-step")}`;
+// What a side came to by step `step`, without what is still to come.
+export function sideSummary(side, step) {
+  const idle = count(idleBefore(side, Math.min(step + 1, side.length)), "idle slot-step");
+  if (step + 1 < side.length) return `${idle} so far`;
+  return `last request done after ${count(side.length, "step")}, ${idle}`;
 }

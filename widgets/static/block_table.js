@@ -1,6 +1,6 @@
 // Steps through a pool of physical blocks and the tables that name them.
 
-import { poolTotals, poolWords } from "./block_table_layout.js";
+import { poolOpening, poolTotals, poolWords } from "./block_table_layout.js";
 import { drawPool } from "./block_table_picture.js";
 import { mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
@@ -47,7 +47,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, stage, legend(),
   );
   player.live.classList.add("sn-bt-live");
-  player.show(0);
+  player.open(model, poolOpening(steps));
   return player.sized((room) => {
     width = room;
     draw(player.step());

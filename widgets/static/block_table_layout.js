@@ -31,6 +31,15 @@ export function entriesOf(block, size) {
   });
 }
 
+// Where the picture opens: where an entry is first stored that no query will see again, else where
+// the most entries are stored.
+export function poolOpening(steps) {
+  const first = steps.findIndex((step) => poolTotals(step).outside);
+  if (first >= 0) return first;
+  const stored = steps.map((step) => poolTotals(step).seen);
+  return stored.indexOf(Math.max(...stored));
+}
+
 // The pool in numbers: free blocks, and entries that are stored, seen, and paid for.
 export function poolTotals(step) {
   const used = step.blocks.filter((block) => block.owner !== null);

@@ -46,13 +46,12 @@ export function makeReachable(scroller, scrolls, label) {
 }
 
 // Moves the cursors to a column, shades what lies ahead of it, and scrolls it into view.
-export function pointAtColumn({ columns, cursors, shades, total }, scroller, index) {
+export function pointAtColumn({ columns, cursors, aheads, total }, scroller, index) {
   columns.forEach((side, at) => {
     const column = side[index];
     cursors[at].setAttribute("visibility", column ? "visible" : "hidden");
     const edge = column ? column.x + column.width : widthOf([side]);
-    shades[at].setAttribute("x", edge);
-    shades[at].setAttribute("width", Math.max(0, total - edge));
+    aheads[at].move(edge, total - edge);
     if (!column) return;
     cursors[at].setAttribute("x", column.x - 1);
     cursors[at].setAttribute("width", column.width + 2);

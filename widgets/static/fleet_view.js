@@ -1,7 +1,7 @@
 // A fleet over virtual time: a window that follows the event, and a table of the moment.
 
 import { mount, node, svg } from "./dom.js";
-import { fleetOf, mostZoom, nearestEvent, nextTrouble, windowAt, workerAt } from "./fleet_view_layout.js";
+import { fleetOf, fleetOpening, mostZoom, nearestEvent, nextTrouble, windowAt, workerAt } from "./fleet_view_layout.js";
 import { drawFleet, pointAtEvent } from "./fleet_view_picture.js";
 import { clockTime, fleetWords, passWords, queueWords, runWords, wayWords } from "./fleet_view_words.js";
 import { createPlayer, textButton } from "./player.js";
@@ -143,7 +143,7 @@ function build(root, model) {
     legend(fleet),
   ].filter(Boolean));
   player.live.classList.add("sn-fv-live");
-  player.show(0);
+  player.open(model, fleetOpening(fleet));
   setZoom(zoom);
   return player.sized((room) => {
     width = room;

@@ -79,6 +79,12 @@ export function nextTrouble(events, index) {
   return first < 0 ? null : first;
 }
 
+// Where the picture opens: at the first event at which the queue is longest.
+export function fleetOpening(fleet) {
+  const waiting = fleet.events.map((event) => queueAt(fleet, event.at).waiting);
+  return Math.max(0, waiting.indexOf(Math.max(...waiting)));
+}
+
 // The event nearest in time, of the worker where one is named and has any.
 export function nearestEvent(events, us, worker) {
   const own = worker === null ? [] : events.filter((event) => event.worker === worker);

@@ -116,6 +116,8 @@ export function drawFleet(fleet, shown, width, zoomed, words) {
     ...lanes.map((lane, index) => drawLane(fleet, lane, found[index], shown, places, detailed, fills)),
     moving,
   );
+  // Above the cursor, which may cross them.
+  picture.append(...picture.querySelectorAll(".sn-fv-count"));
   return { picture, places, moving, fills };
 }
 

@@ -12,6 +12,8 @@ const NAMES = 190;
 const WIDE = 620;
 const CHARACTER = 6.6;
 const BOLD = 7.5;
+const BESIDE = 18;
+const HALO = 3;
 
 function header(words, scope) {
   return node("th", { scope }, words);
@@ -74,23 +76,28 @@ function drawDot(row, x, y) {
   return svg("g", {}, dot, svg("circle", { cx: x, cy: y, r: 12, class: "sn-gp-ring" }));
 }
 
-// Where a row's roles are said: beside its dot, or below it where neither side has room.
-function rolePlace(row, x) {
+// Where a row's roles are said: beside its dot, clear of the line at `bar` if one side is, or below
+// the dot where neither side has room.
+function rolePlace(row, x, bar) {
   const at = x(row.urgency);
-  const needed = roleWords(row).length * CHARACTER + 20;
-  if (at + needed <= x.end) return "right";
-  return at >= needed ? "left" : "below";
+  const needed = roleWords(row).length * CHARACTER + 2;
+  const sides = [
+    { side: "right", from: at + BESIDE, to: at + BESIDE + needed },
+    { side: "left", from: at - BESIDE - needed, to: at - BESIDE },
+  ].filter(({ from, to }) => from >= x.start - EDGE && to <= x.end);
+  const clear = sides.find(({ from, to }) => bar === null || bar < from - HALO || bar > to + HALO);
+  return (clear ?? sides[0])?.side ?? "below";
 }
 
-function drawRole(row, x, y) {
+function drawRole(row, x, y, bar) {
   const at = x(row.urgency);
-  const place = rolePlace(row, x);
+  const place = rolePlace(row, x, bar);
   if (place === "below") return chartText(x.end, y + 27, "end", roleWords(row), "sn-gp-role");
-  const [from, anchor] = place === "left" ? [at - 18, "end"] : [at + 18, "start"];
+  const [from, anchor] = place === "left" ? [at - BESIDE, "end"] : [at + BESIDE, "start"];
   return chartText(from, y + 4, anchor, roleWords(row), "sn-gp-role");
 }
 
-function drawRow(row, x, y, wide) {
+function drawRow(row, x, y, wide, bar) {
   const name = `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}`;
   const fate = `slack ${signedDuration(row.slack_us)}`;
   const label = wide
@@ -98,7 +105,7 @@ function drawRow(row, x, y, wide) {
     : [chartText(0, y - 16, "start", name, "sn-gp-name"), chartText(72, y - 16, "start", fate)];
   return svg("g", {},
     svg("path", { d: `M${x.start} ${y}H${x.end}`, class: "sn-gp-track" }), ...label,
-    drawDot(row, x(row.urgency), y), drawRole(row, x, y));
+    drawDot(row, x(row.urgency), y), drawRole(row, x, y, bar));
 }
 
 function drawScores(decision, width) {
@@ -108,13 +115,14 @@ function drawScores(decision, width) {
   const [start, end] = [wide ? NAMES : EDGE, width - EDGE];
   const x = (score) => start + ((score - range.low) / (range.high - range.low)) * (end - start);
   Object.assign(x, { start, end });
-  const below = rows.some((row) => rolePlace(row, x) === "below") ? 18 : 0;
+  const bar = decision.bar === null ? null : x(decision.bar);
+  const below = rows.some((row) => rolePlace(row, x, bar) === "below") ? 18 : 0;
   const step = (wide ? 34 : 46) + below;
   const yOf = (at) => TOP + (wide ? 6 : 18) + at * step;
   const base = yOf(rows.length - 1) + 22 + below;
   const label = rows.map((row) => `${row.kind === "waiter" ? "waiter" : "runner"} ${row.id}, ${fateWords(row.slack_us)}: ${roleWords(row)}`).join("; ");
   const picture = svg("svg", { width, height: base + 42, role: "img", "aria-label": `Scores per ms. ${label}` });
-  picture.append(drawAxis(range, x, base, width), drawMargin(decision, x, base), ...rows.map((row, at) => drawRow(row, x, yOf(at), wide)));
+  picture.append(drawAxis(range, x, base, width), drawMargin(decision, x, base), ...rows.map((row, at) => drawRow(row, x, yOf(at), wide, bar)));
   return picture;
 }
 
@@ -145,7 +153,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, cases, scores,
   );
   player.live.classList.add("sn-gp-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

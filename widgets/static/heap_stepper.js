@@ -3,7 +3,7 @@
 import { hatch } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
-import { admissionBar, entriesOf, frameWords, framesOf } from "./heap_stepper_layout.js";
+import { admissionBar, entriesOf, frameWords, framesOf, heapOpening } from "./heap_stepper_layout.js";
 import { createHeapPicture } from "./heap_stepper_picture.js";
 import { number } from "./words.js";
 
@@ -57,7 +57,7 @@ function build(root, model) {
     picture.point(frame);
     taken.replaceChildren(...takenList(frame, hues, entries));
     const admission = frame.kind === "test" ? frame.operation.admission : null;
-    test?.replaceChildren(drawTest(admission, width, patternId));
+    if (width) test?.replaceChildren(drawTest(admission, width, patternId));
   };
   const player = createPlayer({
     root, count: frames.length, label: "Moves of the heap",
@@ -78,7 +78,7 @@ function build(root, model) {
       node("li", {}, "the parent of array cell i is cell (i − 1) // 2"),
     ),
   ].filter(Boolean));
-  player.show(0);
+  player.open(model, heapOpening(frames));
   return player.sized((room) => {
     width = room;
     picture.draw(width);

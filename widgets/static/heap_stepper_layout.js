@@ -30,6 +30,13 @@ export function framesOf(operations) {
   return frames;
 }
 
+// Where the picture opens: at the first pop from the fullest heap, else at the fullest heap.
+export function heapOpening(frames) {
+  const fullest = (all) => all.reduce((best, at) => (frames[at].order.length > frames[best].order.length ? at : best), all[0]);
+  const pops = frames.flatMap((frame, at) => (frame.operation?.op === "pop" ? [at] : []));
+  return fullest(pops.length ? pops : [...frames.keys()]);
+}
+
 // Every entry that was ever shown, by its id, in the order of arrival.
 export function entriesOf(operations) {
   return new Map(operations.map(({ entry }) => [entry.id, entry]));

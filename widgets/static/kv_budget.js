@@ -5,6 +5,9 @@ import { createPlayer, textButton } from "./player.js";
 import { createKVPicture } from "./kv_budget_picture.js";
 import { kvLegend } from "./kv_budget_rows.js";
 import { kvStepWords, totalsWords } from "./kv_budget_words.js";
+import { firstPreemption } from "./timeline_layout.js";
+import { traceWords } from "./timeline_words.js";
+import { aloneNote } from "./whose.js";
 import { capital, clockWords, number } from "./words.js";
 
 function chips(trace) {
@@ -24,9 +27,12 @@ function sideWords({ trace, name }, index) {
   return `${name ? `${who}, ${words[0].toLowerCase()}${words.slice(1)}` : words}${stop}`;
 }
 
-function totals({ trace, name }) {
+// What the run came to up to the step shown.
+function totals({ trace, name }, index) {
   const who = name ? node("strong", {}, `${capital(name)}: `) : "";
-  return node("p", { class: "sn-kv-total" }, who, `${totalsWords(trace)}.`);
+  const past = { ...trace, steps: trace.steps.slice(0, index + 1) };
+  const when = past.steps.length < trace.steps.length ? "So far: " : "";
+  return node("p", { class: "sn-kv-total" }, who, `${when}${totalsWords(past)}.`);
 }
 
 function stopNote({ trace, name }) {
@@ -43,7 +49,8 @@ function build(root, model) {
     .map((trace, at) => ({ trace, name: other ? names[at] : "" }));
   const longest = sides.reduce((most, side) => (side.trace.steps.length > most.steps.length ? side.trace : most), sides[0].trace);
   const length = Math.max(1, longest.steps.length);
-  const label = sides.map((side) => `${side.name ? `${side.name}: ` : ""}${totalsWords(side.trace)}`).join(". ");
+  const label = sides.map((side) => `${side.name ? `${side.name}: ` : ""}${traceWords(side.trace)}`).join(". ");
+  const sums = node("div", {});
   const picture = createKVPicture(sides, `KV tokens. ${label}.`);
   const slowest = Math.max(1, ...longest.steps.map((step) => step.end_us - step.start_us));
   let axis = "steps";
@@ -69,19 +76,20 @@ function build(root, model) {
     },
     onStep: (step) => {
       picture.point(step);
+      sums.replaceChildren(...sides.map((side) => totals(side, step)));
       return sides.map((side) => sideWords(side, step)).join("\n");
     },
   });
   const title = model.get("title");
   player.live.classList.toggle("sn-kv-two", sides.length > 1);
-  root.append(
+  root.append(...[
     node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chips(sides[0].trace)),
-    player.toolbar, player.keys, player.live, picture.stage,
+    player.toolbar, player.keys, player.live, aloneNote(names), picture.stage,
     ...sides.filter((side) => side.trace.error).map(stopNote),
-    ...sides.map(totals),
+    sums,
     kvLegend(picture.patterns),
-  );
-  player.show(0);
+  ].filter(Boolean));
+  player.open(model, firstPreemption(sides.map((side) => side.trace)));
   return player.sized((room) => {
     width = room;
     redraw();

@@ -1,5 +1,6 @@
 // The scrolling picture of one or two traces' KV tokens, its cursor, and what lies ahead shaded.
 
+import { createAhead } from "./ahead.js";
 import { hatch } from "./chart.js";
 import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
@@ -18,7 +19,7 @@ export function createKVPicture(sides, label) {
   const shared = { patterns, most: Math.max(...traces.map(mostHeld)), deepest: Math.max(...traces.map(deepestQueue)) };
   const scroller = node("div", { class: "sn-scroll" });
   const stage = node("div", { class: "sn-kv-stage" });
-  let drawn = { columns: [], cursors: [], shades: [], total: 0 };
+  let drawn = { columns: [], cursors: [], aheads: [], total: 0 };
 
   function draw(width, axis, press) {
     const narrow = width < 560;
@@ -31,20 +32,21 @@ export function createKVPicture(sides, label) {
     const foot = Number(labels.getAttribute("height"));
     const picture = svg("svg", { width: total, height: axis === "time" ? foot + TIME_FOOT : foot, role: "img", "aria-label": label, class: "sn-kv-picture" });
     picture.append(svg("defs", {}, ...Object.entries(patterns).map(([state, id]) => hatch(id, `sn-kv-hatch-${state}`, 2.6))));
-    const shades = [];
+    const aheads = [];
     const cursors = [];
     traces.forEach((trace, at) => {
       const box = { y: tops[at] + 3, height: sideHeight(trace) - 4 };
-      shades.push(svg("rect", { ...box, y: tops[at] + HEAD, height: sideHeight(trace) - HEAD, class: "sn-kv-shade" }));
+      const side = drawSide(trace, tops[at], columns[at], shared, total);
+      aheads.push(createAhead(side, { y: tops[at] + HEAD, height: sideHeight(trace) - HEAD }));
       cursors.push(svg("rect", { ...box, rx: 6, class: "sn-kv-cursor" }));
-      picture.append(drawSide(trace, tops[at], columns[at], shared, total), shades[at], cursors[at]);
+      picture.append(side, aheads[at].element, cursors[at]);
     });
     if (axis === "time") picture.append(drawTimes(unit, total - 2 * EDGE - 14, foot));
     pressColumns(picture, tops, columns, press);
     scroller.replaceChildren(picture);
     makeReachable(scroller, total > room + 1, "KV tokens, scrolls sideways");
     stage.replaceChildren(labels, scroller);
-    drawn = { columns, cursors, shades, total };
+    drawn = { columns, cursors, aheads, total };
   }
 
   const point = (index) => pointAtColumn(drawn, scroller, index);

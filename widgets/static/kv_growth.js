@@ -1,7 +1,7 @@
 // KV tokens of several runs growing step by step: one without a window, and one of those with.
 
 import { mount, node, svg } from "./dom.js";
-import { longestSteps, shownRuns, splitRuns, unitOf } from "./kv_growth_layout.js";
+import { growthOpening, longestSteps, shownRuns, splitRuns, unitOf } from "./kv_growth_layout.js";
 import { createGrowthPicture } from "./kv_growth_picture.js";
 import { growthTotalsWords, runWords } from "./kv_growth_words.js";
 import { createPlayer, textButton } from "./player.js";
@@ -14,8 +14,11 @@ function chips(runs) {
   return node("ul", { class: "sn-chips" }, ...facts.map((fact) => node("li", { class: "sn-chip" }, fact)));
 }
 
-function totalsLine({ label, trace }, unit) {
-  return node("p", { class: "sn-kg-total" }, node("strong", {}, `${capital(label)}: `), `${growthTotalsWords(trace, unit)}.`);
+// What the run came to up to the step shown.
+function totalsLine({ label, trace }, unit, index) {
+  const past = { ...trace, steps: trace.steps.slice(0, index + 1) };
+  const when = past.steps.length < trace.steps.length ? "so far " : "";
+  return node("p", { class: "sn-kg-total" }, node("strong", {}, `${capital(label)}: `), `${when}${growthTotalsWords(past, unit)}.`);
 }
 
 function stopNote({ label, trace }) {
@@ -50,17 +53,14 @@ function build(root, model) {
   const perToken = model.get("bytes_per_token");
   const { windowed } = splitRuns(runs);
   const picture = createGrowthPicture(runs);
-  const totals = node("div", {});
+  const [stops, totals] = [node("div", {}), node("div", {})];
   let at = Math.min(model.get("shown"), Math.max(0, windowed.length - 1));
   let unit = unitOf(null);
   let width = 0;
 
   const sides = () => shownRuns(runs, at);
   const redraw = () => {
-    totals.replaceChildren(
-      ...sides().filter((run) => run.trace.error).map(stopNote),
-      ...sides().map((run) => totalsLine(run, unit)),
-    );
+    stops.replaceChildren(...sides().filter((run) => run.trace.error).map(stopNote));
     if (!width) return;
     const label = sides().map((run) => `${capital(run.label)}: ${growthTotalsWords(run.trace, unit)}`).join(". ");
     picture.draw(sides(), unit, width, `${label}.`, (index) => player.go(index));
@@ -91,6 +91,7 @@ function build(root, model) {
     delay: () => 700,
     onStep: (step) => {
       picture.point(step);
+      totals.replaceChildren(...sides().map((run) => totalsLine(run, unit, step)));
       return sides().map((run) => runWords(run, step, unit)).join("\n");
     },
   });
@@ -99,10 +100,10 @@ function build(root, model) {
   const title = model.get("title");
   root.append(
     node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chips(runs)),
-    player.toolbar, player.keys, player.live, picture.stage, totals, legend(runs, picture.stripes),
+    player.toolbar, player.keys, player.live, picture.stage, stops, totals, legend(runs, picture.stripes),
   );
   redraw();
-  player.show(0);
+  player.open(model, growthOpening(sides()));
   return player.sized((room) => {
     width = room;
     redraw();

@@ -1,5 +1,6 @@
 // What grows, in tokens or bytes, step by step: pure functions of a run's trace.
 
+import { firstPreemption } from "./timeline_layout.js";
 import { keptEnd } from "./work.js";
 
 // ---- runs -----------------------------------------------------------------------------------
@@ -21,6 +22,14 @@ export function shownRuns(runs, at) {
 // The steps of the longest run.
 export function longestSteps(runs) {
   return runs.map((run) => run.trace.steps).reduce((most, steps) => (steps.length > most.length ? steps : most));
+}
+
+// Where the picture opens: at the first preemption, else where the first run holds the most.
+export function growthOpening(runs) {
+  const first = firstPreemption(runs.map((run) => run.trace));
+  if (first) return first;
+  const held = runs[0].trace.steps.map((step) => step.kv.reduce((total, each) => total + each.kv_tokens, 0));
+  return Math.max(0, held.indexOf(Math.max(...held)));
 }
 
 // ---- steps ----------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // Draws the stacks, the budget and the padding of one or two runs, one above the other.
 
+import { createAhead } from "./ahead.js";
 import { hatch, scale } from "./chart.js";
 import { makeReachable, pointAtColumn, pressColumns, requestHue, stepNumbers } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
@@ -131,7 +132,7 @@ export function createGrowthPicture(runs) {
   const stripes = freshId("padding");
   const scroller = node("div", { class: "sn-scroll" });
   const stage = node("div", { class: "sn-kg-stage" });
-  let drawn = { columns: [], cursors: [], shades: [], total: 0 };
+  let drawn = { columns: [], cursors: [], aheads: [], total: 0 };
 
   function draw(sides, unit, width, label, press) {
     const shared = { stripes, most: mostOf(runs, unit), padding: mostPadding(runs, unit) };
@@ -145,18 +146,19 @@ export function createGrowthPicture(runs) {
     const height = Number(labels.getAttribute("height"));
     const picture = svg("svg", { width: total, height, role: "img", "aria-label": label, class: "sn-kg-picture" });
     picture.append(svg("defs", {}, hatch(stripes, "sn-kg-hatch")));
-    const shades = [];
+    const aheads = [];
     const cursors = [];
     sides.forEach((run, at) => {
-      shades.push(svg("rect", { y: tops[at] + HEAD - 22, height: SIDE - HEAD + 22, class: "sn-kg-shade" }));
+      const side = drawSide(run, unit, tops[at], columns[at], shared, total);
+      aheads.push(createAhead(side, { y: tops[at] + HEAD - 22, height: SIDE - HEAD + 22 }));
       cursors.push(svg("rect", { y: tops[at] + NUMBERS_Y - 13, height: SIDE - NUMBERS_Y + 12, rx: 6, class: "sn-kg-cursor" }));
-      picture.append(drawSide(run, unit, tops[at], columns[at], shared, total), shades[at], cursors[at]);
+      picture.append(side, aheads[at].element, cursors[at]);
     });
     pressColumns(picture, tops, columns, press);
     scroller.replaceChildren(picture);
     makeReachable(scroller, total > room + 1, "KV growth, scrolls sideways");
     stage.replaceChildren(labels, scroller);
-    drawn = { columns, cursors, shades, total };
+    drawn = { columns, cursors, aheads, total };
   }
 
   const point = (index) => pointAtColumn(drawn, scroller, index);

@@ -1,7 +1,7 @@
 // Steps through a heap with lazy deletion: tree, array, and the counter that tells what is stale.
 
 import { mount, node } from "./dom.js";
-import { counterWords, counters, lazyFrames, lazyWords, requestsOf, shapesOf } from "./lazy_heap_layout.js";
+import { counterWords, counters, lazyFrames, lazyOpening, lazyWords, requestsOf, shapesOf } from "./lazy_heap_layout.js";
 import { createLazyPicture } from "./lazy_heap_picture.js";
 import { createPlayer } from "./player.js";
 
@@ -66,7 +66,7 @@ function build(root, model) {
     legend(),
   ].filter(Boolean));
   player.live.classList.add("sn-lh-live");
-  player.show(0);
+  player.open(model, lazyOpening(frames));
   return player.sized((room) => {
     picture.draw(room);
     point(player.step());

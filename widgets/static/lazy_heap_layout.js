@@ -39,6 +39,13 @@ export function lazyFrames(steps) {
   return frames;
 }
 
+// Where the picture opens: at the first entry that is stale, else where the heap is fullest.
+export function lazyOpening(frames) {
+  const stale = frames.findIndex((frame) => frame.states.includes("stale"));
+  if (stale >= 0) return stale;
+  return frames.reduce((best, frame, at) => (frame.order.length > frames[best].order.length ? at : best), 0);
+}
+
 const shapeName = (entry) => `${entry.id} ${keyMark(entry.key)} ${entry.generation}`;
 
 // Every entry that is ever drawn, by the name of its shape: one that moves keeps it.

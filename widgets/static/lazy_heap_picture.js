@@ -17,9 +17,9 @@ function entryMark(shape, hue, width) {
   return svg(
     "g", { class: `sn-he-entry sn-lh-entry sn-he-absent sn-hue-${hue}` },
     svg("rect", { x: x + 1, y: -BOX / 2 + 1, width: width - 2, height: BOX - 2, rx: 8, class: "sn-he-box" }),
+    svg("path", { d: `M${x + 5} ${BOX / 2 - 6}L${-x - 5} ${6 - BOX / 2}`, class: "sn-lh-strike" }),
     svg("text", { x: 0, y: -3, class: "sn-he-key", "text-anchor": "middle" }, keyMark(shape.key)),
     svg("text", { x: 0, y: 14, class: "sn-he-label", "text-anchor": "middle" }, shape.label),
-    svg("path", { d: `M${x + 5} ${BOX / 2 - 6}L${-x - 5} ${6 - BOX / 2}`, class: "sn-lh-strike" }),
     svg("circle", { cx: -x - 4, cy: 4 - BOX / 2, r: 8.5, class: "sn-lh-badge" }),
     svg("text", { x: -x - 4, y: 8.5 - BOX / 2, class: "sn-lh-alarm", "text-anchor": "middle" }, "!"),
   );

@@ -5,6 +5,7 @@ import { createPlayer } from "./player.js";
 import { buildCells, buildWords, countCells, isRealQuery, matrixRoom, queriesOf, queryWords } from "./mask_build_layout.js";
 import { createMatrix, MATRIX_FIXED } from "./mask_build_picture.js";
 import { cellSwatch, swatch } from "./mask_picture.js";
+import { aloneNote } from "./whose.js";
 
 const GAP = 28;
 
@@ -106,8 +107,8 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-mb-title" }, title));
   if (steps.length > 1) root.append(player.toolbar, player.keys);
   else player.live.classList.add("sn-mb-still");
-  root.append(player.live, stage, said, buildLegend(steps));
-  player.show(0);
+  root.append(...[player.live, aloneNote(names), stage, said, buildLegend(steps)].filter(Boolean));
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw();

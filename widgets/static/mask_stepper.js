@@ -105,7 +105,7 @@ function build(root, model) {
   const stage = node("div", { class: "sn-mk-stage" }, ...figures.map((figure) => figure.element));
   if (title) root.append(node("p", { class: "sn-title sn-mk-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage, legend(masks));
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     const beside = (room - GAP * (masks.length - 1)) / masks.length;
     const wanted = ROW_LABEL + 6 + 15 * Math.max(...masks.map((mask) => mask.mask[0].length));

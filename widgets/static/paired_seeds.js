@@ -100,7 +100,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, grid, legend(),
   );
   player.live.classList.add("sn-ps-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

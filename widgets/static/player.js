@@ -2,6 +2,7 @@
 // Left and right step, Home and End jump, up and down move between the buttons, Space presses.
 
 import { node, svg, freshId } from "./dom.js";
+import { askAbove } from "./question.js";
 
 const STEP_EVENT = "serving-nanogpt-step";
 const ICONS = {
@@ -51,7 +52,8 @@ function rove(items, index) {
 // `onStep(step)` draws and returns the words of the live line; `name(step)` names the position;
 // `delay(step)` is how long play stays on a step, in milliseconds; `extras` are further buttons.
 // Players of one page with the same `group` (not "") share the step: the moved one tells the others.
-// Returns { toolbar, live, keys, go, show, step, sized }: the caller places the three elements.
+// Returns { toolbar, live, keys, go, show, open, step, sized }: the caller places the three elements,
+// then calls `open`.
 export function createPlayer({
   root, count, label, name, onStep, delay = () => 900, extras = [], group = "",
 }) {
@@ -82,6 +84,12 @@ export function createPlayer({
     scrubber.setAttribute("aria-valuetext", name(step));
     const words = onStep(step);
     if (live.textContent !== words) live.textContent = words;
+  }
+
+  // A picture opens at the step that its author chose, else where the widget finds something.
+  function open(model, found = 0) {
+    askAbove(root, model);
+    show(model.get("start") ?? found);
   }
 
   function go(next) {
@@ -175,5 +183,5 @@ export function createPlayer({
     resize: (width) => draw(frame.clientWidth || width),
     destroy,
   });
-  return { toolbar, live, keys, go, show, step: () => step, sized };
+  return { toolbar, live, keys, go, show, open, step: () => step, sized };
 }

@@ -2,8 +2,8 @@
 
 import { makeReachable } from "./column_picture.js";
 import { mount, node, svg } from "./dom.js";
-import { createPlayer } from "./player.js";
-import { fieldSizes, fieldWords, probeWords, reachOf, rowLabel, wayUp } from "./receptive_field_layout.js";
+import { createPlayer, textButton } from "./player.js";
+import { fieldSizes, fieldWords, probePlace, probeWords, reachOf, rowLabel, wayUp } from "./receptive_field_layout.js";
 import { createSlider } from "./slider.js";
 
 const TOP = 20;
@@ -91,7 +91,7 @@ function legend(field) {
     swatch("sn-rf-acts", "can act on the logits"),
     field.sinks ? swatch("sn-rf-acts sn-rf-sink sn-hue-4", "a sink that can") : null,
     swatch("sn-rf-idle", "cannot, or is not reached yet"),
-    node("li", {}, "the line: how the chosen token gets there (press a position to choose it)"),
+    node("li", {}, "press a position to choose the token"),
   );
 }
 
@@ -100,15 +100,18 @@ function build(root, model) {
   const reach = reachOf(field);
   const scroller = node("div", { class: "sn-scroll" });
   let probe = model.get("probe");
+  let shown = false;
   let width = 0;
 
+  const probeSaid = () => (shown ? probeWords(field, probe) : probePlace(field, probe));
   const draw = (depth) => {
     if (!width) return;
     const sizes = fieldSizes(field, width);
     const height = TOP + field.num_layers * sizes.row + BOX + FOOT;
-    const label = `${fieldWords(field, depth)} ${probeWords(field, probe)}`;
+    const label = `${fieldWords(field, depth)} ${probeSaid()}`;
     const picture = svg("svg", { width: sizes.width, height, role: "img", "aria-label": label, class: "sn-rf-picture" });
-    picture.append(drawCone(field, reach, depth, sizes), drawCells(field, reach, depth, sizes), drawWay(field, probe, sizes), drawPositions(field, probe, sizes));
+    picture.append(drawCone(field, reach, depth, sizes), drawCells(field, reach, depth, sizes), drawPositions(field, probe, sizes));
+    if (shown) picture.append(drawWay(field, probe, sizes));
     picture.addEventListener("click", (event) => {
       const position = Math.floor((event.clientX - picture.getBoundingClientRect().left - sizes.label) / sizes.cell);
       if (position >= 0 && position <= field.query) choose(position);
@@ -125,13 +128,18 @@ function build(root, model) {
     player.go(player.step());
   };
   const slider = createSlider({ label: "token", max: field.query, value: probe, words: String, onInput: choose });
+  const way = textButton("Show its way", () => {
+    shown = !shown;
+    way.setAttribute("aria-pressed", String(shown));
+    player.go(player.step());
+  }, "false");
   const player = createPlayer({
-    root, count: field.num_layers + 1, label: "Layers downwards", extras: [slider.input],
+    root, count: field.num_layers + 1, label: "Layers downwards", extras: [slider.input, way],
     name: (step) => (step === 0 ? "the logits" : `${step} of ${field.num_layers} layers down`),
     delay: () => 1400,
     onStep: (depth) => {
       draw(depth);
-      return `${fieldWords(field, depth)}\n${probeWords(field, probe)}`;
+      return `${fieldWords(field, depth)}\n${probeSaid()}`;
     },
   });
   slider.frame(player);
@@ -139,7 +147,7 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-rf-title" }, title));
   root.append(player.toolbar, player.keys, player.live, scroller, legend(field));
   player.live.classList.add("sn-rf-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

@@ -69,6 +69,11 @@ export function fieldWords(field, depth) {
   return `Through ${count(depth, "layer")}, down to ${rowName(field, depth)}: ${acting.length === 1 ? "position" : "positions"} ${ranges(acting)} can act on the logits (${edge}).`;
 }
 
+// Where the probe lies, and not yet whether it can act.
+export function probePlace({ query }, probe) {
+  return probe === query ? `Token ${probe} is the query itself.` : `Token ${probe} lies ${number(query - probe)} back.`;
+}
+
 // The probe in words: whether it can act, through how many layers, over which positions.
 export function probeWords(field, probe) {
   const { query, num_layers: layers, window } = field;

@@ -112,7 +112,7 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-rl-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage, legend());
   player.live.classList.add("sn-rl-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

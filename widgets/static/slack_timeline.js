@@ -143,7 +143,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, stage, legend(cases),
   );
   player.live.classList.add("sn-sk-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

@@ -1,5 +1,6 @@
 // Replays one preemption: the cycle as a list, and the lanes of threads and ranks over time.
 
+import { createAhead } from "./ahead.js";
 import { chartText, hatch } from "./chart.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
@@ -85,10 +86,12 @@ function drawCycle(cycle, step, zoomed, width, press) {
   const stripes = freshId("waits");
   const picture = svg("svg", { width, height: places.height, role: "img", "aria-label": eventWords(events, step), class: "sn-cy-picture" });
   const shownTo = places.x(Math.min(events[step].at_us, range.to));
+  const inLanes = drawSpans(spans, range, places, stripes);
+  const ahead = createAhead(inLanes, { y: places.top, height: places.base - places.top });
+  ahead.move(shownTo, places.right - shownTo);
   picture.append(
     svg("defs", {}, hatch(stripes, "sn-cy-stripe", 1.6)),
-    drawLanes(lanes, range, places), drawSpans(spans, range, places, stripes), drawMarks(marks, range, places),
-    svg("rect", { x: shownTo, y: places.top, width: Math.max(0, places.right - shownTo), height: places.base - places.top, class: "sn-cy-shade" }),
+    drawLanes(lanes, range, places), inLanes, drawMarks(marks, range, places), ahead.element,
     svg("path", { d: `M${shownTo} ${places.top}V${places.base}`, class: "sn-cy-cursor" }),
     ...drawNames(lanes, places),
     ...drawTimes(dots, step, places),
@@ -132,15 +135,15 @@ function build(root, model) {
   const { events } = cycle;
   const stages = node("ol", { class: "sn-cy-stages", "aria-label": "The cycle" });
   const stage = node("div", {});
-  let zoomed = false;
+  let zoomed = true;
   let width = 0;
   const draw = (step) => {
     stages.replaceChildren(...drawStages(events, step));
     if (width) stage.replaceChildren(drawCycle(cycle, step, zoomed, width, (index) => player.go(index)));
   };
-  const zoom = textButton("Zoom in", () => {
+  const zoom = textButton("Whole pass", () => {
     zoomed = !zoomed;
-    zoom.setAttribute("aria-pressed", String(zoomed));
+    zoom.setAttribute("aria-pressed", String(!zoomed));
     draw(player.step());
   }, "false");
   const player = createPlayer({
@@ -158,7 +161,7 @@ function build(root, model) {
     player.toolbar, player.keys, stages, player.live, stage, legend(cycle.spans),
   );
   player.live.classList.add("sn-cy-live");
-  player.show(0);
+  player.open(model);
   return player.sized((room) => {
     width = room;
     draw(player.step());

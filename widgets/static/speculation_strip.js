@@ -5,11 +5,11 @@ import { mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { keepFocus } from "./pointing.js";
 import {
-  barPlaces, chance, draftState, followsRule, keepChance, lastWords, numKept, passWords, ruleWords, standing, tokenMark, totals,
+  barPlaces, chance, draftState, followsRule, keepChance, lastWords, numKept, passWords, ruleWords, standing, stripOpening, tokenMark, totals,
 } from "./speculation_strip_layout.js";
 
 const STATE_WORDS = { kept: "✓ kept", rejected: "✗ rejected", unread: "not read" };
-const LAST_WORDS = { bonus: "＋ bonus", resampled: "↻ resampled", plain: "plain" };
+const LAST_WORDS = { bonus: "+ bonus", resampled: "↻ resampled", plain: "plain" };
 
 function tokenSpan(text, className) {
   return node("span", { class: `sn-sp-token sn-sp-${className}` }, tokenMark(text));
@@ -160,7 +160,7 @@ function build(root, model) {
     node("p", { class: "sn-sp-caption" }, "tokens of each pass"), bars, legend(story),
   );
   player.live.classList.add("sn-sp-live");
-  player.show(0);
+  player.open(model, stripOpening(story));
   return player.sized((room) => {
     width = room;
     draw(player.step());

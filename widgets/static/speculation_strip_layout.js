@@ -15,6 +15,11 @@ export function draftState(drafts, at) {
   return at === 0 || drafts[at - 1].kept ? "rejected" : "unread";
 }
 
+// Where the picture opens: at the first pass in which a draft is rejected.
+export function stripOpening(story) {
+  return Math.max(0, story.passes.findIndex((pass) => pass.drafts.some((draft) => !draft.kept)));
+}
+
 export function numKept(pass) {
   return pass.drafts.filter((draft) => draft.kept).length;
 }

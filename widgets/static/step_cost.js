@@ -134,7 +134,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, stage, key,
   );
   draw();
-  player.show(Math.min(maxTokens, 16) - 1);
+  player.open(model, Math.min(maxTokens, 16) - 1);
   return player.sized((room) => {
     width = room;
     draw();

@@ -4,7 +4,7 @@ import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { createBytesPicture } from "./storage_strip_bytes.js";
 import { createRingPicture } from "./storage_strip_ring.js";
-import { bytesWords, cellBytes, isRing, slotsWords } from "./storage_strip_layout.js";
+import { bytesWords, cellBytes, isRing, slotsWords, stripOpening } from "./storage_strip_layout.js";
 import { count } from "./words.js";
 
 function swatch(shape, words) {
@@ -57,7 +57,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, picture.stage,
     ring ? ringLegend(steps[0].sinks) : bytesLegend(cell, pattern),
   );
-  player.show(0);
+  player.open(model, stripOpening(steps));
   return player.sized((room) => {
     width = room;
     picture.draw(width, player.step());

@@ -109,6 +109,16 @@ export function stripWords(steps, row, index) {
 
 // ---- slots ----------------------------------------------------------------------------------
 
+// Where the picture opens: where a full ring first overwrites a position, or bytes first are held
+// that no view shows; else at the fullest ring, or the first step.
+export function stripOpening(steps) {
+  if (!isRing(steps)) return Math.max(0, steps.findIndex(unseenBytes));
+  const first = steps.findIndex((_, index) => overwritten(steps, index).length);
+  if (first >= 0) return first;
+  const held = steps.map((step) => step.slots.filter((slot) => slot.position !== null).length);
+  return held.indexOf(Math.max(...held));
+}
+
 // What a slot holds: empty, sink, kept or new.
 export function slotState(step, index) {
   const { position, new: fresh } = step.slots[index];

@@ -2,11 +2,12 @@
 
 import { mount, node } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
-import { gapsOf } from "./timeline_layout.js";
+import { firstPreemption } from "./timeline_layout.js";
 import { createPicture } from "./timeline_picture.js";
 import { BLOCK_GAP, blockHeight, timelineLegend } from "./timeline_rows.js";
 import { textTable } from "./timeline_texts.js";
 import { differenceWords, firstDifference, stepWords, traceWords } from "./timeline_words.js";
+import { aloneNote } from "./whose.js";
 import { capital, clockWords, number } from "./words.js";
 
 function chips(trace) {
@@ -27,7 +28,7 @@ function sidesOf(trace, reference, names) {
   const named = reference ? names : [""];
   let top = 0;
   return [trace, reference].filter(Boolean).map((each, index) => {
-    const side = { trace: each, name: named[index], top, gaps: gapsOf(each) };
+    const side = { trace: each, name: named[index], top };
     top += blockHeight(each) + BLOCK_GAP;
     return side;
   });
@@ -68,6 +69,7 @@ function build(root, model) {
     redraw();
   }, String(axis === "time"));
   const difference = reference ? firstDifference(trace, reference) : null;
+  const agrees = difference === null && names[0] === "yours";
   const extras = [axisButton];
   if (reference) {
     const jump = textButton("Jump to first difference", () => difference && player.go(difference.index));
@@ -95,13 +97,13 @@ function build(root, model) {
     player.toolbar,
     player.keys,
     player.live,
-    reference ? node("p", { class: difference ? "sn-note" : "sn-note sn-note-good" }, differenceWords(trace, reference, difference, alphabet, names)) : null,
+    reference ? node("p", { class: `sn-note${agrees ? " sn-note-good" : ""}` }, differenceWords(trace, reference, difference, alphabet, names)) : aloneNote(names),
     picture.stage,
     ...sides.filter((side) => side.trace.error).map(stopNote),
     timelineLegend(picture.patterns, trace),
     node("div", { class: "sn-tl-tablebox" }, texts.table),
   ].filter(Boolean));
-  player.show(0);
+  player.open(model, difference?.index ?? firstPreemption(sides.map((side) => side.trace)));
   return player.sized((room) => {
     width = room;
     redraw();

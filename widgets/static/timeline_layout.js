@@ -51,7 +51,9 @@ export function bandsOf(cells) {
 
 // ---- places ---------------------------------------------------------------------------------
 
+export const CHARACTER_PX = 6.4;
 const NARROWEST_STEP_PX = 30;
+const STEP_GAP_PX = 3;
 const WIDEST_STEP_PX = 58;
 const NARROWEST_TIME_PX = 5;
 const MOST_SCREENS = 4;
@@ -63,11 +65,24 @@ export function originOf(trace) {
   return times.length ? Math.min(...times) : 0;
 }
 
+// A chunk as the lines of its label: "4-9" where that is as wide as `room`, else "4-" above "9".
+export function chunkLines({ start, end }, room = 0) {
+  const whole = start === end - 1 ? `${start}` : `${start}-${end - 1}`;
+  return start === end - 1 || whole.length * CHARACTER_PX <= room - 4 ? [whole] : [`${start}-`, `${end - 1}`];
+}
+
+// The least width of a step's column: every chunk has room for its label.
+function narrowestStep(traces) {
+  const chunks = traces.flatMap((trace) => trace.steps).flatMap((step) => step.work).filter((work) => work.kind === "prefill");
+  const longest = chunks.flatMap((work) => chunkLines(work)).reduce((most, line) => Math.max(most, line.length), 0);
+  return Math.max(NARROWEST_STEP_PX, Math.ceil(longest * CHARACTER_PX) + STEP_GAP_PX);
+}
+
 // Pixels per step, or per microsecond, that let all traces share one axis of `available` pixels.
 export function pixelsPerUnit(traces, axis, available) {
   if (axis === "steps") {
     const longest = Math.max(1, ...traces.map((trace) => trace.steps.length));
-    return Math.max(NARROWEST_STEP_PX, Math.min(WIDEST_STEP_PX, available / longest));
+    return Math.max(narrowestStep(traces), Math.min(WIDEST_STEP_PX, available / longest));
   }
   const ends = traces.flatMap((trace) => trace.steps.map((step) => step.end_us - originOf(trace)));
   const whole = Math.max(1, ...ends);
@@ -128,6 +143,13 @@ export function scrollFor(column, view, offset) {
   return right > offset + view ? right - view : offset;
 }
 
+// The first step of the traces in which something is preempted, or 0.
+export function firstPreemption(traces) {
+  const found = traces.map((trace) => trace.steps.findIndex((step) => step.preempted.length))
+    .filter((index) => index >= 0);
+  return found.length ? Math.min(...found) : 0;
+}
+
 // ---- tokens and gaps ------------------------------------------------------------------------
 
 // Tokens given to each request up to and including step `index`, by request id.
@@ -139,13 +161,13 @@ export function generatedAt(trace, index) {
   return texts;
 }
 
-// Per request: time to its first token and the worst gap between two of its tokens, with the step
-// that ended the gap. A token leaves when its step ends.
-export function gapsOf(trace) {
+// Per request: time to its first token and the worst gap between two of its tokens, up to and with
+// step `last`. A token leaves when its step ends.
+export function gapsOf(trace, last = trace.steps.length - 1) {
   return trace.requests.map((request) => {
     let previous = null;
-    const result = { id: request.id, firstUs: null, worstUs: null, worstIndex: null };
-    trace.steps.forEach((step, index) => {
+    const result = { id: request.id, firstUs: null, worstUs: null };
+    trace.steps.slice(0, last + 1).forEach((step) => {
       const samples = step.work.some(
         (work) => work.request_id === request.id && work.sampled !== null,
       );
@@ -153,7 +175,6 @@ export function gapsOf(trace) {
       if (previous === null) result.firstUs = step.end_us - request.arrival_us;
       else if (result.worstUs === null || step.end_us - previous > result.worstUs) {
         result.worstUs = step.end_us - previous;
-        result.worstIndex = index;
       }
       previous = step.end_us;
     });

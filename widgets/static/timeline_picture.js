@@ -1,5 +1,6 @@
 // The scrolling picture of one or two traces, its cursor, and what lies ahead shaded.
 
+import { createAhead } from "./ahead.js";
 import { hatch } from "./chart.js";
 import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
@@ -13,7 +14,7 @@ export function createPicture(sides, alphabet, label) {
   const patterns = { waiting: freshId("waiting"), idle: freshId("idle") };
   const scroller = node("div", { class: "sn-scroll" });
   const stage = node("div", { class: "sn-tl-stage" });
-  let drawn = { columns: [], cursors: [], shades: [] };
+  let drawn = { columns: [], cursors: [], aheads: [] };
 
   function draw(width, axis, press) {
     const narrow = width < 560;
@@ -27,21 +28,21 @@ export function createPicture(sides, alphabet, label) {
     const height = axis === "time" ? foot + TIME_AXIS : foot;
     const picture = svg("svg", { width: total, height, role: "img", "aria-label": label, class: "sn-tl-picture" });
     picture.append(svg("defs", {}, hatch(patterns.waiting, "sn-tl-hatch-waiting"), hatch(patterns.idle, "sn-tl-hatch-idle", 3)));
-    const shades = [];
+    const aheads = [];
     const most = Math.max(...sides.map((side) => mostTokens(side.trace)));
     const cursors = [];
     sides.forEach((side, at) => {
-      picture.append(drawBlock(side, columns[at], alphabet, patterns, total, most));
-      shades.push(svg("rect", { y: side.top + HEAD, height: blockHeight(side.trace) - HEAD, class: "sn-tl-shade" }));
+      const block = drawBlock(side, columns[at], alphabet, patterns, total, most);
+      aheads.push(createAhead(block, { y: side.top + HEAD, height: blockHeight(side.trace) - HEAD }));
       cursors.push(svg("rect", { y: side.top + 3, height: blockHeight(side.trace) - 4, rx: 6, class: "sn-tl-cursor" }));
-      picture.append(shades[at], cursors[at]);
+      picture.append(block, aheads[at].element, cursors[at]);
     });
     if (axis === "time") picture.append(drawTimeAxis(scale, total - 2 * EDGE - 14, foot));
     pressColumns(picture, sides.map((side) => side.top), columns, press);
     scroller.replaceChildren(picture);
     makeReachable(scroller, total > room + 1, "Timeline, scrolls sideways");
     stage.replaceChildren(labels, scroller);
-    drawn = { columns, cursors, shades, total };
+    drawn = { columns, cursors, aheads, total };
   }
 
   const point = (index) => pointAtColumn(drawn, scroller, index);

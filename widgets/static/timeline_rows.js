@@ -2,7 +2,7 @@
 
 import { requestHue, stepNumbers } from "./column_picture.js";
 import { node, svg } from "./dom.js";
-import { bandsOf, budgetBars, cellsOf, timeTicks, widthOf } from "./timeline_layout.js";
+import { CHARACTER_PX, bandsOf, budgetBars, cellsOf, chunkLines, timeTicks, widthOf } from "./timeline_layout.js";
 import { tokensMark } from "./timeline_words.js";
 import { number } from "./words.js";
 
@@ -14,7 +14,6 @@ const BAR = 46;
 export const BLOCK_GAP = 14;
 export const TIME_AXIS = 22;
 export const EDGE = 3;
-const CHARACTER_PX = 6.4;
 const TOKEN_PX = 8.4; // of the larger type that tokens are set in
 
 const LEGEND = [
@@ -36,17 +35,11 @@ function centred(x, y, className, text) {
 }
 
 function prefillLabel(cell, width, middle, top) {
-  const last = cell.end - 1;
-  const whole = cell.start === last ? `${last}` : `${cell.start}-${last}`;
-  if (whole.length * CHARACTER_PX <= width - 4) {
-    return [centred(middle, top + CELL / 2 + 4, "sn-tl-range", whole)];
-  }
-  const longest = Math.max(`${cell.start}-`.length, `${last}`.length);
-  if (longest * CHARACTER_PX > width - 2 || cell.start === last) return [];
-  return [
-    centred(middle, top + 14, "sn-tl-range", `${cell.start}-`),
-    centred(middle, top + 25, "sn-tl-range", `${last}`),
-  ];
+  const lines = chunkLines(cell, width);
+  // On the axis of time a step may be too short for any words: the live line says them.
+  if (Math.max(...lines.map((line) => line.length)) * CHARACTER_PX > width) return [];
+  const first = lines.length === 1 ? top + CELL / 2 + 4 : top + 14;
+  return lines.map((line, at) => centred(middle, first + 11 * at, "sn-tl-range", line));
 }
 
 function cellText(cell, x, width, top, alphabet) {

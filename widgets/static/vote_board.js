@@ -5,7 +5,7 @@ import { makeReachable } from "./column_picture.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { scrollFor } from "./timeline_layout.js";
-import { boardPlaces, checkAt, hasEnded, layerWords, layersRun, stateAt, timesWords, workKind, workWords, writeAt } from "./vote_board_layout.js";
+import { boardOpening, boardPlaces, checkAt, hasEnded, layerWords, layersRun, stateAt, timesWords, workKind, workWords, writeAt } from "./vote_board_layout.js";
 
 const INSET = 2;
 
@@ -118,9 +118,12 @@ function build(root, model) {
   let width = 0;
   const draw = (step) => {
     const kind = workKind(board);
+    // What the pass came to is said once the last rank's end is in view.
+    const over = step >= Math.min(layersRun(board), board.record.num_layers - 1);
+    chip.hidden = !over;
     chip.textContent = { wasted: `wasted ${Math.round(100 * board.wasted_share)} %`, kept: "kept for later", lost: "hangs", finished: "finished" }[kind];
     chip.classList.toggle("sn-vb-chip-bad", kind === "lost");
-    times.textContent = [timesWords(board), workWords(board)].filter(Boolean).join(" ");
+    times.textContent = over ? [timesWords(board), workWords(board)].filter(Boolean).join(" ") : "";
     if (!width) return;
     const kept = scroller.scrollLeft;
     const { picture, places } = drawBoard(board, step, width);
@@ -149,7 +152,7 @@ function build(root, model) {
     player.toolbar, player.keys, player.live, scroller, times, legend(boards),
   );
   player.live.classList.add("sn-vb-live");
-  player.show(0);
+  player.open(model, boardOpening(board));
   return player.sized((room) => {
     width = room;
     draw(player.step());

@@ -20,6 +20,12 @@ export function stateAt(board, rank, layer) {
   return ending.how === "left" && !hasEnded(board) ? "alone" : ending.how;
 }
 
+// Where the picture opens: at the first layer at which a rank votes to leave.
+export function boardOpening(board) {
+  const layers = board.record.checks.flat().filter((check) => check.vote).map((check) => check.layer);
+  return layers.length ? Math.min(...layers) : 0;
+}
+
 // Where the write lands in a rank's row, in layers: 7.25 is a quarter of the way from its look at
 // layer 7 to its look at layer 8. null when nothing was written, or that rank never looked.
 export function writeAt(board, rank) {

@@ -75,7 +75,7 @@ function build(root, model) {
   const title = model.get("title");
   if (title) root.append(node("p", { class: "sn-title sn-wb-title" }, title));
   root.append(player.toolbar, player.keys, player.live, stage);
-  player.show(0);
+  player.open(model);
   return player.sized((room) => panels.forEach((panel) =>
     panel.draw(steps, mostTokens(series), room, player.step())));
 }

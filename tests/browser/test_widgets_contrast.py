@@ -1,0 +1,65 @@
+"""Every word of every picture can be read, in both themes, wherever its player stands."""
+
+import pytest
+from browser import (
+    test_widgets_alone,
+    test_widgets_fleet,
+    test_widgets_fusing,
+    test_widgets_preemption,
+    test_widgets_scheduling,
+    test_widgets_slo,
+    test_widgets_window,
+)
+from painted import words_of
+
+import widgets
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+WIDTH = 1000
+LEAST_CONTRAST = 4.5  # of text of ordinary size: WCAG 2.2, 1.4.3
+GROUPS = {
+    module.__name__.rsplit("_", 1)[-1]: module.every_widget
+    for module in (
+        test_widgets_alone,
+        test_widgets_fleet,
+        test_widgets_fusing,
+        test_widgets_preemption,
+        test_widgets_scheduling,
+        test_widgets_slo,
+        test_widgets_window,
+    )
+}
+# Puts every player of the page at a part of its way.
+MOVE = """(part) => {
+    for (const at of document.querySelectorAll(".sn-toolbar .sn-travel .sn-scrubber")) {
+        at.value = String(Math.round(part * at.max));
+        at.dispatchEvent(new Event("input"));
+    }
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_words_of_pictures_stand_out_from_what_is_painted_behind_them(show, group, scheme):
+    page = show(GROUPS[group](), width=WIDTH, scheme=scheme, reduced_motion="reduce")
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({"width": WIDTH, "height": height + 200})
+    seen, faint = 0, set()
+    for part in (None, 0, 0.2, 0.5, 0.8, 1):  # None: as it opens
+        if part is not None:
+            page.evaluate(MOVE, part)
+        found = words_of(page)
+        seen += len(found)
+        faint |= {
+            (word.where, word.words, part, round(word.contrast, 2))
+            for word in found
+            if word.contrast < LEAST_CONTRAST
+        }
+    assert seen > 0
+    assert faint == set()
+
+
+def test_no_picture_is_left_out():
+    shown = {type(each).__name__ for every_widget in GROUPS.values() for each in every_widget()}
+    assert shown == set(widgets.__all__)

@@ -1,0 +1,109 @@
+"""How well the words of a page's pictures can be read: measured on what is really painted.
+
+A rule checker for pages does not look at the words of an SVG. Here every word's colour and what
+lies behind its letters are taken from screenshots, so that shades, tints, stripes and opacities
+above and below count as they are seen.
+"""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+from playwright.sync_api import Page
+
+# Every word that is seen, with a block of its colour in its place; `paint(mode)` shows the page as
+# it is ("words"), with the blocks ("blocks"), or with neither ("bare"; a halo stays).
+_PREPARE = """() => {
+    const seen = (text) => text.textContent.trim() && text.checkVisibility(
+        { opacityProperty: true, visibilityProperty: true, contentVisibilityAuto: true });
+    const words = [...document.querySelectorAll(".sn svg text")].filter(seen);
+    const places = words.map((text) => {
+        const frame = text.closest("svg").getBoundingClientRect();
+        const clip = text.closest(".sn-scroll")?.getBoundingClientRect() ?? frame;
+        const at = text.getBoundingClientRect();
+        const left = Math.max(at.left, clip.left, frame.left);
+        const right = Math.min(at.right, clip.right, frame.right);
+        const root = text.closest(".sn");
+        return {
+            left: left + scrollX, right: right + scrollX, top: at.top + scrollY,
+            bottom: at.bottom + scrollY, words: text.textContent,
+            where: `${root.className} .${text.getAttribute("class")}`,
+        };
+    });
+    const blocks = words.map((text) => {
+        const block = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+        const { x, y, width, height } = text.getBBox();
+        const style = getComputedStyle(text);
+        for (const [name, value] of Object.entries({ x, y, width, height })) {
+            block.setAttribute(name, value);
+        }
+        const turned = text.getAttribute("transform");
+        if (turned) block.setAttribute("transform", turned);
+        block.style.cssText = `fill: ${style.fill}; fill-opacity: ${style.fillOpacity};`
+            + `opacity: ${style.opacity}; stroke: none; visibility: hidden; transition: none`;
+        text.after(block);
+        return block;
+    });
+    window.paint = (mode) => words.forEach((text, at) => {
+        text.style.fillOpacity = mode === "words" ? "" : "0";
+        blocks[at].style.visibility = mode === "blocks" ? "visible" : "hidden";
+    });
+    window.unpaint = () => {
+        window.paint("words");
+        blocks.forEach((block) => block.remove());
+    };
+    return places;
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One text of a picture: what it says, where it stands, and the contrast of its letters."""
+
+    words: str
+    where: str
+    contrast: float
+
+
+def words_of(page: Page) -> list[Word]:
+    """The contrast of every text that the page's pictures show now, from 1 to 21.
+
+    Of a text's pixels the least legible twentieth is left out: a hairline that crosses a letter.
+    """
+    places = page.evaluate(_PREPARE)
+    shots = {mode: _shot(page, mode) for mode in ("words", "blocks", "bare")}
+    page.evaluate("window.unpaint()")
+    return [
+        Word(place["words"], place["where"], contrast)
+        for place in places
+        if (contrast := _contrast(place, shots)) is not None
+    ]
+
+
+def _shot(page: Page, mode: str) -> np.ndarray:
+    page.evaluate("(mode) => window.paint(mode)", mode)
+    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    return np.asarray(image, dtype=np.float64)
+
+
+def _contrast(place: dict, shots: dict[str, np.ndarray]) -> float | None:
+    """None for a text of which nothing lies inside its picture's frame."""
+    top, bottom = round(place["top"]) + 1, round(place["bottom"]) - 1
+    left, right = round(place["left"]) + 1, round(place["right"]) - 1
+    words, blocks, bare = (shots[mode][top:bottom, max(left, 0) : right] for mode in shots)
+    if not words.size:
+        return None
+    letters = np.abs(words - bare).max(axis=2) > 24  # (H, W)
+    if not letters.any():
+        letters = np.ones_like(letters)
+    ink, ground = _luminance(blocks)[letters], _luminance(bare)[letters]
+    light, dark = np.maximum(ink, ground), np.minimum(ink, ground)
+    return float(np.quantile((light + 0.05) / (dark + 0.05), 0.05))
+
+
+def _luminance(pixels: np.ndarray) -> np.ndarray:
+    """(H, W, 3) of 0 to 255 -> (H, W) relative luminance, as WCAG 2 defines it."""
+    part = pixels / 255
+    linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])
