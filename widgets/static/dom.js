@@ -1,6 +1,7 @@
 // Building DOM and SVG nodes, following the page's theme, waiting for a prediction. Knows no widget.
 
 import { isAnswered, onAnswered } from "./answered.js";
+import { helpLeaving } from "./leaving.js";
 
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
@@ -121,6 +122,7 @@ export function mount({ model, el, name, label, inputs, build }) {
     view.resize?.(width);
   });
   const rebuilt = [...inputs, "after"];
+  helpLeaving();
   el.append(root);
   rebuild();
   resized.observe(root);

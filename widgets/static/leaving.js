@@ -1,0 +1,22 @@
+// The way on from an editor of marimo's by keyboard. Esc leaves the editor for its cell; from there
+// Tab would lead back into it, so what stands in the cell beside its output is passed over once.
+
+function partsToPass(cell) {
+  return [...cell.children].filter((part) => !part.querySelector(".output-area"));
+}
+
+function passOver(event) {
+  if (event.key !== "Tab" || !event.target.matches?.(".marimo-cell")) return;
+  const parts = partsToPass(event.target);
+  for (const part of parts) part.inert = true;
+  setTimeout(() => {
+    for (const part of parts) part.inert = false;
+  });
+}
+
+// Once for a page, whatever widget comes first.
+export function helpLeaving() {
+  if (document.documentElement.dataset.snLeaving) return;
+  document.documentElement.dataset.snLeaving = "true";
+  document.addEventListener("keydown", passOver, true);
+}
