@@ -66,8 +66,9 @@ def check_apart(item: Exercise, function: Callable[..., Any]) -> Checked:
 def _report(said: dict[str, Any]) -> Report:
     if "broken" in said:
         raise RuntimeError(f"The check itself went wrong: {said['broken']}")
-    rows = tuple((label, text) for label, text in said.pop("example"))
-    return Report(**{**said, "checks": tuple(said["checks"])}, example=rows)
+    said["checks"] = tuple(said["checks"])
+    said["example"] = tuple((label, text) for label, text in said["example"])
+    return Report(**said)
 
 
 def _what_happened(child: "_Child", name: str, function: Callable[..., Any]) -> tuple[Any, str]:

@@ -3,11 +3,13 @@
 A check asks the function through `Ask` and returns a `Failure` or None; it never sees the function.
 """
 
+import dis
 import inspect
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, cast
 
 from course.calling import Called, Opaque, call
@@ -20,6 +22,7 @@ _CALL_LIMIT_S = 1.0  # of computing, in one call
 _ALL_CALLS_LIMIT_S = 10.0  # of computing, in all calls of one report together
 _ALL_CALLS_WALL_S = 20.0  # from the first of them on, for what waits in every call
 _CHECK_LIMIT_S = 15.0  # of the check itself, in case an answer leads it round in circles
+_RAISE = dis.opmap["RAISE_VARARGS"]
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -128,10 +131,11 @@ class Ask:
         return (("input", self.draw_call(self.name, self.args)), *expected_and_got(expected, got))
 
     def _ended_by(self, error: BaseException) -> "_Ended":
-        if isinstance(error, NotImplementedError) and not error.args:
-            unwritten = _raised_in(error, self._function)
-            if unwritten is not None:
-                idea = f"`{self.name}` calls `{unwritten}`, which is not written yet."
+        unwritten = _unwritten(error)
+        if unwritten is not None:
+            own = getattr(inspect.unwrap(self._function), "__code__", unwritten)
+            if unwritten not in code_inside(own):
+                idea = f"`{self.name}` calls `{unwritten.co_name}`, which is not written yet."
                 return _Ended("raised", idea)
             if self.count == 1:
                 return _Ended("not_started", not_started_idea(self.name))
@@ -161,15 +165,15 @@ def _argument(function: Callable[..., Any], index: int) -> str:
     return names[index] if index < len(names) else f"argument {index + 1}"
 
 
-def _raised_in(error: BaseException, function: Callable[..., Any]) -> str | None:
-    """The name of the other function that raised; None if it was `function` itself."""
-    trace, last = error.__traceback__, None
-    while trace is not None:
-        trace, last = trace.tb_next, trace.tb_frame.f_code
-    own = getattr(inspect.unwrap(function), "__code__", None)
-    if own is None or last is None or last in code_inside(own):
+def _unwritten(error: BaseException) -> CodeType | None:
+    """The code of the stub that raised: at a `raise` of its own, not within a call to a library."""
+    trace = error.__traceback__
+    if not isinstance(error, NotImplementedError) or trace is None:
         return None
-    return last.co_name
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return code if code.co_code[trace.tb_lasti] == _RAISE else None
 
 
 class _Ended(Exception):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 _MOST_CELLS = 20_000_000
-_STRIDED = cast("torch.layout", torch.strided)
+_DISPATCH = "__torch_dispatch__"
 
 
 def as_truth(value: Any) -> bool | None:
@@ -76,12 +76,12 @@ def as_tensor(value: Any) -> Tensor | None:
         return None
     if type(value) is Tensor:
         plain = value
-    elif getattr(type(value), "__torch_dispatch__", None) is not Tensor.__torch_dispatch__:
+    elif getattr(type(value), _DISPATCH) is not getattr(Tensor, _DISPATCH):
         return None
     else:
         with torch._C.DisableTorchFunctionSubclass():  # pyright: ignore[reportPrivateUsage]
             plain = Tensor.as_subclass(value, Tensor)
-    if plain.layout != _STRIDED or plain.device.type != "cpu":
+    if plain.layout != torch.strided or plain.device.type != "cpu":
         return None
     if plain.is_nested or plain.is_quantized or plain.numel() > _MOST_CELLS:
         return None
@@ -100,7 +100,7 @@ def kind_of(value: Any) -> str:
         return "nested tensor"
     if value.is_quantized:
         return "quantised tensor"
-    return "tensor" if value.layout == _STRIDED else "sparse tensor"
+    return "tensor" if value.layout == torch.strided else "sparse tensor"
 
 
 def _scalar(value: Any) -> Any:

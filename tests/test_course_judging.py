@@ -35,7 +35,7 @@ def add(a, b):
 
 
 def stub(a, b):
-    raise NotImplementedError
+    raise NotImplementedError("Exercise 1.0: what is the sum?")
 
 
 def by_hand(ask, rng):
@@ -449,6 +449,11 @@ def test_a_function_that_is_not_written_yet_is_named_by_the_one_that_calls_it():
     report = report_of(lambda a, b: helper(a, b))
     assert report.status == "raised"
     assert report.idea == "`add` calls `helper`, which is not written yet."
+
+
+def test_an_operation_that_torch_does_not_have_is_no_untouched_stub():
+    report = report_of(lambda a, b: torch.ones(2, 2).to_sparse().equal(torch.ones(2, 2)))
+    assert report.status == "raised"
 
 
 # --- showing -----------------------------------------------------------------------------------
