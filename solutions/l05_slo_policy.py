@@ -1484,6 +1484,12 @@ _WRONG_BATCHES = (
             head, [waiter for waiter in waiters if waiter.slack_us >= 0], *rest
         ),
     ),
+    _wrong(
+        "slo_batch",
+        "index",
+        "The head is number 0.",
+        lambda *args: list(range(len(slo_batch(*args)))),
+    ),
     _wrong("slo_batch", "in_place", "What comes along no longer waits.", _takes_them_out),
     _wrong("slo_batch", "alone", "Then nobody is in danger.", lambda head, *_: [head.id]),
     _wrong("slo_batch", "not_a_list", "A batch is a set.", lambda *args: set(slo_batch(*args))),

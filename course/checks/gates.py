@@ -173,10 +173,10 @@ def any_moments(rng: random.Random, count: int) -> list[Args]:
     moments: list[Args] = []
     while len(moments) < count:
         ids = rng.sample(range(10), rng.choice((1, 2, 2, 3, 3, 4)) + 1)
-        margin, mode = rng.choice((1.0, 1.2, 2.0)), rng.choice(("conservative", "aggressive"))
+        margin, mode = rng.choice((1.0, 1.2, 1.6, 2.0)), rng.choice(("conservative", "aggressive"))
         waiter, *runners = (_any_view(rng, id) for id in ids)
         close = [abs(waiter.urgency - margin * runner.urgency) for runner in runners]
-        if margin != 1.2 or min(close) > 1e-9:  # 1.2 times a score is not exact
+        if margin in (1.0, 2.0) or min(close) > 1e-9:  # 1.2 times a score is not exact
             moments.append((waiter, runners, margin, mode))
     return sorted(moments, key=lambda args: len(args[1]))
 
@@ -514,11 +514,11 @@ def any_queues(rng: random.Random, count: int) -> list[Args]:
     """A head and waiters around the limits; few waiters first. Products are exact."""
     queues: list[Args] = []
     for _ in range(count):
-        a, c = rng.choice(((100.0, 10_000.0), (0.5, 300.0), (172.0, 34_000.0)))
+        a, c = rng.choice(((100.0, 10_000.0), (0.5, 300.0), (172.625, 34_000.0)))
         guard = rng.choice((0.125, 0.25, 0.5))
-        sizes = [2 * rng.randint(1, 30) for _ in range(rng.randint(2, 5))]
+        sizes = [8 * rng.randint(1, 60) for _ in range(rng.randint(2, 5))]
         reach = sum(sizes[: rng.randint(1, len(sizes))])
-        bound = reach + rng.choice((-2, 0, 0, 2, 60, 60))
+        bound = reach + rng.choice((-1, 0, 0, 1, 60, 60))
         slo_us = 8 * rng.randint(100, 900)
         spare_us = guard * slo_us + a * reach + c
         left_us = round(spare_us + rng.choice((-a, -1, 0, 0, a, 40 * a, 40 * a)))
@@ -697,6 +697,11 @@ BATCH: Comparison[Batch] = Comparison(
             lambda head, waiters, a, c, bound, guard: _BATCH(
                 head, [each for each in waiters if each.slack_us >= 0], a, c, bound, guard
             ),
+        ),
+        Mistake(
+            "index",
+            "These are places in the queue; the answer holds the requests' own ids.",
+            lambda head, *rest: list(range(len(_BATCH(head, *rest)))),
         ),
         Mistake(
             "alone",

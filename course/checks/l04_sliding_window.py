@@ -234,9 +234,9 @@ def _no_window(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _any_pair(ask: Ask, rng: random.Random) -> Failure | None:
-    cases: list[Args] = []
-    for _ in range(25):
-        window, sinks, query = rng.randint(1, 12), rng.randint(0, 5), rng.randint(0, 60)
+    cases: list[Args] = [(40, key, 3, 10) for key in (8, 9, 10, 37)]
+    for _ in range(24):
+        window, sinks, query = rng.randint(1, 12), rng.randint(0, 10), rng.randint(0, 60)
         edge = max(0, query - window)
         keys = (edge, max(0, edge - 1), sinks, rng.randint(0, query))
         cases += [(query, key, window, sinks) for key in keys]
@@ -289,6 +289,9 @@ def _any_cache(ask: Ask, rng: random.Random) -> Failure | None:
         dtype = rng.choice((torch.float32, torch.float64, torch.float16))
         shape = (rng.randint(1, 4), rng.randint(1, 14), rng.randint(1, 8), rng.randint(0, 4))
         cases.append(case(*shape, dtype, rng.choice((1, 2, 3))))
+    cases.append(
+        case(2, rng.randint(26, 40), rng.randint(9, 12), rng.randint(8, 12), torch.float64)
+    )
     return judge_entries(ask, sorted(cases, key=lambda item: item.k.numel()))
 
 
@@ -473,7 +476,7 @@ def _any_step(ask: Ask, rng: random.Random) -> Failure | None:
     for _ in range(80):
         window = rng.choice((None, *range(1, 12)))
         cases.append(
-            (rng.randint(0, 30), rng.choice((1, rng.randint(1, 30))), window, rng.choice((0, 2, 4)))
+            (rng.randint(0, 30), rng.choice((1, rng.randint(1, 30))), window, rng.choice((0, 2, 9)))
         )
     cases.append((rng.randint(300, 900), rng.randint(100, 300), rng.randint(50, 100), 5))
     return _HELD.judge(ask, sorted(cases, key=lambda args: args[0] + args[1]))
@@ -509,8 +512,10 @@ def _ring_of_one(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _far_along(ask: Ask, rng: random.Random) -> Failure | None:
-    for most in (1_000, 100_000):
-        window, sinks = rng.randint(2, 9), rng.randint(0, 4)
+    for most, window, sinks in (
+        (1_000, rng.randint(2, 9), rng.randint(0, 4)),
+        (100_000, rng.randint(8, 12), rng.randint(8, 12)),
+    ):
         start = rng.randint(most // 2, most)
         positions = [*range(sinks), *range(start, start + 2 * window + 2)]
         failure = judge_slots(ask, positions, window, sinks)

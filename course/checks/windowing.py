@@ -130,7 +130,7 @@ def case(
 ) -> Case:
     """K/V of H heads and S entries of D = `size` that are all different."""
     count = heads * length * size
-    k = torch.arange(1, count + 1, dtype=dtype).view(heads, length, size)  # (H, S, D)
+    k = (torch.arange(1, count + 1, dtype=dtype) / 4).view(heads, length, size)  # (H, S, D)
     return Case(k, -k, window, sinks)
 
 
