@@ -43,7 +43,8 @@ _MERCY = (
 )
 _MACBETH = (
     "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\n"
-    "Creeps in this petty pace from day to day\nTo the last syllable of recorded time,\nAnd all our yesterdays have lighted fools\n"
+    "Creeps in this petty pace from day to day\n"
+    "To the last syllable of recorded time,\nAnd all our yesterdays have lighted fools\n"
     "The way to dusty death. "
 )
 _SIX = (  # arrival step, prompt, new tokens

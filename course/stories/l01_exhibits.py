@@ -65,7 +65,8 @@ def flips_table(flips: Mapping[str, tuple[int, float]]) -> str:
             "",
             "With one layer the difference is exactly 0: not small, none. A test on a one-layer "
             "model would have passed. So would a test with whole prompts, or with chunks of one "
-            "token. What finds this defect is the dull test: *the same text, whatever the chunk size*.",
+            "token. What finds this defect is the dull test: *the same text, whatever the chunk "
+            "size*.",
         ]
     )
 
