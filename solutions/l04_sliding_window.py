@@ -1282,3 +1282,17 @@ WRONG = (
         lambda full, window, targets: tuple(map(str, judge(full, window, targets))),
     ),
 )
+
+_AT_LEAST_1 = "it is at least 1"
+
+# Weaker answers that are right all the same, and why.
+STILL_RIGHT = {
+    "l04.visible": {"window at least 1": _AT_LEAST_1},
+    "l04.evict": {"window at least 1": _AT_LEAST_1},
+    "l04.held": {"num_tokens at least 1": _AT_LEAST_1, "window at least 1": _AT_LEAST_1},
+    "l04.ring_slot": {
+        "window at least 1": _AT_LEAST_1,
+        "return sinks + position % window": "where the turn begins does not matter",
+    },
+    "l04.live_bytes": {"tensors: reversed": "a sum does not mind the order"},
+}

@@ -1496,3 +1496,55 @@ _WRONG_BATCHES = (
 )
 
 WRONG = (*_WRONG_FITS, *_WRONG_SLACKS, *_WRONG_URGENCIES, *_WRONG_GATES, *_WRONG_BATCHES)
+
+_DEVIATIONS = "deviations from a mean add up to 0"
+_AT_LEAST_1 = "it is at least 1"
+_SIGN_ALONE = "only its sign counts"
+_NOT_ITS_OWN = "the rules look at the runners' own"
+_BEATEN_ANYWAY = "a doomed reference has an urgency below 0, and that of the waiter is above"
+_HEAD_S = "the rules look at the head's own"
+
+# Weaker answers that are right all the same, and why.
+STILL_RIGHT = {
+    "l05.fit": {
+        "points: reversed": "a sum does not mind the order",
+        "together = sum((tokens * (time_us - mean_us) for tokens, time_us in points))": _DEVIATIONS,
+        "together = sum(((tokens - mean_tokens) * time_us for tokens, time_us in points))": (
+            _DEVIATIONS
+        ),
+    },
+    "l05.slack": {
+        "deadline at least 1": "a deadline lies after the start of the clock",
+        "total at least 1": _AT_LEAST_1,
+    },
+    "l05.urgency": {"slack at most 7": _SIGN_ALONE},
+    "l05.gate": {
+        "waiter.id always 7": _NOT_ITS_OWN,
+        "waiter.id at most 7": _NOT_ITS_OWN,
+        "waiter.id at least 1": _NOT_ITS_OWN,
+        "waiter.slack_us at most 7": _SIGN_ALONE,
+        "waiter.num_preemptions always 0": _NOT_ITS_OWN,
+        "waiter.num_preemptions at most 7": _NOT_ITS_OWN,
+        "waiter.num_preemptions at least 1": _NOT_ITS_OWN,
+        "runners: reversed": "they come in any order",
+        "runners.slack_us always 300000": _BEATEN_ANYWAY,
+        "runners.slack_us at most 7": _SIGN_ALONE,
+        "runners.slack_us at least 1": _BEATEN_ANYWAY,
+        "runners.num_preemptions at most 7": "above 0 is immune",
+        "if waiter.urgency > margin * reference.urgency:": _BEATEN_ANYWAY,
+    },
+    "l05.slo_batch": {
+        "head.tokens at least 1": _AT_LEAST_1,
+        "head.time_to_deadline_us at least 1": "too little for a pass either way",
+        "head.slo_us at least 1": _AT_LEAST_1,
+        "waiters.tokens at least 1": _AT_LEAST_1,
+        "waiters.time_to_deadline_us always 160000": _HEAD_S,
+        "waiters.time_to_deadline_us at most 7": _HEAD_S,
+        "waiters.time_to_deadline_us at least 1": _HEAD_S,
+        "waiters.slo_us always 200000": _HEAD_S,
+        "waiters.slo_us at most 7": _HEAD_S,
+        "waiters.slo_us at least 1": _HEAD_S,
+        "bound at least 1": _AT_LEAST_1,
+        "result: without repeats": "ids are unique",
+    },
+}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from giveaways import given_away
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from course import judging
 from course.checks import fusing as looking
 from course.checks import l03_interleaving as checks
-from course.checks import packing, padded_step
+from course.checks import new_tokens, packing, padded_step
 from course.judging import run_checks
 from course.registry import exercise
 from course.report import Report
@@ -345,3 +346,41 @@ def test_positions_of_a_padded_row_are_read_off_its_columns() -> None:
     padded = looking.padded_rows([2, 4], [2, 3])[0]
     assert [padded.key(column) for column in range(7)] == [None, None, 0, 1, None, 2, 3]
     assert [padded.query(column) for column in range(3)] == [None, 2, 3]
+
+
+# --- nothing is given away ---------------------------------------------------------------------
+
+IDEAS = {
+    "l03.fused_rows": [look.idea for look in padded_step.ROWS.looks],
+    "l03.new_mask": [look.idea for look in padded_step.NEW.looks],
+    "l03.full_mask": [look.idea for look in padded_step.FULL.looks],
+    "l03.split_kv": [look.idea for look in padded_step.SPLIT.looks],
+    "l03.sample_rows": [new_tokens.SAMPLE.idea],
+    "l03.pack": [look.idea for look in packing.PACK.looks],
+}
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answer(
+    exercise_id: str,
+) -> None:
+    item = exercise(exercise_id)
+    for text in (*item.hints, *IDEAS[exercise_id]):
+        assert given_away(text, getattr(l03, item.name)) == []
+
+
+# --- cases that can tell -----------------------------------------------------------------------
+
+
+def test_letters_come_more_than_once_in_the_texts_of_a_step() -> None:
+    texts = [checks._text(random.Random(seed), 8) for seed in range(20)]
+    assert all(len(set(text)) < len(text) for text in texts)
+    assert any(0 in text for text in texts), "the number of padding is a letter, too"
+
+
+def test_no_look_at_the_numbers_tells_padding_from_tokens() -> None:
+    k = padded_step.make_kv([3, 0], [1, 4], 1, sign=-1)
+    real = torch.tensor([[True, True, True, False, False, False, True], [False] * 3 + [True] * 4])
+    padding = k[:, :, 0][~real]
+    assert (padding > 0).any() and (padding < 0).any() and (padding != 0).all()
+    assert (k[:, :, 0][real] < 0).all()

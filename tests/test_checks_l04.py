@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from giveaways import given_away
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -208,6 +209,28 @@ def test_numbers_of_the_judge_may_differ_by_a_rounding() -> None:
         return round(agreement, 6), round(added, 6)
 
     assert exercise("l04.judge").check(in_double).status == "passed"
+
+
+@pytest.mark.parametrize("exercise_id", MISTAKES)
+def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answer(
+    exercise_id: str,
+) -> None:
+    item = exercise(exercise_id)
+    ideas = {
+        "l04.visible": checks._VISIBLE.idea,
+        "l04.held": checks._HELD.idea,
+        "l04.live_bytes": checks._BYTES.idea,
+    }
+    for text in (*item.hints, ideas.get(exercise_id, "")):
+        assert given_away(text, getattr(l04, item.name)) == []
+
+
+@pytest.mark.parametrize("loss", ["exp of large logits", "log of a softmax"])
+def test_a_loss_that_leaves_the_range_of_float32_is_told_so(loss: str) -> None:
+    wrong = WRONG[f"l04.judge {loss}"]
+    report = exercise("l04.judge").check(wrong.function)
+    assert report.misconception == "not_finite"
+    assert report.checks[report.passed] == "large logits"
 
 
 # --- solutions against the engine's own ------------------------------------------------------

@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from giveaways import given_away
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -263,6 +264,26 @@ def test_an_error_in_a_gate_names_the_answer_s_own_line() -> None:
     report = exercise("l05.gate").check(gate)
     assert report.status == "raised"
     assert "ZeroDivisionError on its line 3" in report.idea, report.idea
+
+
+@pytest.mark.parametrize("exercise_id", MISTAKES)
+def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answer(
+    exercise_id: str,
+) -> None:
+    item = exercise(exercise_id)
+    ideas = {
+        "l05.fit": urgency.FIT.idea,
+        "l05.slack": urgency.SLACK.idea,
+        "l05.urgency": urgency.URGENCY.idea,
+        "l05.gate": gates.GATE.idea,
+        "l05.slo_batch": gates.BATCH.idea,
+    }
+    for text in (*item.hints, ideas[exercise_id]):
+        assert given_away(text, getattr(l05, item.name)) == []
+
+
+def test_what_came_in_is_shown_by_its_ids_when_it_was_changed() -> None:
+    assert card("l05.gate in place")["before"] == "runners = the ids [5, 2]"
 
 
 # --- solutions against the policy's own ------------------------------------------------------

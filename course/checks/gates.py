@@ -514,7 +514,7 @@ def any_queues(rng: random.Random, count: int) -> list[Args]:
     """A head and waiters around the limits; few waiters first. Products are exact."""
     queues: list[Args] = []
     for _ in range(count):
-        a, c = rng.choice(((100.0, 10_000.0), (0.5, 300.0), (172.625, 34_000.0)))
+        a, c = rng.choice(((100.0, 10_000.0), (0.5, 0.0), (172.625, 34_000.0)))
         guard = rng.choice((0.125, 0.25, 0.5))
         sizes = [8 * rng.randint(1, 60) for _ in range(rng.randint(2, 5))]
         reach = sum(sizes[: rng.randint(1, len(sizes))])
