@@ -7,6 +7,7 @@ from driving import (
     assert_accessible_and_not_too_wide,
     assert_one_tab_stop_each,
     focus_toolbar,
+    from_the_start,
     live,
 )
 
@@ -82,7 +83,12 @@ def every_widget():
     options = ["Yes", "Only with one layer", "No"]
     rungs = ["Look **twice**.", "Use `min`.", "<b>Take</b> the smaller."]
     return [
-        Timeline(a_trace(24, error="your plan_step raised KeyError"), a_trace(8), title="Both"),
+        Timeline(
+            a_trace(24, error="your plan_step raised KeyError"),
+            a_trace(8),
+            title="Both",
+            yours=True,
+        ),
         MaskStepper([a_mask("yours", True), a_mask("right", False)], title="Masks"),
         StepCost([{**laptop, "points": measured}, gpu], title="Cost"),
         WorkBars([{"name": "without", "tokens": [5, 6, 7]}, {"name": "with", "tokens": [5, 1, 1]}]),
@@ -204,7 +210,7 @@ def test_a_click_on_a_step_moves_the_cursor_there(show):
 
 
 def test_the_jump_goes_to_the_first_step_that_differs(show):
-    page = show([Timeline(a_trace(24), a_trace(8))])
+    page = from_the_start(show([Timeline(a_trace(24), a_trace(8), yours=True)]))
     assert page.locator(".sn-note").text_content() == (
         "Step 1 is the first that differs. Yours: request 1 prefills tokens 0 to 23 of 24 and "
         "samples 'a'. The reference: request 1 prefills tokens 0 to 7 of 24."
@@ -216,7 +222,7 @@ def test_the_jump_goes_to_the_first_step_that_differs(show):
 
 
 def test_a_trace_that_agrees_says_so_and_cannot_jump(show):
-    page = show([Timeline(a_trace(8), a_trace(8))])
+    page = show([Timeline(a_trace(8), a_trace(8), yours=True)])
     assert page.locator(".sn-note").text_content() == "Both did the same work in every step."
     jump = page.get_by_role("button", name="Jump to first difference")
     assert jump.get_attribute("aria-disabled") == "true"
