@@ -55,9 +55,10 @@ def _():
     mo.md(r"""
     ## How a lesson works
 
-    1. **Predict.** A question comes before its answer. Commit to one; being wrong teaches most.
-    2. **Build.** You write one function at a time, in the cell that says `raise NotImplementedError`,
-       and run it with Ctrl+Enter (Cmd+Enter on a Mac).
+    1. **Predict.** A question comes before its answer, which stays hidden until you commit to one or
+       press *Show me*. Being wrong teaches most.
+    2. **Build.** A card says what to write, one function at a time. You write it in the cell below the card,
+       framed as *Your code*, and run it with Ctrl+Enter (Cmd+Enter on a Mac).
     3. **Check.** The check below it runs by itself, and says what is wrong with the smallest case
        that shows it. Three hints wait beside it, each stronger than the one before.
     4. **Watch.** The engine runs with *your* function, and you step through what it did.
@@ -71,6 +72,11 @@ def _():
     type. What you have passed and predicted is kept there too, in plain files, and later lessons
     run with the answers that you passed in earlier ones. An update of the course does not overwrite
     any of it.
+
+    ## Words
+
+    What the lessons' words mean is said where they first appear, and once more in the
+    [list of words](/?file=glossary.py&view-as=present).
 
     ## When something is stuck
 

@@ -107,8 +107,8 @@ def _():
         tokens = append(tokens, sample(logits[-1]))
     ```
 
-    Nothing is wrong with it: it is short, and its text is right. In this course it is the *oracle*,
-    the plain and slow way that every faster way has to agree with. But look at what it feeds. How
+    Nothing is wrong with it: it is short, and its text is right. In this course it is the
+    [*oracle*](/?file=glossary.py&view-as=present), the plain and slow way that every faster way has to agree with. But look at what it feeds. How
     many tokens go through the model for 20 new ones after a prompt of 50? And how many would, if no
     token ever had to go through twice?
     """)
@@ -169,6 +169,7 @@ def _(WorkBars, prompt, trace):
                 {"name": "with a cache", "tokens": [step.used_tokens for step in trace.steps]},
             ],
             title="Tokens computed for each generated token",
+            question="How does the work of a token grow, with and without a cache?",
         ),
     )
     return
@@ -365,8 +366,7 @@ def _():
 
     Below are steps of our model that were timed on a CPU, with the line that lies nearest to them, and
     an 8-billion-parameter model on a large GPU, modelled. Switch between the two, and move along the
-    line with the arrow keys: what does the second token of a step cost? And the tenth? (At the far
-    right the points leave the line: those are prefills, and in a long one each token also has to
+    line with the arrow keys. (At the far right the points leave the line: those are prefills, and in a long one each token also has to
     attend to all the tokens before it.)
     """)
     return
@@ -375,7 +375,12 @@ def _():
 @app.cell(hide_code=True)
 def _(StepCost, step_costs):
     cpu, gpu = step_costs()
-    StepCost([cpu, gpu], title="What a step costs", max_tokens=256)
+    StepCost(
+        [cpu, gpu],
+        title="What a step costs",
+        max_tokens=256,
+        question="What does the second token of a step cost? And the tenth?",
+    )
     return cpu, gpu
 
 
@@ -506,6 +511,7 @@ def _(
         Batching(
             *(batching_side(kind[0], done) for kind, done in zip(_kinds, _drawn, strict=True)),
             title=f"Six requests in three slots: {_whose}",
+            question="Which requests are done earlier with continuous batching?",
         ),
     )
     return (batching_note,)
@@ -585,7 +591,11 @@ def _(CostClock, Engine, EngineConfig, four_requests, model, replay):
 def _(Timeline, served):
     after(
         "l00.whose_gaps",
-        Timeline(served.to_json(), title="Four requests on the real engine, continuously batched"),
+        Timeline(
+            served.to_json(),
+            title="Four requests on the real engine, continuously batched",
+            question="Which step takes longest, and which requests wait for it?",
+        ),
     )
     return
 

@@ -127,15 +127,16 @@ def batching_side(name: str, finished: Any) -> dict[str, Any]:
     """One side of the picture. Raises: ValueError saying why these steps cannot be drawn."""
     if not isinstance(finished, list | tuple) or len(finished) != len(WAITING):
         raise ValueError(f"it returned {finished!r}, and the picture needs six numbers")
-    free_at, spans = [0] * SLOTS, list[dict[str, int]]()
-    starts = [done - length for done, length in zip(finished, WAITING, strict=True)]
-    for _, i in sorted((start, i) for i, start in enumerate(starts)):
-        slot = min(range(SLOTS), key=lambda slot: free_at[slot])
-        if starts[i] < free_at[slot]:
+    ends: list[int] = [int(done) for done in finished]
+    spans = [
+        {"request": i, "start": end - length, "end": end}
+        for i, (end, length) in enumerate(zip(ends, WAITING, strict=True))
+    ]
+    for span in spans:
+        at_once = sum(each["start"] <= span["start"] < each["end"] for each in spans)
+        if span["start"] < 0 or at_once > SLOTS:
             raise ValueError(
-                f"it lets request {i} run while all {SLOTS} slots are taken, or before the first "
-                "step"
+                f"it lets request {span['request']} run while all {SLOTS} slots are taken, or "
+                "before the first step"
             )
-        free_at[slot] = finished[i]
-        spans.append({"request": i, "slot": slot, "start": starts[i], "end": finished[i]})
-    return {"name": name, "slots": SLOTS, "spans": spans, "length": max(finished)}
+    return {"name": name, "slots": SLOTS, "spans": spans, "length": max(ends)}

@@ -1,0 +1,117 @@
+"""Lesson 0 as a newcomer meets it: the tasks, the keyboard's way through, a narrow page."""
+
+import pytest
+from driving import PICTURES, assert_accessible, assert_fits, assert_ran_by_itself
+from launching import wait_for
+from playwright.sync_api import expect
+
+from course.registry import lesson_exercises
+
+pytestmark = pytest.mark.browser
+
+# What has the focus, through shadow roots: [tag, class, name, cell].
+FOCUSED = """() => {
+    let at = document.activeElement;
+    const cell = at.closest(".marimo-cell")?.id ?? "";
+    while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+    return [at.tagName, at.className, at.getAttribute("aria-label") ?? at.textContent, cell];
+}"""
+HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
+TEXT_LINES = """(all) => all.filter((each) => each.textContent.length > 300).map((each) => {
+    const range = document.createRange();
+    range.selectNodeContents(each);
+    const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 8)));
+    return each.textContent.length / lines.size;
+})"""
+
+
+@pytest.fixture(scope="module")
+def lesson(open_lesson):
+    return open_lesson("l00", 3)
+
+
+def test_the_untouched_lesson_runs_by_itself(lesson):
+    kinds = ("work-bars", "step-cost", "batching", "timeline", "prediction", "hints")
+    assert_ran_by_itself(lesson, "The KV cache and batching", kinds, not_started=3)
+
+
+def test_each_task_stands_over_the_learners_framed_cell(lesson):
+    for item in lesson_exercises("l00_kv_cache"):
+        card = lesson.page.locator(f"[data-task='{item.id}']")
+        expect(card).to_contain_text(item.title)
+        frame = lesson.page.locator(f".marimo-cell[data-cell-name='*{item.name}']")
+        label = frame.evaluate("(cell) => getComputedStyle(cell, '::before').content")
+        assert label == '"Your code"'
+
+
+def test_no_editor_of_a_hidden_cell_is_on_the_page(lesson):
+    hidden = lesson.page.locator(HIDDEN_EDITORS)
+    assert hidden.count() > 20
+    assert [each for each in hidden.all() if each.is_visible()] == []
+
+
+def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(lesson, course_server):
+    """By Tab, and from an editor by Esc and Tab, as its frame says."""
+    page = lesson.page
+    file = course_server.work / "l00_kv_cache.py"
+    before = file.read_text()
+    page.evaluate("document.activeElement.blur()")
+    seen, cells = [], []
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        tag, css, name, cell = page.evaluate(FOCUSED)
+        seen.append((tag, css, name))
+        cells.append(cell)
+        if "cm-content" in css:
+            page.keyboard.press("Escape")
+        if "front page" in name:
+            break
+    names = [name for _, _, name in seen]
+    assert any("Back to the course's front page" in name for name in names)
+    assert names.count("Commit") == 4
+    assert names.count("Show a hint") == 3
+    assert any("def finish_steps" in name for name in names)
+    assert any("tokens in the step" in name.lower() or tag == "INPUT" for tag, _, name in seen)
+    page.wait_for_timeout(2500)  # longer than marimo waits before it saves
+    assert file.read_text() == before
+
+
+def test_a_prediction_is_committed_by_keyboard_and_shows_what_it_withheld(lesson):
+    page = lesson.page
+    bars = page.locator(".sn-work-bars")
+    expect(bars.locator(".sn-wb-panel")).to_have_count(0)
+    expect(page.get_by_text("598 times as much")).to_be_hidden()
+    question = page.locator(".sn-prediction", has_text="How many tokens go through")
+    question.get_by_label("1,190 without, 69 with").focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
+    expect(bars.locator(".sn-wb-panel")).to_have_count(2)
+    expect(page.get_by_text("598 times as much")).to_be_visible()
+    expect(page.get_by_text("slot-steps idle")).to_be_hidden()
+    page.reload()
+    lesson.wait_until_open()
+    expect(bars.locator(".sn-wb-panel")).to_have_count(2)
+    expect(page.get_by_text("598 times as much")).to_be_visible()
+
+
+def test_lines_of_text_have_65_to_75_characters(lesson):
+    lengths = lesson.page.locator(".markdown.prose .paragraph").evaluate_all(TEXT_LINES)
+    assert len(lengths) > 5
+    assert min(lengths) > 55  # a last line is rarely full
+    assert max(lengths) <= 76
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_of_ours_breaks_an_accessibility_rule(lesson, scheme):
+    assert_accessible(lesson, scheme)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_lesson_fits_its_page(lesson, scheme, width):
+    page = lesson.page
+    assert_fits(lesson, width, scheme)
+    wait_for(lambda: page.evaluate("App.scrollWidth - App.clientWidth") == 0)
+    page.locator("[data-task='l00.next_inputs']").evaluate("each => each.scrollIntoView()")
+    page.screenshot(path=PICTURES / f"l00_task_{scheme}_{width}.png")
