@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from benchmarks.measure import describe, machine
-from nanogpt.clock import LAPTOP_CPU
 from nanogpt.executors.executor import Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
@@ -133,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
           f"context_us={context_us:.3f}, prompt_scale=1")  # fmt: skip
     if options.out:
         record = {
-            "name": LAPTOP_CPU.name,
+            "name": facts["cpu"],
             "modelled": False,
             "machine": describe(facts),
             "fixed_us": round(fixed_us),

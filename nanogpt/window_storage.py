@@ -157,7 +157,7 @@ class RingStorage:
     def held(self) -> Tensor:
         """Shapes: -> (2, L, H, S, D)."""
         entries = [self._entry_of_slot[slot] for slot in self._slot_of.values()]
-        return self._kv[:, :, :, entries]  # (2, L, H, S, D)
+        return self._kv.index_select(3, torch.tensor(entries, dtype=torch.long))
 
     def live_bytes(self) -> int:
         """Bytes of the ring."""
