@@ -110,19 +110,21 @@ def _(exact, tragedy, verona):
 
 @app.cell(hide_code=True)
 def _(tragedy):
-    KVBudget(tragedy.to_json(), "KV tokens against a budget of 22", group="verona")
+    after("l02.recompute", KVBudget(tragedy.to_json(), "KV tokens against a budget of 22", group="verona"))
     return
 
 
 @app.cell(hide_code=True)
 def _(tragedy):
-    Timeline(tragedy.to_json(), title="The same steps, request by request", group="verona")
+    after("l02.recompute", Timeline(tragedy.to_json(), title="The same steps, request by request", group="verona"))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l02.recompute",
+        mo.md(r"""
     Step through it; both pictures move together. Step 6 is the one to look at: Romeo's K/V is
     gone, and his row waits. His text is not gone. At step 10 his 16 known tokens go through the model in one
     prefill (hatched is what had been computed before), and at the end of that step he samples the seventh.
@@ -140,7 +142,8 @@ def _():
     get. So there is a safety valve, **preemption**: when the growth of those inside passes the budget,
     somebody leaves. You are about to write both, and the rules about who goes first and what
     is kept.
-    """)
+    """),
+    )
     return
 
 
@@ -974,34 +977,37 @@ def _():
 def _(fcfs_post, start_over, tiny, twins):
     _parts = Parts(choose_victim=piece(lambda: exhibit_a), resume=start_over)
     politeness = replay(Engine(tiny, fcfs_post, _parts), twins(), 40)
-    KVBudget(politeness.to_json(), "Exhibit A, stopped after 40 steps if it is not done")
+    after("l02.livelock", KVBudget(politeness.to_json(), "Exhibit A, stopped after 40 steps if it is not done"))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    exhibit("A", "l02.choose_victim", lambda: exhibit_a)
+    after("l02.livelock", exhibit("A", "l02.choose_victim", lambda: exhibit_a))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l02.livelock",
+        mo.md(r"""
     A **livelock**: a deadlock that keeps the machine warm. The sawtooth is its signature, and no error will
     ever be logged. The published key was `max((priority, -arrival_time))`, which reads like *the most recent
     among the least important*. The minus sign makes it the oldest. Some request must be safe from
     everybody, or there is no progress: under the rule of 2.3 it is the head of the line. Keeping the text would have
     saved the twins as well. Steps until both are done, in runs of 300 steps at most:
-    """)
+    """),
+    )
     return
 
 
 @app.cell(hide_code=True)
 def _(table_a):
-    mo.md(
+    after("l02.livelock", mo.md(
         "| victim | generated tokens | 5 new | 8 new | 10 new | 12 new |\n|:--|:--|--:|--:|--:|--:|\n"
         + "\n".join(table_a)
-    )
+    ))
     return
 
 
@@ -1360,9 +1366,23 @@ def _(MODES, WORKLOADS, bills):
         head = "| workload | policy | important: latency | | others: latency | | throughput | preempted | recomputed tokens | published |"
         return "\n".join([head, "|:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|", *rows])
 
-    mo.md(
+    after("l02.priority", mo.md(
         f"{_table()}\n\n*Published*: the important requests' latency, the throughput, and the preemptions, "
         "priority against FCFS. Latency: from arrival to the last token, mean."
+    ))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l02.priority",
+        mo.md(r"""
+    Three of the author's four ratios come out again in another engine on another clock. The fourth, *memory pressure*, is
+    where the engines differ most: here FCFS preempts as well when requests grow, there only an important waiter
+    threw somebody out, and the victim started its text over. The control says that the measurement measures priority: with
+    nobody more important, nothing changes.
+    """),
     )
     return
 
@@ -1370,11 +1390,6 @@ def _(MODES, WORKLOADS, bills):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Three of the author's four ratios come out again in another engine on another clock. The fourth, *memory pressure*, is
-    where the engines differ most: here FCFS preempts as well when requests grow, there only an important waiter
-    threw somebody out, and the victim started its text over. The control says that the measurement measures priority: with
-    nobody more important, nothing changes.
-
     ### Where it loses
 
     Look at the columns of the others. Nothing was made faster: latency was moved from some to others, and

@@ -193,13 +193,15 @@ def _(CURSORS, KNOWN, NAMES, NUM_NEW):
             title="One tensor for everybody: token above, position below",
         )
 
-    _picture()
+    after("l03.fused_cost", _picture())
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l03.fused_cost",
+        mo.md(r"""
     Point at a cell, or walk with the arrow keys, to hear whose it is. Two things to notice.
 
     **Why padding on the left?** Every row's last real token stands in the last column. The logits that
@@ -208,7 +210,14 @@ def _():
 
     **A decode is a chunk of one token.** A's newest token is its 22nd, and it stands at position 21. There is nothing else
     to know about it: the same cursor, the same slice, the same positions as in lesson 1.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## Build it
 
     Six functions. Four make the padded step, one says who gets a token, the last one takes the padding out.
@@ -1185,20 +1194,29 @@ def _():
         title = "Exhibit A on the post's example, with a decode in row A"
         return drawn_mask(title, ["A", "B"], past_lens, num_new, mine, right, "exhibit A")
 
-    _compared()
+    after("l03.exhibit_a", _compared())
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l03.exhibit_a",
+        mo.md(r"""
     The post says: *no query ever attends to a padding token*, and draws an example in which that is so. With chunks of equal
     length nothing among the new is padding. It also says, in a comment, that padded query positions
     *generate garbage that we ignore*. As queries, yes. But they are keys, too.
 
     This is the defect to remember: nothing crashes, the text is fluent, and it depends on who else is
     in the building. The test that finds it is one line: *the same text, whoever is beside it*.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ### Exhibit B: the row that sees nothing
 
     The obvious repair: mark the padding among the new tokens as well, and let nobody see it. Now two prompts meet in their first chunks, one of 3 tokens and
@@ -1292,14 +1310,23 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l03.exhibit_b",
+        mo.md(r"""
     Where would you notice? `argmax` of NaNs is a valid index, so greedy decoding goes on, silently: it picks the first. Our engine looks at
     the logits before it samples and drops the step. It would not get so far here: since version 2.5 PyTorch's
     own `scaled_dot_product_attention` answers 0 for a row that sees nothing
     ([pytorch #103749](https://github.com/pytorch/pytorch/issues/103749)), so this exhibit runs in it unharmed. Another kernel, another answer: for MLX
     such a row was reported to give *unexpected values*, neither zeros nor NaNs ([mlx #2395](https://github.com/ml-explore/mlx/issues/2395)). A mask whose every row sees
     something does not depend on whom you ask.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ### Exhibit C: one step ahead
 
     Romeo and Juliet, both alone in their batch of two. Greedy. The post: *if the request has produced 22 tokens, pos_val = 22*.
@@ -1572,17 +1599,19 @@ def _(BUDGETS, FORMS, runs):
         head = f"| {title}: budget | form | mean step | | ITL p99 | | tokens/s | |\n|--:|:--|--:|--:|--:|--:|--:|--:|\n"
         return head + "\n".join(_row(name, budget, form) for budget in BUDGETS for form in FORMS)
 
-    mo.md(
+    after("l03.p99", mo.md(
         _table("**a large GPU** (modelled)", "gpu")
         + "\n\n"
         + _table("**a laptop CPU** (fitted to measured steps)", "laptop")
-    )
+    ))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l03.p99",
+        mo.md(r"""
     **Where fused-with-padding wins:** on the GPU with the smallest budget, where the padding hides below the weight read. There it
     equals packed. **Where it loses:** in every line of the laptop, and on the GPU with chunks as long as real ones; with a budget of 64 the mean step
     still looks even, and the late gaps do not.
@@ -1592,7 +1621,8 @@ def _():
 
     How long may a chunk be until padding costs more than the second forward did? That depends on how many decodes stand
     beside it:
-    """)
+    """),
+    )
     return
 
 

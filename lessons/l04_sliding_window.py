@@ -189,9 +189,9 @@ def _(moves):
 
 @app.cell(hide_code=True)
 def _():
-    ReceptiveField(
+    after("l04.far_token", ReceptiveField(
         8, 4, 41, "What the last token can know about, W = 8, layer by layer", query=40, probe=20
-    )
+    ))
     return
 
 
@@ -359,15 +359,18 @@ def _(story):
 
 @app.cell(hide_code=True)
 def _(story):
-    StorageStrip(story, "What a slice of 640 bytes keeps alive")
+    after("l04.freed", StorageStrip(story, "What a slice of 640 bytes keeps alive"))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l04.freed",
+        mo.md(r"""
     So eviction costs a copy of what stays. Write it, for one layer of one request. The sinks may lie inside the window, when the text is short.
-    """)
+    """),
+    )
     return
 
 
@@ -1247,7 +1250,7 @@ def _(costs, full_loss, judge_attempt):
     _published = {8: "97.5 %", 16: "100 %", 32: "100 %"}
     _rows = [_row(window) + f" {_published.get(window, '')} |" for window in (8, 16, 32, 64, 128)]
     _whose = "your `judge`" if judge_attempt.started else "the reference's `judge`"
-    mo.md(
+    after("l04.cost", mo.md(
         "\n".join(
             [
                 "| W | greedy agreement | added loss | with 4 sinks: agreement | added loss | the post's agreement |",
@@ -1257,7 +1260,7 @@ def _(costs, full_loss, judge_attempt):
                 f"By {_whose}, over 6 passages of 256 characters; loss in nats per character, on top of {full_loss:.3f}.",
             ]
         )
-    )
+    ))
     return
 
 
@@ -1462,7 +1465,7 @@ def _(on_sinks, one_layer, within_16):
 
 @app.cell(hide_code=True)
 def _(full_loss, three_layers):
-    mo.md(
+    after("l04.layers", mo.md(
         "So do not treat all layers alike. Layer 0 keeps everything, the other three get a window:\n\n"
         "| layers 1 to 3 | added loss | K/V held of 256 tokens |\n|:--|--:|--:|\n"
         + "\n".join(
@@ -1470,7 +1473,7 @@ def _(full_loss, three_layers):
             for window, added in three_layers.items()
         )
         + f"\n\n(on top of {full_loss:.2f}). Gemma 2 and 3 and gpt-oss are built, and trained, that way: layers with a window and layers without, mixed."
-    )
+    ))
     return
 
 
@@ -1518,10 +1521,13 @@ def _(seventeen):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l04.seventeen",
+        mo.md(r"""
     That is the surprise to take home: **a window at run time does not fail because the far past matters, but because the model has never lived without one.** (StreamingLLM, Figure 1, saw the same on large models: a window alone collapses, a window that is recomputed for each token holds.) Then a model that has should not mind. Two twins of the post's size (4 layers, 32 channels), the same 6,000 steps,
     the same batches; one was trained with full attention, the other under a mask of W = 16 (`lessons/data/small_models.md`):
-    """)
+    """),
+    )
     return
 
 
@@ -1533,9 +1539,20 @@ def _(nexts, small, texts):
         logits = read(twin, [row[:128] for row in texts], window)
         return F.cross_entropy(logits.flatten(0, 1), nexts[:, :128].flatten()).item()
 
-    mo.md(
+    after("l04.seventeen", mo.md(
         "| | served with everything | served with W = 16 |\n|:--|--:|--:|\n"
         + "\n".join(f"| {name} | {_loss(twin, None):.2f} | {_loss(twin, 16):.2f} |" for name, twin in twins.items())
+    ))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l04.seventeen",
+        mo.md(r"""
+    The twins are as good as each other, each in its own world, and each is lost in the other's. This is Mistral's way, and the post says so: bake the window into the training mask. Then eviction is exact, and an engine that does *not* evict computes for nothing.
+    """),
     )
     return
 
@@ -1543,8 +1560,6 @@ def _(nexts, small, texts):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The twins are as good as each other, each in its own world, and each is lost in the other's. This is Mistral's way, and the post says so: bake the window into the training mask. Then eviction is exact, and an engine that does *not* evict computes for nothing.
-
     ## When it breaks
 
     The post names three things that a window should hurt. None of our 65 characters is a bracket; what this text opens and has to close is a line and a name. Four texts of 120 characters, sampled by the shipped model:

@@ -502,7 +502,7 @@ def _():
         "doomed, with its deadline 40 ms away": (-20, 40),
         "10 ms overdue": (-70, -10),
     }
-    mo.md(
+    after("l05.slack_or_deadline", mo.md(
         "| | slack | to the deadline | urgency |\n|:--|--:|--:|--:|\n"
         + "\n".join(
             f"| {name} | {spare:,} ms | {left:,} ms | {policy.urgency(1000 * spare, 1000 * left):+.4f} |"
@@ -510,19 +510,22 @@ def _():
                 SIX.items(), key=lambda item: -policy.urgency(1000 * item[1][0], 1000 * item[1][1])
             )
         )
-    )
+    ))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l05.slack_or_deadline",
+        mo.md(r"""
     Look at the last three. Among the doomed the order is odd: whoever is 200 ms overdue ranks above one who has just missed. It does no
     harm, for they all sort below everybody who can be saved, and nobody is preempted for them. But it is no fairness either: under load the doomed wait longest.
 
     The paper's form is the sign of the slack over the **absolute deadline**, counted from the start of the engine. The order of the hopeful is
     the same. A *margin* between two scores is not:
-    """)
+    """),
+    )
     return
 
 
@@ -888,7 +891,7 @@ def _(REPORT_AND_VOICE):
 
 @app.cell(hide_code=True)
 def _(attained, ladder):
-    predict(
+    after("l05.null", predict(
         "l05.visible",
         f"So give the monitor an inbox and let it see arrivals in mid-pass. Without preemption {attained('control', 4, 'urgent')} % of the urgent and {attained('control', 4, 'generous')} % of the "
         "generous requests were in time at 4 requests per second. **And now?**",
@@ -901,7 +904,7 @@ def _(attained, ladder):
         3,
         f"**Urgent {attained('seen', 4, 'urgent')} %, generous {attained('seen', 4, 'generous')} %** (modelled). {ladder['seen', 4]['num_preemptions']:.0f} preemptions in a run, and "
         f"{ladder['seen', 4]['wasted_percent']:.0f} % of all computing is thrown away. The bug that hid the others is gone.",
-    )
+    ))
     return
 
 
@@ -939,7 +942,7 @@ def _(LADDER_TABLE, ladder):
         }
 
     RATES = sorted({each["requests_per_s"] for each in LADDER_TABLE["cells"]})
-    RepairLadder(
+    after("l05.visible", RepairLadder(
         [
             {
                 "variant": variant.title,
@@ -950,33 +953,39 @@ def _(LADDER_TABLE, ladder):
         ],
         title="The repair ladder, modelled: means of five paired seeds and their 95 % intervals",
         load="4",
-    )
+    ))
     return (RATES,)
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l05.visible",
+        mo.md(r"""
     Why was seeing alone a disaster? The report and the voice request again, with arrivals seen, and the old habit of filling every pass:
-    """)
+    """),
+    )
     return
 
 
 @app.cell
 def _(REPORT_AND_VOICE):
-    mo.md(passes(simulate(REPORT_AND_VOICE, SEEN, ROUND_COST)))
+    after("l05.visible", mo.md(passes(simulate(REPORT_AND_VOICE, SEEN, ROUND_COST))))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l05.visible",
+        mo.md(r"""
     The report is thrown out, and then let in again *together with* the request that it was thrown out for. All of the price, none of the gain. Under load this
     happens to every pass. `slo_batch` turns the ladder, though it has nothing to do with preempting: a slot won by force has to be
     kept free.
 
     What would each of the three repairs have brought alone, without the other two?
-    """)
+    """),
+    )
     return
 
 
@@ -996,9 +1005,21 @@ def _(ladder):
         ],
         "all three": alone(BATCHED),
     }
-    mo.md(
+    after("l05.visible", mo.md(
         "| on the post's preemption, modelled | urgent in time | generous in time |\n|:--|--:|--:|\n"
         + "\n".join(f"| {name} | {u:.0f} % | {g:.0f} % |" for name, (u, g) in _alone.items())
+    ))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l05.visible",
+        mo.md(r"""
+    **Three repairs, all of them right. Alone, one does nothing, one hardly anything, and one ruins everything.** Who measures after each of them, and keeps
+    what helps, keeps none of what matters.
+    """),
     )
     return
 
@@ -1006,9 +1027,6 @@ def _(ladder):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **Three repairs, all of them right. Alone, one does nothing, one hardly anything, and one ruins everything.** Who measures after each of them, and keeps
-    what helps, keeps none of what matters.
-
     ## Break it
 
     Four defects. Each is a small function that runs in the machine with round numbers: 10 ms per pass, 0.1 ms per token, 10 layers; █ is a layer computed in that line. Look at the symptom, decide what is wrong, then **repair the function

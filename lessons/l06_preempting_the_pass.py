@@ -21,7 +21,7 @@ with app.setup(hide_code=True):
     from course.calling import call
     from course.checks.tidying import draw_books
     from course.checks.voting import Played, Votes
-    from course.prediction import hints, predict
+    from course.prediction import after, hints, predict
     from course.task import task
     from nanogpt import GPT, EngineConfig, ModelConfig, Request
     from nanogpt.guard import PartError, guarded
@@ -274,10 +274,19 @@ def _(recorded):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l06.hangs",
+        mo.md(r"""
     So what a rank has read is not a decision. It is an opinion, and it takes a collective of its own to make a decision out of opinions:
     `all_reduce(MAX)` over the votes. Anybody's 1 makes everybody leave, at the same attention op.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ### All of them or none
 
     Write what one rank does at one attention op, move by move, as a generator. Each `yield` is a move, and the scheduler that plays the ranks decides whose

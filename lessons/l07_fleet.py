@@ -137,9 +137,18 @@ def _(RUSH, rush_runs):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l07.overload",
+        mo.md(r"""
     You will find out who these few are, and get both figures down. First the queue itself.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## Build it
 
     ### Who goes next?
@@ -467,10 +476,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l07.score",
+        mo.md(r"""
     Give everything the same unit. A worker has promised to compute so many prompt tokens: its *backlog*. A hit is so many tokens that it need not compute. Their difference says where this
     prefill is **done** first.
-    """)
+    """),
+    )
     return
 
 
@@ -1043,11 +1055,11 @@ def _(dead_run, living_run):
         return "passes" if error is None else "fails" if isinstance(error, AssertionError) else str(error)
 
     _dead, _alive = _passes(dead_run.totals), _passes(living_run.totals)
-    verdict(
+    after("l07.exhibit_b", verdict(
         (_dead, _alive) == ("fails", "passes"),
         "The test fails for the dead scheduler and passes for the living one.",
         f"The test of the dead scheduler {_dead}, that of the living one {_alive}.",
-    )
+    ))
     return
 
 
@@ -1112,11 +1124,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _(utilisation_repaired):
-    verdict(
+    after("l07.exhibit_c", verdict(
         utilisation_repaired,
         "Speculation is allowed wherever the batch has room.",
         "In some of these passes the gate is closed although the batch has room, or open although it is full.",
-    )
+    ))
     return
 
 
@@ -1198,13 +1210,13 @@ def _(suspect):
 
 @app.cell(hide_code=True)
 def _(suspect):
-    verdict(
+    after("l07.exhibit_d", verdict(
         isinstance(suspect, FleetConfig)
         and (suspect.prefix_cache, suspect.speculation) == ("none", False)
         and (suspect.order, suspect.routing) == ("fifo", "round_robin"),
         "It shares nothing and drafts nothing.",
         "Whoever is compared with it is compared with a part of itself.",
-    )
+    ))
     return
 
 
@@ -1297,11 +1309,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _(first_text, second_hit, second_text):
-    verdict(
+    after("l07.exhibit_e", verdict(
         first_text == second_text and second_hit > 0,
         f"Both have the same text, and {second_hit} tokens were not computed twice.",
         "The texts differ." if first_text != second_text else "Nobody finds a prefix any more.",
-    )
+    ))
     return
 
 

@@ -270,9 +270,12 @@ def _(laws):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l08.resample",
+        mo.md(r"""
     Here are the three tokens, each block an eighth. █ comes in as a guess that stays. ░ is proposed too often and goes. ▒ is wanted, and proposed too seldom.
-    """)
+    """),
+    )
     return
 
 
@@ -285,10 +288,10 @@ def _(PROPOSED, WANTED):
             f"| {name} | {'█' * stays}{'▒' * (p - stays)} {p}/8 | {'█' * stays}{'░' * (q - stays)} {q}/8 | {p / q if p < q else 1:.2g} | {max(0, p - q)}/8 |"
         )
 
-    mo.md(
+    after("l08.resample", mo.md(
         "| token | the target wants it: p | the draft proposes it: q | a guess of it stays with probability | missing |\n|:--|:--|:--|--:|--:|\n"
         + "\n".join(map(_row, WANTED))
-    )
+    ))
     return
 
 
@@ -297,13 +300,13 @@ def _(laws):
     def _eighths(numbers):
         return " | ".join(f"{8 * each:g}/8" for each in numbers)
 
-    mo.md(
+    after("l08.resample", mo.md(
         "There are as many ░ as ▒, four: always, since both columns sum to 1. So every time that a guess goes, one of the missing has to come, **each as often as it is missing**. "
         "Then nothing is too much and nothing too little:\n\n"
         "| where a guess was rejected, draw | a | b | c |\n|:--|--:|--:|--:|\n"
         + "\n".join(f"| {name} | {_eighths(law)} |" for name, law in laws.items())
         + f"\n| **wanted, p** | {_eighths([1 / 8, 2 / 8, 5 / 8])} |\n\nNot sampled: integrated over every guess and all random numbers."
-    )
+    ))
     return
 
 
@@ -486,10 +489,10 @@ def _(speedup_attempt, tokens_attempt):
     def _edges():
         return ", ".join(f"{break_even(k, 0.1):.2f} for K = {k}" for k in (1, 2, 4, 8))
 
-    mo.md(
+    after("l08.four_times", mo.md(
         f"{_table()}\n\nA long guess is a bet on all of its letters at once: with p = 0.4 anything beyond two is paid for in vain. Break-even, the p at which a round brings what it costs: {_edges()}. "
         "For one draft it is α itself: p tokens more for α more time."
-    )
+    ))
     return
 
 
