@@ -226,6 +226,7 @@ def test_it_is_on_where_a_folder_is_named_or_the_notebook_lies_in_work(work, mon
 
 
 def _write_often(times):
+    progress._LOCK_WAIT_S = 60.0  # a writer that gets no turn for a second is not gone
     for _ in range(times):
         progress.record(report("failed"))
 

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -40,7 +39,7 @@ def opened(course: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], 
     yield open_course
     for process in processes:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def free_port() -> int:
@@ -49,22 +48,21 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def test_a_second_run_is_listening_at_once_and_ctrl_c_ends_it(course: Path, opened: Callable):
+def test_a_second_run_installs_nothing_and_ctrl_c_ends_it(course: Path, opened: Callable):
     learn(course, "progress")
     port = free_port()
-    started = time.monotonic()
+    installed = (course / ".venv" / "pip.log").read_text()
     process, _, address = opened("--port", str(port))
-    seconds = time.monotonic() - started
     assert address.startswith(f"http://127.0.0.1:{port}/?file=index.py&view-as=present&access_to")
     assert urllib.request.urlopen(address).status == 200
-    assert seconds < 8, "2 s on a quiet machine, with room for a busy one"
+    assert (course / ".venv" / "pip.log").read_text() == installed
     tree = psutil.Process(process.pid).children(recursive=True)
     assert {c.laddr.ip for p in tree for c in listening(p)} == {"127.0.0.1"}
     process.send_signal(signal.SIGINT)
-    said, complaints = process.communicate(timeout=20)
+    said, complaints = process.communicate(timeout=60)
     assert (process.returncode, said.splitlines()[-1]) == (0, "Stopped. Your work is in work/.")
     assert "Traceback" not in complaints
-    assert not psutil.wait_procs(tree, timeout=5)[1]
+    assert not psutil.wait_procs(tree, timeout=60)[1]
 
 
 def test_the_server_wants_its_token_and_keeps_it_to_its_owner(course: Path, opened: Callable):
@@ -100,7 +98,7 @@ def test_the_app_shows_no_code(course: Path, opened: Callable):
     assert "/?file=index.py&access_token=" in address
     assert b"raise NotImplementedError" not in urllib.request.urlopen(address).read()
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_a_server_that_cannot_start_is_said(course: Path):

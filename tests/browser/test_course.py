@@ -33,8 +33,14 @@ def chunk_mask(num_past: int, num_new: int) -> Tensor:
 """
 INPUTS = """\
 def chunk_inputs(tokens, cursor, n):
-    end = cursor + n
-    return tokens[cursor:end], list(range(cursor, end)), end == len(tokens)
+    end = cursor + n * ONCE
+    return tokens[cursor:end], places(cursor, end), end == len(tokens)
+
+import numpy as np
+ONCE = 1
+
+def places(cursor, end):
+    return np.arange(cursor, end).tolist()
 """
 ENDLESS = """\
 def chunk_inputs(tokens, cursor, n):
@@ -157,7 +163,7 @@ def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson,
     assert SIZE not in (course_server.root / "lessons" / file.name).read_text()
 
 
-def test_after_an_endless_loop_the_work_goes_on(lesson):
+def test_after_an_endless_loop_the_work_goes_on(lesson, course_server):
     lesson.answer(ENDLESS)
     expect(lesson.report("chunk_inputs", "timeout")).to_contain_text("Took too long")
     stopped = lesson.timeline.locator(".sn-note-bad")
@@ -167,6 +173,11 @@ def test_after_an_endless_loop_the_work_goes_on(lesson):
     lesson.answer(INPUTS)
     lesson.report("chunk_inputs", "passed")
     expect(stopped).to_have_count(0)
+    # What the answer uses is kept with it.
+    kept = (course_server.work / "answers" / "l01.chunk_inputs.py").read_text()
+    assert re.findall(r"^(?:import|def)? ?(\w+)", kept, re.MULTILINE) == [
+        "numpy", "ONCE", "places", "chunk_inputs"
+    ]  # fmt: skip
 
 
 def test_a_timeline_is_stepped_by_keyboard_alone(lesson):

@@ -91,7 +91,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("32 tokens for 11 useful ones")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l03.fused_cost.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l03.fused_cost.json")] != [])
 
 
 # ---- answering -----------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("Not this time. The answer: 0")
     expect(question).to_contain_text("A view is a window frame")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l04.freed.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l04.freed.json")] != [])
 
 
 def test_every_picture_is_stepped_by_keyboard_alone(lesson):

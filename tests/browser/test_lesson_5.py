@@ -72,7 +72,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("The report's TTFT goes from 410 to 522 ms")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l05.price.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l05.price.json")] != [])
 
 
 def test_a_wrong_slack_is_marked_where_it_differs_and_a_right_one_is_drawn(lesson, course_server):

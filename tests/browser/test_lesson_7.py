@@ -122,7 +122,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("Most requests pass quickly")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l07.overload.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l07.overload.json")] != [])
 
 
 def test_the_lanes_of_the_quiet_fleet_and_its_seeds_are_told_by_keyboard(lesson):

@@ -90,7 +90,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("second chance")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l08.resample.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l08.resample.json")] != [])
 
 
 def test_the_passes_of_a_text_are_told_by_keyboard(lesson):
