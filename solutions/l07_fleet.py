@@ -1168,3 +1168,6 @@ WRONG: tuple[WrongAnswer, ...] = (
     *_WRONG_ROUTES,
     *_WRONG_POLICIES,
 )
+
+# What a weaker answer is still right about, and why: exercise: {weakening: reason}.
+STILL_RIGHT = {"l07.route": {"workers: reversed": "they come in any order"}}

@@ -1,5 +1,6 @@
 """The checks of lesson 7: heaps, a rush, policies scored over loads, and what their cards show."""
 
+import inspect
 import itertools
 import random
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from course.checks import fleet_policies as policies
 from course.checks import l07_fleet as checks
 from course.checks.dispatching import Prefills, Rush
 from course.checks.fleet_policies import Habits, Load, Score, Served
-from course.registry import exercise
+from course.registry import Exercise, exercise, lesson_exercises
+from course.sameness import same
 from nanogpt.fleet import FleetParts, policy, simulate
 from nanogpt.fleet.views import FleetSnapshot, WaitingView
 from nanogpt.slo.policy import urgency
@@ -449,3 +451,17 @@ def test_the_load_is_what_the_task_says() -> None:
     assert "at least 20 percentage points above FIFO's" in rules
     assert "on no load more than 2 below" in rules
     assert "no request waits longer than 2 s" in rules
+
+
+# --- what the page says ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", lesson_exercises("l07_fleet"), ids=lambda item: item.name)
+def test_the_task_s_case_is_right_and_its_signature_the_answer_s_own(item: Exercise) -> None:
+    assert item.task is not None
+    solution = getattr(l07, item.name)
+    assert same(item.task.worked(solution), item.task.result)
+    lines = inspect.getsource(solution).split(':\n    """')[0].removeprefix("def ")
+    signature = " ".join(lines.split()).replace("( ", "(").replace(" )", ")")
+    assert item.task.signature == signature
+    assert all(rule.endswith(".") for rule in item.task.rules)

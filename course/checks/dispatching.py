@@ -234,7 +234,7 @@ BUMP: Comparison[Bump] = Comparison(
 
 def worker(id: int, backlog: int = 0, running: int = 0, **fields: int) -> WorkerView:
     """A worker with room: `backlog` prompt tokens promised, `running` requests in its batch."""
-    known = {"batch_size": 8, "kv_free_tokens": 4000 - 300 * running, "kv_tokens": 4000} | fields
+    known = {"batch_size": max(8, 2 * running), "kv_free_tokens": 4000, "kv_tokens": 4000} | fields
     return WorkerView(id=id, backlog_tokens=backlog, num_running=running, **known)
 
 
@@ -489,7 +489,7 @@ ROUTE: Comparison[Route] = Comparison(
         # one where many run.
         ([worker(1, 3000), worker(2)], {1: 110, 2: 100}),
         ([worker(1, 300), worker(2)], {1: 250}),
-        ([worker(1, 0, 7), worker(2)], {1: 105, 2: 100}),
+        ([worker(1, 0, 7), worker(2)], {1: 103, 2: 100}),
         *any_choices(random.Random(4), 60),
     ],
 )

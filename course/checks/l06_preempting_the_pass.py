@@ -400,7 +400,7 @@ def _any_fates(rng: random.Random, count: int) -> list[Args]:
     cases: list[Args] = []
     for _ in range(count):
         whole = rng.choice((rng.randint(2, 90), rng.randint(500, 9_000), rng.randint(1, 9) * 10**6))
-        bound = rng.choice((3.0, 3.0, 1.0, 0.5, 2.5, 1.75, 10.0))
+        bound = rng.choice((3.0, 3.0, 1.0, 0.5, 2.5, 2.125, 10.0))
         edge = math.ceil(bound * whole)
         slept = rng.choice((0, whole, 3 * whole, edge - 1, edge, edge + 1, 2 * edge, 30 * edge))
         cases.append((slept, whole, rng.random() < 0.8, rng.random() < 0.5, bound))
@@ -597,6 +597,7 @@ def _to_the_moment(ask: Ask, rng: random.Random) -> Failure | None:
         (2_699, 900, 3.0), (2_701, 900, 3.0), (2_700, 900, 3.0), (40, 40, 1.0), (20, 40, 0.5),
         (19, 40, 0.5), (9_000, 500, 3.0), (900_000, 2_000_000, 1.0), (7_000_000, 2_500_000, 3.0),
         (2_250, 900, 2.5), (2_249, 900, 2.5), (1_800, 900, 3.0), (4_000, 900, 10.0), (1, 1, 1.75),
+        (0, 1, 0.5), (1_700, 800, 2.125), (1_699, 800, 2.125),
     )  # fmt: skip
     return _FATE.judge(
         ask,

@@ -238,7 +238,13 @@ def _near_the_top(ask: Ask, rng: random.Random) -> Failure | None:
 
 def _at_the_edges(ask: Ask, rng: random.Random) -> Failure | None:
     slacks = (50_000, 50_001, 0, -1, 49_999, 1)
-    return _judge_bump(ask, *((6, 70_000, 150_000 + slack, 80_000) for slack in slacks))
+    return _judge_bump(
+        ask,
+        *((6, 70_000, 150_000 + slack, 80_000) for slack in slacks),
+        (6, 0, 50_001, 0),
+        (6, 0, 0, 1),
+        (6, 0, 0, 0),
+    )
 
 
 def _any_request(ask: Ask, rng: random.Random) -> Failure | None:
@@ -326,6 +332,10 @@ def _among_equals(ask: Ask, rng: random.Random) -> Failure | None:
             ([worker(2, 100, 1), worker(1, 100, 1)], {}),
             ([worker(1, 100, 1), worker(2, 200, 1)], {2: 100}),
             ([worker(1, 100, 4), worker(2, 101, 1)], {}),
+            ([worker(9, 0, 3), worker(8, 1, 1)], {}),
+            ([worker(11, 100, 150), worker(12, 101, 20)], {}),
+            ([worker(11, 100, 120), worker(12, 100, 119)], {}),
+            ([worker(12, 100, 1), worker(11, 100, 1)], {}),
             ([worker(1, 200, 1), worker(2, 100, 2)], {1: 100}),
             ([worker(2, 200, 1), worker(1, 100, 1), worker(6, 300, 0)], {2: 100, 6: 200}),
         ],
