@@ -9,15 +9,14 @@ from course.registry import lesson_exercises
 
 pytestmark = pytest.mark.browser
 
-# What has the focus, through shadow roots: [tag, class, name, cell].
+# What has the focus, through shadow roots: [tag, class, name].
 FOCUSED = """() => {
     let at = document.activeElement;
-    const cell = at.closest(".marimo-cell")?.id ?? "";
     while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
-    return [at.tagName, at.className, at.getAttribute("aria-label") ?? at.textContent, cell];
+    return [at.tagName, at.className, at.getAttribute("aria-label") ?? at.textContent];
 }"""
 HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
-TEXT_LINES = """(all) => all.filter((each) => each.textContent.length > 300).map((each) => {
+TEXT_LINES = """(all) => all.filter((each) => each.checkVisibility() && each.textContent.length > 300).map((each) => {
     const range = document.createRange();
     range.selectNodeContents(each);
     const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 8)));
@@ -56,13 +55,13 @@ def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(lesson, 
     file = course_server.work / "l00_kv_cache.py"
     before = file.read_text()
     page.evaluate("document.activeElement.blur()")
-    seen, cells = [], []
+    seen = []
     for _ in range(120):
         page.keyboard.press("Tab")
-        tag, css, name, cell = page.evaluate(FOCUSED)
+        tag, css, name = page.evaluate(FOCUSED)
         seen.append((tag, css, name))
-        cells.append(cell)
         if "cm-content" in css:
+            page.wait_for_timeout(300)  # marimo's editor stumbles over a key right after its focus
             page.keyboard.press("Escape")
         if "front page" in name:
             break
@@ -71,7 +70,8 @@ def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(lesson, 
     assert names.count("Commit") == 4
     assert names.count("Show a hint") == 3
     assert any("def finish_steps" in name for name in names)
-    assert any("tokens in the step" in name.lower() or tag == "INPUT" for tag, _, name in seen)
+    assert "Play" in names
+    assert [tag for tag, _, _ in seen].count("INPUT") == 4
     page.wait_for_timeout(2500)  # longer than marimo waits before it saves
     assert file.read_text() == before
 
@@ -80,19 +80,19 @@ def test_a_prediction_is_committed_by_keyboard_and_shows_what_it_withheld(lesson
     page = lesson.page
     bars = page.locator(".sn-work-bars")
     expect(bars.locator(".sn-wb-panel")).to_have_count(0)
-    expect(page.get_by_text("598 times as much")).to_be_hidden()
+    expect(page.locator(".output").get_by_text("598 times as much")).to_be_hidden()
     question = page.locator(".sn-prediction", has_text="How many tokens go through")
     question.get_by_label("1,190 without, 69 with").focus()
     page.keyboard.press("Space")
     page.keyboard.press("Enter")
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(bars.locator(".sn-wb-panel")).to_have_count(2)
-    expect(page.get_by_text("598 times as much")).to_be_visible()
-    expect(page.get_by_text("slot-steps idle")).to_be_hidden()
+    expect(page.locator(".output").get_by_text("598 times as much")).to_be_visible()
+    expect(page.locator(".output").get_by_text("slot-steps idle")).to_be_hidden()
     page.reload()
     lesson.wait_until_open()
     expect(bars.locator(".sn-wb-panel")).to_have_count(2)
-    expect(page.get_by_text("598 times as much")).to_be_visible()
+    expect(page.locator(".output").get_by_text("598 times as much")).to_be_visible()
 
 
 def test_lines_of_text_have_65_to_75_characters(lesson):

@@ -107,6 +107,7 @@ export function mount({ model, el, name, label, inputs, build }) {
     const after = model.get("after");
     waits = Boolean(after) && !isAnswered(after);
     root.classList.toggle("sn-waits", waits);
+    root.dataset.after = after;
     root.getRootNode().host?.toggleAttribute("data-sn-waits", waits);
     // A title may give the answer away.
     root.setAttribute("aria-label", (!waits && model.get("title")) || label);

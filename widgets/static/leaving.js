@@ -1,8 +1,15 @@
 // The way on from an editor of marimo's by keyboard. Esc leaves the editor for its cell; from there
 // Tab would lead back into it, so what stands in the cell beside its output is passed over once.
 
+// All that lies beside the way from the cell to its output, if it has one.
 function partsToPass(cell) {
-  return [...cell.children].filter((part) => !part.querySelector(".output-area"));
+  const parts = [];
+  let at = cell.querySelector(".output-area");
+  if (!at) return [...cell.children];
+  for (; at !== cell; at = at.parentElement) {
+    parts.push(...[...at.parentElement.children].filter((each) => each !== at));
+  }
+  return parts;
 }
 
 function passOver(event) {

@@ -86,6 +86,7 @@ function build(root, model) {
     if (choice !== null) reveal({ choice, committed: true });
   });
   show.addEventListener("click", () => reveal({ shown: true }));
+  root.dataset.key = model.get("key");
   root.append(form, outcome);
   if (isSettled()) settle();
   return {};
