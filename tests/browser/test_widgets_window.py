@@ -10,7 +10,6 @@ from driving import (
     from_the_start,
     live,
     press,
-    press_on,
     step_all,
 )
 
@@ -188,7 +187,8 @@ def test_stacks_are_to_scale_and_preemption_and_padding_are_drawn(show):
     ]
     assert [round(height / max(heights) * 2) for height in heights] == [0, 1, 2, 0, 1, 2, 0]
     assert page.locator(".sn-kg-total").text_content().startswith("No window: so far at most 6 KV")
-    press_on(page, "End")
+    focus_toolbar(page)
+    press(page, "End")
     assert "at most 16 KV tokens in all and 11 for one request" in (
         page.locator(".sn-kg-total").text_content()
     )

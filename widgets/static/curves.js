@@ -101,7 +101,7 @@ function drawCurves(model, shown, width) {
   const [series, x, y, logX] = ["series", "x", "y", "log_x"].map((name) => model.get(name));
   const names = curveNames(series);
   const narrow = width < NARROW;
-  const room = narrow ? 8 : 20 + Math.min(width / 3, Math.max(...names.map((name) => name.length)) * CHARACTER);
+  const room = narrow ? 16 : 20 + Math.min(width / 3, Math.max(...names.map((name) => name.length)) * CHARACTER);
   const frame = { right: width - room, base: HEIGHT - FOOT };
   const axes = axesOf(series, logX, { x: narrow ? 4 : 7, y: 5 });
   const place = { x: placeOn(axes.x, LEFT, frame.right, logX), y: placeOn(axes.y, frame.base, TOP) };
