@@ -58,7 +58,8 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
         notes.append(f"Below, the reference stands in for your `{item.name}`.")
     if report.status == "not_started" and _is_app():
         report = replace(report, idea="Open the lesson with `python3 learn.py` to write it.")
-    return Attempt(report, function, " ".join(filter(None, notes)), checked.runs_here)
+    usable = function if checked.runs_here else None
+    return Attempt(report, usable, " ".join(filter(None, notes)))
 
 
 def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Report:
