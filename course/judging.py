@@ -119,9 +119,9 @@ class Ask:
                 "still needs it as it was: build new values instead."
             )
             rows: Rows = (
-                ("input", self.draw_call(self.name, before)),
-                ("before", f"{name} = {_brief(old, new)}"),
-                ("after", f"{name} = {_brief(new, old)}"),
+                ("input", _cut(self.draw_call(self.name, before))),
+                ("before", _cut(f"{name} = {_brief(old, new)}")),
+                ("after", _cut(f"{name} = {_brief(new, old)}")),
             )
             return Failure(idea, rows, "in_place")
         return None
@@ -154,6 +154,10 @@ def _ids(value: Any) -> list[Any] | None:
         return None
     ids = [getattr(item, "id", None) for item in cast("list[Any]", value)]
     return None if None in ids else ids
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 360 else f"{text[:170]} ... {text[-170:]}"
 
 
 def _argument(function: Callable[..., Any], index: int) -> str:

@@ -331,7 +331,6 @@ _DIM = "the last of two dimensions is number 1"
 _ONE_ROW = "there is one new token, so its first row is its last"
 _EQUAL_LENGTHS = "all are equally long"
 _DOOMED = "a waiter that can make it beats a doomed reference anyway"
-_SHIFT = "a softmax does not change when all scores move alike, and these are far from overflow"
 _OVERWRITTEN = "every entry is overwritten"
 _SAME_FOR_ALL = "it is the same for every request and changes no order"
 _ITSELF = "the first one is not later than itself"
@@ -353,8 +352,6 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
             "True => False",
             "both are equally long",
         ),
-        ("weights = torch.exp(scores - scores.max())", "max => min", _SHIFT),
-        ("weights = torch.exp(scores - scores.max())", "- => +", _SHIFT),
     ],
     "finish_steps_by_simulation": [
         ("finished = [0] * len(lengths)", "[0] => [1]", _OVERWRITTEN),
