@@ -18,22 +18,21 @@ from nanogpt.plain_values import kind_of
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A checked answer; `function` is None when the notebook has none of that name.
+    """A checked answer; `function` is None when there is none that the notebook can go on with.
 
-    `runs_here` is False when the answer had to be stopped or took its process with it. `note` says
-    what else the learner should know, such as that progress could not be saved.
+    That is so when no function has the name, and when the check had to stop it or lost the process
+    that it ran in. `note` says what else the learner should know, such as that progress could not
+    be saved.
     """
 
     report: Report
     function: Callable[..., Any] | None
     note: str = ""
-    runs_here: bool = True
 
     @property
     def started(self) -> bool:
         """Whether there is an answer that the lesson can go on with, right or wrong."""
-        written = self.function is not None and self.report.status != "not_started"
-        return written and self.runs_here
+        return self.function is not None and self.report.status != "not_started"
 
     def or_reference(self, reference: Callable[..., Any]) -> Callable[..., Any]:
         """The learner's function once it can be run, right or wrong; until then `reference`."""
@@ -62,11 +61,11 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
         report = _missing(item, f"`{item.name}` is {kind} here, and not a function.")
         return Attempt(report, None, _saved(report, None))
     checked = check_apart(item, function)
-    notes = [_saved(checked.report, function)]
-    if not checked.runs_here:
-        notes.append(f"Below, the reference stands in for your `{item.name}`.")
-    note = " ".join(filter(None, notes))
-    return Attempt(checked.report, function, note, checked.runs_here)
+    note = _saved(checked.report, function)
+    if checked.runs_here:
+        return Attempt(checked.report, function, note)
+    stands_in = f"Below, the reference stands in for your `{item.name}`."
+    return Attempt(checked.report, None, " ".join(filter(None, (note, stands_in))))
 
 
 def _missing(item: Exercise, idea: str) -> Report:

@@ -110,9 +110,9 @@ class Ask:
                 "still needs it as it was: build new values instead."
             )
             rows: Rows = (
-                ("input", show_call(self.name, before)),
-                ("before", f"{name} = {show(old)}"),
-                ("after", f"{name} = {show(new)}"),
+                ("input", _brief(show_call(self.name, before))),
+                ("before", _brief(f"{name} = {show(old)}")),
+                ("after", _brief(f"{name} = {show(new)}")),
             )
             return Failure(idea, rows, "in_place")
         return None
@@ -131,6 +131,10 @@ class Ask:
             if self.count == 1:
                 return _Ended("not_started", not_started_idea(self.name))
         return _Ended("raised", f"Your `{self.name}` {describe_error(error, self._function)}.")
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 360 else f"{text[:170]} ... {text[-170:]}"
 
 
 def _argument(function: Callable[..., Any], index: int) -> str:

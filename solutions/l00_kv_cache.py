@@ -121,6 +121,49 @@ def _attends_to_itself_alone(
     return _attention(q, k, v), torch.cat([k_cache, k]), torch.cat([v_cache, v])
 
 
+def _with_the_causal_flag(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> Any:
+    k, v = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    return F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0], k, v
+
+
+def _exponentials_as_they_are(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor
+) -> Any:
+    k, v = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    weights = torch.exp(q @ k.T / q.shape[-1] ** 0.5)
+    return weights / weights.sum() @ v, k, v
+
+
+def _divides_by_the_length(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor
+) -> Any:
+    k, v = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    return (q @ k.T / len(k) ** 0.5).softmax(-1) @ v, k, v
+
+
+def _scales_on_top_of_sdpa(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor
+) -> Any:
+    k, v = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    scaled = q / q.shape[-1] ** 0.5
+    return F.scaled_dot_product_attention(scaled[None], k[None], v[None])[0], k, v
+
+
+def _adds_up_keys(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> Any:
+    k, v = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    return _attention(q, k, k), k, v
+
+
+def _adds_the_query(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> Any:
+    k, v = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    return q + _attention(q, k, v), k, v
+
+
+def _rounds_on_the_way(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> Any:
+    k, v = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    return _attention(q.float(), k.float(), v.float()).to(q.dtype), k, v
+
+
 def _forgets_the_scale(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> Any:
     k, v = torch.cat([k_cache, k]), torch.cat([v_cache, v])
     return (q @ k.T).softmax(-1) @ v, k, v
@@ -369,6 +412,34 @@ WRONG = (
     ),
     WrongAnswer(
         _NEXT,
+        "leaves out what was there before",
+        "by_value",
+        "A token that is in the cache need not be fed.",
+        lambda tokens, num_cached: [t for t in tokens if t not in tokens[:num_cached]],
+    ),
+    WrongAnswer(
+        _NEXT,
+        "feeds each letter once",
+        "by_value",
+        "The same letter has the same K and V.",
+        lambda tokens, num_cached: list(dict.fromkeys(tokens[num_cached:])),
+    ),
+    WrongAnswer(
+        _NEXT,
+        "looks for the first new letter",
+        "by_value",
+        "A token's place is where the list has it.",
+        lambda tokens, num_cached: tokens[tokens.index(tokens[num_cached]) :],
+    ),
+    WrongAnswer(
+        _NEXT,
+        "newest first",
+        "backwards",
+        "The newest token matters most.",
+        lambda tokens, num_cached: tokens[: num_cached - 1 : -1] if num_cached else tokens[::-1],
+    ),
+    WrongAnswer(
+        _NEXT,
         "returns a number",
         "not_a_list",
         "One token is fed, so a number will do.",
@@ -394,6 +465,55 @@ WRONG = (
         "itself_only",
         "One token goes in, so attention has one key.",
         _attends_to_itself_alone,
+    ),
+    WrongAnswer(
+        _ATTEND,
+        "with the causal flag",
+        "first_only",
+        "Attention in a decoder is causal, so the flag has to be set.",
+        _with_the_causal_flag,
+    ),
+    WrongAnswer(
+        _ATTEND,
+        "exponentials as they are",
+        "overflow",
+        "A softmax is exp over the sum of exp.",
+        _exponentials_as_they_are,
+    ),
+    WrongAnswer(
+        _ATTEND,
+        "divides by the length",
+        "scaled_by_length",
+        "The more tokens there are, the smaller the scores have to be.",
+        _divides_by_the_length,
+    ),
+    WrongAnswer(
+        _ATTEND,
+        "scales on top of SDPA",
+        "scaled_by_d",
+        "The library leaves the scale to its caller.",
+        _scales_on_top_of_sdpa,
+    ),
+    WrongAnswer(
+        _ATTEND,
+        "adds up keys",
+        "keys_for_values",
+        "What a token looks at is what it takes.",
+        _adds_up_keys,
+    ),
+    WrongAnswer(
+        _ATTEND,
+        "adds the query",
+        "residual",
+        "The residual connection belongs to attention.",
+        _adds_the_query,
+    ),
+    WrongAnswer(
+        _ATTEND,
+        "rounds on the way",
+        "precision",
+        "Single precision is enough for attention.",
+        _rounds_on_the_way,
     ),
     WrongAnswer(
         _ATTEND,
@@ -553,9 +673,29 @@ WRONG = (
     ),
     WrongAnswer(
         _FINISH,
+        "drops those that had to wait",
+        "wrong_length",
+        "Only the requests that fit into the slots are served.",
+        lambda lengths, slots, continuous: finish_steps(lengths[:slots], slots, continuous),
+    ),
+    WrongAnswer(
+        _FINISH,
+        "when each one starts",
+        "starts",
+        "What matters is when a request gets its slot.",
+        lambda lengths, slots, continuous: [
+            done - length
+            for done, length in zip(finish_steps(lengths, slots, continuous), lengths, strict=True)
+        ],
+    ),
+    WrongAnswer(
+        _FINISH,
         "in order of finishing",
         "sorted",
         "The list says when requests finish, earliest first.",
         lambda lengths, slots, continuous: sorted(finish_steps(lengths, slots, continuous)),
     ),
 )
+
+STILL_RIGHT = {"l00.finish_steps": {"slots at least 1": "there is at least one slot"}}
+"""Weaker answers that no check can tell from right ones, and why."""

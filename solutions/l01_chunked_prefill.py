@@ -236,6 +236,16 @@ def _fill(queue: Pairs, left: int) -> Pairs:
     return plan
 
 
+def _eats_the_queue(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
+    plan: Pairs = []
+    while budget > 0 and (decodes or prefilling or waiting):
+        queue = prefilling or waiting
+        request_id, n = (decodes.pop(0), 1) if decodes else queue.pop(0)
+        plan.append((request_id, min(n, budget)))
+        budget -= n
+    return plan
+
+
 def _ones(decodes: list[int]) -> Pairs:
     return [(request_id, 1) for request_id in decodes]
 
@@ -514,6 +524,134 @@ def _wrong(
 
 
 WRONG = (
+    _wrong(
+        "chunk_size",
+        "whole_or_nothing",
+        "A prompt runs when it fits.",
+        lambda budget, num_decodes, remaining: (
+            remaining if remaining <= budget - num_decodes else 0
+        ),
+    ),
+    _wrong(
+        "chunk_size",
+        "equal_shares",
+        "Everybody in a step gets an equal share.",
+        lambda budget, num_decodes, remaining: min(budget // (num_decodes + 1), remaining),
+    ),
+    _wrong(
+        "chunk_size",
+        "decodes_off_the_chunk",
+        "The chunk is the smaller of budget and prompt, less the decodes.",
+        lambda budget, num_decodes, remaining: max(0, min(budget, remaining) - num_decodes),
+    ),
+    _wrong(
+        "chunk_size",
+        "the_other_way",
+        "The room is the difference between budget and decodes.",
+        lambda budget, num_decodes, remaining: min(abs(budget - num_decodes), remaining),
+    ),
+    _wrong(
+        "chunk_size",
+        "not_int",
+        "Half a token is better than none.",
+        lambda budget, num_decodes, remaining: max(0, min(budget - num_decodes, remaining)) + 0.5,
+    ),
+    _wrong(
+        "chunk_mask",
+        "moved_by_the_chunk",
+        "tril moves its diagonal by the number of new tokens.",
+        lambda num_past, num_new: _tril(num_past, num_new, num_new),
+    ),
+    _wrong(
+        "chunk_mask",
+        "no_chunk_mates",
+        "The tokens of a chunk are computed at the same time, so none is there for another.",
+        lambda num_past, num_new: torch.cat(
+            [
+                torch.ones(num_new, num_past, dtype=torch.bool),
+                torch.eye(num_new, dtype=torch.bool),
+            ],
+            dim=1,
+        ),
+    ),
+    _wrong(
+        "chunk_mask",
+        "upside_down",
+        "triu is the causal one.",
+        lambda num_past, num_new: torch.ones(num_new, num_past + num_new, dtype=torch.bool).triu(
+            num_past
+        ),
+    ),
+    _wrong(
+        "chunk_mask",
+        "not_a_tensor",
+        "Nested lists are a mask too.",
+        lambda num_past, num_new: _tril(num_past, num_new, num_past).tolist(),
+    ),
+    _wrong(
+        "chunk_mask",
+        "not_a_tensor",
+        "A mask is mostly empty, so it is stored sparsely.",
+        lambda num_past, num_new: _tril(num_past, num_new, num_past).to_sparse(),
+        "sparse",
+    ),
+    _wrong(
+        "chunk_inputs",
+        "positions_by_value",
+        "A token's position is where the text has it.",
+        lambda tokens, cursor, n: (
+            tokens[cursor : cursor + n],
+            [tokens.index(token) for token in tokens[cursor : cursor + n]],
+            cursor + n == len(tokens),
+        ),
+    ),
+    _wrong(
+        "chunk_inputs",
+        "positions_by_value",
+        "A token's position is where the text has it next.",
+        lambda tokens, cursor, n: (
+            tokens[cursor : cursor + n],
+            [tokens.index(token, cursor) for token in tokens[cursor : cursor + n]],
+            cursor + n == len(tokens),
+        ),
+        "positions by value from the cursor on",
+    ),
+    _wrong(
+        "chunk_inputs",
+        "ends_by_value",
+        "A chunk that ends with the text's last token is the last one.",
+        lambda tokens, cursor, n: (
+            tokens[cursor : cursor + n],
+            list(range(cursor, cursor + n)),
+            tokens[cursor + n - 1] == tokens[-1],
+        ),
+    ),
+    _wrong(
+        "chunk_inputs",
+        "wrong_type",
+        "1 and 0 are as good as True and False.",
+        lambda tokens, cursor, n: (
+            tokens[cursor : cursor + n],
+            list(range(cursor, cursor + n)),
+            int(cursor + n == len(tokens)),
+        ),
+        "a number for a bool",
+    ),
+    _wrong(
+        "plan_step",
+        "in_place",
+        "The lists are mine to work through.",
+        _eats_the_queue,
+    ),
+    _wrong(
+        "plan_step",
+        "one_prefill",
+        "One new request starts in a step.",
+        lambda decodes, prefilling, waiting, budget: _fill(
+            [*_ones(decodes), *prefilling, *waiting[:1]], budget
+        ),
+        "one new request per step",
+    ),
     _wrong(
         "chunk_size",
         "negative",
@@ -864,3 +1002,21 @@ WRONG = (
         lambda cost, num_decodes, limit: min(4096, max(num_decodes + 1, limit // cost(1))),
     ),
 )
+
+_FROM_ONE = "it is at least 1"
+_NO_SUCH_STEP = "a step of one token takes longer, so the smallest budget comes out either way"
+STILL_RIGHT = {
+    "l01.chunk_size": {"budget at least 1": _FROM_ONE, "remaining at least 1": _FROM_ONE},
+    "l01.chunk_mask": {"num_new at least 1": _FROM_ONE},
+    "l01.chunk_inputs": {"n at least 1": _FROM_ONE},
+    "l01.plan_step": {
+        "decodes: without repeats": "an id is there once",
+        "budget at least 1": _FROM_ONE,
+        "result: reversed": "the order of the entries does not matter",
+    },
+    "l01.pick_budget": {
+        "itl_limit_us at least 1": _NO_SUCH_STEP,
+        "result at least 1": "the smallest budget is num_decodes + 1",
+    },
+}
+"""Weaker answers that no check can tell from right ones, and why."""

@@ -10,9 +10,6 @@ from support import ROOT
 
 PICTURES = ROOT / ".browser-test" / "pictures"
 LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
-# How the course says that a call was ended: by its computing time, or, on a busy machine, by the
-# clock on the wall.
-STOPPED = "(took longer than|had not finished after)"
 # What of our own elements leaves the page, or holds more than fits into it.
 TOO_WIDE = """(all) => all
     .filter((each) => each.getBoundingClientRect().right > window.innerWidth
@@ -144,6 +141,11 @@ class Lesson:
         card = cards.nth(place)
         expect(card).to_have_attribute("data-status", status, timeout=LIMIT_MS)
         return card
+
+    def stand_in(self, exercise: str) -> Locator:
+        """Where the lesson says that it goes on without an answer that never came back."""
+        words = f"the reference stands in for your `{exercise}`"
+        return self.page.locator(".sng-report-note", has_text=words)
 
     @property
     def timeline(self) -> Locator:

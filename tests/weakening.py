@@ -9,12 +9,13 @@ import contextlib
 import copy
 import dataclasses
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
+
+from nanogpt.guard import code_inside
 
 Function = Callable[..., Any]
 Blur = Callable[[Any], Any]
@@ -24,7 +25,7 @@ Calls = Sequence[tuple[Any, ...]]
 def weakenings(function: Function, calls: Calls) -> Iterator[tuple[str, Function]]:
     """Yield (name, weaker function). `calls` are arguments that its check asked about."""
     names = list(inspect.signature(function).parameters)
-    used = set(re.findall(r"\.(\w+)", inspect.getsource(function)))
+    used = {name for code in code_inside(function.__code__) for name in code.co_names}
     for index, name in enumerate(names):
         values = [args[index] for args in calls if index < len(args)]
         for how, blur in _blurs(name, values, used):
@@ -96,9 +97,7 @@ def _blurs(name: str, values: Sequence[Any], used: set[str]) -> Iterator[tuple[s
         yield from _sequence_blurs(name, known, used)
 
 
-def _sequence_blurs(
-    name: str, values: Sequence[Any], used: set[str]
-) -> Iterator[tuple[str, Blur]]:
+def _sequence_blurs(name: str, values: Sequence[Any], used: set[str]) -> Iterator[tuple[str, Blur]]:
     items = [item for value in values for item in value]
     kind = type(values[0])
     yield f"{name}: only the first", lambda value: value[:1]

@@ -41,7 +41,8 @@ class Comparison(Generic[Answer]):
     `reference` is the right answer as a function. `form` looks at a result alone and gives
     (key, idea) when it is not the kind of value that was asked for. `idea` is said when no known
     mistake explains the result. `evidence` are cases to ask about after a failure, for what they
-    tell about its cause.
+    tell about its cause. `each` names what every entry of the answer's list stands for, if a list
+    of another length is a mistake of its own.
     """
 
     reference: Answer
@@ -51,6 +52,7 @@ class Comparison(Generic[Answer]):
     draw: Callable[[Any], str] = show
     draw_call: Callable[[str, Args], str] = show_call
     evidence: Sequence[Args] = ()
+    each: str = ""
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """Ask about each case; the first wrong result becomes the failure, smallest case first."""
@@ -94,7 +96,15 @@ class Comparison(Generic[Answer]):
         mistake = explaining(self.mistakes, self.reference, results)
         if mistake:  # never one of another form than the result: they would not be the same
             return Failure(mistake.idea, rows, mistake.key)
-        return Failure(problem[1], rows, problem[0]) if problem else Failure(self.idea, rows)
+        if problem:
+            return Failure(problem[1], rows, problem[0])
+        wanted = self.reference(*args)
+        if self.each and len(got) != len(wanted):
+            idea = (
+                f"There is an entry for each {self.each}, so {len(wanted)} of them, not {len(got)}."
+            )
+            return Failure(idea, rows, "wrong_length")
+        return Failure(self.idea, rows)
 
 
 def explaining(
@@ -141,5 +151,9 @@ def a_kind(value: Any) -> str:
 
 
 def tokens(rng: random.Random, length: int) -> list[int]:
-    """Random token ids, all different, so that a misplaced one shows."""
-    return rng.sample(range(10, 65), length)
+    """Random token ids of a text: some come back, as letters do, and each neighbour is another."""
+    alphabet = rng.sample(range(10, 65), max(2, length // 2))
+    text = [rng.choice(alphabet)]
+    while len(text) < length:
+        text.append(rng.choice([token for token in alphabet if token != text[-1]]))
+    return text

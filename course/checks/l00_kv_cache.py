@@ -8,11 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind, list_of_ints, tokens
+from course.checks.comparing import (
+    Args,
+    Comparison,
+    Mistake,
+    a_kind,
+    alike,
+    list_of_ints,
+    tokens,
+)
 from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import show
+from course.task import Task
+from nanogpt.plain_values import as_items
 
 # --- next_inputs -----------------------------------------------------------------------------
 
@@ -43,6 +53,22 @@ _NEXT: Comparison[Callable[[list[int], int], list[int]]] = Comparison(
             "0; here it was skipped.",
             lambda tokens, num_cached: tokens[num_cached + 1 :],
         ),
+        *alike(
+            "by_value",
+            "A letter comes back in a text: whether a token is cached is a matter of its place, "
+            "not of its value, so a token is fed however often it was there before.",
+            lambda tokens, num_cached: [t for t in tokens if t not in tokens[:num_cached]],
+            lambda tokens, num_cached: [
+                t for t in tokens[num_cached:] if t not in tokens[:num_cached]
+            ],
+            lambda tokens, num_cached: list(dict.fromkeys(tokens[num_cached:])),
+            lambda tokens, num_cached: tokens[tokens.index(tokens[num_cached]) :],
+        ),
+        Mistake(
+            "backwards",
+            "The tokens are fed in the order of the text; here the last one comes first.",
+            lambda tokens, num_cached: tokens[num_cached:][::-1],
+        ),
         Mistake(
             "feeds_the_cached",
             "These are the tokens that are cached already; the model needs the others.",
@@ -51,6 +77,7 @@ _NEXT: Comparison[Callable[[list[int], int], list[int]]] = Comparison(
     ),
     idea="Feed exactly the tokens whose K and V are not in the cache, in the order of the text.",
     form=list_of_ints,
+    evidence=[([5, 3, 8, 1, 9, 5], 2), ([2, 2, 7, 2], 1), ([4, 6, 4], 0), ([9, 8, 7, 6], 3)],
 )
 
 
@@ -60,6 +87,12 @@ def _first_step(ask: Ask, rng: random.Random) -> Failure | None:
 
 def _decode_step(ask: Ask, rng: random.Random) -> Failure | None:
     return _NEXT.judge(ask, [([5, 3, 8, 1], 3), ([5, 3, 8, 1, 9], 4)])
+
+
+def _letters_that_return(ask: Ask, rng: random.Random) -> Failure | None:
+    return _NEXT.judge(
+        ask, [([5, 3, 5], 2), ([4, 4, 4, 4], 1), ([7, 2, 7, 2, 2], 3), ([1, 2, 3, 3, 1], 1)]
+    )
 
 
 def _any_step(ask: Ask, rng: random.Random) -> Failure | None:
@@ -72,6 +105,7 @@ def _any_step(ask: Ask, rng: random.Random) -> Failure | None:
 _NEXT_CHECKS: tuple[tuple[str, Check], ...] = (
     ("the first step, nothing cached", _first_step),
     ("one new token", _decode_step),
+    ("a text in which letters come back", _letters_that_return),
     ("any text, any part of it cached", _any_step),
 )
 
@@ -84,6 +118,7 @@ def check_next_inputs(function: Callable[..., Any], *, seed: int = 0) -> Report:
 # --- cached_attention ------------------------------------------------------------------------
 
 _NAMES = ("q", "k_cache", "v_cache", "k", "v")
+Tensors = tuple[Tensor, ...]
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
@@ -92,10 +127,9 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     return torch.softmax((q @ k.T) * scale, dim=1) @ v  # (1, D)
 
 
-def _output_mistakes(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor
-) -> list[tuple[str, str, Tensor]]:
+def _output_mistakes(args: Tensors) -> list[tuple[str, str, Tensor]]:
     """(key, idea, the output that this mistake gives), for each known mistake."""
+    q, k_cache, v_cache, k, v = args
     scale = 1 / math.sqrt(q.shape[1])
     k_all, v_all = torch.cat([k_cache, k]), torch.cat([v_cache, v])  # (S + 1, D)
     return [
@@ -112,6 +146,12 @@ def _output_mistakes(
             _attention(q, k, v, scale),
         ),
         (
+            "first_only",
+            "The new token attends to the whole text: this output is the value of the oldest token "
+            "alone, as with is_causal, which takes the only query for the first token.",
+            v_all[:1],
+        ),
+        (
             "no_scale",
             "The scores have to be divided by sqrt(D) before the softmax; without it one token "
             "takes nearly all the weight.",
@@ -119,8 +159,15 @@ def _output_mistakes(
         ),
         (
             "scaled_by_d",
-            "The scores are divided by D here; attention divides them by its square root.",
+            "The scores are divided by D here, or twice by its square root; attention divides them "
+            "by the square root, once.",
             _attention(q, k_all, v_all, 1 / q.shape[1]),
+        ),
+        (
+            "scaled_by_length",
+            "D is the head size, so the scores are divided by sqrt(D), and not by the root of how "
+            "many tokens there are.",
+            _attention(q, k_all, v_all, 1 / math.sqrt(len(k_all))),
         ),
         (
             "softmax_dim",
@@ -133,52 +180,42 @@ def _output_mistakes(
             "The scores were used as weights; the softmax that makes them add up to 1 is missing.",
             (q @ k_all.T) * scale @ v_all,
         ),
+        (
+            "keys_for_values",
+            "The weights come from the keys and fall on the values; here the keys were added up.",
+            _attention(q, k_all, k_all, scale) if k_all.shape == v_all.shape else v_all[:0],
+        ),
     ]
 
 
-def _judge_attention(ask: Ask, args: tuple[Tensor, ...]) -> Failure | None:
-    """One call: form, grown caches, output, and the arguments left alone, in this order."""
-    called = ask.call(*args)
-    got = called.value
+def _judge_attention(ask: Ask, args: Tensors) -> Failure | None:
+    """One call: form, grown caches, output, in this order."""
+    got = ask(*args)
     given = _inputs(args)
     if got is None:
         return Failure(
             "cached_attention returned nothing: end it with `return`.", given, "no_return"
         )
-    if not isinstance(got, tuple | list) or len(got) != 3:
+    parts = as_items(got)
+    if parts is None or len(parts) != 3:
         idea = f"Return three tensors, out, k and v; this is {a_kind(got)}."
         return Failure(idea, (*given, ("got", show(got))), "not_three")
-    for name, tensor in zip(("out", "k", "v"), got, strict=True):
+    for name, tensor in zip(("out", "k", "v"), parts, strict=True):
         if not isinstance(tensor, Tensor):
-            idea = f"Return three tensors, out, k and v; {name} is {a_kind(tensor)}."
+            idea = f"Return three ordinary tensors, out, k and v; {name} is {a_kind(tensor)}."
             return Failure(idea, (*given, (name, show(tensor))), "not_three")
-    out, k_all, v_all = got
-    failure = _judge_caches(args, k_all, v_all) or _judge_output(args, out)
-    if failure:
-        return failure
-    for name, before, after in zip(_NAMES, args, called.args_after, strict=True):
-        if before.shape != after.shape or not torch.equal(before, after):
-            idea = (
-                f"The result is right, but {name} was changed in place, and whoever passed it in "
-                "may still need it: build new tensors."
-            )
-            rows = (("before", _plain(name, before)), ("after", _plain(name, after)))
-            return Failure(idea, rows, "in_place")
-    return None
+    out, k_all, v_all = parts
+    return _judge_caches(args, k_all, v_all) or _judge_output(ask, args, out)
 
 
-def _judge_caches(args: tuple[Tensor, ...], k_got: Tensor, v_got: Tensor) -> Failure | None:
+def _judge_caches(args: Tensors, k_got: Tensor, v_got: Tensor) -> Failure | None:
     """The grown caches: the old rows in their order, then the new one."""
     _, k_cache, v_cache, k, v = args
     wanted = {"k": torch.cat([k_cache, k]), "v": torch.cat([v_cache, v])}  # (S + 1, D)
     for name, got, old, new in (("k", k_got, k_cache, k), ("v", v_got, v_cache, v)):
         if _close(got, wanted[name]):
             continue
-        rows = (
-            *_inputs(args),
-            ("expected", _plain(name, wanted[name])),
-            ("got", _plain(name, got)),
-        )
+        rows = (*_inputs(args), *_wanted_and_got(name, wanted[name], got))
         grown = f"({len(old) + 1}, {old.shape[1]}), every old row and then the new one"
         if _close(got, old):
             idea = f"{name} came back as it went in, but the next step needs it grown: {grown}."
@@ -205,25 +242,61 @@ def _judge_caches(args: tuple[Tensor, ...], k_got: Tensor, v_got: Tensor) -> Fai
     return None
 
 
-def _judge_output(args: tuple[Tensor, ...], out: Tensor) -> Failure | None:
-    """The output against plain attention over all S + 1 tokens."""
+def _right_output(args: Tensors) -> Tensor:
+    """Plain attention over all S + 1 tokens."""
     q, k_cache, v_cache, k, v = args
     scale = 1 / math.sqrt(q.shape[1])
-    wanted = _attention(q, torch.cat([k_cache, k]), torch.cat([v_cache, v]), scale)  # (1, D)
+    return _attention(q, torch.cat([k_cache, k]), torch.cat([v_cache, v]), scale)  # (1, D)
+
+
+def _judge_output(ask: Ask, args: Tensors, out: Tensor) -> Failure | None:
+    """The output, and the mistake that gives this one and two more."""
+    wanted = _right_output(args)
     if _close(out, wanted):
         return None
-    rows = (*_inputs(args), ("expected", _plain("out", wanted)), ("got", _plain("out", out)))
+    rows = (*_inputs(args), *_wanted_and_got("out", wanted, out))
     if out.shape != wanted.shape:
         idea = f"out has shape {tuple(out.shape)}; one token goes in, so (1, D) comes out."
         return Failure(idea, rows, "shape")
     if out.dtype != wanted.dtype:
         idea = f"out is {_dtype(out)} although the inputs are {_dtype(wanted)}: keep their type."
         return Failure(idea, rows, "dtype")
-    for key, idea, mistaken in _output_mistakes(*args):
-        if _close(out, mistaken):
-            return Failure(idea, rows, key)
-    idea = "out is not the softmax-weighted mean of the values of all S + 1 tokens."
-    return Failure(idea, rows)
+    if torch.allclose(out, wanted, rtol=1e-3, atol=1e-3):
+        idea = f"out is right to a few digits only: compute all of it in {_dtype(out)}."
+        return Failure(idea, rows, "precision")
+    if (
+        not out.isfinite().all()
+        and ((args[0] @ args[1].T) / math.sqrt(out.shape[1])).exp().isinf().any()
+    ):
+        idea = (
+            "The exponentials of large scores are infinite: torch's softmax takes the largest "
+            "score off all of them first, which changes no weight."
+        )
+        return Failure(idea, rows, "overflow")
+    if _close(out, wanted + args[0]):
+        idea = "out is what attention adds to the token; here the query itself was added."
+        return Failure(idea, rows, "residual")
+    key, idea = _cause(ask, [(args, out), *((case, _output(ask, case)) for case in _EVIDENCE)])
+    return Failure(idea, rows, key)
+
+
+def _output(ask: Ask, args: Tensors) -> Any:
+    """The first of what comes back, whatever that is."""
+    return next(iter(as_items(ask(*args)) or ()), None)
+
+
+def _cause(ask: Ask, results: list[tuple[Tensors, Any]]) -> tuple[str | None, str]:
+    """(key, idea) of the first mistake that gives all of these outputs."""
+    known = [_output_mistakes(args) for args, _ in results]
+    for mistakes in zip(*known, strict=True):
+        outs = [out for _, out in results]
+        if all(
+            isinstance(out, Tensor) and _close(out, mistaken)
+            for out, (_, _, mistaken) in zip(outs, mistakes, strict=True)
+        ):
+            key, idea, _ = mistakes[0]
+            return key, idea
+    return None, "out is not the softmax-weighted mean of the values of all S + 1 tokens."
 
 
 def _close(got: Tensor, wanted: Tensor) -> bool:
@@ -237,21 +310,31 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _inputs(args: tuple[Tensor, ...]) -> Rows:
+def _inputs(args: Tensors) -> Rows:
     """The five tensors in one row of the example."""
-    lines = [_plain(name, tensor) for name, tensor in zip(_NAMES, args, strict=True)]
+    lines = [f"{name} = {_rows(tensor)}" for name, tensor in zip(_NAMES, args, strict=True)]
     return (("input", "\n".join(lines)),)
 
 
-def _plain(name: str, tensor: Tensor) -> str:
+def _wanted_and_got(name: str, wanted: Tensor, got: Tensor) -> Rows:
+    """Both, to more digits where few do not tell them apart, else with their types."""
+    for digits in (4, 7, 12):
+        if (left := _rows(wanted, digits)) != (right := _rows(got, digits)):
+            return ("expected", f"{name} = {left}"), ("got", f"{name} = {right}")
+    both = ((_dtype(each), _rows(each)) for each in (wanted, got))
+    (kind, left), (other, right) = both
+    return ("expected", f"{name} = {left}, {kind}"), ("got", f"{name} = {right}, {other}")
+
+
+def _rows(tensor: Tensor, digits: int = 4) -> str:
     """A small tensor as nested lists, rounded for reading."""
     if tensor.numel() == 0 or tensor.numel() > 40 or tensor.dim() != 2:
-        return f"{name} = {show(tensor)}"
-    rows = [", ".join(f"{cell:.4g}" for cell in row) for row in tensor.tolist()]
-    return f"{name} = [{', '.join(f'[{row}]' for row in rows)}]"
+        return show(tensor)
+    rows = [", ".join(f"{cell:.{digits}g}" for cell in row) for row in tensor.tolist()]
+    return f"[{', '.join(f'[{row}]' for row in rows)}]"
 
 
-def _qkv(rng: random.Random, length: int, size: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
+def _qkv(rng: random.Random, length: int, size: int, dtype: torch.dtype) -> Tensors:
     """Random q, k_cache, v_cache, k, v with S = `length` and D = `size`."""
     generator = torch.Generator().manual_seed(rng.randrange(2**31))
 
@@ -259,6 +342,9 @@ def _qkv(rng: random.Random, length: int, size: int, dtype: torch.dtype) -> tupl
         return torch.randn(count, size, dtype=dtype, generator=generator)  # (count, D)
 
     return rows(1), rows(length), rows(length), rows(1), rows(1)
+
+
+_EVIDENCE = tuple(_qkv(random.Random(seed), 3, 4, torch.float64) for seed in (1, 2))
 
 
 def _by_hand(ask: Ask, rng: random.Random) -> Failure | None:
@@ -282,6 +368,11 @@ def _as_plain_attention(ask: Ask, rng: random.Random) -> Failure | None:
     return None
 
 
+def _large_scores(ask: Ask, rng: random.Random) -> Failure | None:
+    q, k_cache, v_cache, k, v = _qkv(rng, 3, 2, torch.float64)
+    return _judge_attention(ask, (70 * q.sign(), 12 * q.sign() + k_cache, v_cache, k, v))
+
+
 def _single_precision(ask: Ask, rng: random.Random) -> Failure | None:
     return _judge_attention(ask, _qkv(rng, 3, 2, torch.float32))
 
@@ -291,6 +382,7 @@ _ATTENTION_CHECKS: tuple[tuple[str, Check], ...] = (
     ("the very first token, with an empty cache", _first_token),
     ("the same as attention without a cache", _as_plain_attention),
     ("the same in float32", _single_precision),
+    ("a token that is very sure", _large_scores),
 )
 
 
@@ -405,6 +497,23 @@ _FINISH: Comparison[Callable[[list[int], int, bool], list[int]]] = Comparison(
             _shortest,
         ),
         Mistake(
+            "how_long",
+            "The step is counted from the very first one: a request that had to wait for its slot "
+            "is done that much later.",
+            lambda lengths, slots, continuous: (
+                list(lengths) if not continuous else _finish(lengths, slots, True)
+            ),
+        ),
+        Mistake(
+            "starts",
+            "This is the step after which each request starts; it is done as many steps later as "
+            "it has tokens.",
+            lambda lengths, slots, continuous: [
+                done - length
+                for done, length in zip(_finish(lengths, slots, continuous), lengths, strict=True)
+            ],
+        ),
+        Mistake(
             "sorted",
             "Entry i belongs to request i, so the list is in the order of the requests, not in the "
             "order in which they finish.",
@@ -414,6 +523,13 @@ _FINISH: Comparison[Callable[[list[int], int, bool], list[int]]] = Comparison(
     idea="A request is done as many steps after its start as it has tokens, and it starts when its "
     "slot is free.",
     form=list_of_ints,
+    evidence=[
+        ([3, 1, 4, 1, 5, 9, 2, 6], 3, True),
+        ([3, 1, 4, 1, 5, 9, 2, 6], 3, False),
+        ([2, 2, 1], 1, False),
+        ([1, 4, 4], 5, True),
+    ],
+    each="request",
 )
 
 
@@ -434,8 +550,12 @@ def _continuous_batches(ask: Ask, rng: random.Random) -> Failure | None:
 def _any_batches(ask: Ask, rng: random.Random) -> Failure | None:
     cases: list[Args] = []
     for count in [0, *range(1, 13)] * 4:
-        lengths = [rng.randint(1, 9) for _ in range(count)]
+        longest = rng.choice((1, 3, 9, 40))  # equal lengths too, and a few very long ones
+        lengths = [rng.randint(1, longest) for _ in range(count)]
         cases.append((lengths, rng.randint(1, 5), rng.random() < 0.6))
+    for continuous in (False, True):
+        lengths = [rng.randint(1, 9) for _ in range(20)]
+        cases += [(lengths, 8, continuous), (lengths, 9, continuous), (lengths[:3], 7, continuous)]
     return _FINISH.judge(ask, sorted(cases, key=lambda case: len(case[0])))
 
 
@@ -465,45 +585,100 @@ EXERCISES = (
         part=None,
         hints=(
             "K and V of which tokens does the model not have yet?",
-            "The cached tokens are the first num_cached of the list, so the answer is everything "
-            "behind them: one token in a decode, the whole prompt in the first step.",
-            "A slice that starts at num_cached and runs to the end.",
+            "The cached tokens are the first num_cached of the list. At which index does the first "
+            "token without K and V stand?",
+            "A slice gives everything from an index on. Try yours for a prompt of which nothing is "
+            "cached, and for a text of which all but the last token are.",
         ),
         check=check_next_inputs,
+        task=Task(
+            signature="next_inputs(tokens: list[int], num_cached: int) -> list[int]",
+            rules=(
+                "`tokens` are the ids of all known tokens of one request: its prompt, then what "
+                "was generated so far.",
+                "K and V of the first `num_cached` of them are in the cache. That may be 0, and at "
+                "least one token is not cached.",
+                "Return the tokens that the model must be fed in this step, as a list, and leave "
+                "`tokens` as it is.",
+            ),
+            args=([18, 47, 56, 18, 53], 3),
+            result=[18, 53],
+        ),
     ),
     Exercise(
         id="l00.cached_attention",
         lesson="l00_kv_cache",
         name="cached_attention",
         title="Attention with a cache",
-        minutes=8,
+        minutes=10,
         points=3,
         part=None,
         hints=(
             "The new token may look at every token so far. Is it one of them?",
-            "Put the new k and v behind the cached ones first. Then it is plain attention of one "
-            "query over S + 1 keys, and no mask is needed.",
-            "k_all = torch.cat([k_cache, k]), the same for v; scores = q @ k_all.T / sqrt(D); a "
-            "softmax over the last dimension, times v_all.",
+            "Append first, attend afterwards. How many keys does the one query then have, and does "
+            "any of them lie in its future?",
+            "Three things to compute: the grown caches (torch.cat), one score per key, and the "
+            "softmax of the scores as weights on the values. Write down each shape: (S + 1, D), "
+            "(1, S + 1), (1, D).",
         ),
         check=check_cached_attention,
+        task=Task(
+            signature="cached_attention(q: torch.Tensor, k_cache: torch.Tensor, "
+            "v_cache: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> "
+            "tuple[torch.Tensor, torch.Tensor, torch.Tensor]",
+            rules=(
+                "One head, one new token: `q`, `k` and `v`, each `(1, D)`, are its query, key and "
+                "value.",
+                "`k_cache` and `v_cache`, each `(S, D)`, are the tokens before it, oldest first. "
+                "For the very first token S is 0.",
+                "Return `(out, k_all, v_all)`: `out` `(1, D)` is the new token's attention, "
+                "softmax(q · kᵀ / sqrt(D)) · v, and `k_all`, `v_all` `(S + 1, D)` are the caches "
+                "for the next step, oldest first.",
+                "Keep the type of the numbers (float32 or float64), and leave the five tensors "
+                "that came in as they are.",
+            ),
+            args=tuple(
+                torch.tensor(rows) for rows in ([[2.0]], [[0.0]], [[4.0]], [[0.0]], [[8.0]])
+            ),
+            result=(
+                torch.tensor([[6.0]]),
+                torch.tensor([[0.0], [0.0]]),
+                torch.tensor([[4.0], [8.0]]),
+            ),
+        ),
     ),
     Exercise(
         id="l00.finish_steps",
         lesson="l00_kv_cache",
         name="finish_steps",
         title="Static and continuous batching",
-        minutes=8,
+        minutes=12,
         points=2,
         part=None,
         hints=(
             "When does a slot become free, and who may use it from then on?",
-            "Keep, for each slot, the step after which it is free. A request takes the slot that "
-            "is free first; a new static batch starts when all of them are.",
-            "free_at = [0] * slots. For each request: in static batching, at every multiple of "
-            "slots, set all of free_at to its maximum; then add the length to the smallest entry "
-            "and note the result.",
+            "Keep a number for each slot: the step after which it is free. What does a request "
+            "that takes the slot do to that number?",
+            "In continuous batching a request takes the slot whose number is the smallest. In "
+            "static batching it does so too, but before a batch begins all the numbers become the "
+            "same one. Which?",
         ),
         check=check_finish_steps,
+        task=Task(
+            signature="finish_steps(lengths: list[int], slots: int, continuous: bool) -> list[int]",
+            rules=(
+                "Request i needs `lengths[i]` tokens (at least 1) and gets one in every step in "
+                "which it has one of the `slots` slots.",
+                "All requests are there from the beginning and start in the order of the list.",
+                "Static batching, `continuous` False: `slots` requests start together, and the "
+                "next ones only when all of these are done.",
+                "Continuous batching, `continuous` True: when a request is done, the next one has "
+                "its slot from the following step on.",
+                "Return, for each request in the order of the list, after how many steps it is "
+                "done. A request of 3 tokens that starts at once is done after 3.",
+            ),
+            args=([2, 4, 1], 2, True),
+            result=[2, 4, 3],
+        ),
     ),
 )

@@ -2,13 +2,21 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind, tokens, whole_number
+from course.checks.budgeting import Line, check_pick_budget
+from course.checks.comparing import (
+    Args,
+    Comparison,
+    Mistake,
+    a_kind,
+    alike,
+    tokens,
+    whole_number,
+)
 from course.checks.planning import (
     Broken,
     Job,
@@ -25,6 +33,7 @@ from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import show, show_call
+from course.task import Task
 from nanogpt.plain_values import as_items, as_truth, as_whole
 
 # --- chunk_size ------------------------------------------------------------------------------
@@ -60,10 +69,35 @@ _SIZE: Comparison[Callable[[int, int, int], int]] = Comparison(
             "The budget may be used to the last token; here one is kept back.",
             lambda budget, num_decodes, remaining: max(0, min(budget - num_decodes - 1, remaining)),
         ),
+        Mistake(
+            "whole_or_nothing",
+            "The prompt need not fit whole: a chunk of it runs now, or a prompt longer than the "
+            "budget never starts.",
+            lambda budget, num_decodes, remaining: (
+                remaining if remaining <= budget - num_decodes else 0
+            ),
+        ),
+        Mistake(
+            "equal_shares",
+            "A decode takes one token and not a share: all that the decodes leave goes to the "
+            "prompt.",
+            lambda budget, num_decodes, remaining: min(budget // (num_decodes + 1), remaining),
+        ),
+        Mistake(
+            "decodes_off_the_chunk",
+            "The decodes come off the budget, not off what remains of the prompt.",
+            lambda budget, num_decodes, remaining: max(0, min(budget, remaining) - num_decodes),
+        ),
+        Mistake(
+            "the_other_way",
+            "More decodes than the budget holds leave nothing: the difference has a sign.",
+            lambda budget, num_decodes, remaining: min(abs(budget - num_decodes), remaining),
+        ),
     ),
-    idea="A chunk is the smaller of two things: what the decodes leave of the budget, and what "
-    "remains of the prompt.",
+    idea="The chunk is as large as the step's budget and the prompt itself allow, once every "
+    "decode has its token.",
     form=whole_number,
+    evidence=[(16, 4, 100), (16, 4, 5), (4, 9, 3), (6, 6, 1), (9, 2, 7), (8, 0, 8), (20, 7, 30)],
 )
 
 
@@ -81,6 +115,7 @@ def _full_of_decodes(ask: Ask, rng: random.Random) -> Failure | None:
 
 def _any_size(ask: Ask, rng: random.Random) -> Failure | None:
     cases = [(rng.randint(1, 40), rng.randint(0, 20), rng.randint(1, 40)) for _ in range(80)]
+    cases += [(rng.randint(100, 5000), rng.randint(0, 300), rng.randint(1, 9000)) for _ in range(9)]
     return _SIZE.judge(ask, sorted(cases, key=sum))
 
 
@@ -125,7 +160,7 @@ def _grid(mask: Any) -> str:
 
 def _mask_form(value: Any) -> tuple[str, str] | None:
     if not isinstance(value, Tensor):
-        return "not_a_tensor", f"The mask is a torch tensor, not {a_kind(value)}."
+        return "not_a_tensor", f"The mask is an ordinary torch tensor, not {a_kind(value)}."
     if value.dtype == torch.bool:
         return None
     if value.isinf().any():
@@ -141,11 +176,12 @@ def _mask_form(value: Any) -> tuple[str, str] | None:
 _MASK: Comparison[Callable[[int, int], Tensor]] = Comparison(
     reference=_mask,
     mistakes=(
-        Mistake(
+        *alike(
             "all_true",
             "A cache does not replace the mask: the chunk's tokens come in together, so without "
             "one, each of them sees the later tokens of its own chunk.",
             lambda num_past, num_new: _mask(num_past, num_new, num_new),
+            lambda num_past, num_new: _mask(num_past, num_new, num_new if num_past else 0),
         ),
         Mistake(
             "no_offset",
@@ -187,16 +223,38 @@ _MASK: Comparison[Callable[[int, int], Tensor]] = Comparison(
             _blind_to_the_past,
         ),
         Mistake(
+            "moved_by_the_chunk",
+            "The diagonal moves by what lies before the chunk, which is num_past, and not by the "
+            "chunk's own length.",
+            lambda num_past, num_new: _mask(num_past, num_new, num_new - num_past),
+        ),
+        Mistake(
+            "no_chunk_mates",
+            "The chunk's tokens come in together but they stand in a row: each also sees those of "
+            "its own chunk that come before it.",
+            lambda num_past, num_new: (
+                _mask(num_past, num_new, -1) & (torch.arange(num_past + num_new) < num_past)
+                | torch.eye(num_past + num_new, dtype=torch.bool)[num_past:]
+            ),
+        ),
+        Mistake(
+            "upside_down",
+            "Here each token sees itself and what comes after it; it is what came before that it "
+            "may see.",
+            lambda num_past, num_new: ~_mask(num_past, num_new, -1),
+        ),
+        Mistake(
             "whole_square",
             "Only the chunk's tokens ask in this step: a row for each of the num_new, none for "
             "those in the cache.",
             lambda num_past, num_new: _mask(0, num_past + num_new),
         ),
     ),
-    idea="Query t stands at position num_past + t of the text and attends to the keys at positions "
-    "0 to num_past + t, so the mask is (num_new, num_past + num_new).",
+    idea="A row is a token of the chunk, a column a token of the text so far, and True stands "
+    "where the row's token may look: at itself and at what came before it.",
     form=_mask_form,
     draw=_grid,
+    evidence=[(2, 3), (4, 2), (0, 3), (3, 1), (1, 4)],
 )
 
 
@@ -213,7 +271,7 @@ def _one_token(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _any_chunk(ask: Ask, rng: random.Random) -> Failure | None:
-    cases = [(rng.randint(0, 14), rng.randint(1, 10)) for _ in range(20)]
+    cases = [(rng.randint(0, 14), rng.randint(1, 10)) for _ in range(20)] + [(40, 2), (2, 40)]
     return _MASK.judge(ask, sorted(cases, key=sum))
 
 
@@ -314,6 +372,27 @@ _INPUTS: Comparison[_Inputs] = Comparison(
             "Positions count from 0: the first token of the text stands at position 0.",
             _with_positions(lambda cursor, n: range(cursor + 1, cursor + n + 1)),
         ),
+        *alike(
+            "positions_by_value",
+            "A letter comes back in a text: its position is where it stands in this chunk, not "
+            "where the text has it for the first time.",
+            lambda tokens, cursor, n: (
+                tokens[cursor : cursor + n],
+                [tokens.index(token) for token in tokens[cursor : cursor + n]],
+                cursor + n == len(tokens),
+            ),
+            lambda tokens, cursor, n: (
+                tokens[cursor : cursor + n],
+                [tokens.index(token, cursor) for token in tokens[cursor : cursor + n]],
+                cursor + n == len(tokens),
+            ),
+        ),
+        Mistake(
+            "ends_by_value",
+            "Whether the chunk ends with the last known token is a matter of its place: the same "
+            "letter may come earlier as well.",
+            _with_sample(lambda tokens, cursor, n: tokens[cursor + n - 1] == tokens[-1]),
+        ),
         Mistake(
             "n_is_the_end",
             "n is how many tokens the chunk takes, not the index where it ends: it ends at "
@@ -340,9 +419,10 @@ _INPUTS: Comparison[_Inputs] = Comparison(
             ),
         ),
     ),
-    idea="A chunk is tokens[cursor : cursor + n] at the positions cursor to cursor + n - 1, and it "
-    "samples when it ends with the last known token.",
+    idea="The chunk is the next n tokens after those that are computed, at the places where they "
+    "stand in the text, and it samples when no known token comes after it.",
     form=_inputs_form,
+    evidence=[([5, 3, 8, 5, 3, 8, 5], cursor, n) for cursor, n in ((0, 1), (2, 2), (3, 3), (4, 3))],
 )
 
 
@@ -353,6 +433,11 @@ def _one_chunk(ask: Ask, rng: random.Random) -> Failure | None:
 def _pieces(ask: Ask, rng: random.Random) -> Failure | None:
     text = [5, 3, 8, 1, 9]
     return _INPUTS.judge(ask, [(text, 0, 2), (text, 2, 2), (text, 4, 1)])
+
+
+def _letters_that_return(ask: Ask, rng: random.Random) -> Failure | None:
+    text = [5, 3, 5, 5, 3, 5]
+    return _INPUTS.judge(ask, [(text, 2, 2), (text, 0, 1), (text, 0, 3), (text, 4, 2)])
 
 
 def _any_piece(ask: Ask, rng: random.Random) -> Failure | None:
@@ -367,6 +452,7 @@ def _any_piece(ask: Ask, rng: random.Random) -> Failure | None:
 _INPUTS_CHECKS: tuple[tuple[str, Check], ...] = (
     ("a prompt in one chunk", _one_chunk),
     ("a prompt in three chunks", _pieces),
+    ("a text in which letters come back", _letters_that_return),
     ("any piece of any text", _any_piece),
 )
 
@@ -509,197 +595,6 @@ def check_plan_step(function: Callable[..., Any], *, seed: int = 0) -> Report:
     return run_checks("l01.plan_step", function, _PLAN_CHECKS, seed=seed)
 
 
-# --- pick_budget -----------------------------------------------------------------------------
-
-_LARGEST = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A step cost in words and as a function, the decodes, and the limit."""
-
-    words: str
-    cost: Callable[[int], int]
-    num_decodes: int
-    limit_us: int
-
-    def answer(self) -> int:
-        """By trying every budget."""
-        smallest = self.num_decodes + 1
-        fitting = [b for b in range(smallest, _LARGEST + 1) if self.cost(b) <= self.limit_us]
-        return max(fitting, default=smallest)
-
-
-def _line(fixed: int, each: int) -> tuple[str, Callable[[int], int]]:
-    return f"{fixed} µs + {each} µs per token", lambda n: fixed + each * n
-
-
-def _floor(least: int, each: int) -> tuple[str, Callable[[int], int]]:
-    return f"{each} µs per token, but at least {least} µs", lambda n: max(least, each * n)
-
-
-def _stairs(fixed: int, each: int, width: int) -> tuple[str, Callable[[int], int]]:
-    words = f"{fixed} µs + {each} µs for each block of {width} tokens, begun ones included"
-    return words, lambda n: fixed + each * -(-n // width)
-
-
-def _budget_mistake(case: _Case, got: int) -> tuple[str | None, str]:
-    """(key, idea) of a wrong budget."""
-    smallest, limit, wanted = case.num_decodes + 1, case.limit_us, case.answer()
-    if got < smallest:
-        return (
-            "no_room_for_prefill",
-            f"With {case.num_decodes} decodes, a budget of {got} leaves prompts nothing and they "
-            f"never get on: the smallest useful budget is {smallest}.",
-        )
-    if got > _LARGEST:
-        return "above_the_range", f"Consider budgets up to {_LARGEST}; this is {got}."
-    for key, idea, mistaken in _known_budgets(case):
-        if got == mistaken:
-            return key, idea
-    if got > wanted:
-        took = case.cost(got)
-        return None, f"A step of {got} tokens takes {took} µs, more than the limit of {limit} µs."
-    took = case.cost(got + 1)
-    idea = f"{got + 1} tokens take {took} µs, still within {limit} µs: the largest budget is asked."
-    return None, idea
-
-
-def _known_budgets(case: _Case) -> list[tuple[str, str, int]]:
-    """(key, idea, the budget that this mistake gives), for each known mistake."""
-    cost, smallest, limit = case.cost, case.num_decodes + 1, case.limit_us
-    slope, per_token = (cost(_LARGEST) - cost(1)) / (_LARGEST - 1), cost(2) - cost(1)
-    line = (
-        "The cost is not a straight line here, so two of its points do not tell where the limit "
-        "is: ask step_cost_us about the budgets themselves."
-    )
-    power = 1
-    while power < _LARGEST and cost(2 * power) <= limit:
-        power *= 2
-    below = max((b for b in range(smallest, _LARGEST + 1) if cost(b) < limit), default=smallest)
-
-    def clamp(budget: int) -> int:
-        return min(_LARGEST, max(smallest, budget))
-
-    known = [
-        (
-            "stays_below",
-            "A step may take exactly the limit: within means at most, not less than.",
-            below,
-        ),
-        (
-            "decodes_on_top",
-            "The decodes are part of the budget: a step computes the budget's tokens, not that "
-            "many and the decodes besides.",
-            clamp(case.answer() - case.num_decodes),
-        ),
-        (
-            "powers_of_two",
-            "A larger budget than this power of two still keeps the limit, and every token of it "
-            "saves steps.",
-            clamp(power),
-        ),
-    ]
-    if not _is_line(cost):
-        known.append(("straight_line", line, clamp(1 + int((limit - cost(1)) / slope))))
-        start = _LARGEST if per_token == 0 else 1 + (limit - cost(1)) // per_token
-        known.append(("straight_line", line, clamp(start)))
-    known += [
-        (
-            "per_token",
-            "A step has a fixed cost besides the cost of its tokens: so many tokens do not cost so "
-            "many times what one costs.",
-            clamp(limit // cost(1)),
-        ),
-        (
-            "smallest",
-            "Smaller is not always better: every step has a fixed cost and small steps pay it more "
-            "often, so take the largest budget that keeps the limit.",
-            smallest,
-        ),
-        (
-            "largest",
-            f"A step of {_LARGEST} tokens takes {cost(_LARGEST)} µs and every reader would wait "
-            f"that long: the limit is {limit} µs.",
-            _LARGEST,
-        ),
-    ]
-    return known
-
-
-def _is_line(cost: Callable[[int], int]) -> bool:
-    return cost(_LARGEST) - cost(1) == (_LARGEST - 1) * (cost(2) - cost(1))
-
-
-def _judge_budgets(ask: Ask, *cases: _Case) -> Failure | None:
-    for case in cases:
-        asked = 0
-
-        def step_cost_us(tokens: int, cost: Callable[[int], int] = case.cost) -> int:
-            nonlocal asked
-            asked += 1
-            return cost(tokens)
-
-        got = ask(step_cost_us, case.num_decodes, case.limit_us)
-        wanted = case.answer()
-        if type(got) is int and got == wanted:
-            continue
-        rows: Rows = (
-            ("input", f"pick_budget(step_cost_us, {case.num_decodes}, {case.limit_us})"),
-            ("step_cost_us", f"{case.words} (you asked it {asked}×)"),
-            ("expected", f"{wanted} (a step of {case.cost(wanted)} µs)"),
-            ("got", show(got)),
-        )
-        if got is None:
-            return Failure("pick_budget returned nothing: end it with `return`.", rows, "no_return")
-        form = whole_number(got)
-        key, idea = form if form else _budget_mistake(case, got)
-        return Failure(idea, rows, key)
-    return None
-
-
-def _straight_costs(ask: Ask, rng: random.Random) -> Failure | None:
-    line = _line(500, 10)
-    return _judge_budgets(ask, _Case(*line, 0, 2005), _Case(*line, 4, 1500))
-
-
-def _edges(ask: Ask, rng: random.Random) -> Failure | None:
-    line = _line(500, 10)
-    limits = ((30, 700), (4, 100), (4, 540), (4, 560), (4, 1_000_000))
-    return _judge_budgets(ask, *(_Case(*line, decodes, limit) for decodes, limit in limits))
-
-
-def _crooked_costs(ask: Ask, rng: random.Random) -> Failure | None:
-    return _judge_budgets(
-        ask, _Case(*_floor(900, 20), 4, 1000), _Case(*_stairs(300, 200, 64), 4, 1000)
-    )
-
-
-def _any_costs(ask: Ask, rng: random.Random) -> Failure | None:
-    cases: list[_Case] = []
-    for _ in range(4):
-        shapes = (
-            _line(rng.randint(0, 900), rng.randint(1, 30)),
-            _floor(rng.randint(100, 2000), rng.randint(1, 30)),
-            _stairs(rng.randint(0, 900), rng.randint(50, 400), rng.choice((8, 32, 100))),
-        )
-        cases += [_Case(*shape, rng.randint(0, 40), rng.randint(50, 4000)) for shape in shapes]
-    return _judge_budgets(ask, *cases)
-
-
-_BUDGET_CHECKS: tuple[tuple[str, Check], ...] = (
-    ("a cost that is a straight line", _straight_costs),
-    ("limits too tight and too wide", _edges),
-    ("costs with a floor and with steps", _crooked_costs),
-    ("any cost that never falls", _any_costs),
-)
-
-
-def check_pick_budget(function: Callable[..., Any], *, seed: int = 0) -> Report:
-    """Judge an answer to l01.pick_budget."""
-    return run_checks("l01.pick_budget", function, _BUDGET_CHECKS, seed=seed)
-
-
 # --- registry --------------------------------------------------------------------------------
 
 EXERCISES = (
@@ -708,89 +603,168 @@ EXERCISES = (
         lesson="l01_chunked_prefill",
         name="chunk_size",
         title="How large a chunk",
-        minutes=3,
+        minutes=4,
         points=1,
         part=None,
         hints=(
             "Two things limit a chunk. Which, and what if the decodes alone are too many?",
-            "What the decodes leave of the budget, and what remains of the prompt: the smaller one "
-            "counts. The first of them can be less than nothing.",
-            "The minimum of budget - num_decodes and remaining, but at least 0.",
+            "The decodes go first, so the prompt gets what they leave, and never more than it "
+            "needs. What do they leave when there are more of them than the budget holds?",
+            "Work out three steps by hand: budget 8 with 3 decodes and 20 tokens left, then with 2 "
+            "tokens left, then with 9 decodes. Which built-in function gives all three?",
         ),
         check=check_chunk_size,
+        task=Task(
+            signature="chunk_size(budget: int, num_decodes: int, remaining: int) -> int",
+            rules=(
+                "A step computes at most `budget` tokens (at least 1).",
+                "`num_decodes` decodes go first and take one token each. There may be none, and "
+                "there may be more of them than the budget holds.",
+                "`remaining` prompt tokens of one request are still to compute (at least 1).",
+                "Return how many of them this step computes. When nothing fits that is 0.",
+            ),
+            args=(16, 4, 100),
+            result=12,
+        ),
     ),
     Exercise(
         id="l01.chunk_mask",
         lesson="l01_chunked_prefill",
         name="chunk_mask",
         title="Who may see whom",
-        minutes=6,
+        minutes=8,
         points=2,
         part="chunk_mask",
         hints=(
             "Draw the mask for 2 cached tokens and a chunk of 3. Where in the text does row 0 "
             "stand?",
-            "Row t is the token at position num_past + t. It may see every column up to that "
-            "position: a causal mask with its diagonal moved to the right by num_past.",
-            "Compare a row of key positions, torch.arange(num_past + num_new), with a column of "
-            "query positions, (num_past + torch.arange(num_new))[:, None], using <=.",
+            "Row t is a token of the chunk and has a position in the text. It may see every column "
+            "up to that position, itself included.",
+            "Two ways lead there: compare a column of the queries' positions with a row of the "
+            "keys' positions, or move the diagonal of torch.tril. How far is it from the corner?",
         ),
         check=check_chunk_mask,
+        task=Task(
+            signature="chunk_mask(num_past: int, num_new: int) -> Tensor",
+            rules=(
+                "K and V of the first `num_past` tokens of a text are in the cache (0 or more). "
+                "The chunk holds the next `num_new` tokens (at least 1).",
+                "Return a `torch.bool` tensor of shape `(T, S)`: a row for each of the "
+                "T = `num_new` queries, a column for each of the S = `num_past + num_new` keys, "
+                "both in the order of the text.",
+                'True means "may attend". A token may attend to itself and to everything before '
+                "it in the text.",
+            ),
+            args=(1, 2),
+            result=torch.tensor([[True, True, False], [True, True, True]]),
+        ),
     ),
     Exercise(
         id="l01.chunk_inputs",
         lesson="l01_chunked_prefill",
         name="chunk_inputs",
         title="What a chunk feeds the model",
-        minutes=5,
+        minutes=6,
         points=2,
         part="chunk_inputs",
         hints=(
             "At which position of the text does the second chunk begin, and what comes after its "
             "last token?",
-            "Ids and positions both run from cursor to cursor + n. Sampling is due only when no "
-            "known token is left after the chunk.",
-            "tokens[cursor : cursor + n], list(range(cursor, cursor + n)), and whether cursor + n "
-            "equals len(tokens).",
+            "Ids and positions belong together: they begin at the same place of the text and are "
+            "equally long. When is there a known token after the chunk?",
+            "A slice for the ids, a range with the same two ends for the positions. For `sample`, "
+            "compare the second of these ends with the length of the text.",
         ),
         check=check_chunk_inputs,
+        task=Task(
+            signature="chunk_inputs(tokens: list[int], cursor: int, n: int) -> "
+            "tuple[list[int], list[int], bool]",
+            rules=(
+                "`tokens` are the ids of all known tokens of a request. The first `cursor` of them "
+                "are computed, and the chunk takes the next `n` (at least 1, and no more than are "
+                "left).",
+                "Return `(ids, positions, sample)`.",
+                "`ids` is the list of the chunk's tokens, `positions` the list of their places in "
+                "the text, counted from 0.",
+                "`sample` is a bool: whether the logits after this chunk give the text a new "
+                "token. After a token whose successor is known they do not.",
+                "Leave `tokens` as it is.",
+            ),
+            args=([18, 47, 56, 57, 53], 0, 2),
+            result=([18, 47], [0, 1], False),
+        ),
     ),
     Exercise(
         id="l01.plan_step",
         lesson="l01_chunked_prefill",
         name="plan_step",
         title="Plan a step",
-        minutes=12,
+        minutes=15,
         points=4,
         part="plan_step",
         hints=(
             "Who notices first when a step leaves them out: a reader in mid-sentence, or somebody "
             "whose prompt is not done yet?",
-            "Serve decodes until the budget or the list ends, and keep count of what is left. Then "
-            "walk through prefilling and waiting, in this order, giving each the smaller of what "
-            "is left and what remains.",
-            "plan = [(i, 1) for i in decodes[:budget]]; left = budget - len(plan); for each "
-            "(i, remaining) of prefilling + waiting: n = min(left, remaining), and if n > 0, "
-            "append (i, n) and subtract n from left.",
+            "Keep one number, what is left of the budget, and go through the three lists one after "
+            "the other. What may each entry use at most, and when do you stop?",
+            "A decode and a prompt differ in one thing only: how much they can use. Give each the "
+            "smaller of that and what is left, take it off, and list nobody who gets nothing.",
         ),
         check=check_plan_step,
+        task=Task(
+            signature="plan_step(decodes: list[int], prefilling: list[tuple[int, int]], "
+            "waiting: list[tuple[int, int]], budget: int) -> list[tuple[int, int]]",
+            rules=(
+                "`decodes` are the ids of the requests that generate, least recently served first. "
+                "Each can use exactly 1 token.",
+                "`prefilling` (prompts under way) and `waiting` (not started yet) are lists of "
+                "`(id, remaining)`, each in its order. A request can use up to `remaining` tokens.",
+                "Return the plan as a list of `(id, n)`: request `id` computes `n` tokens. Every "
+                "id stands in it at most once, with n from 1 to what it can use, and the order of "
+                "the entries does not matter.",
+                "All together get at most `budget` tokens (at least 1), and none of it stays "
+                "unused while a request could use it.",
+                "Decodes are served before `prefilling`, and that before `waiting`. Within a list "
+                "the first in it go first: each gets all that it can use before the next one gets "
+                "anything.",
+                "Leave the three lists as they are.",
+            ),
+            args=([0, 3], [(1, 4)], [(2, 9)], 8),
+            result=[(0, 1), (3, 1), (1, 4), (2, 2)],
+        ),
     ),
     Exercise(
         id="l01.pick_budget",
         lesson="l01_chunked_prefill",
         name="pick_budget",
         title="How large a budget",
-        minutes=6,
+        minutes=8,
         points=2,
         part=None,
         hints=(
             "A small budget keeps gaps short. What does it cost the prompts?",
-            "The best budget is the largest one whose step keeps the limit, and the cost never "
-            "falls: try them in order, or halve the range. Which budget is the least that lets "
-            "prompts get on?",
-            "Start with budget = num_decodes + 1; while budget < 4096 and "
-            "step_cost_us(budget + 1) <= itl_limit_us, add 1.",
+            "The cost never falls as the tokens grow. So which budgets keep the limit, all those "
+            "below one of them or a few here and there?",
+            "Start from the smallest budget that lets prompts get on and go up, one by one or by "
+            "halving the range, as long as the next one still keeps the limit. Where do you end?",
         ),
         check=check_pick_budget,
+        task=Task(
+            signature="pick_budget(step_cost_us: Callable[[int], int], num_decodes: int, "
+            "itl_limit_us: int) -> int",
+            rules=(
+                "`step_cost_us(tokens)` is how long a step of that many tokens takes, in "
+                "microseconds. It never falls as the tokens grow, but it need not be a straight "
+                "line: ask it, it is cheap.",
+                "Every step serves `num_decodes` decodes (0 or more), which are part of its "
+                "budget.",
+                "Return the largest token budget up to 4096 with which a full step takes at most "
+                "`itl_limit_us`.",
+                "Never return less than `num_decodes + 1`, even if that takes too long: with less, "
+                "no prompt would get on.",
+            ),
+            args=(Line(500, 10), 4, 600),
+            result=10,
+        ),
     ),
 )

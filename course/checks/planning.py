@@ -231,14 +231,16 @@ def _nothing_unused(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
             f"Request {request_id} gets {got[request_id]} tokens while {unused} of the budget stay "
             "unused: a chunk has no size of its own, it takes what is left.",
         )
-    if most > unused:
+    alone = not any(i in got for i, _ in prompts)
+    if most > unused and alone:
         return Broken(
             "whole_or_nothing",
             f"Request {request_id} has {most} tokens left and gets none because only {unused} fit: "
             "let a chunk of it run now, or a prompt longer than the budget never starts.",
         )
     arrived = {i for i, _ in snapshot.waiting}
-    if request_id in arrived and (snapshot.decodes or snapshot.prefilling):
+    none_started = request_id in arrived and not any(i in got for i in arrived)
+    if none_started and (snapshot.decodes or snapshot.prefilling):
         return Broken(
             "arrivals_wait",
             f"Request {request_id} waits although {unused} tokens of the budget are free: a new "

@@ -9,7 +9,6 @@ import pytest
 from driving import (
     OUTSIDE,
     PICTURES,
-    STOPPED,
     assert_accessible,
     assert_fits,
     assert_ran_by_itself,
@@ -178,10 +177,8 @@ def test_a_wrong_bump_is_named_and_marked_where_the_fleet_s_decisions_part(lesso
 def test_after_an_endless_route_a_right_one_sends_as_the_reference_does(lesson, compared):
     lesson.answer(ROUTE_ENDLESS)
     expect(lesson.report("route", "timeout")).to_contain_text("Took too long")
-    stopped = re.compile(f"The run stopped: your route {STOPPED}")
+    expect(lesson.stand_in("route")).to_be_visible()
     hottest = lesson.page.locator(".output table", has_text="requests per worker").first
-    expect(hottest).to_contain_text(stopped, timeout=WAIT_MS)
-    expect(compared).to_contain_text(stopped, timeout=WAIT_MS)
 
     lesson.answer(ROUTE)
     lesson.report("route", "passed")
