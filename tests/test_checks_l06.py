@@ -281,8 +281,8 @@ def test_a_wrong_field_that_no_known_mistake_explains_still_has_its_rule() -> No
             "request 1 admitted in the next step, the engine stops: requests [1] are admitted, "
             "yet the last step was scheduled with them",
         ),
-        ("leaks kv", "K/V that nobody uses and nobody ever releases: that of request 1"),
-        ("lost", "neither running nor waiting, so nobody ever computes it: request 1"),
+        ("leaks kv", "K/V that is never used and never released: that of request 1"),
+        ("lost", "neither running nor waiting, so it is never computed: request 1"),
         ("still running", "running and waiting, so it will be admitted once more: request 1"),
         (
             "waiter is gone",

@@ -1,4 +1,4 @@
-"""Judging who becomes urgent and who goes where: the rules, the mistakes, and a tiny fleet.
+"""Judging what becomes urgent and where it goes: the rules, the mistakes, and a tiny fleet.
 
 The fleet is held by the check: it shows the router a moment, and applies the decision itself.
 """
@@ -78,7 +78,7 @@ def any_requests(rng: random.Random, count: int) -> list[Args]:
 
 _DEAD = (
     "With a slack below 0 it misses its deadline whatever happens, and lifted, it only takes the "
-    "time of somebody who can still make it: leave its priority as it is."
+    "time of one that can still make it: leave its priority as it is."
 )
 _WORK = (
     "It still needs `remaining` microseconds: being about to be late is a matter of the slack, "
@@ -125,7 +125,7 @@ BUMP: Comparison[Bump] = Comparison(
         Mistake(
             "below_zero",
             "There is no priority above 0, the highest: stop there, or an urgent request outranks "
-            "everybody for good.",
+            "all others for good.",
             _bumping(lifted=lambda priority, slack: priority - _LEVELS),
         ),
         *_ways(
@@ -166,7 +166,7 @@ BUMP: Comparison[Bump] = Comparison(
         ),
         *_ways(
             "punishes_the_dead",
-            "Who cannot be saved gains nothing and loses nothing: its priority stays as it is.",
+            "What cannot be saved gains nothing and loses nothing: its priority stays as it is.",
             _bumping(other=lambda priority, slack: priority + _LEVELS if slack < 0 else priority),
             _bumping(other=lambda priority, slack: 9 if slack < 0 else priority),
         ),
@@ -189,13 +189,13 @@ BUMP: Comparison[Bump] = Comparison(
         ),
         Mistake(
             "only_the_dead",
-            "It is too late for this one: lift those who can still make it, with a slack of 0 or "
+            "It is too late for this one: lift those that can still make it, with a slack of 0 or "
             "more.",
             _bumping(lambda slack: slack < 0),
         ),
         Mistake(
             "always",
-            "Only a request about to be late is lifted: if everybody is, nobody is.",
+            "Only a request about to be late is lifted: if all are, none is.",
             _bumping(lambda slack: True),
         ),
         Mistake(
@@ -340,7 +340,7 @@ def _worker_form(value: Any) -> tuple[str, str] | None:
 
 
 _HOTSPOT = (
-    "A hit saves its tokens once, and no more: weighed heavier, it sends everybody who shares a "
+    "A hit saves its tokens once, and no more: weighed heavier, it sends all that share a "
     "prefix to one worker, where they queue while the others stand idle."
 )
 _TIE = (
@@ -516,7 +516,7 @@ class Rush:
 
 @dataclass(slots=True)
 class Prefills:
-    """Sends the requests of a rush one by one. Mutable: who has promised how much, and to whom."""
+    """Sends the requests of a rush one by one. Mutable: which worker has promised how much."""
 
     rush: Rush
     views: list[WorkerView] = field(default_factory=list[WorkerView])
@@ -544,7 +544,7 @@ class Prefills:
 
     @property
     def longest_backlog(self) -> int:
-        """Tokens that the worker who is done last has to compute."""
+        """Tokens that the worker that is done last has to compute."""
         return max(view.backlog_tokens for view in self.views)
 
     def __str__(self) -> str:

@@ -451,9 +451,8 @@ ACCEPT: Comparison[_Accept] = Comparison(
 
 
 _NOT_REACHED = (
-    "This `v` is just below 1, and your sums miss the token: they round, in float32, which "
-    "`torch.tensor` makes of floats, far sooner than in Python; where none is reached, it is the "
-    "last token that has a weight."
+    "This `v` is just below 1, and your sums miss the token: they round, and far sooner in the "
+    "float32 of `torch.tensor`; where none is reached, it is the last token with a weight."
 )
 
 
@@ -540,5 +539,5 @@ def judge_law(ask: Ask) -> Failure | None:
 
 
 def _explains(mistake: Mistake[_Accept], results: Sequence[tuple[Args, Any]]) -> bool:
-    """Whether somebody with this mistake would have answered just so, every time."""
+    """Whether this mistake answers just so, every time."""
     return all(same(mistake.answer(*args), got) for args, got in results)

@@ -71,7 +71,7 @@ class Load:
 
     Each wave is as much as the fleet can serve until the next one comes, and more than it can
     serve within 200 or 500 ms. So those with more time have to wait for those with less, and
-    whoever takes them in another order misses deadlines that could be kept. Loads differ in
+    taking them in another order misses deadlines that could be kept. Loads differ in
     everything but how much there is to do.
     """
 
@@ -218,7 +218,7 @@ class Served:
     """How a policy served a load, or what put an end to it.
 
     `attainment` is the share of all arrivals that finished by their deadline; `longest_wait_us`
-    is None when somebody never got a token.
+    is None when a request never got a token.
     """
 
     attainment: float
@@ -444,8 +444,8 @@ _PATIENT = (
 )
 _LOST = (
     "serves_the_lost",
-    "You often serve a request that is too late already, while another could still make it: with "
-    "`now_us + remaining_us` past its deadline, what does going first help?",
+    "You often serve a request that is too late already, while another could still make it: ask "
+    "what going first helps, once `now_us + remaining_us` is past the deadline.",
 )
 _LUCKY = (
     "lucky",
@@ -489,7 +489,7 @@ def draw_decision(decision: Any) -> str:
 
 
 def waiting(id: int, tokens: int = 200, **fields: int) -> WaitingView:
-    """Somebody who waits, with `tokens` of prompt and 40 tokens to generate."""
+    """A request that waits, with `tokens` of prompt and 40 tokens to generate."""
     known = {"priority": 1, "arrival_us": 900_000, "deadline_us": 1_400_000, "left_tokens": 40}
     known |= {"remaining_us": 90_000, "known_tokens": tokens}
     return WaitingView(id=id, **(known | fields))

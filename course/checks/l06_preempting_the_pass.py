@@ -21,7 +21,7 @@ from nanogpt.preemption.sleeping import resume_or_abort
 # --- local_vote ------------------------------------------------------------------------------
 
 _Vote = Callable[[int, int, int, int], Any]
-_NOTHING = -1  # the target as long as nobody has wanted any step preempted
+_NOTHING = -1  # the target as long as no step was ever wanted preempted
 
 
 def _is_early(layer: int, num_layers: int) -> bool:
@@ -72,12 +72,12 @@ def _meaning(key: str, idea: str, meant: _Meant) -> tuple[Mistake[_Vote], ...]:
 
 
 _FLAG = (
-    "That somebody wants a preemption does not say of which step: this target was written for "
+    "That a preemption is wanted does not say of which step: this target was written for "
     "another one, so leave only when it is the number of the step that runs."
 )
 _EDGE = (
     "With exactly 90 % of the layers done a pass may still be left: it is let finish when there "
-    "are more. Mind that 1 - 0.9 is not quite 0.1 in floats."
+    "are more (mind that 1 - 0.9 is not quite 0.1 in floats)."
 )
 _STALE = (
     "A target of an older step is stale: the step that it meant is over, and the one that runs now "
@@ -275,7 +275,7 @@ def _whole_passes(ask: Ask, rng: random.Random) -> Failure | None:
 _CHECKPOINT_CHECKS: tuple[tuple[str, Check], ...] = (
     ("only one rank has seen the target", _one_has_seen_it),
     ("all of one mind", _all_of_one_mind),
-    ("whoever comes first", _any_order),
+    ("in any order", _any_order),
     ("whole passes", _whole_passes),
 )
 
@@ -311,7 +311,7 @@ def _several(ask: Ask, rng: random.Random) -> Failure | None:
     )
 
 
-def _nobody_to_admit(ask: Ask, rng: random.Random) -> Failure | None:
+def _none_to_admit(ask: Ask, rng: random.Random) -> Failure | None:
     return judge_books(
         ask,
         [
@@ -333,7 +333,7 @@ _CLEAN_UP_CHECKS: tuple[tuple[str, Check], ...] = (
     ("one prefill", _one_prefill),
     ("beside others", _beside_others),
     ("several at once", _several),
-    ("nobody to admit", _nobody_to_admit),
+    ("none to admit", _none_to_admit),
     ("any aborted pass", _any_aborted_pass),
 )
 
@@ -381,6 +381,13 @@ def _deciding(
     return answer
 
 
+def _sleeping(
+    key: str, idea: str, *enough: Callable[[int, int, float], bool]
+) -> tuple[Mistake[_Fate], ...]:
+    """A wrong idea of when a pass has slept enough, and the ways to write it down."""
+    return alike(key, idea, *(_deciding(enough=each) for each in enough))
+
+
 def _memory_first(suspended: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
     return "abort" if short else _fate(suspended, whole, urgent, short, bound)
 
@@ -417,8 +424,8 @@ _FATE: Comparison[_Fate] = Comparison(
     mistakes=(
         Mistake(
             "sleeps_for_ever",
-            "Somebody urgent may always wait, and then the pass never comes back: once it has "
-            "slept `bound` times its own length, it goes on, whoever waits.",
+            "An urgent request may always wait, and then the pass never comes back: once it has "
+            "slept `bound` times its own length, it goes on, whatever waits.",
             _deciding(enough=lambda suspended, whole, bound: False),
         ),
         Mistake(
@@ -429,7 +436,7 @@ _FATE: Comparison[_Fate] = Comparison(
         ),
         Mistake(
             "memory_first",
-            "Short memory alone is no reason to throw work away: when nobody urgent waits, the "
+            "Short memory alone is no reason to throw work away: when no urgent request waits, the "
             "pass goes on and uses what it holds.",
             _memory_first,
         ),
@@ -441,14 +448,14 @@ _FATE: Comparison[_Fate] = Comparison(
         ),
         Mistake(
             "keeps_its_memory",
-            "As long as it holds its K/V there is no room for the one who waits: asleep, it would "
-            "keep them waiting as if it ran, so abort it.",
+            "As long as it holds its K/V there is no room for the request that waits: asleep, it "
+            "would keep that waiting as if it ran, so abort it.",
             _deciding(short="sleep"),
         ),
         Mistake(
             "resumes_in_the_way",
             "Computing on makes no room and takes the time as well: what stands in the way of "
-            "somebody urgent, and has not slept its share, is aborted.",
+            "an urgent request, and has not slept its share, is aborted.",
             _deciding(short="resume"),
         ),
         Mistake(
@@ -458,7 +465,7 @@ _FATE: Comparison[_Fate] = Comparison(
         ),
         Mistake(
             "never_sleeps",
-            "It was suspended to let somebody urgent through, who still waits: let it sleep a "
+            "It was suspended to let an urgent request through, which still waits: let it sleep a "
             "little longer.",
             _deciding(room="resume"),
         ),
@@ -469,13 +476,13 @@ _FATE: Comparison[_Fate] = Comparison(
         ),
         Mistake(
             "aborts_at_last",
-            "Nobody urgent waits any more, so it can go on with what it has computed: that is what "
-            "it was suspended for.",
+            "No urgent request waits any more, so it can go on with what it has computed: that is "
+            "what it was suspended for.",
             _deciding(calm="abort"),
         ),
         Mistake(
             "urgent_upside_down",
-            "It sleeps while somebody urgent waits, and goes on when nobody does.",
+            "It sleeps while an urgent request waits, and goes on when none does.",
             lambda suspended, whole, urgent, short, bound: _fate(
                 suspended, whole, not urgent, short, bound
             ),
@@ -491,43 +498,28 @@ _FATE: Comparison[_Fate] = Comparison(
             "fallen asleep has not slept enough.",
             _deciding(enough=lambda suspended, whole, bound: suspended <= bound * whole),
         ),
-        *(
-            Mistake(
-                "bound_is_no_constant",
-                "3 is one bound of many: take the one that comes in as `bound`.",
-                _deciding(enough=enough),
-            )
-            for enough in (
-                lambda suspended, whole, bound: suspended >= 3 * whole,
-                lambda suspended, whole, bound: suspended > 3 * whole,
-            )
+        *_sleeping(
+            "bound_is_no_constant",
+            "3 is one bound of many: take the one that comes in as `bound`.",
+            lambda suspended, whole, bound: suspended >= 3 * whole,
+            lambda suspended, whole, bound: suspended > 3 * whole,
         ),
-        *(
-            Mistake(
-                "rounded",
-                "A bound need not be whole, nor how often the pass has slept its own length: "
-                "compare without rounding.",
-                _deciding(enough=enough),
-            )
-            for enough in (
-                lambda suspended, whole, bound: round(suspended / whole) >= bound,
-                lambda suspended, whole, bound: suspended // whole >= bound,
-                lambda suspended, whole, bound: suspended >= int(bound) * whole,
-                lambda suspended, whole, bound: suspended >= round(bound) * whole,
-                lambda suspended, whole, bound: -(-suspended // whole) >= bound,
-            )
+        *_sleeping(
+            "rounded",
+            "A bound need not be whole, nor how often the pass has slept its own length: "
+            "compare without rounding.",
+            lambda suspended, whole, bound: round(suspended / whole) >= bound,
+            lambda suspended, whole, bound: suspended // whole >= bound,
+            lambda suspended, whole, bound: suspended >= int(bound) * whole,
+            lambda suspended, whole, bound: suspended >= round(bound) * whole,
+            lambda suspended, whole, bound: -(-suspended // whole) >= bound,
         ),
-        *(
-            Mistake(
-                "counts_the_pass",
-                "What counts is how long it has slept, `suspended_us`: the length of the pass is "
-                "what that is measured by, and is not added to it.",
-                _deciding(enough=enough),
-            )
-            for enough in (
-                lambda suspended, whole, bound: suspended + whole >= bound * whole,
-                lambda suspended, whole, bound: suspended >= (bound + 1) * whole,
-            )
+        *_sleeping(
+            "counts_the_pass",
+            "What counts is how long it has slept, `suspended_us`: the length of the pass is "
+            "what that is measured by, and is not added to it.",
+            lambda suspended, whole, bound: suspended + whole >= bound * whole,
+            lambda suspended, whole, bound: suspended >= (bound + 1) * whole,
         ),
         Mistake(
             "ignores_bound",

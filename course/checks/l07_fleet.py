@@ -94,7 +94,7 @@ def _several_requests(ask: Ask, rng: random.Random) -> Failure | None:
     )
 
 
-def _nobody_waits(ask: Ask, rng: random.Random) -> Failure | None:
+def _none_waits(ask: Ask, rng: random.Random) -> Failure | None:
     cases: tuple[Args, ...] = (
         ([], {}, _POP),
         ([], {3: 2}, _POP),
@@ -173,7 +173,7 @@ def _any_event(ask: Ask, rng: random.Random) -> Failure | None:
 _HEAP_CHECKS: tuple[tuple[str, Check], ...] = (
     ("one request", _one_request),
     ("several requests", _several_requests),
-    ("nobody waits", _nobody_waits),
+    ("none waits", _none_waits),
     ("a removal", _a_removal),
     ("a request that comes back", _comes_back),
     ("a new key", _a_new_key),
@@ -301,7 +301,7 @@ def _hits(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _a_hit_at_a_busy_worker(ask: Ask, rng: random.Random) -> Failure | None:
-    """Liveness: each decision is applied, right or wrong, and nobody may queue behind a hit."""
+    """Liveness: each decision is applied, right or wrong, and no request may queue behind a hit."""
     for rush in (Rush(6, 200, 200, 2), Rush(16, 300, 100, 4)):
         prefills = Prefills(rush).run(ask)
         best = Prefills(rush).run(ROUTE.reference)
@@ -359,7 +359,7 @@ def _any_choice(ask: Ask, rng: random.Random) -> Failure | None:
 _ROUTE_CHECKS: tuple[tuple[str, Check], ...] = (
     ("different backlogs", _backlogs),
     ("some know it", _hits),
-    ("everybody begins alike", _a_hit_at_a_busy_worker),
+    ("all begin alike", _a_hit_at_a_busy_worker),
     ("among equals", _among_equals),
     ("hits where there is no room", _hits_elsewhere),
     ("any choice", _any_choice),
@@ -375,7 +375,7 @@ def check_route(function: Callable[..., Any], *, seed: int = 0) -> Report:
 
 
 def _decides(ask: Ask, snapshot: FleetSnapshot, expected: str, *, must: bool) -> Failure | None:
-    """One decision: it has to be legal, and, if it `must`, somebody has to go."""
+    """One decision: it has to be legal, and, if it `must`, a request has to go."""
     called = ask.call(snapshot, may_raise=not snapshot.waiting)
     got = draw_decision(called.value) if called.error is None else type(called.error).__name__
     rows: Rows = (
@@ -407,7 +407,7 @@ def _one_decision(ask: Ask, rng: random.Random) -> Failure | None:
     )
 
 
-def _nobody_there(ask: Ask, rng: random.Random) -> Failure | None:
+def _none_there(ask: Ask, rng: random.Random) -> Failure | None:
     return _decides(ask, moment([], [idle(0), idle(1)]), "None", must=False)
 
 
@@ -479,7 +479,7 @@ def check_my_policy(function: Callable[..., Any], *, seed: int = 0) -> Report:
 
     checks: tuple[tuple[str, Check], ...] = (
         ("one decision", _one_decision),
-        ("nobody waits", _nobody_there),
+        ("none waits", _none_there),
         ("no room", _no_room),
         ("any moment", _any_snapshot),
         ("loads it has not seen", loads_it_has_not_seen),

@@ -1,5 +1,6 @@
 """Checks of lesson 8, speculation."""
 
+import functools
 import itertools
 import math
 import random
@@ -185,6 +186,29 @@ def _wrong_speedup(
     return Mistake(key, idea, _near(rule))
 
 
+def _rounded(digits: int, mean: float) -> float:
+    return round(mean, digits)
+
+
+def _cut(cut: Callable[[float], float]) -> Mistake[_Expected]:
+    """A mean with digits taken off."""
+    return _wrong_tokens(
+        "whole_tokens",
+        "A mean need not be a whole number: do not round it.",
+        lambda p, k: cut(acceptance.expected_tokens(p, k)),
+    )
+
+
+def _with_certain_drafts(times_k_and_more: tuple[int, int]) -> Mistake[_Expected]:
+    """Right but for drafts that are all accepted, where it gives so many times k and so many."""
+    times, more = times_k_and_more
+    return _wrong_tokens(
+        "certain_drafts",
+        "At p = 1 every draft is accepted: count what a pass yields then.",
+        lambda p, k: times * k + more if p == 1 else acceptance.expected_tokens(p, k),
+    )
+
+
 _NO_BONUS = (
     "These are the accepted drafts alone: in every pass the target adds one token of its own, in "
     "the place of the first rejected draft or after the last one."
@@ -266,22 +290,10 @@ _TOKENS: Comparison[_Expected] = Comparison(
             "A mean need not be a whole number: do not round it.",
             lambda p, k: round(acceptance.expected_tokens(p, k)),
         ),
-        *(
-            _wrong_tokens(
-                "whole_tokens",
-                "A mean need not be a whole number: do not round it.",
-                lambda p, k, cut=cut: cut(acceptance.expected_tokens(p, k)),
-            )
-            for cut in (int, math.ceil, lambda mean: round(mean, 1), lambda mean: round(mean, 2))
+        *map(
+            _cut, (int, math.ceil, functools.partial(_rounded, 1), functools.partial(_rounded, 2))
         ),
-        *(
-            _wrong_tokens(
-                "certain_drafts",
-                "At p = 1 every draft is accepted: count what a pass yields then.",
-                lambda p, k, at_1=at_1: at_1(k) if p == 1 else acceptance.expected_tokens(p, k),
-            )
-            for at_1 in (lambda k: 1, lambda k: k, lambda k: 0)
-        ),
+        *map(_with_certain_drafts, ((0, 0), (0, 1), (1, 0))),
     ),
     idea="Ask of each token that a pass may yield how likely it is to be there.",
     form=_number_form,

@@ -72,7 +72,7 @@ def _pop(entries: list[Entry], latest: Generations) -> int | None:
 def _handling(
     push: _Push = _push, remove: _Remove = _remove, pop: _Pop = _pop, *, settle: bool = True
 ) -> OnEvent:
-    """The rules but for what is given; each works on copies and gives who came out."""
+    """The rules but for what is given; each works on copies and gives what came out."""
 
     def answer(heap: list[Entry], generations: Generations, event: Event) -> Any:
         entries, latest = list(heap), dict(generations)
@@ -190,7 +190,7 @@ def _popping(
     believes: bool = False,
     goes_on: bool = True,
 ) -> _Pop:
-    """A pop with another thing done `after` it, to a `stale` entry, or when nobody is there."""
+    """A pop with another thing done `after` it, to a `stale` entry, or when none is there."""
 
     def pop(entries: list[Entry], latest: Generations) -> Any:
         while entries:
@@ -282,10 +282,10 @@ _NOT_LAZY = (
     "leave it there, and let a pop that meets it throw it away."
 )
 _POPPED_COUNTS = (
-    "Whoever was popped waits no more, so its generation counts up as at a removal: what is left "
+    "What was popped waits no more, so its generation counts up as at a removal: what is left "
     "of it anywhere is stale."
 )
-_ONLY_A_POP = "Only a pop takes somebody out of the queue: a push or a removal gives None there."
+_ONLY_A_POP = "Only a pop takes a request out of the queue: a push or a removal gives None there."
 _SMALLEST = "The smallest key goes first, whatever the id and the order of the pushes."
 
 _MISTAKES: tuple[Mistake[OnEvent], ...] = (
@@ -316,7 +316,7 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     Mistake(
         "stale_at_once",
         "Count up first and write the new number into the entry: with the old one it is stale "
-        "before anybody has seen it.",
+        "as soon as it is pushed.",
         _handling(_push_in_front),
     ),
     Mistake(
@@ -327,8 +327,8 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     ),
     *_ways(
         "keeps_the_old_key",
-        "A push of somebody who waits gives it a new key: push a new entry, whose generation makes "
-        "the old one stale.",
+        "A push of a request that waits gives it a new key: push a new entry, whose generation "
+        "makes the old one stale.",
         _handling(_push_only_new),
     ),
     Mistake(
@@ -353,7 +353,7 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     ),
     Mistake(
         "gives_up",
-        "A stale entry on top does not mean that nobody waits: throw it away and look at the next "
+        "A stale entry on top does not mean that none waits: throw it away and look at the next "
         "one.",
         _handling(pop=_popping(goes_on=False)),
     ),
@@ -365,7 +365,7 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     ),
     Mistake(
         "still_in_the_heap",
-        "Whoever is popped leaves the heap: as it is, the next pop gives the same request to a "
+        "What is popped leaves the heap: as it is, the next pop gives the same request to a "
         "second worker.",
         _handling(pop=_peek),
     ),
@@ -414,7 +414,7 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     ),
     *_ways(
         "empty_gives_something",
-        "When nobody waits, nobody comes out: that is None, while a number would be somebody's id.",
+        "When none waits, none comes out: that is None, while a number would be a request's id.",
         _handling(pop=_popping(empty=-1)),
         _handling(pop=_popping(empty=False)),
         _handling(pop=_popping(empty=())),
@@ -473,7 +473,7 @@ RIGHT_ORDER = "5, 3, none"
 
 
 def life(ask: Ask) -> str | None:
-    """Who comes out when the answer goes on with its own heaps; None where it breaks off."""
+    """What comes out when the answer goes on with its own heaps; None where it breaks off."""
     state: tuple[Any, Any] = ([], {})
     out: list[str] = []
     try:
