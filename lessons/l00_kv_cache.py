@@ -33,9 +33,6 @@ with app.setup(hide_code=True):
     from nanogpt.planning import chunk_inputs
     from widgets import Batching, StepCost, Timeline, WorkBars
 
-    # This model is too small for its work to be worth sharing between threads.
-    torch.set_num_threads(1)
-
 
 @app.cell(hide_code=True)
 def _():
