@@ -45,9 +45,6 @@ with app.setup(hide_code=True):
     from nanogpt.speculative.trigram import TrigramDraft
     from widgets import SpeculationStrip, Timeline
 
-    # This model is too small for its work to be worth sharing between threads.
-    torch.set_num_threads(1)
-
 
 @app.cell(hide_code=True)
 def _():
