@@ -106,6 +106,13 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(fmean(values), T_975[len(values) - 2] * spread)
 
 
+def in_the_noise(table: Sequence[Cell]) -> tuple[int, int]:
+    """Of the differences in urgent attainment, those narrower than their interval, and all."""
+    gains = [cell.urgent_gain for cell in table if cell.variant != CONTROL.name]
+    known = [gain for gain in gains if gain is not None and gain.half_width is not None]
+    return sum(gain.half_width > abs(gain.mean) for gain in known), len(known)
+
+
 def _cell(
     variant: Variant, rate: float, own: Sequence[Trial | None], control: Sequence[Trial | None]
 ) -> Cell:
