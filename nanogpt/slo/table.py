@@ -109,8 +109,9 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 def in_the_noise(table: Sequence[Cell]) -> tuple[int, int]:
     """Of the differences in urgent attainment, those narrower than their interval, and all."""
     gains = [cell.urgent_gain for cell in table if cell.variant != CONTROL.name]
-    known = [gain for gain in gains if gain is not None and gain.half_width is not None]
-    return sum(gain.half_width > abs(gain.mean) for gain in known), len(known)
+    known = [(gain.mean, gain.half_width) for gain in gains if gain is not None]
+    wider = [half > abs(mean) for mean, half in known if half is not None]
+    return sum(wider), len(wider)
 
 
 def _cell(
