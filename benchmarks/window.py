@@ -6,7 +6,6 @@ The full cache and the two storages of a window take turns, repeat by repeat, on
 is the median of the ratios within a repeat, with the smallest and the largest.
 """
 
-import argparse
 import functools
 import statistics
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from benchmarks.contenders import run_engine
 from benchmarks.loads import Load, decode, of_length
 from benchmarks.measure import describe, interleave, machine
 from nanogpt.clock import WallClock
+from nanogpt.command_line import Parser
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
@@ -86,11 +86,9 @@ def compare(model: GPT, load: Load, window: int, executor: str, repeats: int, cl
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.window", description=__doc__, allow_abbrev=False
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer repeats, no long texts")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser = Parser("python -m benchmarks.window", str(__doc__))
+    parser.switch("--quick", "fewer repeats, no long texts")
+    parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     model, repeats = load_model(), 3 if options.quick else 9
