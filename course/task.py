@@ -3,7 +3,6 @@
 The lesson's stub keeps a short docstring; the signature, the rules and one worked case stand here.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ class Task:
     result: Any
     answers: tuple[Any, ...] = ()
 
-    def worked(self, function: Callable[..., Any]) -> Any:
+    def worked(self, function: Any) -> Any:
         """What `function` makes of the case, to be compared with `result`."""
         value = function(*self.args)
         if not self.answers:
