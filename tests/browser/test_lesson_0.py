@@ -16,7 +16,9 @@ FOCUSED = """() => {
     return [at.tagName, at.className, at.getAttribute("aria-label") ?? at.textContent];
 }"""
 HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
-TEXT_LINES = """(all) => all.filter((each) => each.checkVisibility() && each.textContent.length > 300).map((each) => {
+TEXT_LINES = """(all) => all.filter(
+    (each) => each.checkVisibility() && each.textContent.length > 300
+).map((each) => {
     const range = document.createRange();
     range.selectNodeContents(each);
     const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 8)));
@@ -49,7 +51,9 @@ def test_no_editor_of_a_hidden_cell_is_on_the_page(lesson):
     assert [each for each in hidden.all() if each.is_visible()] == []
 
 
-def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(lesson, course_server):
+def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(
+    lesson, course_server, complaints
+):
     """By Tab, and from an editor by Esc and Tab, as its frame says."""
     page = lesson.page
     file = course_server.work / "l00_kv_cache.py"
@@ -61,7 +65,6 @@ def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(lesson, 
         tag, css, name = page.evaluate(FOCUSED)
         seen.append((tag, css, name))
         if "cm-content" in css:
-            page.wait_for_timeout(300)  # marimo's editor stumbles over a key right after its focus
             page.keyboard.press("Escape")
         if "front page" in name:
             break
@@ -74,6 +77,9 @@ def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(lesson, 
     assert [tag for tag, _, _ in seen].count("INPUT") == 4
     page.wait_for_timeout(2500)  # longer than marimo waits before it saves
     assert file.read_text() == before
+    # marimo's editor says so at every Esc, with our style sheet and without.
+    own = [each for each in complaints if "Field is not present in this state" not in each]
+    complaints[:] = own
 
 
 def test_a_prediction_is_committed_by_keyboard_and_shows_what_it_withheld(lesson):
