@@ -127,8 +127,8 @@ def _():
     return
 
 
-app._unparsable_cell(
-    r"""
+@app.cell(hide_code=True)
+def _(GPU, NUM_NEW, bill):
     def _said(name, clock):
         two, one = bill(clock, 3, 8), bill(clock, _padded)
         return f"{name}: {two:.2f} ms with two forwards, {one:.2f} ms with the padded one."
@@ -146,13 +146,11 @@ app._unparsable_cell(
         ),
         2,
         f"Four rows of 8 are **{_padded} tokens for {sum(NUM_NEW)} useful ones**. The budget says 11, the "
-        f"hardware says {_padded}. {_said('GPU (modelled)', GPU)} {_said("CPU (modelled)", SERVER_CPU)} The GPU does "
+        f"hardware says {_padded}. {_said('GPU (modelled)', GPU)} {_said('CPU (modelled)', SERVER_CPU)} The GPU does "
         f"not notice {_padded - sum(NUM_NEW)} tokens of nothing: it is still reading weights. The CPU pays for each of them. (A real "
         "chunk has hundreds of tokens, not 8. Hold that thought until the end.)",
     )
-    """,
-    name="_"
-)
+    return
 
 
 @app.function(hide_code=True)
