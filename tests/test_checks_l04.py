@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from course.checks import l04_sliding_window as checks
-from course.checks import readings, windowing
+from course.checks import live_memory, readings, visibility, windowing
 from course.registry import exercise
 from nanogpt import sliding_window
 from solutions import l04_sliding_window as l04
@@ -23,11 +23,11 @@ NAMES = [exercise(exercise_id).name for exercise_id in l04.RIGHT]
 POSITION, WINDOW, SINKS = st.integers(0, 60), st.integers(1, 20), st.integers(0, 6)
 WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l04.WRONG}
 MISTAKES = {
-    "l04.visible": checks._VISIBLE.mistakes,
+    "l04.visible": visibility.VISIBLE.mistakes,
     "l04.evict": windowing._EVICTIONS,
     "l04.held": checks._HELD.mistakes,
     "l04.ring_slot": windowing._MAPPINGS,
-    "l04.live_bytes": checks._BYTES.mistakes,
+    "l04.live_bytes": live_memory.BYTES.mistakes,
     "l04.judge": (*readings._AGREEMENT, *readings._NLL),
 }
 
@@ -217,9 +217,9 @@ def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answe
 ) -> None:
     item = exercise(exercise_id)
     ideas = {
-        "l04.visible": checks._VISIBLE.idea,
+        "l04.visible": visibility.VISIBLE.idea,
         "l04.held": checks._HELD.idea,
-        "l04.live_bytes": checks._BYTES.idea,
+        "l04.live_bytes": live_memory.BYTES.idea,
     }
     for text in (*item.hints, ideas.get(exercise_id, "")):
         assert given_away(text, getattr(l04, item.name)) == []

@@ -8,9 +8,9 @@ from giveaways import given_away
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course.checks import gates, urgency
+from course.checks import gates, sharing, urgency
 from course.checks import l05_slo_policy as checks
-from course.checks.gates import Job, Prefills, Workload
+from course.checks.prefills import Job, Prefills, Workload
 from course.judging import Ask, run_checks
 from course.registry import exercise
 from course.report import Report
@@ -26,7 +26,7 @@ MISTAKES = {
     "l05.slack": urgency.SLACK.mistakes,
     "l05.urgency": urgency.URGENCY.mistakes,
     "l05.gate": gates.GATE.mistakes,
-    "l05.slo_batch": gates.BATCH.mistakes,
+    "l05.slo_batch": sharing.BATCH.mistakes,
 }
 
 
@@ -276,7 +276,7 @@ def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answe
         "l05.slack": urgency.SLACK.idea,
         "l05.urgency": urgency.URGENCY.idea,
         "l05.gate": gates.GATE.idea,
-        "l05.slo_batch": gates.BATCH.idea,
+        "l05.slo_batch": sharing.BATCH.idea,
     }
     for text in (*item.hints, ideas[exercise_id]):
         assert given_away(text, getattr(l05, item.name)) == []
@@ -339,5 +339,5 @@ def test_gate_is_the_policy_s(waiter: SloView, runners: list[SloView], data: Any
 @MANY
 @given(st.integers(0, 10_000))
 def test_slo_batch_is_the_policy_s(seed: int) -> None:
-    for args in gates.any_queues(random.Random(seed), 5):
+    for args in sharing.any_queues(random.Random(seed), 5):
         assert l05.slo_batch(*args) == policy.slo_batch(*args)

@@ -1,21 +1,16 @@
-"""Judging what gives way and what comes along: the rules, the mistakes, a tiny prefill engine.
-
-The engine is held by the check: it shows the gate a moment, and applies the decision itself.
-"""
+"""Judging what gives way to what: the rules of the gate, and the mistakes."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind, list_of_ints
+from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike
 from nanogpt.plain_values import as_whole
 from nanogpt.slo import policy
-from nanogpt.slo.parts import REFERENCE
-from nanogpt.slo.policy import SloRequest, SloView
+from nanogpt.slo.policy import SloView
 
 Gate = Callable[[SloView, list[SloView], float, str], "int | None"]
-Batch = Callable[[SloView, list[SloView], float, float, int, float], list[int]]
 
 A, C = 100.0, 10_000.0  # 0.1 ms per token and 10 ms per pass, in microseconds
 
@@ -30,14 +25,6 @@ def seen(id: int, left_ms: float, slack_ms: float, preempted: int = 0, **fields:
         "urgency": policy.urgency(slack_us, left_us),
     }
     return SloView(id=id, slack_us=slack_us, time_to_deadline_us=left_us, **(known | fields))
-
-
-def _ways(key: str, idea: str, *answers: Any) -> Iterator[Mistake[Any]]:
-    """One mistake that can be made in several ways."""
-    return (Mistake(key, idea, answer) for answer in answers)
-
-
-# --- gate ------------------------------------------------------------------------------------
 
 
 def _draw_gate(name: str, args: Args) -> str:
@@ -219,7 +206,7 @@ _DIFFERENCE = "The margin is a factor, not a difference: `margin` times the refe
 GATE: Comparison[Gate] = Comparison(
     reference=_GATE,
     mistakes=(
-        *_ways(
+        *alike(
             "margin_on_negative_scores",
             _MARGIN_ON_SIGNS,
             _gating(lambda waiter, ref, margin: waiter.urgency > margin * ref.urgency),
@@ -227,14 +214,14 @@ GATE: Comparison[Gate] = Comparison(
                 lambda waiter, ref, margin: waiter.urgency - ref.urgency > margin * ref.urgency
             ),
         ),
-        *_ways(
+        *alike(
             "doomed_waiter",
             _DOOMED_WAITER,
             _gating(lambda waiter, ref, margin: ref.slack_us < 0 or _beats(waiter, ref, margin)),
             _doomed_too(lambda waiter, ref, margin: waiter.urgency > ref.urgency),
             _doomed_too(lambda waiter, ref, margin: margin * waiter.urgency > ref.urgency),
         ),
-        *_ways(
+        *alike(
             "doomed_runner_kept",
             _DOOMED_RUNNER,
             _gating(lambda waiter, ref, margin: ref.slack_us >= 0 and _beats(waiter, ref, margin)),
@@ -244,7 +231,7 @@ GATE: Comparison[Gate] = Comparison(
                 )
             ),
         ),
-        *_ways(
+        *alike(
             "slack_0_is_doomed",
             _SLACK_0,
             _gating(lambda waiter, ref, margin: _beats(_late(waiter), _late(ref), margin)),
@@ -295,7 +282,7 @@ GATE: Comparison[Gate] = Comparison(
             'harder; "aggressive" the least urgent.',
             _gating(measure=lambda order, mode: order[-1 if mode == "conservative" else 0]),
         ),
-        *_ways(
+        *alike(
             "ignores_mode",
             _MODE,
             _gating(measure=lambda order, mode: order[-1]),
@@ -325,7 +312,7 @@ GATE: Comparison[Gate] = Comparison(
             "waiter has to be more than `margin` times as urgent.",
             _asking(lambda waiter, ref, margin: waiter.urgency > ref.urgency),
         ),
-        *_ways(
+        *alike(
             "margin_added",
             _DIFFERENCE,
             _asking(lambda waiter, ref, margin: waiter.urgency > ref.urgency + margin),
@@ -349,7 +336,7 @@ GATE: Comparison[Gate] = Comparison(
             "it the one with more slack may be the more urgent.",
             _gating(order=lambda views: sorted(views, key=lambda each: (each.slack_us, each.id))),
         ),
-        *_ways(
+        *alike(
             "other_order",
             "`urgency` gives the order and nothing else does: not the deadline, and not how much "
             "there is to compute.",
@@ -384,7 +371,7 @@ GATE: Comparison[Gate] = Comparison(
                 )
             ),
         ),
-        *_ways(
+        *alike(
             "list_order",
             _LIST_ORDER,
             _gating(order=list),
@@ -411,431 +398,3 @@ GATE: Comparison[Gate] = Comparison(
     draw_call=_draw_gate,
     evidence=any_moments(random.Random(5), 40),
 )
-
-
-# --- slo_batch -------------------------------------------------------------------------------
-
-
-def _draw_batch(name: str, args: Args) -> str:
-    head, waiters, a, c, bound, guard = args
-    lines = [f"{name}(head, waiters, a={a}, c={c}, bound={bound}, guard={guard})"]
-    for role, view in (("head", head), *(("waiter", each) for each in waiters)):
-        lines.append(
-            f"{role} id={view.id}: tokens={view.tokens}, slo_us={view.slo_us}, "
-            f"time_to_deadline_us={view.time_to_deadline_us}"
-        )
-    return "\n".join(lines)
-
-
-def _batching(
-    fits: Callable[["_Room"], bool] | None = None,
-    *,
-    starts_with: Callable[[SloView], int] = lambda head: head.tokens,
-    skips: bool = False,
-) -> Batch:
-    """The rules, but for another idea of what fits; `skips` goes on behind one that does not."""
-
-    def answer(
-        head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
-    ) -> list[int]:
-        ids, tokens = [head.id], starts_with(head)
-        for waiter in waiters:
-            after = tokens + waiter.tokens
-            room = _Room(head, waiter, len(ids) + 1, tokens, after, a, c, bound, guard)
-            if (fits or _Room.fits)(room):
-                tokens += waiter.tokens
-                ids.append(waiter.id)
-            elif not skips:
-                break
-        return ids
-
-    return answer
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """Whether one more fits: the batch has `before` tokens and would have `tokens`, of `count`."""
-
-    head: SloView
-    waiter: SloView
-    count: int
-    before: int
-    tokens: int
-    a: float
-    c: float
-    bound: int
-    guard: float
-
-    @property
-    def work_us(self) -> float:
-        return self.a * self.tokens + self.c
-
-    @property
-    def spare_us(self) -> float:
-        return self.head.time_to_deadline_us - self.work_us
-
-    @property
-    def kept_us(self) -> float:
-        return self.guard * self.head.slo_us
-
-    @property
-    def is_bounded(self) -> bool:
-        return self.tokens <= self.bound
-
-    @property
-    def is_guarded(self) -> bool:
-        return self.spare_us >= self.kept_us
-
-    @property
-    def waiter_bears_it(self) -> bool:
-        spare_us = self.waiter.time_to_deadline_us - self.work_us
-        return spare_us >= self.guard * self.waiter.slo_us
-
-    def fits(self) -> bool:
-        return self.is_bounded and self.is_guarded
-
-
-_BATCH = _batching()
-
-
-def _refuses_the_head(head: SloView, waiters: list[SloView], *rest: Any) -> list[int]:
-    a, c, bound, guard = rest
-    alone = _Room(head, head, 1, 0, head.tokens, a, c, bound, guard)
-    return _BATCH(head, waiters, a, c, bound, guard) if alone.fits() else []
-
-
-def _sorted_by(key: Callable[[SloView], Any]) -> Batch:
-    return lambda head, waiters, a, c, bound, guard: _BATCH(
-        head, sorted(waiters, key=key), a, c, bound, guard
-    )
-
-
-def any_queues(rng: random.Random, count: int) -> list[Args]:
-    """A head and waiters around the limits; few waiters first. Products are exact."""
-    queues: list[Args] = []
-    for _ in range(count):
-        a, c = rng.choice(((100.0, 10_000.0), (0.5, 0.0), (172.625, 34_000.0)))
-        guard = rng.choice((0.125, 0.25, 0.5))
-        sizes = [8 * rng.randint(1, 60) for _ in range(rng.randint(2, 5))]
-        reach = sum(sizes[: rng.randint(1, len(sizes))])
-        bound = reach + rng.choice((-1, 0, 0, 1, 60, 60))
-        slo_us = 8 * rng.randint(100, 900)
-        spare_us = guard * slo_us + a * reach + c
-        left_us = round(spare_us + rng.choice((-a, -1, 0, 0, a, 40 * a, 40 * a)))
-        ids = rng.sample(range(10), len(sizes))
-        head, *waiters = map(lambda id, tokens: _queued(rng, id, tokens, a, c), ids, sizes)
-        head = replace(
-            head, time_to_deadline_us=left_us, slo_us=slo_us,
-            slack_us=round(left_us - a * head.tokens - c),
-        )  # fmt: skip
-        queues.append((head, waiters, a, c, bound, guard))
-    return sorted(queues, key=lambda args: len(args[1]))
-
-
-def _queued(rng: random.Random, id: int, tokens: int, a: float, c: float) -> SloView:
-    slo_us, left_us = 8 * rng.randint(100, 900), rng.randint(200, 40_000)
-    request = SloRequest(id, tokens, 0, left_us, slo_us, 0)
-    return REFERENCE.view(request, 0, a, c)
-
-
-_GUARD = (
-    "All get done when the pass ends, the head too, and then it has to have at least `guard` times "
-    "its SLO to spare."
-)
-_ONLY_THE_HEAD = (
-    "It is the head, which runs in any case, that the others must not endanger: the time and the "
-    "SLO that count are the head's."
-)
-_ORDER = "The waiters come most urgent first: keep this order, or a less urgent one overtakes."
-_HEAD_COUNTS = "The head is in the pass too: its own tokens count towards its length."
-
-_TOO_LATE = (
-    "Look at the batch with the waiter in it *before* you take it along: this one went one too far."
-)
-
-BATCH: Comparison[Batch] = Comparison(
-    reference=_BATCH,
-    mistakes=(
-        Mistake(
-            "everyone",
-            "With all of them in it the pass takes so long that the head, the most urgent of all, "
-            "misses its deadline: look at the bound and at the guard.",
-            _batching(lambda room: True),
-        ),
-        *_ways(
-            "no_guard",
-            _GUARD,
-            _batching(lambda room: room.is_bounded),
-            _batching(lambda room: room.is_bounded and room.spare_us >= 0),
-        ),
-        Mistake(
-            "no_bound",
-            "The head could bear it, but the batch is above `bound` tokens: a request that comes "
-            "next would find the engine busy for too long.",
-            _batching(lambda room: room.is_guarded),
-        ),
-        Mistake(
-            "bound_exclusive",
-            "At most `bound` tokens means that exactly `bound` are allowed.",
-            _batching(lambda room: room.tokens < room.bound and room.is_guarded),
-        ),
-        Mistake(
-            "guard_exclusive",
-            "At least `guard` times the SLO means that exactly as much is enough.",
-            _batching(lambda room: room.is_bounded and room.spare_us > room.kept_us),
-        ),
-        *_ways(
-            "one_too_many",
-            _TOO_LATE,
-            _batching(
-                lambda room: (
-                    room.before <= room.bound
-                    and room.spare_us + room.a * room.waiter.tokens >= room.kept_us
-                )
-            ),
-            _batching(lambda room: room.before < room.bound and room.is_guarded),
-        ),
-        *_ways(
-            "guards_the_waiter",
-            _ONLY_THE_HEAD,
-            _batching(lambda room: room.is_bounded and room.waiter_bears_it),
-            _batching(
-                lambda room: room.is_bounded and room.spare_us >= room.guard * room.waiter.slo_us
-            ),
-        ),
-        Mistake(
-            "guards_everyone",
-            _ONLY_THE_HEAD,
-            _batching(lambda room: room.fits() and room.waiter_bears_it),
-        ),
-        Mistake(
-            "guards_the_time_left",
-            "The guard is a share of the head's SLO, which stays what it is, not of the time that "
-            "happens to be left.",
-            _batching(
-                lambda room: (
-                    room.is_bounded and room.spare_us >= room.guard * room.head.time_to_deadline_us
-                )
-            ),
-        ),
-        Mistake(
-            "head_missing",
-            "The head runs in this pass as well: its id comes first.",
-            lambda head, waiters, a, c, bound, guard: _BATCH(head, waiters, a, c, bound, guard)[1:],
-        ),
-        Mistake(
-            "refuses_the_head",
-            "The head always runs, alone if it has to: too long or too late as it may be, one "
-            "request has to be next.",
-            _refuses_the_head,
-        ),
-        Mistake(
-            "skips",
-            "One did not fit and a later one was taken in its place: stop there, or long prompts "
-            "are overtaken for ever.",
-            _batching(skips=True),
-        ),
-        Mistake(
-            "forgets_c",
-            "Every pass costs c on top of its tokens, and the head has to bear that too.",
-            _batching(lambda room: room.is_bounded and room.spare_us + room.c >= room.kept_us),
-        ),
-        Mistake(
-            "c_for_each",
-            "One pass costs c once, however many share it: that is what makes sharing worth while.",
-            _batching(
-                lambda room: (
-                    room.is_bounded and room.spare_us - room.c * (room.count - 1) >= room.kept_us
-                )
-            ),
-        ),
-        *_ways(
-            "head_not_counted",
-            _HEAD_COUNTS,
-            _batching(starts_with=lambda head: 0),
-            _batching(
-                lambda room: room.tokens - room.head.tokens <= room.bound and room.is_guarded
-            ),
-            _batching(
-                lambda room: (
-                    room.is_bounded and room.spare_us + room.a * room.head.tokens >= room.kept_us
-                )
-            ),
-        ),
-        *_ways(
-            "head_counted_twice",
-            "The head's slack has its own work taken off already, and here it was taken off twice: "
-            "start from its time to the deadline.",
-            _batching(
-                lambda room: room.is_bounded and room.head.slack_us - room.work_us >= room.kept_us
-            ),
-            _batching(
-                lambda room: (
-                    room.is_bounded and room.head.slack_us - room.a * room.tokens >= room.kept_us
-                )
-            ),
-        ),
-        Mistake(
-            "one_by_one",
-            "They all share one pass: what counts is the tokens of all in it together, not of each "
-            "waiter with the head.",
-            _batching(
-                lambda room: replace(room, tokens=room.head.tokens + room.waiter.tokens).fits()
-            ),
-        ),
-        *_ways(
-            "reorders",
-            _ORDER,
-            _sorted_by(lambda each: each.tokens),
-            _sorted_by(lambda each: each.id),
-            lambda head, *rest: [head.id, *_BATCH(head, *rest)[:0:-1]],
-        ),
-        Mistake(
-            "skips_the_doomed",
-            "The doomed are not left out: a request that fits without endangering the head may "
-            "come along, and is done sooner for it.",
-            lambda head, waiters, a, c, bound, guard: _BATCH(
-                head, [each for each in waiters if each.slack_us >= 0], a, c, bound, guard
-            ),
-        ),
-        Mistake(
-            "index",
-            "These are places in the queue; the answer holds the requests' own ids.",
-            lambda head, *rest: list(range(len(_BATCH(head, *rest)))),
-        ),
-        Mistake(
-            "alone",
-            "A request that fits without endangering the head comes along: each pass costs c, and "
-            "sharing one saves the others theirs.",
-            lambda head, waiters, a, c, bound, guard: [head.id],
-        ),
-    ),
-    idea="The batch with the next waiter in it has two limits to keep, its tokens and what the "
-    "head has to spare; at the first waiter that breaks one, it is complete.",
-    form=list_of_ints,
-    draw_call=_draw_batch,
-    evidence=any_queues(random.Random(6), 30),
-)
-
-
-# --- a tiny prefill engine -------------------------------------------------------------------
-
-_TICK_US = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A request of a workload: its arrival, its prompt, and the time until its deadline."""
-
-    arrival_ms: int
-    tokens: int
-    slo_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Requests for one engine that runs at most `slots` of them in one pass."""
-
-    mode: str
-    margin: float
-    slots: int
-    jobs: tuple[Job, ...]
-
-    def __str__(self) -> str:
-        lines = [f"{self.mode}, margin {self.margin}, at most {self.slots} in a pass"]
-        for i, job in enumerate(self.jobs):
-            lines.append(
-                f"request {i}: arrives at {job.arrival_ms} ms, {job.tokens} tokens, "
-                f"due in {job.slo_ms} ms"
-            )
-        return "\n".join(lines)
-
-
-class Prefills:
-    """The state of a workload. A pass costs 10 ms and 0.1 ms per token; a preempted one is lost.
-
-    `diary` says what ran when; `lost` how often each request was in a pass that was thrown away.
-    """
-
-    def __init__(self, workload: Workload, gate: Gate) -> None:
-        self.workload = workload
-        self.gate = gate
-        self.now_us = 0
-        self.diary: list[str] = []
-        self.lost = [0] * len(workload.jobs)
-        self.unfinished = set(range(len(workload.jobs)))
-        self._chosen: int | None = None  # the one that the last preemption was for: goes first
-
-    def run(self, max_passes: int) -> bool:
-        """Run to the last request, at most so many passes; whether all are done."""
-        while self.unfinished and len(self.diary) < max_passes:
-            waiting = self._waiting()
-            if waiting:
-                waiting.sort(key=lambda each: each.id != self._chosen)
-                self._run_pass([each.id for each in waiting[: self.workload.slots]])
-            else:
-                self.now_us = min(self._arrivals())
-        return not self.unfinished
-
-    def _arrivals(self) -> list[int]:
-        """When those arrive that are not here yet."""
-        times_us = (1000 * self.workload.jobs[i].arrival_ms for i in self.unfinished)
-        return [time_us for time_us in times_us if time_us > self.now_us]
-
-    def _waiting(self, running: Sequence[int] = ()) -> list[SloView]:
-        """All that are here and neither done nor running, the most urgent first."""
-        jobs = self.workload.jobs
-        here = [i for i in self.unfinished if 1000 * jobs[i].arrival_ms <= self.now_us]
-        return ranked([self._view(i) for i in here if i not in running])
-
-    def _view(self, i: int, total: int | None = None, done: int = 0) -> SloView:
-        """A request as the gate sees it; in a pass, what the whole pass still has to compute."""
-        job = self.workload.jobs[i]
-        tokens, deadline_ms = total or job.tokens, job.arrival_ms + job.slo_ms
-        request = SloRequest(i, tokens, done, 1000 * deadline_ms, 1000 * job.slo_ms, self.lost[i])
-        return REFERENCE.view(request, self.now_us, A, C)
-
-    def _run_pass(self, ids: list[int]) -> None:
-        """Compute to the end of the pass, or until the gate opens."""
-        self._chosen, start_us = None, self.now_us
-        tokens = sum(self.workload.jobs[i].tokens for i in ids)
-        finish_us = start_us + policy.predict(tokens, A, C)
-        names = " and ".join(str(i) for i in ids)
-        while (look_us := self._next_look(ids)) < finish_us:
-            self.now_us = int(look_us)
-            waiter = self._waiting(ids)[0]
-            done = policy.done_in(self.now_us - start_us, tokens, A)
-            runners = [self._view(i, tokens, done) for i in ids]
-            if self.gate(waiter, runners, self.workload.margin, self.workload.mode) is not None:
-                for i in ids:
-                    self.lost[i] += 1
-                self._chosen = waiter.id
-                times = f"{start_us // 1000}-{self.now_us // 1000} ms"
-                self.diary.append(f"{times}: {names}, thrown away for {waiter.id}")
-                return
-        self.now_us = finish_us
-        self.unfinished -= set(ids)
-        self.diary.append(f"{start_us // 1000}-{finish_us // 1000} ms: {names}, done")
-
-    def _next_look(self, running: Sequence[int]) -> float:
-        """The gate is asked at every arrival, and every 20 ms as long as a request waits."""
-        tick_us = (self.now_us // _TICK_US + 1) * _TICK_US
-        looks = self._arrivals() + ([tick_us] if self._waiting(running) else [])
-        return min(looks, default=float("inf"))
-
-
-def smaller_workloads(workload: Workload) -> Iterator[Workload]:
-    """One request fewer, one place fewer, or one number smaller."""
-    jobs = workload.jobs
-    for i in range(len(jobs)):
-        if len(jobs) > 2:
-            yield replace(workload, jobs=jobs[:i] + jobs[i + 1 :])
-    if workload.slots > 1:
-        yield replace(workload, slots=workload.slots - 1)
-    for i, job in enumerate(jobs):
-        for field, unit in (("arrival_ms", 10), ("tokens", 100), ("slo_ms", 10)):
-            number = getattr(job, field)
-            for less in (number // 2 // unit * unit, (number - 1) // unit * unit):
-                if unit - 10 <= less < number and (less or field == "arrival_ms"):
-                    easier = replace(job, **{field: less})
-                    yield replace(workload, jobs=(*jobs[:i], easier, *jobs[i + 1 :]))

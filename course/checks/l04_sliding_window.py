@@ -7,213 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike, whole_number
+from course.checks.comparing import Args, Comparison, Mistake, whole_number
+from course.checks.live_memory import BYTES, zeros
 from course.checks.readings import draw_logits, judge_readings, readings
+from course.checks.visibility import VISIBLE
 from course.checks.windowing import (
     Case,
     Measured,
     case,
     draw_eviction,
-    draw_tensors,
     judge_entries,
     judge_memory,
     judge_slots,
-    shown_bytes,
-    storages,
 )
 from course.judging import Ask, Check, Failure, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import named
 from course.task import Task
-from nanogpt.plain_values import as_truth, as_whole
 
 # --- visible ---------------------------------------------------------------------------------
-
-_Visible = Callable[[int, int, "int | None", int], bool]
-
-
-def _visible(query: int, key: int, window: int | None, sinks: int) -> bool:
-    return key <= query and (window is None or key < sinks or query - key <= window)
-
-
-def _moved(shift: int) -> _Visible:
-    """A window that is `shift` positions too wide."""
-
-    def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
-        return _visible(query, key, None if window is None else window + shift, sinks)
-
-    return answer
-
-
-def _with_sinks(sign: int) -> _Visible:
-    """A window that the number of sinks makes wider or narrower."""
-
-    def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
-        return _visible(query, key, None if window is None else window + sign * sinks, sinks)
-
-    return answer
-
-
-def _near(far: Callable[[int], int], sees_all: bool) -> _Visible:
-    """A window that does not ask whether the key comes later; `far` measures the distance.
-
-    Without a window a query `sees_all`, or what it can look back on.
-    """
-
-    def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
-        if window is None:
-            return sees_all or key <= query
-        return key < sinks or far(query - key) <= window
-
-    return answer
-
-
-def _gridded(size: int | None, kind: str) -> _Visible:
-    """Visibility that depends on chunks of `size` tokens (None: of window tokens)."""
-
-    def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
-        if window is None or key > query or key < sinks:
-            return _visible(query, key, window, sinks)
-        width = size or window
-        start = query - query % width
-        after = start + width - 1 - window
-        return key >= {"before": start - window, "after": after, "blocks": start}[kind]
-
-    return answer
-
-
-_FUTURE = (
-    "A window looks back only: a key later than the query stays hidden, however near, and "
-    "query - key is negative there."
-)
-_PER_CHUNK = (
-    "What a token sees must not depend on where a chunk begins or ends, or the text would change "
-    "with the chunk size: the window goes back from the query's own position."
-)
-_BLOCKS = (
-    "The window slides: it goes back W positions from each query and does not wait for the next "
-    "block to begin."
-)
-
-
-def _truth(value: Any) -> tuple[str, str] | None:
-    if as_truth(value) is not None:
-        return None
-    return "not_bool", f"The answer is True or False, not {a_kind(value)}."
-
-
-_VISIBLE: Comparison[_Visible] = Comparison(
-    reference=_visible,
-    mistakes=(
-        *alike(
-            "future",
-            _FUTURE,
-            *(_near(far, sees_all) for far in (int, abs) for sees_all in (False, True)),
-        ),
-        Mistake(
-            "everything",
-            "Every query sees everything here, what comes later in the text and what has left the "
-            "window.",
-            lambda query, key, window, sinks: True,
-        ),
-        Mistake(
-            "w_keys",
-            "A query sees itself and the W positions before it, W + 1 keys: at a distance of "
-            "exactly W a key is still visible.",
-            _moved(-1),
-        ),
-        Mistake(
-            "one_key_more",
-            "The window ends at a distance of W: itself and W before it make W + 1 keys, not "
-            "W + 2.",
-            _moved(1),
-        ),
-        Mistake(
-            "no_sinks",
-            "The first `sinks` positions stay visible however far back they are.",
-            lambda query, key, window, sinks: _visible(query, key, window, 0),
-        ),
-        Mistake(
-            "sinks_too_early",
-            "Sinks are no exception from causality: a sink that comes after the query is not "
-            "there yet.",
-            lambda query, key, window, sinks: key < sinks or _visible(query, key, window, sinks),
-        ),
-        Mistake(
-            "one_sink_more",
-            "Positions count from 0, so the sinks are the positions below `sinks`; position "
-            "`sinks` itself is none.",
-            lambda query, key, window, sinks: _visible(query, key, window, sinks + 1),
-        ),
-        *(
-            Mistake(
-                "sinks_and_window",
-                "The sinks come on top of the window: it reaches W positions back whatever their "
-                "number.",
-                _with_sinks(sign),
-            )
-            for sign in (-1, 1)
-        ),
-        Mistake(
-            "no_window",
-            "`window` limits how far a query looks back; here it sees every earlier position.",
-            lambda query, key, window, sinks: key <= query,
-        ),
-        Mistake(
-            "window_at_the_start",
-            "The window goes along with the query; here it lies at the beginning of the text, "
-            "behind the sinks.",
-            lambda query, key, window, sinks: (
-                key <= query and (window is None or key < sinks + window)
-            ),
-        ),
-        Mistake(
-            "none_sees_nothing",
-            "A `window` of None means no window: every position up to the query's own is visible.",
-            lambda query, key, window, sinks: _visible(query, key, window or 0, sinks),
-        ),
-        Mistake(
-            "none_sees_the_future",
-            "Without a window the future stays hidden all the same.",
-            lambda query, key, window, sinks: window is None or _visible(query, key, window, sinks),
-        ),
-        Mistake(
-            "not_itself",
-            "A token attends to itself as well: at a distance of 0 a key is visible.",
-            lambda query, key, window, sinks: key < query and _visible(query, key, window, sinks),
-        ),
-        Mistake(
-            "changed_places",
-            "Query and key changed places: the query looks, and the key is looked at.",
-            lambda query, key, window, sinks: _visible(key, query, window, sinks),
-        ),
-        Mistake(
-            "inverted",
-            'True means "may attend"; here it says what is hidden.',
-            lambda query, key, window, sinks: not _visible(query, key, window, sinks),
-        ),
-        *(
-            Mistake("per_chunk", _PER_CHUNK, _gridded(size, kind))
-            for size in (2, 3, 4, 5, 8, 16, None)
-            for kind in ("before", "after")
-        ),
-        *(
-            Mistake("blocks", _BLOCKS, _gridded(size, "blocks"))
-            for size in (2, 3, 4, 5, 8, 16, None)
-        ),
-    ),
-    idea="A key is visible when the query may look back on it: a sink at any distance, any other "
-    "only within the window.",
-    form=_truth,
-    draw_call=named("query", "key", "window", "sinks"),
-    evidence=[
-        *((query, key, 3, 2) for query in (1, 9) for key in range(11)),
-        *((query, key, 4, 0) for query in (11, 12) for key in range(5, 14)),
-        *((39, key, 4, 0) for key in (0, 20, 27, 28, 31, 32, 35, 36)),
-        (1, 3, None, 0), (3, 1, None, 0),
-    ],
-)  # fmt: skip
 
 
 def _all_pairs(length: int, window: int | None, sinks: int) -> list[Args]:
@@ -222,15 +35,15 @@ def _all_pairs(length: int, window: int | None, sinks: int) -> list[Args]:
 
 
 def _window_alone(ask: Ask, rng: random.Random) -> Failure | None:
-    return _VISIBLE.judge(ask, _all_pairs(6, 2, 0))
+    return VISIBLE.judge(ask, _all_pairs(6, 2, 0))
 
 
 def _window_and_sinks(ask: Ask, rng: random.Random) -> Failure | None:
-    return _VISIBLE.judge(ask, _all_pairs(7, 2, 2))
+    return VISIBLE.judge(ask, _all_pairs(7, 2, 2))
 
 
 def _no_window(ask: Ask, rng: random.Random) -> Failure | None:
-    return _VISIBLE.judge(ask, _all_pairs(4, None, 0) + _all_pairs(3, None, 1))
+    return VISIBLE.judge(ask, _all_pairs(4, None, 0) + _all_pairs(3, None, 1))
 
 
 def _any_pair(ask: Ask, rng: random.Random) -> Failure | None:
@@ -243,7 +56,7 @@ def _any_pair(ask: Ask, rng: random.Random) -> Failure | None:
     for _ in range(5):
         query, key = rng.sample(range(1000), 2)
         cases.append((query, key, None, rng.randint(0, 3)))
-    return _VISIBLE.judge(ask, sorted(cases, key=lambda args: args[0]))
+    return VISIBLE.judge(ask, sorted(cases, key=lambda args: args[0]))
 
 
 _VISIBLE_CHECKS: tuple[tuple[str, Check], ...] = (
@@ -257,7 +70,7 @@ _VISIBLE_CHECKS: tuple[tuple[str, Check], ...] = (
 def check_visible(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.visible."""
     return run_checks(
-        "l04.visible", function, _VISIBLE_CHECKS, seed=seed, draw_call=_VISIBLE.draw_call
+        "l04.visible", function, _VISIBLE_CHECKS, seed=seed, draw_call=VISIBLE.draw_call
     )
 
 
@@ -540,134 +353,35 @@ def check_ring_slot(function: Callable[..., Any], *, seed: int = 0) -> Report:
 # --- live_bytes ------------------------------------------------------------------------------
 
 
-def _zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.zeros(shape, dtype=dtype)
-
-
-def _bytes_evidence() -> list[Args]:
-    """Tensors of all kinds; what an answer says of each tells why it failed on one."""
-    whole, other = _zeros(2, 10, 4), _zeros(2, 10, 4)
-    views = [whole[:, :3], other[:, -3:], whole[:, 5:], other]
-    kinds = [_zeros(6, dtype=torch.float16), _zeros(6, dtype=torch.float64), _zeros(9)]
-    return [(views,), (kinds,), ([whole[:1], _zeros(3), other],), ([whole, whole, _zeros(7)],)]
-
-
-def _bytes_form(value: Any) -> tuple[str, str] | None:
-    if as_whole(value) is not None:
-        return None
-    return "not_int", f"The answer is a whole number of bytes (an int), not {a_kind(value)}."
-
-
-_BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
-    reference=lambda tensors: sum(storages(tensors).values()),
-    mistakes=(
-        *alike(
-            "shapes",
-            "A shape says what a tensor shows, but memory is freed by whole storages: count the "
-            "bytes of the storage behind it.",
-            shown_bytes,
-            lambda tensors: sum({t.data_ptr(): shown_bytes([t]) for t in tensors}.values()),
-        ),
-        Mistake(
-            "counted_twice",
-            "Tensors that show one storage share its bytes: count each storage once, by its "
-            "address.",
-            lambda tensors: sum(tensor.untyped_storage().nbytes() for tensor in tensors),
-        ),
-        Mistake(
-            "counted_twice",
-            "Two views may begin at different places of one storage; the address that tells "
-            "storages apart is the storage's own, not the tensor's.",
-            lambda tensors: sum(
-                {t.data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values()
-            ),
-        ),
-        Mistake(
-            "same_size",
-            "Two storages of one size are two storages: tell them apart by their addresses, not by "
-            "their sizes.",
-            lambda tensors: sum({t.untyped_storage().nbytes() for t in tensors}),
-        ),
-        Mistake(
-            "keys_only",
-            "All of the tensors count, the values as well as the keys.",
-            lambda tensors: sum(storages(tensors[::2]).values()),
-        ),
-        Mistake(
-            "first_only",
-            "All of the tensors count, not only the first.",
-            lambda tensors: sum(storages(tensors[:1]).values()),
-        ),
-        Mistake(
-            "largest_only",
-            "All storages are in memory at once, so their bytes add up.",
-            lambda tensors: max(storages(tensors).values(), default=0),
-        ),
-        Mistake(
-            "elements",
-            "These are numbers of elements; each of them takes `element_size()` bytes.",
-            lambda tensors: sum(
-                {
-                    t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() // t.element_size()
-                    for t in tensors
-                }.values()
-            ),
-        ),
-        Mistake(
-            "elements",
-            "These are numbers of elements; each of them takes `element_size()` bytes.",
-            lambda tensors: sum(t.numel() for t in tensors),
-        ),
-        *alike(
-            "four_bytes_each",
-            "An element does not always take 4 bytes: float64 takes 8 and float16 takes 2.",
-            lambda tensors: sum(4 * t.numel() for t in tensors),
-            lambda tensors: sum(
-                {
-                    t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
-                    // t.element_size()
-                    * 4
-                    for t in tensors
-                }.values()
-            ),
-        ),
-    ),
-    idea="What counts is the memory that cannot come free as long as these tensors live.",
-    form=_bytes_form,
-    draw_call=draw_tensors,
-    evidence=_bytes_evidence(),
-)
-
-
 def _judge_bytes(ask: Ask, *lists: list[Tensor]) -> Failure | None:
-    return _BYTES.judge(ask, [*((tensors,) for tensors in lists)])
+    return BYTES.judge(ask, [*((tensors,) for tensors in lists)])
 
 
 def _whole_tensors(ask: Ask, rng: random.Random) -> Failure | None:
     return _judge_bytes(
         ask,
-        [_zeros(2, 3)],
-        [_zeros(1, 5, 2), _zeros(1, 5, 2)],
+        [zeros(2, 3)],
+        [zeros(1, 5, 2), zeros(1, 5, 2)],
         [],
-        [_zeros(3, dtype=torch.float64), _zeros(3, dtype=torch.float16)],
+        [zeros(3, dtype=torch.float64), zeros(3, dtype=torch.float16)],
     )
 
 
 def _views(ask: Ask, rng: random.Random) -> Failure | None:
-    cache = _zeros(1, 40, 4)
+    cache = zeros(1, 40, 4)
     return _judge_bytes(
-        ask, [cache[:, -20:]], [_zeros(8, 4)[:0]], [_zeros(6, 1).expand(6, 50)], [_zeros(4, 6).T]
+        ask, [cache[:, -20:]], [zeros(8, 4)[:0]], [zeros(6, 1).expand(6, 50)], [zeros(4, 6).T]
     )
 
 
 def _shared(ask: Ask, rng: random.Random) -> Failure | None:
-    cache, batch = _zeros(1, 10, 4), _zeros(3, 8, 2)
-    k, v = _zeros(2, 1, 6, 4)
+    cache, batch = zeros(1, 10, 4), zeros(3, 8, 2)
+    k, v = zeros(2, 1, 6, 4)
     return _judge_bytes(
         ask,
         [cache, cache],
         [cache[:, :4], cache[:, 6:]],
-        [batch[0, -3:], batch[2, -3:], _zeros(5)],
+        [batch[0, -3:], batch[2, -3:], zeros(5)],
         [k[:, -2:], v[:, -2:]],
     )
 
@@ -676,7 +390,7 @@ def _any_tensors(ask: Ask, rng: random.Random) -> Failure | None:
     lists: list[list[Tensor]] = []
     for _ in range(12):
         dtypes = (torch.float32, torch.float64, torch.float16)
-        wholes = [_zeros(rng.randint(1, 4), 8, dtype=rng.choice(dtypes)) for _ in range(3)]
+        wholes = [zeros(rng.randint(1, 4), 8, dtype=rng.choice(dtypes)) for _ in range(3)]
         picked = [rng.choice(wholes) for _ in range(rng.randint(1, 5))]
         lists.append([whole[:, rng.randint(0, 4) : rng.randint(5, 8)] for whole in picked])
     return _judge_bytes(ask, *sorted(lists, key=len))
@@ -693,7 +407,7 @@ _BYTES_CHECKS: tuple[tuple[str, Check], ...] = (
 def check_live_bytes(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.live_bytes."""
     return run_checks(
-        "l04.live_bytes", function, _BYTES_CHECKS, seed=seed, draw_call=_BYTES.draw_call
+        "l04.live_bytes", function, _BYTES_CHECKS, seed=seed, draw_call=BYTES.draw_call
     )
 
 

@@ -5,18 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from course.checks.comparing import Args
-from course.checks.gates import (
-    BATCH,
-    GATE,
-    Job,
-    Prefills,
-    Workload,
-    any_moments,
-    any_queues,
-    seen,
-    smaller_workloads,
-)
+from course.checks.gates import GATE, any_moments, seen
 from course.checks.planning import shrink
+from course.checks.prefills import Job, Prefills, Workload, smaller_workloads
+from course.checks.sharing import BATCH, any_queues
 from course.checks.urgency import FIT, SLACK, URGENCY, Points, any_sweep
 from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise

@@ -77,7 +77,8 @@ def _longest_first(piece: _Pieces) -> _RowsAnswer:
 
     def rows(known: Lists, cursors: Ints, num_new: Ints) -> Lists:
         ordered = sorted(zip(known, cursors, num_new, strict=True), key=lambda row: -row[2])
-        return _rows_of(piece, *map(list, zip(*ordered, strict=True)))
+        mine, starts, counts = zip(*ordered, strict=True)
+        return _rows_of(piece, list(mine), list(starts), list(counts))
 
     return rows
 

@@ -135,10 +135,6 @@ SORT_KEY: Ranking[Callable[[str, RequestView], Any]] = Ranking(
 )
 
 
-def _aged(id: int, priority: int, arrival: int) -> RequestView:
-    return make_request(id, priority=priority, arrival_time=arrival)
-
-
 def any_aged(rng: random.Random, rates: Sequence[float]) -> list[list[Args]]:
     """A queue for each rate, some of them long ago."""
     queues: list[list[Args]] = []

@@ -193,6 +193,23 @@ def _steeper(factor: Callable[[int], float]) -> Callable[[Points], Sequence[floa
     return lambda points: _through_means(predictor.fit(points)[0] * factor(len(points)), points)
 
 
+_CONSTANTS: tuple[Callable[[float, Points], float], ...] = (
+    lambda a, points: points[0][1] - a * points[0][0],
+    lambda a, points: points[-1][1] - a * points[-1][0],
+    lambda a, points: min(points)[1] - a * min(points)[0],
+    lambda a, points: min(time_us for _, time_us in points),
+    lambda a, points: statistics.fmean(time_us for _, time_us in points),
+    lambda a, points: min(time_us - a * n for n, time_us in points),
+)
+
+_FACTORS: tuple[Callable[[int], float], ...] = (
+    lambda n: n,
+    lambda n: 1 / n,
+    lambda n: (n - 1) / n,
+    lambda n: n / (n - 1),
+    lambda n: n - 1,
+)
+
 FIT: Comparison[Callable[[Points], _Line]] = Comparison(
     reference=_fitted,
     mistakes=(
@@ -251,14 +268,7 @@ FIT: Comparison[Callable[[Points], _Line]] = Comparison(
                 "to all of the points, not to one of them.",
                 _with_c(c),
             )
-            for c in (
-                lambda a, points: points[0][1] - a * points[0][0],
-                lambda a, points: points[-1][1] - a * points[-1][0],
-                lambda a, points: min(points)[1] - a * min(points)[0],
-                lambda a, points: min(time_us for _, time_us in points),
-                lambda a, points: statistics.fmean(time_us for _, time_us in points),
-                lambda a, points: min(time_us - a * n for n, time_us in points),
-            )
+            for c in _CONSTANTS
         ),
         *(
             _wrong_line(
@@ -267,13 +277,7 @@ FIT: Comparison[Callable[[Points], _Line]] = Comparison(
                 "other a mean over the points (or one divides by n and the other by n - 1).",
                 _steeper(factor),
             )
-            for factor in (
-                lambda n: n,
-                lambda n: 1 / n,
-                lambda n: (n - 1) / n,
-                lambda n: n / (n - 1),
-                lambda n: n - 1,
-            )
+            for factor in _FACTORS
         ),
     ),
     idea="Another line lies closer to these points: the sum of the squared errors, over all of "
@@ -496,6 +500,19 @@ _WHOLE = (
     "milliseconds."
 )
 
+_PAST_SIZES: tuple[Callable[[float, int], float], ...] = (
+    _with_sign_of_time,
+    lambda slack, left: 1000 / (left or 1000),
+    lambda slack, left: 1000 / (left if abs(left) >= 1000 else 1000),
+)
+
+_WHOLE_SIZES: tuple[Callable[[float, int], float], ...] = (
+    lambda slack, left: 1 / max(abs(left) // 1000, 1),
+    lambda slack, left: 1 / max(abs(left // 1000), 1),
+    lambda slack, left: 1 / max(round(abs(left) / 1000), 1),
+    lambda slack, left: 1 / max(math.ceil(abs(left) / 1000), 1),
+)
+
 URGENCY: Comparison[_Urgency] = Comparison(
     reference=_sized(_size),
     mistakes=(
@@ -599,20 +616,11 @@ URGENCY: Comparison[_Urgency] = Comparison(
         ),
         *(
             Mistake("past_turns_the_sign", _PAST_SIGN, _sized(size))
-            for size in (
-                _with_sign_of_time,
-                lambda slack, left: 1000 / (left or 1000),
-                lambda slack, left: 1000 / (left if abs(left) >= 1000 else 1000),
-            )
+            for size in _PAST_SIZES
         ),
         *(
             Mistake("whole_milliseconds", _WHOLE, _sized(size))
-            for size in (
-                lambda slack, left: 1 / max(abs(left) // 1000, 1),
-                lambda slack, left: 1 / max(abs(left // 1000), 1),
-                lambda slack, left: 1 / max(round(abs(left) / 1000), 1),
-                lambda slack, left: 1 / max(math.ceil(abs(left) / 1000), 1),
-            )
+            for size in _WHOLE_SIZES
         ),
         Mistake(
             "zero_is_doomed",
