@@ -431,7 +431,7 @@ def test_slips_in_looking_for_room_are_caught_before_any_load() -> None:
     """The score cannot tell every slip from a policy of its own kind; the rules can be told."""
 
     def first_checks(function: Callable[..., Any]) -> str:
-        rules = (checks._one_decision, checks._nobody_there, checks._no_room, checks._any_snapshot)
+        rules = (checks._one_decision, checks._none_there, checks._no_room, checks._any_snapshot)
         named = tuple((rule.__name__, rule) for rule in rules)
         return judging.run_checks("l07.my_policy", function, named).status
 
