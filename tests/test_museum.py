@@ -7,21 +7,17 @@ exhibits of all lessons that have a check are held to it.
 import ast
 import html
 import importlib
+import inspect
 import re
 from typing import Any
 
 import pytest
-import torch
 from notebooks import MUSEUMS, Notebooks, Visit
-from support import ROOT
 
 from course.registry import exercise
-from nanogpt import Trace, generate, load_model, masks, planning
+from course.stories import l01_chunks, l01_exhibits
+from nanogpt import Trace, generate, load_model
 
-LESSON_1 = [
-    ("specimen_a", "chunk_mask", "all_true"),
-    ("_specimen", "plan_step", "arrivals_wait"),
-]
 EVERYONE = [0, 1, 2, 3, 4, 5]
 
 
@@ -77,16 +73,21 @@ def test_a_check_says_what_is_wrong_with_an_exhibit(stem, exhibit, name, misconc
         assert (report.status, report.misconception) == ("failed", misconception)
 
 
-@pytest.mark.parametrize(("specimen", "name", "misconception"), LESSON_1)
-def test_a_check_names_the_misconception_of_a_specimen(specimen, name, misconception):
-    """A specimen is local to its cell, so it is read from the text of the lesson."""
-    tree = ast.parse((ROOT / "lessons" / "l01_chunked_prefill.py").read_text())
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    [source] = [node for node in functions if node.name == specimen]
-    names: dict[str, Any] = {"torch": torch, "masks": masks, "planning": planning}
+def test_a_check_names_the_misconception_of_each_exhibit_of_lesson_1():
+    """They stand in its stories: a mask, and a plan that is local to its run."""
+    [source] = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(l01_exhibits.late_guest)))
+        if isinstance(node, ast.FunctionDef) and node.name == "blind"
+    ]
+    names: dict[str, Any] = dict(vars(l01_exhibits))
     exec(ast.unparse(source), names)
-    report = exercise(f"l01.{name}").check(names[specimen])
-    assert (report.status, report.misconception) == ("failed", misconception)
+    for name, exhibit, misconception in (
+        ("chunk_mask", l01_chunks.unmasked_later, "all_true"),
+        ("plan_step", names["blind"], "arrivals_wait"),
+    ):
+        report = exercise(f"l01.{name}").check(exhibit)
+        assert (report.status, report.misconception) == ("failed", misconception)
 
 
 @pytest.mark.parametrize("stem", MUSEUMS)

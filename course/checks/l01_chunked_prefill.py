@@ -645,7 +645,7 @@ EXERCISES = (
         ),
         check=check_chunk_mask,
         task=Task(
-            signature="chunk_mask(num_past: int, num_new: int) -> Tensor",
+            signature="chunk_mask(num_past: int, num_new: int) -> torch.Tensor",
             rules=(
                 "K and V of the first `num_past` tokens of a text are in the cache (0 or more). "
                 "The chunk holds the next `num_new` tokens (at least 1).",

@@ -696,9 +696,9 @@ EXERCISES = (
                 "A pass over n tokens takes a * n + c microseconds, and all requests in it get "
                 "done when it ends. Each brings the `tokens` that it still has to compute.",
                 "`waiters` are in order, the most urgent first. Take one after the other along as "
-                "long as two limits hold for the batch with it:",
-                "all together, the head included, bring at most `bound` tokens, and",
-                "the head, whose deadline is `time_to_deadline_us` microseconds away, has at least "
+                "long as the batch with it keeps to the next two limits.",
+                "All together, the head included, bring at most `bound` tokens.",
+                "The head, whose deadline is `time_to_deadline_us` microseconds away, has at least "
                 "`guard` times its SLO (`slo_us`) to spare when the pass ends.",
                 "Stop at the first waiter for which there is no room: none behind it may overtake "
                 "it.",
