@@ -640,20 +640,26 @@ def _(
     )
     your_trace = replay(Engine(exact, stage, yours), play(), 300)
     reference_trace = Engine(exact, stage).run(play())
+    started = any(
+        each.started
+        for each in (key_attempt, admit_attempt, victim_attempt, resume_attempt, record_attempt)
+    )
     KVBudget(
         your_trace.to_json(),
         "KV tokens against a budget of 160",
         other=reference_trace.to_json(),
+        yours=started,
         group="stage",
     )
-    return earlier, reference_trace, stage, your_trace
+    return earlier, reference_trace, stage, started, your_trace
 
 
 @app.cell(hide_code=True)
-def _(reference_trace, your_trace):
+def _(reference_trace, started, your_trace):
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
+        yours=started,
         title="The same steps, request by request",
         group="stage",
     )

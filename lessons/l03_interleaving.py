@@ -779,7 +779,12 @@ def _(exact, mask_attempt, play, rows_attempt, split_attempt):
     )
     your_trace = replay(Engine(exact, stage, yours), play(), 300)
     reference_trace = Engine(exact, stage).run(play())
-    Timeline(your_trace.to_json(), reference_trace.to_json(), title="Six requests, one forward per step")
+    Timeline(
+        your_trace.to_json(),
+        reference_trace.to_json(),
+        yours=any(each.started for each in (rows_attempt, mask_attempt, split_attempt)),
+        title="Six requests, one forward per step",
+    )
     return earlier, reference_trace, stage, your_trace, yours
 
 

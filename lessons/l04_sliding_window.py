@@ -571,6 +571,9 @@ def _(evict_attempt, exact, held_attempt, play, ring_attempt, visible_attempt):
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
+        yours=any(
+            each.started for each in (visible_attempt, evict_attempt, held_attempt, ring_attempt)
+        ),
         title="Five requests under a window of 24 and 4 sinks",
         group="stage",
     )

@@ -143,6 +143,12 @@ class Lesson:
         self.page.keyboard.insert_text(source)
         self.page.keyboard.press("Control+Enter")
 
+    def show_answer(self, key: str) -> None:
+        """Have a prediction's answer shown, and with it everything on the page that waits for it."""
+        question = self.page.locator(f".sn-prediction[data-key='{key}']")
+        question.get_by_role("button", name="Show me").click()
+        expect(self.page.locator(f".sn-waits[data-after='{key}']")).to_have_count(0)
+
     def report(self, exercise: str, status: str, place: int = 0) -> Locator:
         """Wait for a check's verdict; return its card, the first or the one at `place`."""
         # An exercise keeps its id when its lesson is split in l04 and l04b.

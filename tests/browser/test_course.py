@@ -173,7 +173,7 @@ def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson,
 @pytest.mark.parametrize(
     ("source", "status", "words"),
     [
-        (ENDLESS, "timeout", "of computing and was stopped"),
+        (ENDLESS, "timeout", "and was stopped"),
         (KEEPS_THE_LOCK, "timeout", "inside one operation that Python cannot interrupt"),
         (LEAVES, "raised", "ended the whole Python process"),
     ],

@@ -87,7 +87,9 @@ def test_every_picture_is_stepped_by_keyboard_alone(lesson):
     storage = widget(lesson, "storage-strip", "What a slice of 640 bytes keeps alive")
     assert "Held: 12,800 bytes; counted: 640." in press_on(storage, "Home", *["ArrowRight"] * 2)
     assert "Held: 640 bytes; counted: 640." in press_on(storage, "End")
+    lesson.show_answer("l04.far_token")
     field = widget(lesson, "receptive-field", "What the last token can know about")
+    field.get_by_role("button", name="Show its way").click()
     assert "Token 20 lies 20 back, and acts through 3 layers" in press_on(field, "End")
     blocks = widget(lesson, "block-table", "A pool of eight blocks")
     assert "Given back: block" in " ".join(
