@@ -58,7 +58,7 @@ def _():
         text_by_chunk_size,
     )
     from nanogpt import Engine, EngineConfig, Parts, Request, load_model, masks, planning
-    from nanogpt.clock import LAPTOP_CPU, LARGE_GPU, CostClock, WallClock
+    from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
     from nanogpt.metrics import request_metrics, summary
     from widgets import MaskStepper, StepCost, Timeline
 
@@ -66,10 +66,10 @@ def _():
         CostClock,
         Engine,
         EngineConfig,
-        LAPTOP_CPU,
         LARGE_GPU,
         MaskStepper,
         Parts,
+        SERVER_CPU,
         StepCost,
         Timeline,
         WallClock,
@@ -151,8 +151,8 @@ def _():
 
 @app.cell(hide_code=True)
 def _(
-    LAPTOP_CPU,
     LARGE_GPU,
+    SERVER_CPU,
     changed_by_chunks,
     chunks,
     serve,
@@ -160,7 +160,7 @@ def _(
     whole_prompts,
 ):
     chunked_gpu = serve(LARGE_GPU, chunks)
-    whole_cpu, chunked_cpu = serve(LAPTOP_CPU, whole_prompts), serve(LAPTOP_CPU, chunks)
+    whole_cpu, chunked_cpu = serve(SERVER_CPU, whole_prompts), serve(SERVER_CPU, chunks)
     predict(
         "l01.what_improves",
         "The budget is 32. On the modelled GPU and on a CPU: which of throughput, mean TTFT and "
@@ -653,8 +653,8 @@ def _(
     CostClock,
     Engine,
     EngineConfig,
-    LAPTOP_CPU,
     LARGE_GPU,
+    SERVER_CPU,
     chunks,
     newcomer,
     one_tiny_layer,
@@ -679,7 +679,7 @@ def _(
         return runs
 
     on_gpu = measure(tiny, lambda: CostClock(LARGE_GPU))
-    on_cpu = measure(tiny, lambda: CostClock(LAPTOP_CPU))
+    on_cpu = measure(tiny, lambda: CostClock(SERVER_CPU))
     return measure, on_cpu, on_gpu, run_once, tiny
 
 
@@ -805,7 +805,7 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(LAPTOP_CPU, LARGE_GPU, StepCost):
+def _(LARGE_GPU, SERVER_CPU, StepCost):
     def _series(clock):
         return {
             "name": clock.name,
@@ -816,7 +816,7 @@ def _(LAPTOP_CPU, LARGE_GPU, StepCost):
         }
 
     StepCost(
-        [_series(LARGE_GPU), _series(LAPTOP_CPU)],
+        [_series(LARGE_GPU), _series(SERVER_CPU)],
         title="What a step of so many prompt tokens costs",
         max_tokens=64,
     )

@@ -29,7 +29,7 @@ with app.setup(hide_code=True):
         policies,
         scheduled_generate,
     )
-    from nanogpt.clock import LAPTOP_CPU, CostClock
+    from nanogpt.clock import SERVER_CPU, CostClock
     from nanogpt.heap_trace import record_heap
     from nanogpt.metrics import all_request_metrics, summary
     from nanogpt.policies import RequestView
@@ -1269,7 +1269,7 @@ def _():
     Is priority worth it? The author of the posts measured four workloads (`benchmarks/scheduling_policy.py` in
     [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)): *inversion*, an important request that comes while an unimportant long one
     has the only place; *mix*; *memory pressure*; and a *control* in which all are equal. These are the same four, with
-    the author's lengths, priorities and limits, in our engine, on the clock of a laptop CPU (a cost
+    the author's lengths, priorities and limits, in our engine, on the clock of a server CPU (a cost
     fitted to measured steps).
 
     Our engine has a switch more. `preempt_to_admit` lets an important waiter push out less important
@@ -1305,7 +1305,7 @@ def _(recomputed, tiny):
             (arrival, Request(i, [1] * prompt, new, priority=rank))
             for i, (arrival, prompt, new, rank) in enumerate(spec)
         ]
-        trace = Engine(tiny, limits, clock=CostClock(LAPTOP_CPU)).run(requests)
+        trace = Engine(tiny, limits, clock=CostClock(SERVER_CPU)).run(requests)
         late = {True: [], False: []}
         for each in all_request_metrics(trace):
             request = trace.request(each.request_id)

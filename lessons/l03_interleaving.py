@@ -33,7 +33,7 @@ with app.setup(hide_code=True):
         load_model,
         planning,
     )
-    from nanogpt.clock import LAPTOP_CPU, LARGE_GPU, CostClock, WallClock
+    from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
     from nanogpt.engine_config import executor_maker
     from nanogpt.guard import PartError, guarded
     from nanogpt.layout_checks import checked_full_mask, checked_rows
@@ -107,7 +107,7 @@ def _():
             f"| {bill(clock, 11):.2f} ms |"
             for name, clock in (
                 ("a large GPU (modelled)", GPU),
-                ("a laptop CPU (fitted to measured steps)", LAPTOP_CPU),
+                ("a server CPU (modelled, fitted to measured steps)", SERVER_CPU),
             )
         )
     )
@@ -118,7 +118,7 @@ def _():
 def _():
     mo.md(r"""
     On the GPU the two forwards cost the same, whether 3 tokens or 8: its time goes into reading 16 GB of
-    weights, and they are read twice. On the laptop it is the fixed cost that is paid twice.
+    weights, and they are read twice. On the CPU it is the fixed cost that is paid twice.
 
     A model does not care whose token is whose. It sees a tensor (B, T). So: **one tensor for everybody,
     one call per step.** A tensor has straight edges, though. D's row is 8 wide, so everybody's row is 8 wide,
@@ -141,13 +141,13 @@ def _(GPU, NUM_NEW, bill):
         (
             "11 tokens, and faster on both machines",
             "32 tokens, and faster on both: one call is one call",
-            "32 tokens, faster on the GPU and slower on the laptop",
+            "32 tokens, faster on the GPU and slower on the CPU",
             "32 tokens, and slower on both",
         ),
         2,
         f"Four rows of 8 are **{_padded} tokens for {sum(NUM_NEW)} useful ones**. The budget says 11, the "
-        f"hardware says {_padded}. {_said('GPU (modelled)', GPU)} {_said('Laptop', LAPTOP_CPU)} The GPU does "
-        f"not notice {_padded - sum(NUM_NEW)} tokens of nothing: it is still reading weights. The laptop pays for each of them. (A real "
+        f"hardware says {_padded}. {_said('GPU (modelled)', GPU)} {_said('CPU (modelled)', SERVER_CPU)} The GPU does "
+        f"not notice {_padded - sum(NUM_NEW)} tokens of nothing: it is still reading weights. The CPU pays for each of them. (A real "
         "chunk has hundreds of tokens, not 8. Hold that thought until the end.)",
     )
     return
@@ -1524,7 +1524,7 @@ def _(GPU):
 
     runs = {
         (name, budget, form): crowded(tiny, executor, budget, CostClock(clock))
-        for name, clock in (("gpu", GPU), ("laptop", LAPTOP_CPU))
+        for name, clock in (("gpu", GPU), ("laptop", SERVER_CPU))
         for budget in BUDGETS
         for form, executor in FORMS.items()
     }
@@ -1607,7 +1607,7 @@ def _(BUDGETS, FORMS, runs):
     after("l03.p99", mo.md(
         _table("**a large GPU** (modelled)", "gpu")
         + "\n\n"
-        + _table("**a laptop CPU** (fitted to measured steps)", "laptop")
+        + _table("**a server CPU** (fitted to measured steps)", "laptop")
     ))
     return
 
@@ -1618,7 +1618,7 @@ def _():
         "l03.p99",
         mo.md(r"""
     **Where fused-with-padding wins:** on the GPU with the smallest budget, where the padding hides below the weight read. There it
-    equals packed. **Where it loses:** in every line of the laptop, and on the GPU with chunks as long as real ones; with a budget of 64 the mean step
+    equals packed. **Where it loses:** in every line of the CPU, and on the GPU with chunks as long as real ones; with a budget of 64 the mean step
     still looks even, and the late gaps do not.
     And those who pay are the readers, whose gaps those are: each of them brings one token and a row of holes.
 
@@ -1643,9 +1643,9 @@ def _(GPU, bill):
         return max(fits, default=0)
 
     mo.md(
-        "| decodes in the step | longest chunk in tokens, a large GPU (modelled) | a laptop CPU |\n|--:|--:|--:|\n"
+        "| decodes in the step | longest chunk in tokens, a large GPU (modelled) | a server CPU |\n|--:|--:|--:|\n"
         + "\n".join(
-            f"| {d} | {longest(GPU, d)} | {longest(LAPTOP_CPU, d)} |"
+            f"| {d} | {longest(GPU, d)} | {longest(SERVER_CPU, d)} |"
             for d in (1, 2, 4, 8, 32, 128)
         )
     )

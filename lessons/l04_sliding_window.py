@@ -37,7 +37,7 @@ with app.setup(hide_code=True):
         sliding_window,
     )
     from nanogpt.block_table import BlockPool
-    from nanogpt.clock import LAPTOP_CPU, CostClock
+    from nanogpt.clock import SERVER_CPU, CostClock
     from nanogpt.metrics import summary
     from nanogpt.oracle import attend_in_window
     from widgets import (
@@ -84,7 +84,7 @@ def _():
     def grown(label, window=None, sinks=0, arrivals=three, **limits):
         """One run of a workload, as the picture wants it."""
         config = EngineConfig(sliding_window=window, num_sinks=sinks, **limits)
-        trace = Engine(model, config, clock=CostClock(LAPTOP_CPU)).run(arrivals())
+        trace = Engine(model, config, clock=CostClock(SERVER_CPU)).run(arrivals())
         return {"label": label, "window": window, "trace": trace.to_json()}
 
     growth = [grown("no window"), *(grown(f"W = {w}", w) for w in (10, 20, 40))]
@@ -1054,7 +1054,7 @@ def _():
     mo.md(r"""
     ## Measure it: what does a window bring?
 
-    The post's benchmarks, with the prompts' lengths, arrivals and limits of the author's file (`benchmarks/sliding_window.py`), in our engine on the clock of a laptop CPU. Two numbers are shown that the post keeps apart: the most that
+    The post's benchmarks, with the prompts' lengths, arrivals and limits of the author's file (`benchmarks/sliding_window.py`), in our engine on the clock of a server CPU. Two numbers are shown that the post keeps apart: the most that
     *one request* holds, and the most that *all together* hold, which is what a budget limits.
     """)
     return
@@ -1105,7 +1105,7 @@ def _():
     def measured(workload, limits, window):
         """One run in numbers."""
         config = EngineConfig(sliding_window=window, max_prefilling=1, **limits)
-        trace = Engine(tiny, config, clock=CostClock(LAPTOP_CPU)).run(workload())
+        trace = Engine(tiny, config, clock=CostClock(SERVER_CPU)).run(workload())
         return {
             "one": max(each.kv_tokens for step in trace.steps for each in step.kv),
             "all": max(step.kv_after for step in trace.steps),

@@ -69,8 +69,6 @@ SERVER_CPU = CostModel(
 
 How, and how well: docs/benchmarks.md. A time that it gives was not measured: the formula was.
 """
-LAPTOP_CPU = SERVER_CPU
-"""What the lessons call it."""
 
 LARGE_GPU = CostModel(
     name="a large GPU", modelled=True,

@@ -18,7 +18,7 @@ from nanogpt import (
     generate,
     masks,
 )
-from nanogpt.clock import LAPTOP_CPU, LARGE_GPU, CostModel
+from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
 from nanogpt.metrics import Summary, summary
 from nanogpt.plain_values import as_whole
 
@@ -127,7 +127,7 @@ def price_table() -> str:
     return (
         "| a chunk of | a large GPU (modelled) | a CPU (modelled) |\n|--:|:--|:--|\n"
         + "\n".join(
-            f"| {chunk} | {price(LARGE_GPU, chunk)} | {price(LAPTOP_CPU, chunk)} |"
+            f"| {chunk} | {price(LARGE_GPU, chunk)} | {price(SERVER_CPU, chunk)} |"
             for chunk in (4, 8, 16, 32)
         )
     )

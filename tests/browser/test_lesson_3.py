@@ -11,7 +11,7 @@ from driving import (
     assert_accessible,
     assert_fits,
     assert_ran_by_itself,
-    focus_toolbar,
+    press_on,
     take_pictures,
     widget,
 )
@@ -143,7 +143,7 @@ def test_the_strip_and_its_mask_are_stepped_by_keyboard_with_the_learners_pack(l
     strip = widget(lesson, "batch-view", "From padded to packed, by your pack")
     expect(strip).to_be_attached(timeout=60_000)
     chip = strip.locator(".sn-chip-strong")
-    focus_toolbar(strip)
+    press_on(strip, "Home")
     expect(chip).to_have_text("11 useful of 32 computed")
     lesson.page.keyboard.press("ArrowRight")
     expect(chip).to_have_text("11 useful of 11 computed")
