@@ -612,6 +612,7 @@ def _(accept_attempt, draft, exact, greedy, play, roll_back_attempt):
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
+        yours=accept_attempt.started or roll_back_attempt.started,
         title="Three requests, up to four drafts ahead of each, greedy",
         group="stage",
     )

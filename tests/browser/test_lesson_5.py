@@ -123,6 +123,8 @@ def test_after_an_endless_gate_a_right_one_decides_the_eight_moments(lesson):
 
 
 def test_the_ladder_is_climbed_by_keyboard(lesson):
+    lesson.show_answer("l05.null")
+    lesson.show_answer("l05.visible")
     ladder = widget(lesson, "repair-ladder", "The repair ladder")
     focus_toolbar(ladder)
     said = ladder.locator(".sn-live")
