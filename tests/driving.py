@@ -52,6 +52,14 @@ def focus_toolbar(place: Page | Locator, index: int = 0) -> None:
     place.locator(".sn-toolbar").nth(index).locator("[tabindex='0']").focus()
 
 
+def from_the_start(page: Page) -> Page:
+    """The page with every player at its first step, wherever its picture opened."""
+    page.locator(".sn-toolbar .sn-travel .sn-scrubber").evaluate_all(
+        "(all) => all.forEach((at) => { at.value = '0'; at.dispatchEvent(new Event('input')); })"
+    )
+    return page
+
+
 def press(page: Page, key: str, times: int = 1) -> None:
     for _ in range(times):
         page.keyboard.press(key)

@@ -22,18 +22,25 @@ slo_cycle              one preemption from the arrival to the re-admission
 fleet_view             workers, batches, K/V and the queue over virtual time
 paired_seeds           p50 beside p99, two policies paired seed by seed
 lazy_heap              a heap with stale entries, and the counters that tell them
+accept_bars            whether a draft stays: p beside q, and what u and v decide
+curves                 named series on labelled axes, chosen by sliders
 speculation_strip      what a draft proposed, and what the model made of it
 prediction             a question answered before the answer is shown
 hints                  three rungs, one at a time
 
+bar                    a bar for the cell of a table, as HTML
+
 standalone             any of them in one HTML file that needs no server
 """
 
+from widgets.accept_bars import AcceptBars
 from widgets.attention_by_distance import AttentionByDistance
+from widgets.bar import bar
 from widgets.batch_view import BatchView
 from widgets.batching import Batching
 from widgets.block_table import BlockTable
 from widgets.comparing import whose
+from widgets.curves import Curves
 from widgets.fleet_view import FleetView
 from widgets.gate_picture import GatePicture
 from widgets.heap_stepper import HeapStepper
@@ -57,10 +64,12 @@ from widgets.vote_board import VoteBoard
 from widgets.work_bars import WorkBars
 
 __all__ = [
+    "AcceptBars",
     "AttentionByDistance",
     "BatchView",
     "Batching",
     "BlockTable",
+    "Curves",
     "FleetView",
     "GatePicture",
     "HeapStepper",
@@ -82,5 +91,6 @@ __all__ = [
     "Timeline",
     "VoteBoard",
     "WorkBars",
+    "bar",
     "whose",
 ]

@@ -7,6 +7,7 @@ from driving import (
     assert_accessible_and_not_too_wide,
     assert_one_tab_stop_each,
     focus_toolbar,
+    from_the_start,
     live,
 )
 
@@ -82,7 +83,12 @@ def every_widget():
     options = ["Yes", "Only with one layer", "No"]
     rungs = ["Look **twice**.", "Use `min`.", "<b>Take</b> the smaller."]
     return [
-        Timeline(a_trace(24, error="your plan_step raised KeyError"), a_trace(8), title="Both"),
+        Timeline(
+            a_trace(24, error="your plan_step raised KeyError"),
+            a_trace(8),
+            title="Both",
+            yours=True,
+        ),
         MaskStepper([a_mask("yours", True), a_mask("right", False)], title="Masks"),
         StepCost([{**laptop, "points": measured}, gpu], title="Cost"),
         WorkBars([{"name": "without", "tokens": [5, 6, 7]}, {"name": "with", "tokens": [5, 1, 1]}]),
@@ -204,7 +210,7 @@ def test_a_click_on_a_step_moves_the_cursor_there(show):
 
 
 def test_the_jump_goes_to_the_first_step_that_differs(show):
-    page = show([Timeline(a_trace(24), a_trace(8))])
+    page = from_the_start(show([Timeline(a_trace(24), a_trace(8), yours=True)]))
     assert page.locator(".sn-note").text_content() == (
         "Step 1 is the first that differs. Yours: request 1 prefills tokens 0 to 23 of 24 and "
         "samples 'a'. The reference: request 1 prefills tokens 0 to 7 of 24."
@@ -215,8 +221,42 @@ def test_the_jump_goes_to_the_first_step_that_differs(show):
     assert page.locator(".sn-tl-cursor").count() == 2
 
 
+def test_the_first_step_that_differs_is_open_and_marked_in_both_runs(show):
+    page = show([Timeline(a_trace(24), a_trace(8), yours=True), Timeline(a_trace(8))])
+    assert live(page).startswith("Yours, step 1: ")
+    places = "(all) => all.map((each) => [each.getAttribute('x'), each.getAttribute('y')])"
+    first = page.locator(".sn-timeline").first
+    marks = first.locator(".sn-tl-picture .sn-tl-first").evaluate_all(places)
+    assert len(marks) == 2
+    assert marks == first.locator(".sn-tl-cursor").evaluate_all(places)
+    assert first.locator(".sn-legend").text_content().endswith("the first step that differs")
+    assert page.locator(".sn-tl-picture .sn-tl-first").count() == 2
+
+
+def test_until_the_learner_has_written_it_the_reference_stands_alone_and_says_so(show):
+    page = show([Timeline(a_trace(24), a_trace(8))])
+    assert page.locator(".sn-note").text_content() == "The reference (yours is not written yet)."
+    assert page.locator(".sn-tl-side").count() == 0
+    assert "ours" not in live(page)
+
+
+def test_the_table_says_what_there_is_so_far(show):
+    page = from_the_start(show([Timeline(a_trace(8))]))
+    times = page.locator(".sn-tl-table tbody td:nth-child(n + 3)")
+    assert times.all_text_contents() == ["0.80 ms", "none yet", "none yet", "none yet"]
+    focus_toolbar(page)
+    page.keyboard.press("End")
+    assert times.all_text_contents() == ["0.80 ms", "1.4 ms", "4.2 ms", "1.3 ms"]
+
+
+def test_a_start_is_where_a_picture_opens(show):
+    compared = Timeline(a_trace(24), a_trace(8), yours=True, start=3)
+    page = show([compared, Timeline(a_trace(8), start=99)])
+    assert [live(page, index).split(":")[0] for index in range(2)] == ["Yours, step 3", "Step 14"]
+
+
 def test_a_trace_that_agrees_says_so_and_cannot_jump(show):
-    page = show([Timeline(a_trace(8), a_trace(8))])
+    page = show([Timeline(a_trace(8), a_trace(8), yours=True)])
     assert page.locator(".sn-note").text_content() == "Both did the same work in every step."
     jump = page.get_by_role("button", name="Jump to first difference")
     assert jump.get_attribute("aria-disabled") == "true"

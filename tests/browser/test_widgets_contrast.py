@@ -1,15 +1,7 @@
 """Every word of every picture can be read, in both themes, wherever its player stands."""
 
 import pytest
-from browser import (
-    test_widgets_alone,
-    test_widgets_fleet,
-    test_widgets_fusing,
-    test_widgets_preemption,
-    test_widgets_scheduling,
-    test_widgets_slo,
-    test_widgets_window,
-)
+from galleries import GALLERIES
 from painted import words_of
 
 import widgets
@@ -18,18 +10,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WIDTH = 1000
 LEAST_CONTRAST = 4.5  # of text of ordinary size: WCAG 2.2, 1.4.3
-GROUPS = {
-    module.__name__.rsplit("_", 1)[-1]: module.every_widget
-    for module in (
-        test_widgets_alone,
-        test_widgets_fleet,
-        test_widgets_fusing,
-        test_widgets_preemption,
-        test_widgets_scheduling,
-        test_widgets_slo,
-        test_widgets_window,
-    )
-}
 # Puts every player of the page at a part of its way.
 MOVE = """(part) => {
     for (const at of document.querySelectorAll(".sn-toolbar .sn-travel .sn-scrubber")) {
@@ -40,9 +20,9 @@ MOVE = """(part) => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("group", GROUPS)
-def test_the_words_of_pictures_stand_out_from_what_is_painted_behind_them(show, group, scheme):
-    page = show(GROUPS[group](), width=WIDTH, scheme=scheme, reduced_motion="reduce")
+@pytest.mark.parametrize("gallery", GALLERIES)
+def test_the_words_of_pictures_stand_out_from_what_is_painted_behind_them(show, gallery, scheme):
+    page = show(GALLERIES[gallery](), width=WIDTH, scheme=scheme, reduced_motion="reduce")
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size({"width": WIDTH, "height": height + 200})
     seen, faint = 0, set()
@@ -61,5 +41,5 @@ def test_the_words_of_pictures_stand_out_from_what_is_painted_behind_them(show, 
 
 
 def test_no_picture_is_left_out():
-    shown = {type(each).__name__ for every_widget in GROUPS.values() for each in every_widget()}
-    assert shown == set(widgets.__all__)
+    shown = {type(each).__name__ for every_widget in GALLERIES.values() for each in every_widget()}
+    assert shown == {each for each in widgets.__all__ if isinstance(getattr(widgets, each), type)}

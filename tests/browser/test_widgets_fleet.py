@@ -9,6 +9,7 @@ from driving import (
     assert_one_tab_stop_each,
     box,
     focus_toolbar,
+    from_the_start,
     live,
     press,
     step_all,
@@ -168,7 +169,7 @@ def test_no_text_of_a_picture_is_cut_off(show, width):
 
 
 def test_the_fleet_is_told_event_by_event_with_its_workers(show):
-    page = show([a_preempted_fleet()])
+    page = from_the_start(show([a_preempted_fleet()]))
     focus_toolbar(page)
     press(page, "ArrowRight", 3)
     assert live(page) == (
@@ -307,7 +308,7 @@ def test_a_step_is_a_seed_in_every_panel_and_so_is_the_pointer_on_it(show):
 
 
 def test_a_dropped_counter_revives_an_entry_in_alarm(show):
-    page = show([a_heap()])
+    page = from_the_start(show([a_heap()]))
     focus_toolbar(page)
     press(page, "ArrowRight", 3)
     assert page.locator(".sn-lh-forgotten").text_content() == "request 3 forgotten"
@@ -323,7 +324,7 @@ def test_a_dropped_counter_revives_an_entry_in_alarm(show):
 
 
 def test_a_pass_shows_its_drafts_and_leaves_what_stands(show):
-    page = show([a_strip()])
+    page = from_the_start(show([a_strip()]))
     focus_toolbar(page)
     press(page, "ArrowRight")
     assert live(page) == (
@@ -343,12 +344,12 @@ def test_a_pass_shows_its_drafts_and_leaves_what_stands(show):
 
 
 def test_the_pointer_on_a_pass_shows_its_decisions_and_a_press_goes_there(show):
-    page = show([a_strip()])
+    page = from_the_start(show([a_strip()]))
     focus_toolbar(page)
     press(page, "ArrowRight", 5)
     verdicts = page.locator(".sn-sp-table tbody td:last-child")
     page.locator(".sn-sp-strip .sn-sp-kept").first.hover()
-    assert verdicts.all_text_contents() == ["✓ kept", "✓ kept", "＋ bonus"]
+    assert verdicts.all_text_contents() == ["✓ kept", "✓ kept", "+ bonus"]
     page.mouse.move(0, 0)
     assert verdicts.all_text_contents() == ["plain"]
     page.locator(".sn-sp-strip .sn-sp-kept").first.click()

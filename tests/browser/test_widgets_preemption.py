@@ -7,6 +7,7 @@ from driving import (
     assert_one_tab_stop_each,
     box,
     focus_toolbar,
+    from_the_start,
     live,
     press,
     step_all,
@@ -106,7 +107,7 @@ def test_no_text_of_a_picture_is_cut_off(show, width):
 
 
 def test_all_ranks_leave_at_the_layer_where_one_votes_to(show):
-    page = show([a_board()])
+    page = from_the_start(show([a_board()]))
     picture = page.get_by_role("img")
     focus_toolbar(page)
     press(page, "ArrowRight", 6)
@@ -130,7 +131,7 @@ def test_all_ranks_leave_at_the_layer_where_one_votes_to(show):
 
 
 def test_the_write_is_drawn_behind_one_rank_s_look_and_before_the_other_s(show):
-    page = show([a_board()])
+    page = from_the_start(show([a_board()]))
     focus_toolbar(page)
     press(page, "ArrowRight", 7)
     picture = page.get_by_role("img")
@@ -202,21 +203,24 @@ def test_votes_stand_in_the_lanes_of_their_ranks(show):
     for dot, lane in zip(now.all(), ("rank 0", "rank 1"), strict=True):
         middle = dot.bounding_box()["y"] + dot.bounding_box()["height"] / 2
         assert names[lane]["y"] < middle < names[lane]["y"] + names[lane]["height"]
-    assert page.get_by_role("img").locator(".sn-cy-zero").count() == 15
+    assert page.get_by_role("img").locator(".sn-cy-zero").count() == 1
     assert page.get_by_role("img").locator(".sn-cy-one").count() == 1
+    page.get_by_role("button", name="Whole pass").click()
+    assert page.get_by_role("img").locator(".sn-cy-zero").count() == 15
 
 
-def test_zooming_in_keeps_the_event_and_draws_its_time_apart(show):
+def test_the_cycle_opens_on_its_events_and_the_whole_pass_squeezes_them(show):
     page = show([a_cycle()])
     focus_toolbar(page)
     press(page, "ArrowRight", 3)
     words = live(page)
     times = page.locator(".sn-cy-exact")
     before = box(times.nth(3))[0] - box(times.nth(0))[0]
-    page.get_by_role("button", name="Zoom in").click()
+    whole = page.get_by_role("button", name="Whole pass")
+    whole.click()
     assert live(page) == words
-    assert box(times.nth(3))[0] - box(times.nth(0))[0] > 5 * before
-    assert page.get_by_role("button", name="Zoom in").get_attribute("aria-pressed") == "true"
+    assert before > 5 * (box(times.nth(3))[0] - box(times.nth(0))[0])
+    assert whole.get_attribute("aria-pressed") == "true"
 
 
 def test_a_press_on_a_dot_goes_back_to_its_event(show):

@@ -220,6 +220,18 @@ def test_scores_are_to_scale_and_the_margin_reaches_up_or_down(show):
     assert picture.locator(".sn-gp-immune").count() == 1
 
 
+def test_no_role_lies_on_the_line_of_the_margin(show):
+    page = show([a_gate()])
+    focus_toolbar(page)
+    for _ in range(5):
+        for line in page.locator(".sn-gp-bar").all():
+            at = box(line)[0]
+            roles = [box(role) for role in page.locator(".sn-gp-role").all()]
+            assert roles
+            assert not [role for role in roles if role[0] < at < role[1]]
+        press(page, "ArrowRight")
+
+
 def test_on_a_phone_no_role_lies_on_a_name(show):
     page = show([a_gate()], width=300)
     focus_toolbar(page)

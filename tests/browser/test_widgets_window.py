@@ -7,6 +7,7 @@ from driving import (
     assert_accessible_and_not_too_wide,
     assert_one_tab_stop_each,
     focus_toolbar,
+    from_the_start,
     live,
     press,
     step_all,
@@ -152,7 +153,7 @@ def test_each_is_one_tab_stop_and_its_picture_has_words(show):
 
 
 def test_the_window_slider_changes_the_second_run_and_keeps_the_step(show):
-    page = show([a_growth()])
+    page = from_the_start(show([a_growth()]))
     focus_toolbar(page)
     press(page, "ArrowRight", 3)
     assert live(page) == (
@@ -173,25 +174,28 @@ def test_the_window_slider_changes_the_second_run_and_keeps_the_step(show):
 
 
 def test_stacks_are_to_scale_and_preemption_and_padding_are_drawn(show):
-    page = show([KVGrowth([a_run("no window", None)])])
+    page = from_the_start(show([KVGrowth([a_run("no window", None)])]))
     held = [box.bounding_box() for box in page.locator(".sn-kg-picture .sn-kg-held").all()]
     one = held[0]["height"] / 6
     assert [round(box["height"] / one) for box in held] == [6, 7, 8, 6, 9, 7, 10, 11]
     dropped = page.locator(".sn-kg-picture .sn-kg-dropped").bounding_box()
     assert dropped["height"] == pytest.approx(7 * one, abs=2)
-    assert page.locator(".sn-kg-drop").all_text_contents() == ["1"]
+    assert page.locator(".sn-kg-drop").first.text_content() == "1"
     heights = [
         float(bar.get_attribute("height"))
         for bar in page.locator(".sn-kg-picture .sn-kg-padding").all()
     ]
     assert [round(height / max(heights) * 2) for height in heights] == [0, 1, 2, 0, 1, 2, 0]
+    assert page.locator(".sn-kg-total").text_content().startswith("No window: so far at most 6 KV")
+    focus_toolbar(page)
+    press(page, "End")
     assert "at most 16 KV tokens in all and 11 for one request" in (
         page.locator(".sn-kg-total").text_content()
     )
 
 
 def test_bytes_take_the_place_of_tokens(show):
-    page = show([a_growth()])
+    page = from_the_start(show([a_growth()]))
     button = page.get_by_role("button", name="Show bytes")
     button.click()
     assert button.get_attribute("aria-pressed") == "true"
@@ -213,7 +217,7 @@ def test_what_is_counted_wrongly_is_marked_and_a_stop_is_said(show):
 
 
 def test_a_slice_keeps_its_whole_buffer_until_it_is_copied(show):
-    page = show([StorageStrip(a_story())])
+    page = from_the_start(show([StorageStrip(a_story())]))
     picture = page.get_by_role("img")
     assert picture.locator(".sn-ss-seen").count() == 20
     focus_toolbar(page)
@@ -246,7 +250,7 @@ def test_a_bracket_lies_under_its_bytes(show):
 
 
 def test_a_ring_overwrites_the_oldest_and_leaves_the_sinks(show):
-    page = show([StorageStrip(a_ring())])
+    page = from_the_start(show([StorageStrip(a_ring())]))
     focus_toolbar(page)
     press(page, "ArrowRight", 9)
     assert live(page) == (
@@ -307,6 +311,10 @@ def test_the_cone_widens_by_a_window_with_every_layer(show):
         counts.append(page.get_by_role("img").locator(".sn-rf-acts").count())
         press(page, "ArrowRight")
     assert counts == [1, 10, 27, 52, 85]
+    assert live(page).endswith("\nToken 27 lies 20 back.")
+    assert page.locator(".sn-rf-way").count() == 0
+    page.get_by_role("button", name="Show its way").click()
+    assert page.locator(".sn-rf-way").count() == 1
     assert live(page) == (
         "Through 4 layers, down to the tokens: positions 15 to 47 can act on the logits "
         "(4 × 8 = 32 back).\n"
@@ -317,6 +325,7 @@ def test_the_cone_widens_by_a_window_with_every_layer(show):
 
 def test_the_slider_and_a_press_choose_the_token(show):
     page = show([ReceptiveField(4, 2, 30, probe=5)])
+    page.get_by_role("button", name="Show its way").click()
     assert page.locator(".sn-rf-way.sn-rf-short").count() == 1
     slider = page.get_by_role("slider", name="token", exact=True)
     slider.focus()
@@ -340,7 +349,7 @@ def test_on_a_phone_the_field_is_whole(show):
 
 
 def test_a_block_goes_back_when_its_last_entry_is_out_of_sight(show):
-    page = show([BlockTable(a_pool())])
+    page = from_the_start(show([BlockTable(a_pool())]))
     focus_toolbar(page)
     press(page, "ArrowRight", 5)
     assert live(page) == (

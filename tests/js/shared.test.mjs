@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { answeredKeys } from "../../widgets/static/answered.js";
 import { declaredTheme, parseRich } from "../../widgets/static/dom.js";
-import { focusAfterKey, stepAfterKey } from "../../widgets/static/player.js";
+import { focusAfterKey, stayMs, stepAfterKey } from "../../widgets/static/player.js";
 import { parsedNumber, verdictOf, verdictWords } from "../../widgets/static/prediction_words.js";
 import { clockWords, count, duration, listed, number, ranges } from "../../widgets/static/words.js";
 
@@ -14,6 +14,10 @@ test("arrows step within the run, Home and End jump, other keys do not step", ()
   assert.equal(stepAfterKey("Home", 5, 10), 0);
   assert.equal(stepAfterKey("End", 5, 10), 9);
   assert.equal(stepAfterKey("a", 5, 10), null);
+});
+
+test("where motion is to be reduced, play stays a second on every step", () => {
+  assert.deepEqual([[90, false], [90, true], [2000, true]].map(([wanted, calm]) => stayMs(wanted, calm)), [90, 1000, 2000]);
 });
 
 test("up and down move between the buttons and go round", () => {

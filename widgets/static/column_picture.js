@@ -26,6 +26,13 @@ export function stepNumbers(trace, columns, y, className) {
   return group;
 }
 
+// The name of a side; on a narrow screen it may not run into the first column.
+export function sideName(name, y, className, narrow) {
+  const short = narrow ? name.replace(/^the /, "") : name;
+  const squeezed = narrow && short.length > 8 ? { textLength: 60, lengthAdjust: "spacingAndGlyphs" } : {};
+  return svg("text", { x: 0, y, class: className, ...squeezed }, short);
+}
+
 // Calls `press(index)` for a click into a column; `tops` are where the sides begin, one or two.
 export function pressColumns(picture, tops, columns, press) {
   picture.addEventListener("click", (event) => {

@@ -1,7 +1,7 @@
 // Draws one trace's lifecycles, stacked KV tokens and queue, and the labels. Moves no cursor.
 
 import { scale } from "./chart.js";
-import { requestHue, stepNumbers } from "./column_picture.js";
+import { requestHue, sideName, stepNumbers } from "./column_picture.js";
 import { node, svg } from "./dom.js";
 import { boxesOf, kvSteps, lifeOf, runsOf } from "./kv_budget_layout.js";
 import { STATE_WORDS } from "./kv_budget_words.js";
@@ -192,7 +192,7 @@ export function drawLabels(sides, tops, { most, deepest }, narrow) {
   const labels = svg("svg", { width, height, class: "sn-kv-labels", "aria-hidden": "true" });
   sides.forEach(({ trace, name }, at) => {
     const top = tops[at];
-    if (name) labels.append(text(0, top + HEAD - 9, "sn-kv-side", name, "start"));
+    if (name) labels.append(sideName(name, top + HEAD - 9, "sn-kv-side", narrow));
     const ranked = new Set(trace.requests.map((request) => request.priority)).size > 1;
     trace.requests.forEach((request, row) => {
       const y = top + HEAD + row * LIFE + LIFE / 2;

@@ -44,6 +44,13 @@ export function textButton(label, press, pressed = null) {
   return node("button", { ...attributes, onclick: press }, label);
 }
 
+const CALM_MS = 1000;
+
+// How long play stays on a step: where motion is to be reduced, no picture changes fast.
+export function stayMs(wanted, calm) {
+  return calm ? Math.max(CALM_MS, wanted) : wanted;
+}
+
 // Moves the one Tab stop of the toolbar to `items[index]`.
 function rove(items, index) {
   items.forEach((item, at) => item.setAttribute("tabindex", at === index ? "0" : "-1"));
@@ -121,18 +128,23 @@ export function createPlayer({
     live.setAttribute("aria-live", playing ? "off" : "polite");
   }
 
+  function wait() {
+    const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    timer = setTimeout(tick, stayMs(delay(step), calm));
+  }
+
   function tick() {
     if (step >= count - 1) return stop();
     show(step + 1);
     tell();
-    timer = setTimeout(tick, delay(step));
+    wait();
   }
 
   function start() {
     if (step >= count - 1) show(0);
     setPlaying(true);
     tell();
-    timer = setTimeout(tick, delay(step));
+    wait();
   }
 
   function stop() {

@@ -147,7 +147,7 @@ function build(root, model) {
   if (title) root.append(node("p", { class: "sn-title sn-rf-title" }, title));
   root.append(player.toolbar, player.keys, player.live, scroller, legend(field));
   player.live.classList.add("sn-rf-live");
-  player.open(model);
+  player.open(model, 1);
   return player.sized((room) => {
     width = room;
     draw(player.step());

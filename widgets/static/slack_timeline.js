@@ -18,7 +18,7 @@ const BASE = 118;
 const HEIGHT = 154;
 const TWO_COLUMNS = 760;
 const BETWEEN = 24;
-const CHARACTER = 8.3;
+const CHARACTER = 9.2;
 
 // Text as near to `x` as the picture's edges allow.
 function inside(x, y, words, className, width) {

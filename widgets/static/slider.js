@@ -9,8 +9,8 @@ export function isSliderKey(key) {
   return OWN_KEYS.includes(key);
 }
 
-// `words(value)` says a value; `onInput(value)` hears every move. Give `input` to createPlayer as an
-// extra, then call `frame(player)`, which puts the name and the value beside it.
+// `words(value)` says a value; `onInput(value)` hears every move. Place `input`, among the extras of
+// a player or alone, then call `frame(player)`, which puts the name and the value beside it.
 export function createSlider({ label, min = 0, max, value, words, onInput }) {
   const shown = node("span", { class: "sn-where" });
   const input = node("input", {
@@ -36,10 +36,10 @@ export function createSlider({ label, min = 0, max, value, words, onInput }) {
     say();
   }
 
-  function frame(player) {
+  function frame(player = null) {
     input.before(node("span", { class: "sn-where", "aria-hidden": "true" }, label));
     input.after(shown);
-    player.keys.append(` On the slider "${label}", left and right move it.`);
+    player?.keys.append(` On the slider "${label}", left and right move it.`);
   }
 
   say();

@@ -53,7 +53,8 @@ function build(root, model) {
   const sides = sidesOf(trace, reference, names);
   const length = Math.max(1, ...sides.map((side) => side.trace.steps.length));
   const label = sides.map((side) => `${side.name ? `${side.name}: ` : ""}${traceWords(side.trace)}`).join("; ");
-  const picture = createPicture(sides, alphabet, `Timeline. ${label}.`);
+  const difference = reference ? firstDifference(trace, reference) : null;
+  const picture = createPicture(sides, alphabet, `Timeline. ${label}.`, difference?.index ?? null);
   const texts = textTable(sides, alphabet);
   let axis = model.get("axis");
   let width = 0;
@@ -68,7 +69,6 @@ function build(root, model) {
     axisButton.setAttribute("aria-pressed", String(axis === "time"));
     redraw();
   }, String(axis === "time"));
-  const difference = reference ? firstDifference(trace, reference) : null;
   const agrees = difference === null && names[0] === "yours";
   const extras = [axisButton];
   if (reference) {
@@ -100,7 +100,7 @@ function build(root, model) {
     reference ? node("p", { class: `sn-note${agrees ? " sn-note-good" : ""}` }, differenceWords(trace, reference, difference, alphabet, names)) : aloneNote(names),
     picture.stage,
     ...sides.filter((side) => side.trace.error).map(stopNote),
-    timelineLegend(picture.patterns, trace),
+    timelineLegend(picture.patterns, trace, difference !== null),
     node("div", { class: "sn-tl-tablebox" }, texts.table),
   ].filter(Boolean));
   player.open(model, difference?.index ?? firstPreemption(sides.map((side) => side.trace)));

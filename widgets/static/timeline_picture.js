@@ -9,8 +9,21 @@ import {
   EDGE, HEAD, TIME_AXIS, blockHeight, drawBlock, drawLabels, drawTimeAxis,
 } from "./timeline_rows.js";
 
+// Where the sides first differ: a bracket around the column of each, with a flag above it.
+function drawDifference(side, column) {
+  if (!column) return svg("g", {});
+  const [top, tall] = [side.top + 3, blockHeight(side.trace) - 4];
+  const middle = column.x + column.width / 2;
+  return svg(
+    "g", {},
+    svg("rect", { x: column.x - 1, y: top, width: column.width + 2, height: tall, rx: 6, class: "sn-tl-first" }),
+    svg("path", { d: `M${middle - 5} ${top - 2}h10l-5 7Z`, class: "sn-tl-flag" }),
+  );
+}
+
 // The scrolling picture: redrawn when its width or axis changes, its cursor moved at every step.
-export function createPicture(sides, alphabet, label) {
+// `differs` is the index of the first step that differs, or null.
+export function createPicture(sides, alphabet, label, differs) {
   const patterns = { waiting: freshId("waiting"), idle: freshId("idle") };
   const scroller = node("div", { class: "sn-scroll" });
   const stage = node("div", { class: "sn-tl-stage" });
@@ -35,7 +48,9 @@ export function createPicture(sides, alphabet, label) {
       const block = drawBlock(side, columns[at], alphabet, patterns, total, most);
       aheads.push(createAhead(block, { y: side.top + HEAD, height: blockHeight(side.trace) - HEAD }));
       cursors.push(svg("rect", { y: side.top + 3, height: blockHeight(side.trace) - 4, rx: 6, class: "sn-tl-cursor" }));
-      picture.append(block, aheads[at].element, cursors[at]);
+      picture.append(block, aheads[at].element);
+      if (differs !== null) picture.append(drawDifference(side, columns[at][differs]));
+      picture.append(cursors[at]);
     });
     if (axis === "time") picture.append(drawTimeAxis(scale, total - 2 * EDGE - 14, foot));
     pressColumns(picture, sides.map((side) => side.top), columns, press);

@@ -1,6 +1,6 @@
 // Draws the rows, the budget and the labels of one trace. Decides no step and no size of the page.
 
-import { requestHue, stepNumbers } from "./column_picture.js";
+import { requestHue, sideName, stepNumbers } from "./column_picture.js";
 import { node, svg } from "./dom.js";
 import { CHARACTER_PX, bandsOf, budgetBars, cellsOf, chunkLines, timeTicks, widthOf } from "./timeline_layout.js";
 import { tokensMark } from "./timeline_words.js";
@@ -151,19 +151,12 @@ export function drawBlock({ trace, top }, columns, alphabet, patterns, width, mo
 
 // ---- the label column ---------------------------------------------------------------------------
 
-/** The name of a side; on a narrow screen it may not run into the first column. */
-function sideName(name, y, narrow) {
-  const short = narrow ? name.replace(/^the /, "") : name;
-  const squeezed = narrow && short.length > 8 ? { textLength: 64, lengthAdjust: "spacingAndGlyphs" } : {};
-  return svg("text", { x: 0, y, class: "sn-tl-side", ...squeezed }, short);
-}
-
 export function drawLabels(sides, narrow) {
   const width = narrow ? 68 : 96;
   const height = sides.reduce((sum, side) => sum + blockHeight(side.trace) + BLOCK_GAP, -BLOCK_GAP);
   const labels = svg("svg", { width, height, class: "sn-tl-labels", "aria-hidden": "true" });
   for (const { trace, top, name } of sides) {
-    if (name) labels.append(sideName(name, top + HEAD - 9, narrow));
+    if (name) labels.append(sideName(name, top + HEAD - 9, "sn-tl-side", narrow));
     trace.requests.forEach((request, row) => {
       const y = top + HEAD + row * ROW + ROW / 2;
       const hue = requestHue(trace, request.id);
@@ -187,12 +180,14 @@ function legendSwatch(state, patterns) {
   return swatch;
 }
 
-export function timelineLegend(patterns, trace) {
+export function timelineLegend(patterns, trace, differs) {
   const drafts = trace.steps.some((step) => step.work.some((work) => work.drafted?.length));
   const meaning = (state, words) => (
     drafts && state === "decode" ? "decode: its new tokens, or × how many" : words
   );
   return node("ul", { class: "sn-legend" }, ...LEGEND.map(([state, words]) =>
     node("li", {}, legendSwatch(state, patterns), meaning(state, words))),
-    node("li", {}, "dot: its first token is sampled"));
+    node("li", {}, "dot: its first token is sampled"),
+    differs ? node("li", {}, svg("svg", { width: 22, height: 14, "aria-hidden": "true" },
+      svg("rect", { x: 2, y: 1, width: 18, height: 12, rx: 3, class: "sn-tl-first" })), "the first step that differs") : null);
 }

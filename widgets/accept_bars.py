@@ -1,0 +1,94 @@
+"""Whether a draft stays: the target's chances beside the draft's, and what two numbers decide."""
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import traitlets
+
+from widgets import assets, checking
+from widgets.picture import Face, Picture
+
+MOST_PARTS = 40
+
+
+class AcceptBars(Picture):
+    """p and q as bars, a draft to choose, and sliders for the two random numbers u and v.
+
+    `p` are the target's chances and `q` the draft's, one for each of the `tokens`. `outcomes` is
+    what a function answers: outcomes[draft][i][j] is [kept, token] at u = (i + 0.5) / n and
+    v = (j + 0.5) / n, with the token's index; from all of them the picture finds how often each
+    token stands there in the end. `name` says whose function it is.
+    Raises: ValueError for chances that do not sum to 1, or outcomes of another shape.
+    """
+
+    _esm = assets.esm("accept_bars")
+    _css = assets.css("accept_bars")
+    p = traitlets.List(traitlets.Float()).tag(sync=True)
+    q = traitlets.List(traitlets.Float()).tag(sync=True)
+    outcomes = traitlets.List().tag(sync=True)
+    tokens = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+    name = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self,
+        p: Sequence[float],
+        q: Sequence[float],
+        outcomes: Sequence[Sequence[Sequence[Sequence[Any]]]],
+        tokens: Sequence[str],
+        title: str = "",
+        *,
+        name: str = "the rule",
+        **face: Unpack[Face],
+    ) -> None:
+        words = [
+            checking.text(token, "a token", empty=False)
+            for token in checking.items(tokens, "tokens", at_least=2)
+        ]
+        super().__init__(
+            p=_checked_chances(p, "p", len(words)),
+            q=_checked_chances(q, "q", len(words)),
+            outcomes=_checked_outcomes(outcomes, len(words)),
+            tokens=words,
+            title=checking.text(title, "the title"),
+            name=checking.text(name, "the name", empty=False),
+            **face,
+        )
+
+
+def _checked_chances(value: object, what: str, length: int) -> list[float]:
+    found = [checking.amount(each, f"a chance of {what}") for each in checking.items(value, what)]
+    if len(found) != length:
+        raise ValueError(f"{what} has {len(found)} chances for {length} tokens")
+    if abs(sum(found) - 1) > 1e-6:
+        raise ValueError(f"{what} sums to {sum(found):.6g}; chances must sum to 1")
+    return [float(each) for each in found]
+
+
+def _checked_outcomes(value: object, length: int) -> list[list[list[list[Any]]]]:
+    drafts = checking.items(value, "the outcomes")
+    if len(drafts) != length:
+        raise ValueError(f"there are outcomes for {len(drafts)} drafts and {length} tokens")
+    parts = len(checking.items(drafts[0], "the outcomes of draft 0", at_least=1))
+    if parts > MOST_PARTS:
+        raise ValueError(f"u has {parts} values; it may have at most {MOST_PARTS}")
+    found: list[list[list[list[Any]]]] = []
+    for draft, table in enumerate(drafts):
+        rows = [
+            checking.items(row, f"the outcomes of draft {draft}")
+            for row in checking.items(table, f"the outcomes of draft {draft}")
+        ]
+        if [len(row) for row in rows] != [parts] * parts:
+            raise ValueError(f"the outcomes of draft {draft} are not {parts} by {parts}")
+        found.append([[_checked_outcome(each, draft, length) for each in row] for row in rows])
+    return found
+
+
+def _checked_outcome(value: object, draft: int, length: int) -> list[Any]:
+    pair = checking.items(value, f"an outcome of draft {draft}")
+    if len(pair) != 2 or not isinstance(pair[0], bool) or pair[1] not in range(length):
+        raise ValueError(
+            f"an outcome of draft {draft} is {value!r}; "
+            f"it must be True or False, and a token from 0 to {length - 1}"
+        )
+    return [pair[0], int(pair[1])]

@@ -1,0 +1,155 @@
+// p beside q for every token, a draft to choose, and two sliders for the numbers that decide.
+
+import { fateWords, lawOf, middle, missing, ruleWords, short, staying, stretches } from "./accept_bars_layout.js";
+import { chartText, hatch } from "./chart.js";
+import { freshId, mount, node, svg } from "./dom.js";
+import { textButton } from "./player.js";
+import { askAbove } from "./question.js";
+import { createSlider } from "./slider.js";
+
+const TALL = 150;
+const TOP = 26;
+const NAME = 40;
+const BAR_GAP = 4;
+const STRIP = 26;
+const STRIP_ROOM = 62;
+const CHARACTER = 7;
+
+// The three bars of a token: wanted, proposed, and what comes out.
+function drawToken(view, token, x, width, most, patterns) {
+  const { tokens, p, q, law, draft } = view;
+  const base = TOP + TALL;
+  const bar = (width - 2 * BAR_GAP) / 3;
+  const tall = (share) => (share / most) * TALL;
+  const both = Math.min(p[token], q[token]);
+  const group = svg("g", { class: `sn-hue-${token % 8}${token === draft ? " sn-ab-chosen" : ""}` });
+  const piece = (at, from, to, className, fill = null) => group.append(svg("rect", {
+    x: x + at * (bar + BAR_GAP), width: bar, y: base - tall(to), height: tall(to - from), class: className, fill,
+  }));
+  piece(0, 0, both, "sn-ab-both");
+  piece(0, both, p[token], "sn-ab-missing", `url(#${patterns.missing})`);
+  piece(1, 0, both, "sn-ab-both");
+  piece(1, both, q[token], "sn-ab-excess", `url(#${patterns.excess})`);
+  piece(2, 0, law[token], "sn-ab-law");
+  [["p", p], ["q", q], ["out", law]].forEach(([name, shares], at) => {
+    const middleOf = x + at * (bar + BAR_GAP) + bar / 2;
+    group.append(chartText(middleOf, base - tall(shares[token]) - 5, "middle", short(shares[token]), "sn-ab-share"));
+    group.append(chartText(middleOf, base + 15, "middle", name));
+  });
+  group.append(chartText(x + width / 2, base + 34, "middle", tokens[token], token === draft ? "sn-ab-name sn-ab-here" : "sn-ab-name"));
+  return group;
+}
+
+function drawBars(view, width) {
+  const { tokens, p, q, law } = view;
+  const patterns = { missing: freshId("missing"), excess: freshId("excess") };
+  const words = tokens.map((token, at) => `${token}: p ${short(p[at])}, q ${short(q[at])}, comes out ${short(law[at])}`).join("; ");
+  const picture = svg("svg", { width, height: TOP + TALL + NAME, role: "img", "aria-label": words });
+  picture.append(svg("defs", {}, hatch(patterns.missing, "sn-ab-stripe-missing"), hatch(patterns.excess, "sn-ab-stripe-excess")));
+  picture.append(svg("path", { d: `M0 ${TOP + TALL + 0.5}H${width}`, class: "sn-ab-axis" }));
+  const most = Math.max(...p, ...q, ...law);
+  const column = Math.min(190, width / tokens.length);
+  const wide = Math.min(150, column - 12);
+  tokens.forEach((_, token) => picture.append(drawToken(view, token, token * column + (column - wide) / 2, wide, most, patterns)));
+  return picture;
+}
+
+// 0 to 1 as a strip with what each part means, and a pointer at the number drawn.
+function drawStrip(name, parts, at, idle, width) {
+  const group = svg("g", { class: idle ? "sn-ab-idle" : "" });
+  for (const { from, to, words, className } of parts) {
+    const [x, wide] = [from * width, (to - from) * width];
+    group.append(svg("rect", { x: x + 0.5, y: 22, width: Math.max(0, wide - 1), height: STRIP, rx: 4, class: className }));
+    if (words.length * CHARACTER < wide) group.append(chartText(x + wide / 2, 22 + 17, "middle", words, "sn-ab-words"));
+  }
+  group.append(
+    svg("path", { d: `M${at * width} 18v${STRIP + 8}`, class: "sn-ab-at" }),
+    chartText(Math.max(28, Math.min(width - 28, at * width)), 13, "middle", `${name} = ${short(at)}`, "sn-ab-name"),
+  );
+  return group;
+}
+
+function drawStrips({ tokens, p, q, draft, u, v, outcome }, width) {
+  const stays = staying(p, q, draft);
+  const [kept] = outcome;
+  const ofU = [
+    { from: 0, to: stays, words: `${tokens[draft]} stays`, className: "sn-ab-stays" },
+    { from: stays, to: 1, words: `${tokens[draft]} goes`, className: "sn-ab-goes" },
+  ].filter(({ from, to }) => to > from);
+  const ofV = stretches(missing(p, q)).map(({ from, to, token }) => ({
+    from, to, words: tokens[token], className: `sn-ab-drawn sn-hue-${token % 8}`,
+  }));
+  const label = `u is ${short(u)}, of which ${short(stays)} keep the draft. v is ${short(v)}${kept ? ", and is not needed" : ""}.`;
+  const picture = svg("svg", { width, height: 2 * STRIP_ROOM, role: "img", "aria-label": label });
+  const second = drawStrip("v", ofV, v, kept, width);
+  second.setAttribute("transform", `translate(0 ${STRIP_ROOM})`);
+  picture.append(drawStrip("u", ofU, u, false, width), second);
+  return picture;
+}
+
+function legend() {
+  const swatch = (className, words) => node("li", {}, node("i", { class: `sn-ab-key ${className}` }), words);
+  return node(
+    "ul", { class: "sn-legend" },
+    node("li", {}, "p: the target wants it, q: the draft proposes it, out: it stands there in the end"),
+    swatch("sn-ab-key-both", "p and q agree: such drafts stay"),
+    swatch("sn-ab-key-excess", "proposed too often: goes"),
+    swatch("sn-ab-key-missing", "missing: drawn where a draft went"),
+  );
+}
+
+function build(root, model) {
+  const [p, q, outcomes, tokens, title, name] = ["p", "q", "outcomes", "tokens", "title", "name"].map((each) => model.get(each));
+  const parts = outcomes[0].length;
+  const law = lawOf(q, outcomes);
+  // The draft that most often has to go shows the most.
+  let draft = q.indexOf(Math.max(...q));
+  const at = { u: Math.floor(parts / 2), v: Math.floor(parts / 2) };
+  const [bars, strips] = [node("div", {}), node("div", { class: "sn-ab-strips" })];
+  const said = node("p", { class: "sn-live sn-ab-said", "aria-live": "polite" });
+  let width = 0;
+  const draw = () => {
+    const [u, v] = [middle(at.u, parts), middle(at.v, parts)];
+    const outcome = outcomes[draft][at.u][at.v];
+    const view = { tokens, p, q, law, draft, u, v, outcome, name };
+    const wrong = ruleWords(view, draft, u, v, outcome);
+    said.replaceChildren(fateWords(view, draft, u, v, outcome), wrong ? node("strong", { class: "sn-ab-wrong" }, ` ${wrong}`) : "");
+    buttons.forEach((button, token) => button.setAttribute("aria-pressed", String(token === draft)));
+    if (!width) return;
+    bars.replaceChildren(drawBars(view, width));
+    strips.replaceChildren(drawStrips(view, width));
+  };
+  const buttons = tokens.map((token, index) => textButton(`draft ${token}`, () => {
+    draft = index;
+    draw();
+  }, "false"));
+  const sliders = ["u", "v"].map((number) => createSlider({
+    label: number, max: parts - 1, value: at[number], words: (index) => short(middle(index, parts)),
+    onInput: (index) => {
+      at[number] = index;
+      draw();
+    },
+  }));
+  root.append(
+    title ? node("p", { class: "sn-title sn-ab-title" }, title) : "",
+    node("div", { class: "sn-toolbar" }, node("span", { class: "sn-group" }, ...buttons),
+      ...sliders.map(({ input }) => node("span", { class: "sn-group" }, input))),
+    said, strips, bars, legend(),
+  );
+  sliders.forEach(({ frame }) => frame());
+  askAbove(root, model);
+  draw();
+  return {
+    resize: () => {
+      width = bars.clientWidth;
+      draw();
+    },
+  };
+}
+
+export default {
+  render: ({ model, el }) => mount({
+    model, el, name: "accept-bars", label: "Whether a draft stays", inputs: ["p", "q", "outcomes", "tokens", "title", "name"],
+    build: (root) => build(root, model),
+  }),
+};
