@@ -125,7 +125,12 @@ def update(argv: list) -> int:
 
 def see_doctor(argv: list) -> int:
     """Say what is wrong, in words."""
-    return doctor.report(ROOT, port=DEFAULT_PORT, half_made=INSTALLATION.is_half_made())
+    return doctor.report(
+        ROOT,
+        port=DEFAULT_PORT,
+        half_made=INSTALLATION.is_half_made(),
+        installed=INSTALLATION.holds(COURSE),
+    )
 
 
 VERBS = {

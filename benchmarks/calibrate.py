@@ -7,7 +7,6 @@ past, and batches of decodes at several contexts. The fit is fixed + per token +
 context, least squares of the relative error, so that short steps count as much as long ones.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.measure import describe, machine
-from nanogpt.clock import LAPTOP_CPU
+from nanogpt.command_line import Parser, Whole
 from nanogpt.executors.executor import Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
@@ -115,9 +114,9 @@ def fit(steps: Sequence[Step], costs_us: Sequence[float]) -> tuple[float, float,
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.calibrate", description=__doc__)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=40)
+    parser = Parser("python -m benchmarks.calibrate", str(__doc__))
+    parser.option("--threads", Whole(1, 256), 1, "threads of torch")
+    parser.option("--repeats", Whole(1, 10_000), 40, "times that each step is taken")
     parser.add_argument("--out", type=Path, help="where to write the curve as JSON")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
@@ -133,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
           f"context_us={context_us:.3f}, prompt_scale=1")  # fmt: skip
     if options.out:
         record = {
-            "name": LAPTOP_CPU.name,
+            "name": facts["cpu"],
             "modelled": False,
             "machine": describe(facts),
             "fixed_us": round(fixed_us),

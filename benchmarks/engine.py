@@ -20,6 +20,7 @@ import torch
 from benchmarks.contenders import CONTENDERS, Tokens
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import Timings, describe, interleave, machine, peak_mib
+from nanogpt.command_line import Parser, Whole
 from nanogpt.config import CHARACTER
 from nanogpt.model import GPT
 from nanogpt.weights import load_model
@@ -155,12 +156,12 @@ def print_table(rows: Sequence[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer tokens and repeats")
-    parser.add_argument("--mixed", action="store_true", help="the mixed load alone, no memory")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser = Parser("python -m benchmarks.engine", str(__doc__))
+    parser.switch("--quick", "fewer tokens and repeats")
+    parser.switch("--mixed", "the mixed load alone, no memory")
+    parser.option("--threads", Whole(1, 256), torch.get_num_threads(), "threads of torch")
+    parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
+    parser.switch("--json", "print the figures as JSON")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:

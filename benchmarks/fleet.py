@@ -7,12 +7,12 @@ load of 30 requests per second, repeat by repeat; what is printed is the median,
 and the fastest repeat. The load is made beforehand and not timed.
 """
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Sequence
 
 from benchmarks.measure import describe, interleave, machine
+from nanogpt.command_line import Parser
 from nanogpt.fleet.costs import COSTS
 from nanogpt.fleet.presets import PRESETS
 from nanogpt.fleet.simulation import simulate
@@ -78,10 +78,10 @@ def print_table(rows: Sequence[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a shorter load and fewer repeats")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser = Parser("python -m benchmarks.fleet", str(__doc__))
+    parser.switch("--quick", "a shorter load and fewer repeats")
+    parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
+    parser.switch("--json", "print the figures as JSON")
     options = parser.parse_args(arguments)
     facts, repeats = machine(), 3 if options.quick else 7
     load = make_workload("steady", RPS, 10.0 if options.quick else 60.0, SEED)

@@ -1,7 +1,7 @@
 """What the contenders are asked to serve. Plain data, the same on every machine."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MIXED_PROMPTS = (8, 200)
 """Shortest and longest prompt of a mixed load, in tokens."""
@@ -40,9 +40,17 @@ def mixed(num_requests: int, max_new_tokens: int = 32, *, vocab_size: int = 65) 
 
 def decode(num_requests: int, max_new_tokens: int = 64, *, vocab_size: int = 65) -> Load:
     """Prompts of 8 tokens each, then nothing but decodes."""
+    short = of_length(MIXED_PROMPTS[0], num_requests, max_new_tokens, vocab_size=vocab_size)
+    return replace(short, name=f"decode-{num_requests}")
+
+
+def of_length(
+    prompt_len: int, num_requests: int, max_new_tokens: int, *, vocab_size: int = 65
+) -> Load:
+    """Prompts of one length, and long texts behind them."""
     rng = random.Random(0)
-    prompts = tuple(_tokens(rng, MIXED_PROMPTS[0], vocab_size) for _ in range(num_requests))
-    return Load(f"decode-{num_requests}", prompts, max_new_tokens, token_budget=256)
+    prompts = tuple(_tokens(rng, prompt_len, vocab_size) for _ in range(num_requests))
+    return Load(f"{num_requests} x {prompt_len}", prompts, max_new_tokens, token_budget=256)
 
 
 def _tokens(rng: random.Random, length: int, vocab_size: int) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ With no preemption, and with both ways back under each agreement, in turns, repe
 model has 12 layers of 256 channels and random weights; nothing is sampled that matters.
 """
 
-import argparse
 import json
 import statistics
 import threading
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.measure import describe, machine
+from nanogpt.command_line import Parser, Whole
 from nanogpt.config import ModelConfig
 from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
@@ -159,16 +159,12 @@ def summarise(runs: Mapping[str, Sequence[Outcome]]) -> list[dict[str, object]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.preemption", description=__doc__)
-    parser.add_argument("--ranks", type=int, choices=(1, 2, 4), default=2)
-    parser.add_argument("--prompt", type=int, default=1500, help="tokens of the long prompt")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser = Parser("python -m benchmarks.preemption", str(__doc__))
+    parser.add_argument("--ranks", type=int, choices=(1, 2, 4), default=2, help="default 2")
+    parser.option("--prompt", Whole(64, MODEL.context_len - 1), 1500, "tokens of the long prompt")
+    parser.option("--repeats", Whole(1, 1000), 5, "times that everything is run")
+    parser.switch("--json", "print the figures as JSON")
     options = parser.parse_args(arguments)
-    if not 64 <= options.prompt <= MODEL.context_len - 1:
-        parser.error(f"--prompt is {options.prompt}; it must be 64 to {MODEL.context_len - 1}")
-    if options.repeats < 1:
-        parser.error(f"--repeats is {options.repeats}; it must be at least 1")
     torch.set_num_threads(1)
     facts = machine()
     whole_ms, runs = measure(options.ranks, options.prompt, options.repeats)

@@ -8,7 +8,6 @@ under the fleet's route in turns, repeat by repeat, each time with empty prefix 
 The shipped model, in float32; times are the parent's, from arrival to the reading of a token.
 """
 
-import argparse
 import json
 import random
 import statistics
@@ -17,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from benchmarks.measure import describe, machine
+from nanogpt.command_line import Parser, Whole
 from nanogpt.engine_config import EngineConfig
 from nanogpt.fleet import policy
 from nanogpt.request import Request
@@ -137,15 +137,11 @@ def show(hits: Sequence[Mapping[str, float]], routes: Sequence[Mapping[str, obje
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.routing", description=__doc__)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser = Parser("python -m benchmarks.routing", str(__doc__))
+    parser.option("--workers", Whole(1, 16), 2, "worker processes")
+    parser.option("--repeats", Whole(1, 1000), 5, "times that everything is run")
+    parser.switch("--json", "print the figures as JSON")
     options = parser.parse_args(arguments)
-    for name, most in (("workers", 16), ("repeats", 1000)):
-        value = getattr(options, name)
-        if not 1 <= value <= most:
-            parser.error(f"--{name} is {value}; it must be 1 to {most}")
     torch.set_num_threads(1)
     facts = machine()
     model = load_model()

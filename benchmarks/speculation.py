@@ -8,7 +8,6 @@ greedy and at temperature 1, with 1 to 6 drafts per pass. All of a load's varian
 repeat by repeat. What is predicted from the acceptance rate is printed beside what is measured.
 """
 
-import argparse
 import functools
 import json
 import statistics
@@ -22,6 +21,7 @@ from benchmarks.contenders import run_engine
 from benchmarks.loads import Load
 from benchmarks.measure import describe, interleave, machine
 from nanogpt.clock import Clock, ClockRecord, WallClock
+from nanogpt.command_line import Parser, Whole
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
@@ -255,19 +255,13 @@ def as_json(row: Row) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speculation", description=__doc__)
-    parser.add_argument("--new-tokens", type=int, default=128, help="generated per request")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser = Parser("python -m benchmarks.speculation", str(__doc__))
+    parser.option("--new-tokens", Whole(32, 400), 128, "generated per request")
+    parser.option("--repeats", Whole(1, 1000), 5, "times that everything is run")
+    parser.option("--threads", Whole(1, 256), 1, "threads of torch")
+    parser.choice("--clock", list(CLOCKS), "wall", "whose seconds count")
+    parser.switch("--json", "print the figures as JSON")
     options = parser.parse_args(arguments)
-    most = 400
-    if not 32 <= options.new_tokens <= most:
-        parser.error(f"--new-tokens is {options.new_tokens}; it must be 32 to {most}")
-    for name in ("repeats", "threads"):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name} is {getattr(options, name)}; it must be at least 1")
     torch.set_num_threads(options.threads)
     facts, model, draft = machine(), load_model(), TrigramDraft.load()
     rows = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from course.cells import Notebook, Statement
 from course.cutting import read_cells, read_notebook
-from course.files import write_atomically
+from course.files import read_bytes, write_atomically
 from course.forking import check_apart
 from course.notebook import lacks, load, self_contained
 from course.progress import work_folder
@@ -54,12 +54,12 @@ def source_of(function: Callable[..., Any], name: str | None = None) -> Source |
     `name` is what the notebook calls it, its own name unless given. Helpers, constants and imports
     come from the notebook's other cells, wherever they stand.
     """
-    name = name or getattr(function, "__name__", "")
+    name = name or str(getattr(function, "__name__", ""))
     own = _own_source(function)
     for notebook in _around(function):
-        if (own is None or _same(notebook.binding(name), own)) and notebook.binding(name):
-            text = self_contained(notebook, notebook.binding(name))
-            return Source(text, lacks(notebook, name))
+        bound = notebook.binding(name)
+        if bound and (own is None or _same(bound, own)):
+            return Source(self_contained(notebook, bound), lacks(notebook, name))
     if own is None:
         return None
     alone = read_notebook(own)  # made within another function: its own text is all there is
@@ -162,6 +162,6 @@ def _around(function: Callable[..., Any]) -> Iterator[Notebook]:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path).decode()
     except (OSError, ValueError):
         return None

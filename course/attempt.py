@@ -7,35 +7,32 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course import progress
 from course.files import explain
+from course.forking import Checked, check_apart
 from course.registry import Exercise, exercise
 from course.report import Report
-
-if TYPE_CHECKING:
-    from course.forking import Checked
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A checked answer; `function` is None when the notebook has none of that name.
+    """A checked answer; `function` is None when there is none that the notebook can go on with.
 
-    `runs_here` is False when the answer had to be stopped or took its process with it. `note` says
-    what else the learner should know, such as that progress could not be saved.
+    That is so when no function has the name, and when the check had to stop it or lost the process
+    that it ran in. `note` says what else the learner should know, such as that progress could not
+    be saved.
     """
 
     report: Report
     function: Callable[..., Any] | None
     note: str = ""
-    runs_here: bool = True
 
     @property
     def started(self) -> bool:
         """Whether there is an answer that the lesson can go on with, right or wrong."""
-        written = self.function is not None and self.report.status != "not_started"
-        return written and self.runs_here
+        return self.function is not None and self.report.status != "not_started"
 
     def or_reference(self, reference: Callable[..., Any]) -> Callable[..., Any]:
         """The learner's function once it can be run, right or wrong; until then `reference`."""
@@ -56,12 +53,13 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
     item = exercise(exercise_id)
     checked, function = _judged(item, item.name, resolve)
     report = checked.report
-    notes = [save_attempt(report, function)] if progress.enabled() else []
+    notes = [save_attempt(report, function) if progress.enabled() else ""]
     if not checked.runs_here:
         notes.append(f"Below, the reference stands in for your `{item.name}`.")
     if report.status == "not_started" and _is_app():
         report = replace(report, idea="Open the lesson with `python3 learn.py` to write it.")
-    return Attempt(report, function, " ".join(filter(None, notes)), checked.runs_here)
+    usable = function if checked.runs_here else None
+    return Attempt(report, usable, " ".join(filter(None, notes)))
 
 
 def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Report:
@@ -73,26 +71,38 @@ def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., A
     return replace(checked.report, exhibit=letter)
 
 
+def piece(resolve: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """An exhibit's function; while its cell is broken, one that says so when it is called."""
+    try:
+        return resolve()
+    except NameError:
+
+        def gone(*_: Any) -> Any:
+            raise NameError("fix the error in the exhibit's cell and keep its name")
+
+        return gone
+
+
 def _judged(
     item: Exercise, name: str, resolve: Callable[[], Callable[..., Any]]
-) -> tuple["Checked", Callable[..., Any] | None]:
-    from course.calling import with_article  # these need the engine's guard, and so torch
-    from course.forking import check_apart
-    from nanogpt.plain_values import kind_of
-
+) -> tuple[Checked, Callable[..., Any] | None]:
     try:
         function = resolve()
     except NameError:
         return _missing(item, f"Keep the name `{name}`; fix its cell."), None
     if not callable(function):
-        kind = with_article(kind_of(function))
-        return _missing(item, f"`{name}` is {kind} here, and not a function."), None
+        return _missing(item, f"`{name}` is {_kind(function)} here, and not a function."), None
     return check_apart(item, function), function
 
 
-def _missing(item: Exercise, idea: str) -> "Checked":
-    from course.forking import Checked
+def _kind(value: object) -> str:
+    from course.calling import with_article  # these two load torch: only where they are needed
+    from nanogpt.plain_values import kind_of
 
+    return with_article(kind_of(value))
+
+
+def _missing(item: Exercise, idea: str) -> Checked:
     return Checked(Report(item.id, "missing", (), 0, idea), True)
 
 

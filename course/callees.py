@@ -4,6 +4,7 @@ An answer that fails while a function of the same lesson that it calls is unfini
 """
 
 import dataclasses
+import dis
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,12 @@ def _called(
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return
-    names = {name for each in code_inside(code) for name in each.co_names}
+    names = {
+        each.argval
+        for part in code_inside(code)
+        for each in dis.get_instructions(part)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")  # an attribute may have the same name
+    }
     space: dict[str, Any] = getattr(function, "__globals__", {})
     for other in others:
         called = space.get(other.name)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
+import torch
+
 from nanogpt.guard import run_limited
 from nanogpt.plain_values import (
     as_items,
@@ -24,6 +26,10 @@ from nanogpt.plain_values import (
     as_truth,
     kind_of,
 )
+
+# Lessons and checks come through here. A second thread of torch's would spin while it waits for
+# the first, against the browser and the engine, and make small tensors 20 to 60 times slower.
+torch.set_num_threads(1)
 
 _MAX_STDOUT = 10_000  # characters
 _CUT = "\n... (the rest was cut)\n"

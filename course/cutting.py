@@ -6,6 +6,7 @@ Works with `ast` alone: nothing is run, and a broken cell does not hide the othe
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 
 from course.cells import Broken, Notebook, Place, Statement
@@ -13,6 +14,7 @@ from course.indentation import dedent, split_lines
 from course.names import changed_by, names_of
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what parsing can raise
+_LONGEST_PART = 4  # cells' beginnings in one cell
 
 
 def read_notebook(text: str) -> Notebook:
@@ -20,35 +22,58 @@ def read_notebook(text: str) -> Notebook:
     lines = split_lines(text)
     statements: list[Statement] = []
     broken: list[Broken] = []
-    for start, end in _readable_parts(lines):
-        part = "\n".join(lines[start:end])
-        try:
-            for node in ast.parse("\n" * start + part).body:  # keeps the line numbers
+    for start, found in _parts(lines):
+        if isinstance(found, Broken):
+            broken.append(found)
+            continue
+        for node in ast.increment_lineno(found, start).body:
+            try:
                 statements += _statements(node, lines)
                 broken += _unparsable(node)
-        except UNREADABLE as error:
-            broken.append(Broken(part, start + 1, _why(error)))
+            except UNREADABLE as error:
+                text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+                broken.append(Broken(text, node.lineno, _why(error)))
     return Notebook(tuple(statements), tuple(broken))
 
 
 def read_cells(sources: Iterable[str]) -> Notebook:
-    """Cut the sources of a running notebook's cells, which Python could all read."""
-    statements: list[Statement] = []
-    for cell, source in enumerate(sources):
-        lines = split_lines(source)
-        statements += _cut(ast.parse(source).body, lines, cell, "cell")
-    return Notebook(tuple(statements))
+    """Cut the sources of a running notebook's cells."""
+    return Notebook(tuple(item for source in sources for item in _cell(source)))
 
 
-def _readable_parts(lines: list[str]) -> list[tuple[int, int]]:
-    """(start, end) of the whole file, or of each cell where the whole cannot be parsed."""
+@functools.lru_cache(1024)  # a check reads the whole notebook, of which one cell has changed
+def _cell(source: str) -> list[Statement]:
     try:
-        ast.parse("\n".join(lines))
-        return [(0, len(lines))]
+        return _cut(ast.parse(source).body, split_lines(source), hash(source), "cell")
     except UNREADABLE:
-        marks = ("@app.", "with app.", "app._", "if __name__")
-        starts = sorted({0} | {n for n, line in enumerate(lines) if line.startswith(marks)})
-        return list(zip(starts, [*starts[1:], len(lines)], strict=True))
+        return []
+
+
+def _parts(lines: list[str]) -> Iterator[tuple[int, ast.Module | Broken]]:
+    """The whole file, or each of its cells where the whole cannot be parsed, by its first line.
+
+    What looks like a cell's beginning may stand in a text of the cell before: both are one part.
+    """
+    whole = _parsed(lines, 0, len(lines))
+    if isinstance(whole, ast.Module):
+        yield 0, whole
+        return
+    marks = ("@app.", "with app.", "app._", "if __name__")
+    starts = sorted({0} | {n for n, line in enumerate(lines) if line.startswith(marks)})
+    ends = [*starts[1:], len(lines)]
+    while starts:
+        tries = [_parsed(lines, starts[0], end) for end in ends[:_LONGEST_PART]]
+        sound = next((n for n, made in enumerate(tries) if isinstance(made, ast.Module)), 0)
+        yield starts[0], tries[sound]
+        del starts[: sound + 1], ends[: sound + 1]
+
+
+def _parsed(lines: list[str], start: int, end: int) -> ast.Module | Broken:
+    part = "\n".join(lines[start:end])
+    try:
+        return ast.parse(part)
+    except UNREADABLE as error:
+        return Broken(part, start + 1, _why(error))
 
 
 def _statements(node: ast.stmt, lines: list[str]) -> list[Statement]:
@@ -119,7 +144,7 @@ def _cut(
         if _is_shared(node, lines, source):
             source = ast.unparse(node)
         twin = ast.parse(source).body[0]
-        binds, needs, annotations = names_of(twin)
+        binds, needs, annotations = names_of(source, twin)
         binds |= changed_by(node) & changeable
         changeable |= set() if isinstance(node, ast.Import | ast.ImportFrom) else binds
         made.append(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 from course.calling import Called, Opaque, call
 from course.report import Report, Status
@@ -45,10 +45,19 @@ class Ask:
 
     `ask(*args)` gives the value, `ask.call(*args)` the whole `Called` with `args_after`.
     `changed` is a Failure once a call has changed an argument, the first such call's.
+    `draw_call` shows a call, where its bare arguments would be too much or too little.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any], *, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        seed: int,
+        draw_call: Callable[[str, tuple[Any, ...]], str] = show_call,
+    ) -> None:
         self.name = name
+        self.draw_call = draw_call
         self.count = 0
         self.args: tuple[Any, ...] = ()
         self.first_stdout = self.last_stdout = ""
@@ -110,16 +119,16 @@ class Ask:
                 "still needs it as it was: build new values instead."
             )
             rows: Rows = (
-                ("input", show_call(self.name, before)),
-                ("before", f"{name} = {show(old)}"),
-                ("after", f"{name} = {show(new)}"),
+                ("input", _cut(self.draw_call(self.name, before))),
+                ("before", _cut(f"{name} = {_brief(old, new)}")),
+                ("after", _cut(f"{name} = {_brief(new, old)}")),
             )
             return Failure(idea, rows, "in_place")
         return None
 
     def example(self, expected: Any, got: Any) -> Rows:
         """The rows input, expected, got for the last call. Strings are taken as they are."""
-        return (("input", show_call(self.name, self.args)), *expected_and_got(expected, got))
+        return (("input", self.draw_call(self.name, self.args)), *expected_and_got(expected, got))
 
     def _ended_by(self, error: BaseException) -> "_Ended":
         unwritten = _unwritten(error)
@@ -131,6 +140,24 @@ class Ask:
             if self.count == 1:
                 return _Ended("not_started", not_started_idea(self.name))
         return _Ended("raised", f"Your `{self.name}` {describe_error(error, self._function)}.")
+
+
+def _brief(value: Any, other: Any) -> str:
+    """A list of records by their ids where these tell it from `other`; all else as it is."""
+    ids = _ids(value)
+    return show(value) if ids is None or ids == _ids(other) else f"the ids {ids}"
+
+
+def _ids(value: Any) -> list[Any] | None:
+    """The ids of the records in a list; None if it holds anything else."""
+    if not isinstance(value, list):
+        return None
+    ids = [getattr(item, "id", None) for item in cast("list[Any]", value)]
+    return None if None in ids else ids
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 360 else f"{text[:170]} ... {text[-170:]}"
 
 
 def _argument(function: Callable[..., Any], index: int) -> str:
@@ -176,6 +203,7 @@ def run_checks(
     checks: Sequence[tuple[str, Check]],
     *,
     seed: int = 0,
+    draw_call: Callable[[str, tuple[Any, ...]], str] = show_call,
 ) -> Report:
     """Runs (name, check) pairs in order until one fails; never raises for what the answer does.
 
@@ -185,7 +213,7 @@ def run_checks(
     so that adding a check does not change the cases of another.
     """
     name = exercise.rpartition(".")[2]
-    ask, began = Ask(name, function, seed=seed), time.perf_counter()
+    ask, began = Ask(name, function, seed=seed, draw_call=draw_call), time.perf_counter()
     names = tuple(title for title, _ in checks)
 
     def report(status: Status, passed: int, idea: str, failure: Failure | None = None) -> Report:
@@ -217,7 +245,7 @@ def run_checks(
 def _judge(check: Check, ask: Ask, rng: random.Random) -> tuple[Status, Failure | None]:
     """One check, under a limit of its own; the failure, and the status that it means."""
     outcome = run_limited(check, (ask, rng), limit_s=_CHECK_LIMIT_S)
-    asked: Rows = (("input", show_call(ask.name, ask.args)),)
+    asked: Rows = (("input", ask.draw_call(ask.name, ask.args)),) if ask.count else ()
     if outcome.timed_out:
         idea = (
             f"The check asked `{ask.name}` {ask.count} times and came to no end with its answers."

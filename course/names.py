@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import symtable
 
 
@@ -31,46 +30,29 @@ def changed_by(node: ast.stmt) -> set[str]:
     return names
 
 
-def names_of(node: ast.stmt) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """The names that a statement binds, needs from outside, and needs in annotations alone."""
-    stripped = _Stripped()
-    bare = stripped.visit(copy.deepcopy(node))
-    table = symtable.symtable(ast.unparse(ast.fix_missing_locations(bare)), "cell", "exec")
-    symbols = table.get_symbols()
+def names_of(source: str, node: ast.stmt) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """The names that a statement binds, needs from outside, and needs in annotations alone.
+
+    Raises: SyntaxError where Python refuses what its parser lets pass (a lost `nonlocal`).
+    """
+    symbols = symtable.symtable(source, "cell", "exec").get_symbols()
     binds = frozenset(s.get_name() for s in symbols if s.is_assigned() or s.is_imported())
-    needs = {s.get_name() for s in symbols if s.is_referenced()}
+    # Annotations that stay text need no name.
+    table = symtable.symtable(f"from __future__ import annotations\n{source}", "cell", "exec")
+    needs = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     inner = table.get_children()
     while inner:
         scope = inner.pop()
         needs |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
         inner += scope.get_children()
-    return binds, frozenset(needs - binds), frozenset(stripped.names - needs - binds)
+    return binds, frozenset(needs - binds), frozenset(_in_annotations(node) - needs - binds)
 
 
-class _Stripped(ast.NodeTransformer):
-    """Takes annotations away and keeps the names in them."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def _keep(self, annotation: ast.expr | None) -> None:
-        if annotation is not None:
-            found = ast.walk(annotation)
-            self.names |= {node.id for node in found if isinstance(node, ast.Name)}
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        self._keep(node.annotation)
-        node.annotation = None
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self._keep(node.returns)
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        self._keep(node.annotation)
-        self.generic_visit(node)
-        if node.value is None:
-            return ast.Pass()
-        return ast.Assign([node.target], node.value)
+def _in_annotations(node: ast.stmt) -> set[str]:
+    found = [
+        annotation
+        for each in ast.walk(node)
+        for field in ("annotation", "returns")
+        if isinstance(annotation := getattr(each, field, None), ast.expr)
+    ]
+    return {n.id for each in found for n in ast.walk(each) if isinstance(n, ast.Name)}

@@ -63,11 +63,11 @@ def lacks(notebook: Notebook, name: str) -> list[str]:
     said: list[str] = []
     for what, user in [*([] if bound else [(name, None)]), *unknown]:
         who = f"`{what}`" if user is None else f"`{what}`, which `{user}` uses,"
-        cells = [str(cell) for cell in notebook.broken if what in cell.names()]
-        if cells:
-            said.append(f"{who} was not read: {cells[0]}.")
-        elif user is not None:
-            said.append(f"{who} was not found.")
+        broken = [cell for cell in notebook.broken if what in cell.names()]
+        if user is None:  # the answer itself: any cell that cannot be read may hold it
+            broken = broken or [cell for cell in notebook.broken if not cell.names()]
+        if broken or user is not None:
+            said.append(f"{who} was not found{f': {broken[0]}' if broken else ''}.")
     for item in needed:
         for used in sorted(item.needs):
             homes = {other.module(used) for other in notebook.binding(used, item.cell)} - {None}

@@ -5,6 +5,7 @@ other's writes; within one file a lock does. A file that cannot be read is set a
 """
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -16,12 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from course.files import write_atomically
+from course.files import read_bytes, write_atomically
 from course.report import Report
 
 _WORK_VARIABLE = "SERVING_NANOGPT_WORK"
 _LOCK_WAIT_S = 1.0
 _BROKEN = ".broken-"
+_ANY_CHOICE = 1e18  # no NaN, and nothing that arithmetic cannot bear
+_STAYS = {errno.ENXIO, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP}  # waiting mends none
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,9 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
 def load_prediction(key: str) -> PredictionProgress | None:
     """The committed prediction, or None."""
     match _read(_path("predictions", key)):
-        case {"choice": int(choice) | float(choice), "committed_at": str(committed_at)}:
+        case {"choice": int(choice) | float(choice), "committed_at": str(committed_at)} if (
+            -_ANY_CHOICE < choice < _ANY_CHOICE and not isinstance(choice, bool)
+        ):
             return PredictionProgress(key, choice, committed_at)
         case _:
             return None
@@ -143,6 +148,15 @@ def save_hints(exercise_id: str, shown: int) -> None:
     _write(_path("hints", exercise_id), {"exercise": exercise_id, "shown": shown})
 
 
+def newest_change() -> int:
+    """When something was last passed, tried or predicted, in nanoseconds; 0 before that."""
+    newest = 0
+    for file in (work_folder() / "progress").glob("*/*.json"):
+        with contextlib.suppress(OSError):  # it was moved meanwhile, or leads nowhere
+            newest = max(newest, file.stat().st_mtime_ns)
+    return newest
+
+
 def set_aside() -> list[str]:
     """A sentence for each file that could not be read and lies beside the others now."""
     files = sorted((work_folder() / "progress").glob(f"*/*{_BROKEN}*"))
@@ -162,34 +176,44 @@ def _path(kind: str, key: str) -> Path:
 def _parse(exercise_id: str, data: dict[str, Any] | None) -> ExerciseProgress | None:
     match data:
         case {"status": str(status), "attempts": int(attempts), "first_passed": str() | None}:
+            passed_at, seconds = data.get("passed_at"), data.get("seconds")
             return ExerciseProgress(
                 exercise=exercise_id,
                 status=status,
                 attempts=attempts,
                 first_passed=data["first_passed"],
-                passed_at=data.get("passed_at"),
-                seconds=float(data.get("seconds") or 0.0),
+                passed_at=passed_at if isinstance(passed_at, str) else None,
+                seconds=seconds if isinstance(seconds, float) else 0.0,
             )
+        case None:
+            return None
         case _:
+            _set_aside(_path("exercises", exercise_id))
             return None
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     """The file's object; None when there is none, or when it was damaged and is set aside now."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        data = json.loads(read_bytes(path))
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, RecursionError):
         data = None
-    except OSError:
-        return None
+    except OSError as error:
+        if error.errno not in _STAYS:
+            return None
+        data = None
     if isinstance(data, dict):
         return cast("dict[str, Any]", data)
+    _set_aside(path)
+    return None
+
+
+def _set_aside(path: Path) -> None:
     stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
     with contextlib.suppress(OSError):
         path.replace(path.with_name(f"{path.name}{_BROKEN}{stamp}"))
-    return None
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
@@ -213,4 +237,5 @@ def _locked(path: Path) -> Generator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # one that was taken over is gone, or is no file
+            lock.unlink()

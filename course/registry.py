@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from course.callees import naming_callees
 from course.report import Report
 from course.task import Task
 
@@ -53,9 +54,9 @@ def exercises() -> tuple[Exercise, ...]:
 
 def exercise(exercise_id: str) -> Exercise:
     """The exercise with this id. Raises: KeyError naming the id and the known ones."""
-    number = exercise_id.partition(".")[0]
+    number = re.escape(exercise_id.partition(".")[0])
     for stem in _stems():
-        for item in lesson_exercises(stem) if stem.startswith(f"{number}_") else ():
+        for item in lesson_exercises(stem) if re.match(rf"{number}[a-z]?_", stem) else ():
             if item.id == exercise_id:
                 return item
     known = ", ".join(item.id for item in exercises())
@@ -68,16 +69,13 @@ def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
 
     Their checks also name the function of the same lesson that fails beneath an answer.
     """
-    from course.callees import naming_callees  # which needs the engine's guard, and so torch
-
     if stem not in _stems():
         return ()
     found: tuple[Exercise, ...] = importlib.import_module(f"course.checks.{stem}").EXERCISES
-    named: list[Exercise] = []
-    for item in found:
-        others = [each for each in found if each is not item]
-        named.append(dataclasses.replace(item, check=naming_callees(item, others)))
-    return tuple(named)
+    return tuple(
+        dataclasses.replace(item, check=naming_callees(item, [e for e in found if e is not item]))
+        for item in found
+    )
 
 
 @functools.cache

@@ -46,13 +46,23 @@ class Task:
 
     `signature` is the stub's own, on one line: "chunk_size(budget: int, ...) -> int". `rules` are
     sentences, one for each thing that goes in or comes out, with `code` between backquotes.
-    `args` and `result` are one case worked by hand, small enough to follow in one's head.
+    `args` and `result` are one case worked by hand, small enough to follow in one's head. Where
+    the answer is a generator, `answers` are what is sent into it, in order, and `result` is the
+    list of what it yields: its first move, and one more for each answer.
     """
 
     signature: str
     rules: tuple[str, ...]
     args: tuple[Any, ...]
     result: Any
+    answers: tuple[Any, ...] = ()
+
+    def worked(self, function: Any) -> Any:
+        """What `function` makes of the case, to be compared with `result`."""
+        value = function(*self.args)
+        if not self.answers:
+            return value
+        return [next(value), *map(value.send, self.answers)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +99,16 @@ def _contract(name: str, contract: Task) -> str:
     return (
         f'<pre tabindex="0">{escape(contract.signature)}</pre><ul>{rules}</ul>'
         f"<dl><dt>For example</dt><dd><pre>{escape(show_call(name, contract.args))}</pre></dd>"
-        f"<dt>returns</dt><dd><pre>{escape(show(contract.result))}</pre></dd></dl>"
+        f"{_outcome(contract)}</dl>"
     )
+
+
+def _outcome(contract: Task) -> str:
+    """What the worked case returns; of a generator, what it yields in turn."""
+    rows = [("returns", show(contract.result))]
+    if contract.answers:
+        first, *rest = contract.result
+        rows = [("yields", show(first))]
+        for answer, move in zip(contract.answers, rest, strict=True):
+            rows += [("is sent", show(answer)), ("yields", show(move))]
+    return "".join(f"<dt>{word}</dt><dd><pre>{escape(text)}</pre></dd>" for word, text in rows)

@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.overview import overview
-    from course.progress import work_folder
+    from course.progress import newest_change
 
 
 @app.cell(hide_code=True)
@@ -23,13 +23,6 @@ def _():
     watch every step they take.
     """)
     return
-
-
-@app.function(hide_code=True)
-def newest_change():
-    """When something was last passed, tried or predicted, in nanoseconds; 0 before that."""
-    files = (work_folder() / "progress").glob("*/*.json")
-    return max((file.stat().st_mtime_ns for file in files), default=0)
 
 
 @app.cell(hide_code=True)

@@ -7,31 +7,11 @@ with app.setup(hide_code=True):
     from collections.abc import Callable
 
     import marimo as mo
-    import torch
-    import torch.nn.functional as F
-    from torch import Tensor
 
     from course.attempt import attempt
-    from course.calling import call
-    from course.prediction import hints, predict
-    from course.replay import replay
-    from nanogpt import (
-        GPT,
-        Engine,
-        EngineConfig,
-        ModelConfig,
-        Parts,
-        Request,
-        decode,
-        encode,
-        generate,
-        load_model,
-        masks,
-        planning,
-    )
-    from nanogpt.clock import LAPTOP_CPU, LARGE_GPU, CostClock, WallClock
-    from nanogpt.metrics import request_metrics, summary
-    from widgets import MaskStepper, StepCost, Timeline
+    from course.lazy import torch
+    from course.prediction import after, hints, predict
+    from course.task import task
 
 
 @app.cell(hide_code=True)
@@ -39,78 +19,113 @@ def _():
     mo.md(r"""
     # 1 · Chunked prefill
 
-    **45 minutes.** Builds on lesson 0 (the KV cache, continuous batching, TTFT and ITL).
+    *60 minutes. Builds on lesson 0: the KV cache, continuous batching, TTFT and ITL. You write five
+    functions.*
+
     Afterwards you can cut a prompt into chunks without changing a single token of its text, plan a
     step under a token budget, choose that budget, and say when chunking does not pay.
 
-    ## Who keeps everyone waiting?
+    ## What does a long prompt do to the others?
 
     Four people are reading. Each has a stream of text, one new token per step, and the steps are
     short. Then a fifth person sends a prompt of 400 tokens.
 
     The engine of lesson 0 computes a prompt whole, in one step, beside the decodes. That step takes
     as long as 400 tokens take. What do the four readers see in the meantime?
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
-    SOLILOQUY = (
-        "To be, or not to be: that is the question:\n"
-        "Whether 'tis nobler in the mind to suffer\n"
-        "The slings and arrows of outrageous fortune,\n"
-        "Or to take arms against a sea of troubles,\n"
-        "And by opposing end them? To die: to sleep;\n"
-        "No more; and by a sleep to say we end\n"
-        "The heart-ache and the thousand natural shocks\n"
-        "That flesh is heir to, 'tis a consummation\n"
-        "Devoutly to be wish'd. To die, to sleep;\n"
-        "To sleep: perchance to dream: ay, there's the rub;"
-    )[:400]
+    from course.calling import call
+    from course.replay import replay
+    from course.stories.l01_chunks import (
+        bill,
+        budget_verdict,
+        changed_by_chunks,
+        drawn_masks,
+        newcomer,
+        one_tiny_layer,
+        price_table,
+        six_requests,
+        texts_table,
+    )
+    from course.stories.l01_exhibits import (
+        flips_by_layers,
+        flips_table,
+        late_guest,
+        text_by_chunk_size,
+    )
+    from nanogpt import Engine, EngineConfig, Parts, Request, load_model, masks, planning
+    from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
+    from nanogpt.metrics import request_metrics, summary
+    from widgets import MaskStepper, StepCost, Timeline
 
-    OPENINGS = ["ROMEO:\n", "JULIET:\n", "HAMLET:\n", "PORTIA:\n"]
-
-    def newcomer():
-        """Four streams from step 0 on, and a prompt of 400 tokens that arrives at step 6."""
-        streams = [(0, Request(i, encode(text), 24)) for i, text in enumerate(OPENINGS)]
-        return [*streams, (6, Request(4, encode(SOLILOQUY), 8))]
-
-    return SOLILOQUY, newcomer
+    return (
+        CostClock,
+        Engine,
+        EngineConfig,
+        LARGE_GPU,
+        MaskStepper,
+        Parts,
+        SERVER_CPU,
+        StepCost,
+        Timeline,
+        WallClock,
+        bill,
+        budget_verdict,
+        changed_by_chunks,
+        drawn_masks,
+        flips_by_layers,
+        flips_table,
+        late_guest,
+        load_model,
+        masks,
+        newcomer,
+        one_tiny_layer,
+        planning,
+        price_table,
+        replay,
+        request_metrics,
+        six_requests,
+        summary,
+        text_by_chunk_size,
+        texts_table,
+    )
 
 
 @app.cell
-def _(newcomer):
+def _(
+    CostClock,
+    Engine,
+    EngineConfig,
+    LARGE_GPU,
+    Parts,
+    load_model,
+    newcomer,
+    planning,
+):
     model = load_model()
     whole_prompts = Parts(plan_step=planning.plan_whole_prompts)
     chunks = Parts()  # the reference plan
 
-    def serve(clock, parts, budget):
+    def serve(clock, parts):
         """The trace of the five requests on the trained model, each step charged by a clock."""
-        limits = EngineConfig(token_budget=budget)
+        limits = EngineConfig(token_budget=32)  # the plan of whole prompts does not look at it
         return Engine(model, limits, parts, clock=CostClock(clock)).run(newcomer())
 
-    whole_gpu = serve(LARGE_GPU, whole_prompts, 32)  # this plan does not look at the budget
-    chunked_gpu = serve(LARGE_GPU, chunks, 32)
-    whole_cpu = serve(LAPTOP_CPU, whole_prompts, 32)
-    chunked_cpu = serve(LAPTOP_CPU, chunks, 32)
-    return (
-        chunked_cpu,
-        chunked_gpu,
-        chunks,
-        model,
-        whole_cpu,
-        whole_gpu,
-        whole_prompts,
-    )
+    whole_gpu = serve(LARGE_GPU, whole_prompts)
+    return chunks, model, serve, whole_gpu, whole_prompts
 
 
 @app.cell(hide_code=True)
-def _(whole_gpu):
+def _(Timeline, whole_gpu):
     Timeline(
-        whole_gpu.to_json(), title="Whole prompts, times modelled on a large GPU", axis="time"
+        whole_gpu.to_json(),
+        title="Whole prompts, times modelled on a large GPU",
+        axis="time",
+        question="What do the four readers see while the prompt is computed?",
     )
     return
 
@@ -119,8 +134,8 @@ def _(whole_gpu):
 def _():
     mo.md(r"""
     A step is as wide here as it is long. (**Width shows time** switches to one column per step,
-    where the letters can be read.) Everybody's row has one hole in it, at the step that computed
-    the prompt. Nobody's stream failed, no error was logged, throughput looks fine. Four people
+    where the letters can be read.) Each stream has one hole in it, at the step that computed
+    the prompt. No stream failed, no error was logged, throughput looks fine. Four people
     stared at a frozen screen.
 
     The times are *modelled*: the engine really ran our small model, and a clock charged each step
@@ -135,19 +150,21 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(chunked_cpu, chunked_gpu, whole_cpu, whole_gpu):
-    def _change(name, part):
-        pairs = [
-            (part(summary(whole)), part(summary(chunks)))
-            for whole, chunks in ((whole_gpu, chunked_gpu), (whole_cpu, chunked_cpu))
-        ]
-        gpu, laptop = (f"{before:,.4g} to {after:,.4g}" for before, after in pairs)
-        return f"{name}: {gpu} on the GPU (modelled), {laptop} on the laptop."
-
+def _(
+    LARGE_GPU,
+    SERVER_CPU,
+    changed_by_chunks,
+    chunks,
+    serve,
+    whole_gpu,
+    whole_prompts,
+):
+    chunked_gpu = serve(LARGE_GPU, chunks)
+    whole_cpu, chunked_cpu = serve(SERVER_CPU, whole_prompts), serve(SERVER_CPU, chunks)
     predict(
         "l01.what_improves",
-        "The budget is 32. On the modelled GPU and on a laptop CPU: which of throughput, mean TTFT "
-        "and worst gap between two tokens does chunking **improve**?",
+        "The budget is 32. On the modelled GPU and on a CPU: which of throughput, mean TTFT and "
+        "worst gap between two tokens does chunking **improve**?",
         (
             "All three, on both machines",
             "The worst gap on both; throughput and mean TTFT on neither",
@@ -155,55 +172,59 @@ def _(chunked_cpu, chunked_gpu, whole_cpu, whole_gpu):
             "Throughput and worst gap on both; mean TTFT on neither",
         ),
         2,
-        "\n".join(
-            [
-                "From whole prompts to chunks:",
-                _change("**Worst gap** in ms", lambda s: s.worst_itl_us / 1000),
-                _change("**Mean TTFT** in ms", lambda s: s.mean_ttft_us / 1000),
-                _change("**Throughput** in tokens/s", lambda s: s.tokens_per_s),
-                "On the GPU a step with four decodes reads all the weights and computes next to "
-                "nothing: a chunk fills arithmetic that was idle. On a laptop nothing was idle. The "
-                "newcomer pays on both: its prompt now shares every step with four decodes.",
-            ]
+        changed_by_chunks((whole_gpu, chunked_gpu), (whole_cpu, chunked_cpu))
+        + "\nOn the GPU a step with four decodes reads all the weights and computes next to "
+        "nothing: a chunk fills arithmetic that was idle. On a CPU nothing was idle. The "
+        "newcomer pays on both: its prompt now shares every step with four decodes.",
+    )
+    return chunked_cpu, chunked_gpu, whole_cpu
+
+
+@app.cell(hide_code=True)
+def _(Timeline, chunked_gpu, whole_gpu):
+    after(
+        "l01.what_improves",
+        Timeline(
+            whole_gpu.to_json(),
+            chunked_gpu.to_json(),
+            names=("whole", "chunks"),
+            title="The same wall time twice, modelled on a large GPU",
+            axis="time",
+            question="Where has the hole gone?",
         ),
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(chunked_gpu, whole_gpu):
-    Timeline(
-        whole_gpu.to_json(),
-        chunked_gpu.to_json(),
-        names=("whole", "chunks"),
-        title="The same wall time twice, modelled on a large GPU",
-        axis="time",
+def _():
+    after(
+        "l01.what_improves",
+        mo.md(r"""
+    The same requests, the same tokens, the same text, the same axis of time. The long hole has
+    become fifteen thin slices, and in every one of them all four readers get a token. The lines
+    under the buttons say each step in words; the bars show how many tokens it computed.
+
+    Now the same two plans at the cost of **a CPU**, fitted to measured steps of our own model and
+    therefore modelled too. The picture is alike, the scale is not: here a prompt token is one
+    token, and there is no large weight read that a chunk could hide behind.
+    """),
     )
     return
 
 
 @app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    The same requests, the same tokens, the same text, the same axis of time. The long hole has
-    become fifteen thin slices, and in every one of them all four readers get a token. The lines
-    under the buttons say each step in words; the bars show how many tokens it computed.
-
-    Now the same two plans on a **laptop CPU** (a cost fitted to measured steps of our own model).
-    The picture is alike, the scale is not: here a prompt token is one token, and there is no
-    large weight read that a chunk could hide behind.
-    """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(chunked_cpu, whole_cpu):
-    Timeline(
-        whole_cpu.to_json(),
-        chunked_cpu.to_json(),
-        names=("whole", "chunks"),
-        title="The same two plans on a laptop CPU",
-        axis="time",
+def _(Timeline, chunked_cpu, whole_cpu):
+    after(
+        "l01.what_improves",
+        Timeline(
+            whole_cpu.to_json(),
+            chunked_cpu.to_json(),
+            names=("whole", "chunks"),
+            title="The same two plans, times modelled on a CPU",
+            axis="time",
+            question="Which run is over first here?",
+        ),
     )
     return
 
@@ -213,11 +234,11 @@ def _():
     mo.md(r"""
     ## Build it
 
-    Four functions make the engine chunk: how much, who sees whom, what goes in, and who gets what.
+    Four functions make the engine chunk: how much, which keys are seen, what goes in, and which request gets what.
     Write each in its cell in place of the `raise` line and run the cell (Ctrl+Enter). The check
     below it answers at once. Hints open one at a time.
 
-    ### 1.1 How large may the chunk be?
+    ### How large may the chunk be?
 
     Decodes go first and take one token each. A prompt gets what they leave, but no more than it
     still needs. There can be more decodes than the budget holds.
@@ -225,14 +246,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l01.chunk_size")
+    return
+
+
 @app.function
 def chunk_size(budget: int, num_decodes: int, remaining: int) -> int:
-    """Return how many prompt tokens one request may prefill in this step.
-
-    A step computes at most `budget` tokens. `num_decodes` decodes take one token each and go
-    first; there may be more of them than the budget holds. The request has `remaining` prompt
-    tokens left to compute (at least 1). The answer is 0 when nothing fits.
-    """
+    """Return how many prompt tokens one request may prefill in this step."""
     raise NotImplementedError("Exercise 1.1: how many prompt tokens fit into this step?")
 
 
@@ -252,7 +274,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 1.2 Who may see whom?
+    ### Which keys may a token see?
 
     A decode needed no mask: one new token, and everything in the cache lies before it. A whole
     prompt needed the triangle you know from training. A chunk is a bit of both: several new
@@ -285,14 +307,15 @@ def _():
     return
 
 
-@app.function
-def chunk_mask(num_past: int, num_new: int) -> Tensor:
-    """Return which keys each token of a chunk may attend to: a bool tensor (T, S).
+@app.cell(hide_code=True)
+def _():
+    task("l01.chunk_mask")
+    return
 
-    The K/V of the first `num_past` tokens are in the cache; the chunk holds the next `num_new`
-    tokens. So T = num_new queries and S = num_past + num_new keys, both in the order of the text.
-    True means "may attend". A token may attend to itself and to everything before it.
-    """
+
+@app.function
+def chunk_mask(num_past: int, num_new: int) -> torch.Tensor:
+    """Return which keys each token of a chunk may attend to: a bool tensor (T, S)."""
     raise NotImplementedError("Exercise 1.2: which keys may each token of the chunk see?")
 
 
@@ -310,46 +333,19 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(mask_attempt):
-    def _masks():
-        labels = list("To be, ")
-        right = {
-            "name": "right",
-            "num_past": 4,
-            "mask": masks.chunk_mask(4, 3).tolist(),
-            "labels": labels,
-        }
-        if not mask_attempt.started:
-            return [
-                {
-                    "name": "the whole prompt at once",
-                    "num_past": 0,
-                    "mask": masks.chunk_mask(0, 7).tolist(),
-                    "labels": labels,
-                    "note": "Your chunk holds the last three of these seven queries; four keys are past. Once you have written chunk_mask, yours stands here.",
-                }
-            ]
-        mine = call(mask_attempt.function, (4, 3)).value
-        if not isinstance(mine, Tensor) or mine.dtype != torch.bool or mine.shape != (3, 7):
-            return [
-                {
-                    **right,
-                    "note": "Yours is not a bool tensor of shape (3, 7), so it cannot be drawn.",
-                }
-            ]
-        return [
-            {"name": "yours", "num_past": 4, "mask": mine.tolist(), "labels": labels},
-            right,
-        ]
-
-    MaskStepper(_masks(), title="chunk_mask(4, 3): three new tokens after four")
+def _(MaskStepper, drawn_masks, mask_attempt):
+    MaskStepper(
+        drawn_masks(mask_attempt),
+        title="chunk_mask(4, 3): three new tokens after four",
+        question="Which keys does each of the three new tokens see?",
+    )
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 1.3 What goes into the model?
+    ### What goes into the model?
 
     The model takes token ids and their positions. A chunk from the middle of a prompt is not a
     short prompt: its first token does not stand at position 0. And the logits after it predict a
@@ -358,16 +354,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l01.chunk_inputs")
+    return
+
+
 @app.function
 def chunk_inputs(tokens: list[int], cursor: int, n: int) -> tuple[list[int], list[int], bool]:
-    """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request.
-
-    `tokens` are all known tokens of the request. The first `cursor` of them are computed already
-    and the chunk takes the next `n` (n >= 1, cursor + n <= len(tokens)).
-    `ids` is the list of the chunk's tokens, `positions` the list of their positions in the text,
-    counted from 0, and `sample` is True when a new token may be sampled after this chunk: when
-    it ends with the last known token. Leave `tokens` as it is.
-    """
+    """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request."""
     raise NotImplementedError("Exercise 1.3: ids, positions, and whether to sample")
 
 
@@ -387,14 +382,20 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 1.4 Who gets what?
+    ### Which request gets what?
 
-    This is the heart of the engine. Once per step it is told who could run, and says who computes
-    how many tokens. Nothing else in the engine decides anything about order.
+    This is the heart of the engine. Once per step it is told what could run, and says which request
+    computes how many tokens. Nothing else in the engine decides anything about order.
 
-    The rules are in the docstring, because another plan would be legal too: prompts first, equal
+    The rules are on the card, because another plan would be legal too: prompts first, equal
     shares, shortest first. This one is called *stall-free*: a decode never waits for a prompt.
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l01.plan_step")
     return
 
 
@@ -405,20 +406,7 @@ def plan_step(
     waiting: list[tuple[int, int]],
     budget: int,
 ) -> list[tuple[int, int]]:
-    """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens.
-
-    `decodes` are ids of requests that generate, least recently served first; each can use exactly
-    1 token. `prefilling` and `waiting` are lists of (id, remaining): prompts under way, and
-    requests that have not started, both in their order; each can use up to `remaining` tokens.
-    The rules:
-    1. The plan's tokens together are at most `budget` (at least 1). Every id appears at most
-       once, with 1 <= n <= what it can use; whoever gets nothing is left out.
-    2. Decodes go first. When the budget cannot hold them all, the first in the list go.
-    3. What is left goes to `prefilling` in order, then to `waiting` in order. Each gets as much
-       as it can use before the next one gets anything.
-    4. Nothing of the budget stays unused while somebody could use it.
-    The order of the entries in your list does not matter.
-    """
+    """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
     raise NotImplementedError("Exercise 1.4: who computes how many tokens in this step?")
 
 
@@ -449,122 +437,50 @@ def _():
 
 
 @app.cell
-def _():
-    MERCY = (
-        "PORTIA:\nThe quality of mercy is not strain'd,\nIt droppeth as the gentle rain from heaven\n"
-        "Upon the place beneath: it is twice blest;\nIt blesseth him that gives and him that takes:\n"
-    )
-    MACBETH = (
-        "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace from day to day\n"
-        "To the last syllable of recorded time,\nAnd all our yesterdays have lighted fools\n"
-        "The way to dusty death. "
-    )
-    SHAKESPEARE = [  # arrival step, prompt, new tokens
-        (0, "ROMEO:\nBut, soft! what light", 24),
-        (0, "JULIET:\nO Romeo, Romeo! ", 24),
-        (4, MACBETH, 16),
-        (5, "HAMLET:\nAlas, poor Yorick! ", 20),
-        (9, MERCY, 16),
-        (18, "RICHARD:\nA horse! a horse! ", 16),
-    ]
-
-    def play():
-        """Fresh requests of the same six prompts: the engine writes into the ones it is given."""
-        return [
-            (step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(SHAKESPEARE)
-        ]
-
-    return (play,)
-
-
-@app.function(hide_code=True)
-def shown(text: str) -> str:
-    """A piece of text as Markdown code in a table cell: line breaks drawn, bars harmless."""
-    return f"`{text.replace(chr(10), '⏎').replace('|', '/')}`" if text else "nothing"
-
-
-@app.cell
-def _(inputs_attempt, mask_attempt, plan_attempt, play):
+def _(
+    CostClock,
+    Engine,
+    EngineConfig,
+    LARGE_GPU,
+    Parts,
+    Timeline,
+    inputs_attempt,
+    load_model,
+    mask_attempt,
+    masks,
+    plan_attempt,
+    planning,
+    replay,
+    six_requests,
+):
     exact = load_model().double()  # in float64 rounding can flip no token
     sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
 
+    attempts = {
+        "plan_step": plan_attempt,
+        "chunk_mask": mask_attempt,
+        "chunk_inputs": inputs_attempt,
+    }
     yours = Parts(
         plan_step=plan_attempt.or_reference(planning.plan_step),
         chunk_mask=mask_attempt.or_reference(masks.chunk_mask),
         chunk_inputs=inputs_attempt.or_reference(planning.chunk_inputs),
     )
-    your_trace = replay(Engine(exact, sampled, yours, clock=CostClock(LARGE_GPU)), play())
-    reference_trace = Engine(exact, sampled, clock=CostClock(LARGE_GPU)).run(play())
+    your_trace = replay(Engine(exact, sampled, yours, clock=CostClock(LARGE_GPU)), six_requests())
+    reference_trace = Engine(exact, sampled, clock=CostClock(LARGE_GPU)).run(six_requests())
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
+        yours=any(each.started for each in attempts.values()),
         title="Six requests, times modelled on a large GPU",
+        question="Which request computes how many tokens in which step?",
     )
-    return exact, reference_trace, sampled, your_trace
+    return attempts, exact, reference_trace, sampled, your_trace
 
 
 @app.cell(hide_code=True)
-def _(
-    exact,
-    inputs_attempt,
-    mask_attempt,
-    plan_attempt,
-    play,
-    reference_trace,
-    sampled,
-    your_trace,
-):
-    def _whose():
-        parts = {
-            "plan_step": plan_attempt,
-            "chunk_mask": mask_attempt,
-            "chunk_inputs": inputs_attempt,
-        }
-        mine = [f"`{name}`" for name, each in parts.items() if each.started]
-        others = [f"`{name}`" for name, each in parts.items() if not each.started]
-        if not mine:
-            return "This run used the reference for every part: none of yours is written yet."
-        if not others:
-            return "Every part of this run that the lesson is about is yours."
-        return f"In this run {', '.join(mine)} came from you and {', '.join(others)} from the reference."
-
-    def _verdict():
-        wrong = []
-        for _, request in play():
-            wanted = generate(
-                exact,
-                request.prompt_tokens,
-                request.max_new_tokens,
-                temperature=sampled.temperature,
-                seed=sampled.seed,
-                request_id=request.id,
-            )
-            if list(your_trace.generated_tokens(request.id)) != wanted:
-                wrong.append(request.id)
-        if your_trace.error:
-            return f"**The run stopped early:** {your_trace.error}"
-        if wrong:
-            return f"**Not what the oracle `generate()` says: the text of request {', '.join(map(str, wrong))}.** A plan cannot do that; look at `chunk_mask` and `chunk_inputs`."
-        same = (
-            "and step for step the plan is the reference's too"
-            if your_trace.steps == reference_trace.steps
-            else "though the plan is not the reference's: step to the first difference"
-        )
-        return f"**All six texts equal those of the oracle `generate()`, token for token**, {same}."
-
-    def _texts():
-        rows = []
-        for _, request in play():
-            prompt, text = (
-                decode(request.prompt_tokens),
-                decode(list(your_trace.generated_tokens(request.id))),
-            )
-            rows.append(f"| {request.id} | …{shown(prompt[-24:])} | {shown(text)} |")
-        return "\n".join(rows)
-
-    mo.md(
-        f"{_whose()}\n\n{_verdict()}\n\n| request | end of its prompt | what it got (⏎ is a line break) |\n|--:|:--|:--|\n{_texts()}"
-    )
+def _(attempts, exact, reference_trace, sampled, texts_table, your_trace):
+    mo.md(texts_table(attempts, exact, sampled, your_trace, reference_trace))
     return
 
 
@@ -573,13 +489,14 @@ def _():
     mo.md(r"""
     Try a plan that is legal and different, and watch the timeline draw *that* plan: serve
     `waiting` before `prefilling`, or give every prompt at most 4 tokens a step. The check will
-    complain; the texts will not change by a letter. Who computes *when* is a matter of taste and
-    latency. Who sees *whom* is a matter of truth.
+    complain; the texts will not change by a letter. *When* a token is computed is a matter of
+    taste and latency. *What* it sees is a matter of truth.
 
     ## Break it
 
-    Two real defects, both from published code that this course grew from. You get the symptom
-    first. Decide what is wrong before you open the answer.
+    Two real defects, both from the code of the posts that this course grew from
+    ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). You get the
+    symptom first. Decide what is wrong before you open the answer.
 
     ### Exhibit A: the text that depends on the chunk size
 
@@ -589,30 +506,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(SOLILOQUY, model):
-    def specimen_a(num_past, num_new):
-        """Causal in the first chunk; "no mask needed, everything in the cache is the past" later."""
-        if num_past > 0:
-            return torch.ones(num_new, num_past + num_new, dtype=torch.bool)
-        return masks.chunk_mask(num_past, num_new)
-
-    def _row(size):
-        engine = Engine(model, EngineConfig(token_budget=size), Parts(chunk_mask=specimen_a))
-        trace = engine.run([(0, Request(0, encode(SOLILOQUY[:40]), 32))])
-        return f"| {size} | {shown(decode(list(trace.generated_tokens(0))))} |"
-
-    _oracle = shown(decode(generate(model, encode(SOLILOQUY[:40]), 32)))
-    mo.md(
-        "\n".join(
-            [
-                "| chunk size | what follows the first 40 characters of the soliloquy |",
-                "|--:|:--|",
-                *map(_row, (1, 5, 8, 20, 40)),
-                f"| the oracle | {_oracle} |",
-            ]
-        )
-    )
-    return (specimen_a,)
+def _(model, text_by_chunk_size):
+    mo.md(text_by_chunk_size(model))
+    return
 
 
 @app.cell(hide_code=True)
@@ -638,33 +534,25 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l01.exhibit_a",
+        mo.md(r"""
     The published code took a branch without a mask whenever there was a cache: *no causal mask
     needed, T = 1*. The comment was true of decodes. Then continuation chunks took the same branch.
-
-    Step down the rows. All of them but the last see keys that lie in their future.
-    """)
+    """),
+    )
     return
 
 
 @app.cell(hide_code=True)
-def _(specimen_a):
-    MaskStepper(
-        [
-            {
-                "name": "exhibit A",
-                "num_past": 8,
-                "mask": specimen_a(8, 8).tolist(),
-                "labels": list("To be, or not to"),
-            },
-            {
-                "name": "right",
-                "num_past": 8,
-                "mask": masks.chunk_mask(8, 8).tolist(),
-                "labels": list("To be, or not to"),
-            },
-        ],
-        title="The second chunk of 8 tokens",
+def _(MaskStepper, drawn_masks):
+    after(
+        "l01.exhibit_a",
+        MaskStepper(
+            drawn_masks(None),
+            title="The second chunk of 8 tokens",
+            question="Which rows see keys that lie in their future?",
+        ),
     )
     return
 
@@ -672,84 +560,21 @@ def _(specimen_a):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    How often does it matter, and was your prediction right about the layers? Here is prefill in
-    chunks, whole and small enough to read, so that the mask is the only thing that differs.
+    How often does it matter? Here are prefills in chunks of 8 with exhibit A's defect, in models of
+    one, two and four layers. It answers the question that stood above exercise 1.2, too.
     """)
     return
 
 
-@app.function
-def logits_after(model: GPT, tokens: list[int], size: int, mask_of: Callable) -> Tensor:
-    """Prefill `tokens` in chunks of `size`; return the logits after the last one, (V,)."""
-    held = {}  # layer -> the K and V computed so far, (S, H, D) each
-    for start in range(0, len(tokens), size):
-        chunk = tokens[start : start + size]
-        mask = mask_of(start, len(chunk))  # (T, S)
-
-        def attend(layer, q, k, v, mask=mask):
-            if layer in held:
-                k, v = torch.cat([held[layer][0], k]), torch.cat([held[layer][1], v])
-            held[layer] = k, v
-            heads_first = (x.transpose(0, 1) for x in (q, k, v))
-            return F.scaled_dot_product_attention(*heads_first, attn_mask=mask).transpose(0, 1)
-
-        positions = torch.arange(start, start + len(chunk))
-        hidden = model.hidden(torch.tensor(chunk), positions, attend)  # (T, C)
-    return model.logits(hidden[-1])
-
-
-@app.cell
-def _(SOLILOQUY, model, specimen_a):
-    torch.manual_seed(0)
-    one_layer = GPT(ModelConfig(num_layers=1))  # random weights
-    two_layers = GPT(ModelConfig(num_layers=2))
-    windows = [
-        encode(SOLILOQUY[i : i + 24]) for i in range(0, 360, 6)
-    ]  # 60 prompts of 24 tokens
-
-    def compare(some_model):
-        """Greedy tokens that differ, and the largest difference of any logit, at chunk size 8."""
-        flipped, largest = 0, 0.0
-        with torch.inference_mode():
-            for tokens in windows:
-                right = logits_after(some_model, tokens, 8, masks.chunk_mask)
-                wrong = logits_after(some_model, tokens, 8, specimen_a)
-                flipped += int(right.argmax() != wrong.argmax())
-                largest = max(largest, (right - wrong).abs().max().item())
-        return flipped, largest
-
-    flips = {
-        "1 layer, random weights": compare(one_layer),
-        "2 layers, random weights": compare(two_layers),
-        "the trained model, 4 layers": compare(model),
-    }
-    return flips, windows
-
-
 @app.cell(hide_code=True)
-def _(flips, windows):
-    mo.md(
-        "\n".join(
-            [
-                f"| model | greedy tokens flipped, of {len(windows)} | largest logit difference |",
-                "|:--|--:|--:|",
-                *(
-                    f"| {name} | {flipped} | {largest:.3g} |"
-                    for name, (flipped, largest) in flips.items()
-                ),
-            ]
-        )
-    )
+def _(flips_by_layers, flips_table, model):
+    after("l01.poisoned_rows", mo.md(flips_table(flips_by_layers(model))))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    With one layer the difference is exactly 0: not small, none. A test on a one-layer model would
-    have passed. So would a test with whole prompts, or with chunks of one token. What finds this
-    defect is the dull test: *the same text, whatever the chunk size*.
-
     ### Exhibit B: the guest who waited for the party to end
 
     Two streams are running. Request 2 arrives at step 3 with a prompt of 9 tokens, and the
@@ -759,34 +584,18 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(model):
-    def _specimen(decodes, prefilling, waiting, budget):
-        if decodes or prefilling:
-            return planning.plan_step(decodes, prefilling, [], budget)
-        return planning.plan_step([], [], waiting, budget)
-
-    def late_guest():
-        return [
-            (0, Request(0, encode("ROMEO:\nBut, soft! "), 24)),
-            (0, Request(1, encode("JULIET:\nO Romeo, "), 26)),
-            (3, Request(2, encode("HAMLET:\nA"), 6)),
-        ]
-
-    late = Engine(
-        model,
-        EngineConfig(token_budget=32),
-        Parts(plan_step=_specimen),
-        clock=CostClock(LARGE_GPU),
-    ).run(late_guest())
-    on_time = Engine(model, EngineConfig(token_budget=32), clock=CostClock(LARGE_GPU)).run(
-        late_guest()
+def _(Timeline, late_guest, model):
+    late, on_time = late_guest(model)
+    Timeline(
+        late.to_json(),
+        title="Exhibit B, times modelled on a large GPU",
+        question="What does request 2 wait for?",
     )
-    Timeline(late.to_json(), title="Exhibit B, times modelled on a large GPU")
     return late, on_time
 
 
 @app.cell(hide_code=True)
-def _(late, on_time):
+def _(late, on_time, request_metrics):
     def _guest(trace):
         first = next(
             step.step for step in trace.steps if any(work.request_id == 2 for work in step.work)
@@ -805,8 +614,8 @@ def _(late, on_time):
             "Its prompt was cut into chunks that were too small",
         ),
         2,
-        "The bars say it: 2 of 32 tokens used, step after step, while somebody waits. First come, first served "
-        "is about who goes first, not about leaving the rest empty. In the published loop (`nanogpt-chunked-prefill.py`) the line "
+        "The bars say it: 2 of 32 tokens used, step after step, while a request waits. First come, first served "
+        "is about the order, not about leaving the rest empty. In the published loop (`nanogpt-chunked-prefill.py`) the line "
         "`step += 1` stood outside the loop, so time stood still until the engine ran dry, and only "
         "then was the next arrival seen. The same requests under the reference: request 2 starts at step "
         f"{_soon}, and its TTFT is {_soon_ms:.3g} ms instead of {_late_ms:.3g} ms (modelled).",
@@ -816,11 +625,20 @@ def _(late, on_time):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
-    Every text in Exhibit B is right. Every request finishes. Throughput, measured by somebody who
-    sends all requests at once, is perfect. Continuous batching has quietly become static batching,
-    and only TTFT under arrivals shows it.
+    after(
+        "l01.exhibit_b",
+        mo.md(r"""
+    Every text in Exhibit B is right. Every request finishes. Throughput, measured with all requests
+    sent at once, is perfect. Continuous batching has quietly become static batching, and only TTFT
+    under arrivals shows it.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## Measure it
 
     Now the bill. Whole prompts against chunks at several budgets, for the five requests from the
@@ -831,8 +649,19 @@ def _():
 
 
 @app.cell
-def _(chunks, newcomer, whole_prompts):
-    tiny = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8))
+def _(
+    CostClock,
+    Engine,
+    EngineConfig,
+    LARGE_GPU,
+    SERVER_CPU,
+    chunks,
+    newcomer,
+    one_tiny_layer,
+    summary,
+    whole_prompts,
+):
+    tiny = one_tiny_layer()
     BUDGETS = (8, 16, 32, 64, 128)
 
     def run_once(some_model, clock, parts, budget):
@@ -850,35 +679,16 @@ def _(chunks, newcomer, whole_prompts):
         return runs
 
     on_gpu = measure(tiny, lambda: CostClock(LARGE_GPU))
-    on_laptop = measure(tiny, lambda: CostClock(LAPTOP_CPU))
-    return measure, on_gpu, on_laptop, run_once, tiny
-
-
-@app.function(hide_code=True)
-def bill(title: str, runs: dict) -> str:
-    """Throughput, mean TTFT, worst gap and forwards of each run, as a Markdown table."""
-    base = next(iter(runs.values()))
-    rows = [
-        f"| {title} | tokens/s | | mean TTFT | | worst gap | | forwards |",
-        "|:--|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for name, run in runs.items():
-        pairs = [
-            (run.tokens_per_s, base.tokens_per_s, "{:,.0f}"),
-            (run.mean_ttft_us / 1000, base.mean_ttft_us / 1000, "{:,.1f} ms"),
-            (run.worst_itl_us / 1000, base.worst_itl_us / 1000, "{:,.1f} ms"),
-        ]
-        cells = [f"{form.format(value)} | ×{value / first:.2f}" for value, first, form in pairs]
-        rows.append(f"| {name} | {' | '.join(cells)} | {run.num_forwards} |")
-    return "\n".join(rows)
+    on_cpu = measure(tiny, lambda: CostClock(SERVER_CPU))
+    return measure, on_cpu, on_gpu, run_once, tiny
 
 
 @app.cell(hide_code=True)
-def _(on_gpu, on_laptop):
+def _(bill, on_cpu, on_gpu):
     mo.md(
         bill("**a large GPU** (modelled)", on_gpu)
         + "\n\n"
-        + bill("**a laptop CPU** (cost model fitted to measurements)", on_laptop)
+        + bill("**a CPU** (modelled, fitted to measured steps)", on_cpu)
     )
     return
 
@@ -893,7 +703,7 @@ def _():
 
 
 @app.cell
-def _(chunks, measure, model, run_once):
+def _(WallClock, bill, chunks, measure, model, run_once):
     run_once(model, WallClock(), chunks, 16)  # warms up
     live = measure(model, WallClock, (16, 64))
     mo.md(bill("**this machine**, just now", live))
@@ -903,9 +713,9 @@ def _(chunks, measure, model, run_once):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    On the GPU every budget from 16 on *gains* throughput, and the newcomer's longer wait moves the
+    On the modelled GPU every budget from 16 on *gains* throughput, and the newcomer's longer wait moves the
     mean TTFT by a few percent. A budget of 8 loses: more than half of such a step is paid for and
-    not used. On the laptop every smaller budget costs throughput and TTFT, and all it buys is
+    not used. On the CPU every smaller budget costs throughput and TTFT, and all it buys is
     smaller gaps.
 
     Why the difference? Ask the clocks for the price of one more thing to do, a chunk of 8 beside
@@ -914,52 +724,40 @@ def _():
     return
 
 
-@app.cell
-def _():
-    def price(clock, chunk):
-        """What `chunk` prompt tokens add to a step of four decodes, in microseconds and percent."""
-        alone, both = clock.step_us(0, 4), clock.step_us(chunk, 4)
-        return f"{both - alone:,} µs ({(both - alone) / alone:.0%} of {alone:,} µs)"
-
-    mo.md(
-        "| a chunk of | a large GPU (modelled) | a laptop CPU |\n|--:|:--|:--|\n"
-        + "\n".join(
-            f"| {chunk} | {price(LARGE_GPU, chunk)} | {price(LAPTOP_CPU, chunk)} |"
-            for chunk in (4, 8, 16, 32)
-        )
-    )
+@app.cell(hide_code=True)
+def _(price_table):
+    mo.md(price_table())
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The first 8 tokens (128 of a real prompt) cost the GPU **nothing**: it was reading 16 GB of
-    weights for four tokens, and the arithmetic units were waiting. That is the whole case for
-    chunked prefill, and it is also why the case fails on a small CPU, where no arithmetic is
-    idle, every further step pays its fixed cost again, and every chunk reads the past of its prompt
-    once more.
+    The first 8 tokens (128 of a real prompt) cost the modelled GPU **nothing**. That is built into
+    the model, not found by it: a step takes as long as the slower of two things, reading 16 GB of
+    weights and the arithmetic of its tokens, and with four tokens the arithmetic units wait. It is
+    the whole case for chunked prefill. It is also why the case fails on a small CPU, where no
+    arithmetic is idle, every further step pays its fixed cost again, and every chunk reads the past
+    of its prompt once more.
 
-    ### 1.5 Which budget?
+    ### Which budget?
 
-    So there is a price to the smallest budget and a price to the largest. Somebody promises users
-    that no gap exceeds a limit. Your function turns the promise into a budget. It may ask what a step
+    So there is a price to the smallest budget and a price to the largest. Say a service promises its
+    users that no gap exceeds a limit. Your function turns the promise into a budget. It may ask what a step
     costs, and it must not suppose that the answer is a straight line: you have just seen a flat start.
     """)
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l01.pick_budget")
+    return
+
+
 @app.function
 def pick_budget(step_cost_us: Callable[[int], int], num_decodes: int, itl_limit_us: int) -> int:
-    """Return the largest token budget with which a step stays within the ITL limit.
-
-    `step_cost_us(tokens)` is how long a step of that many tokens takes, in microseconds. It never
-    falls as the tokens grow, but it need not be a straight line: ask it, it is cheap.
-    Every step serves `num_decodes` decodes, which are part of the budget. A step with a full
-    budget has to take at most `itl_limit_us`. Consider budgets up to 4096. When even
-    num_decodes + 1 takes too long, return num_decodes + 1 all the same: with less, prompts would
-    never get on.
-    """
+    """Return the largest token budget with which a step stays within the ITL limit."""
     raise NotImplementedError("Exercise 1.5: the largest budget that keeps the promise")
 
 
@@ -977,7 +775,7 @@ def _():
 
 
 @app.cell
-def _():
+def _(LARGE_GPU):
     itl_limit_us = 20_000  # change the promise and run the cell
 
     def gpu_step_us(tokens):
@@ -988,28 +786,26 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(budget_attempt, chunks, gpu_step_us, itl_limit_us, run_once, tiny):
-    def _said():
-        if not budget_attempt.started:
-            return f"Write `pick_budget`, and this line says what it makes of a limit of {itl_limit_us / 1000:g} ms."
-        called = call(budget_attempt.function, (gpu_step_us, 4, itl_limit_us))
-        picked = called.value
-        if type(picked) is not int or picked < 1:
-            return "`pick_budget` gave no budget here; the check above says more."
-        run = run_once(tiny, CostClock(LARGE_GPU), chunks, picked)
-        kept = (
-            "the promise is kept"
-            if run.worst_itl_us <= itl_limit_us
-            else "**the promise is broken**"
-        )
-        return f"Your `pick_budget` chose **{picked}** for a limit of {itl_limit_us / 1000:g} ms. The worst gap with it is {run.worst_itl_us / 1000:.1f} ms (modelled): {kept}."
+def _(
+    CostClock,
+    LARGE_GPU,
+    budget_attempt,
+    budget_verdict,
+    chunks,
+    gpu_step_us,
+    itl_limit_us,
+    run_once,
+    tiny,
+):
+    def _worst_gap_us(budget):
+        return run_once(tiny, CostClock(LARGE_GPU), chunks, budget).worst_itl_us
 
-    mo.md(_said())
+    mo.md(budget_verdict(budget_attempt, gpu_step_us, itl_limit_us, _worst_gap_us))
     return
 
 
 @app.cell(hide_code=True)
-def _():
+def _(LARGE_GPU, SERVER_CPU, StepCost):
     def _series(clock):
         return {
             "name": clock.name,
@@ -1020,7 +816,7 @@ def _():
         }
 
     StepCost(
-        [_series(LARGE_GPU), _series(LAPTOP_CPU)],
+        [_series(LARGE_GPU), _series(SERVER_CPU)],
         title="What a step of so many prompt tokens costs",
         max_tokens=64,
     )
@@ -1032,14 +828,12 @@ def _():
     mo.md(r"""
     Compare the line with the worst gaps in the tables above: once prompts are longer than the
     budget, **the budget is the worst gap**. Up to the bend it costs nothing to raise it; beyond, each
-    further token is paid for by everybody who is reading.
-    """)
-    return
+    further token is paid for by each reader.
 
+    A budget here is not yet a server's `max_num_batched_tokens`: one of our prompt tokens stands for
+    16, a decode for itself. vLLM's defaults lie between 2,048 and 8,192 and more, by the machine and
+    the use.
 
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     ### Where it loses
 
     The author of the posts that this course grew from measured chunked prefill on a CPU: budgets 16
@@ -1084,9 +878,9 @@ def _():
 
     ## What comes next
 
-    You planned steps, but you took `waiting` as it came: everybody in it could start. In lesson 2
-    memory runs out. Who is admitted, who must wait, who is thrown out, and can a plan that always
-    makes progress still never finish?
+    You planned steps, but you took `waiting` as it came: every request in it could start. In
+    [lesson 2](/?file=l02_scheduling.py) memory runs out. Which request is admitted, which must wait,
+    which is thrown out, and can a plan that always makes progress still never finish?
     """)
     return
 

@@ -4,17 +4,16 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="2 · The scheduler")
 
 with app.setup(hide_code=True):
-    from collections.abc import Callable
     from dataclasses import replace
     from statistics import fmean
 
     import marimo as mo
 
     from course.answers import load_parts
-    from course.attempt import attempt
-    from course.prediction import hints, predict
-    from course.registry import exercise
+    from course.attempt import attempt, exhibit, piece
+    from course.prediction import after, hints, predict
     from course.replay import replay
+    from course.task import task
     from nanogpt import (
         GPT,
         Engine,
@@ -30,7 +29,7 @@ with app.setup(hide_code=True):
         policies,
         scheduled_generate,
     )
-    from nanogpt.clock import LAPTOP_CPU, CostClock
+    from nanogpt.clock import SERVER_CPU, CostClock
     from nanogpt.heap_trace import record_heap
     from nanogpt.metrics import all_request_metrics, summary
     from nanogpt.policies import RequestView
@@ -57,8 +56,6 @@ def _():
 
     When Juliet comes, Romeo holds 15 tokens. 15 + 7 is 22: she may start. One step later both have
     a new token, and 24 do not fit.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -113,19 +110,21 @@ def _(exact, tragedy, verona):
 
 @app.cell(hide_code=True)
 def _(tragedy):
-    KVBudget(tragedy.to_json(), "KV tokens against a budget of 22", group="verona")
+    after("l02.recompute", KVBudget(tragedy.to_json(), "KV tokens against a budget of 22", group="verona"))
     return
 
 
 @app.cell(hide_code=True)
 def _(tragedy):
-    Timeline(tragedy.to_json(), title="The same steps, request by request", group="verona")
+    after("l02.recompute", Timeline(tragedy.to_json(), title="The same steps, request by request", group="verona"))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l02.recompute",
+        mo.md(r"""
     Step through it; both pictures move together. Step 6 is the one to look at: Romeo's K/V is
     gone, and his row waits. His text is not gone. At step 10 his 16 known tokens go through the model in one
     prefill (hatched is what had been computed before), and at the end of that step he samples the seventh.
@@ -143,7 +142,8 @@ def _():
     get. So there is a safety valve, **preemption**: when the growth of those inside passes the budget,
     somebody leaves. You are about to write both, and the rules about who goes first and what
     is kept.
-    """)
+    """),
+    )
     return
 
 
@@ -156,7 +156,7 @@ def _():
     request as a frozen record and answer with plain data, so a policy can be swapped
     without touching the engine.
 
-    ### 2.1 Who goes first?
+    ### Who goes first?
 
     Under FCFS (first come, first served) the earliest arrival goes first. Under priority the most
     important does, and 0 is the most important. One function turns either rule into a tuple; Python
@@ -165,16 +165,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.sort_key")
+    return
+
+
 @app.function
 def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
-    """Return the request's rank in the queue: a tuple of numbers, the smallest goes first.
-
-    Under "fcfs" requests go in order of arrival. Under "priority" they go by `request.priority`,
-    0 before 1 before 2, and among equals in order of arrival. For any other policy, raise a
-    ValueError.
-    `request.arrival_time` is the step that the request arrived in, `request.admitted_at` the step
-    in which it last left the queue (None: never).
-    """
+    """Return the request's rank in the queue: a tuple of numbers, the smallest goes first."""
     raise NotImplementedError("Exercise 2.1: what is the rank of this request in the queue?")
 
 
@@ -365,12 +364,18 @@ def _(ties):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 2.2 May it come in?
+    ### May it come in?
 
     The gatekeeper looks at the head of the queue alone. Nobody overtakes a head that does not fit,
     or small requests would keep the large one out for ever. Three answers are possible, and the
     difference between *not now* and *never* is one that real servers have died of.
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l02.admit")
     return
 
 
@@ -382,18 +387,7 @@ def admit(
     num_running: int,
     max_batch_size: int,
 ) -> str:
-    """Return whether the head of the queue may start: "admit", "wait" or "refuse".
-
-    All requests together may hold `kv_budget` KV tokens (None: no limit), and `max_batch_size` of
-    them may run at once. Now `num_running` run, with `held` KV tokens in use or promised to them.
-    "refuse": the budget could never hold `candidate`, not even alone and at its longest, with all
-    of its `max_new_tokens` generated. The last token that it generates needs no K/V.
-    "wait": it could run, but not now. Either the batch is full, or the K/V of all that is known
-    of it, which it computes first, does not fit beside what is held.
-    "admit": it can start. A budget may be used to its last token, a batch to its last place.
-    `candidate` has `prompt_tokens`, `generated_tokens` (empty unless it was preempted) and
-    `max_new_tokens`.
-    """
+    """Return whether the head of the queue may start: "admit", "wait" or "refuse"."""
     raise NotImplementedError("Exercise 2.2: may the head of the queue start, must it wait, or can it never run?")
 
 
@@ -413,7 +407,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 2.3 Who has to leave?
+    ### Who has to leave?
 
     Admission has been careful, and still the budget is passed: the requests inside grow. Somebody's K/V
     must go. Each request carries its `key`, the tuple that `sort_key` gave it, so this function need not know
@@ -425,15 +419,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.choose_victim")
+    return
+
+
 @app.function
 def choose_victim(active: list[RequestView]) -> int:
-    """Return the id of the running request that gives way when the KV budget is short.
-
-    `active` are the running requests, at least one, in any order. The victim is the one that comes
-    last in the order of the queue: the one with the largest `key`, its rank under whatever policy
-    is in force (the smallest goes first); among equal keys the one with the latest `arrival_time`;
-    and among those the one with the largest `id`.
-    """
+    """Return the id of the running request that gives way when the KV budget is short."""
     raise NotImplementedError("Exercise 2.3: whose K/V is released?")
 
 
@@ -453,7 +447,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 2.4 What does it take along?
+    ### What does it take along?
 
     The K/V is gone, the tokens are not. A preempted request goes back to the queue with four
     things: what to compute, from where, its place, and what it keeps of its text. This is preemption by
@@ -522,17 +516,15 @@ def _(places):
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.resume")
+    return
+
+
 @app.function
 def resume(request: RequestView) -> tuple[list[int], int, int, int]:
-    """Return `(tokens, cursor, arrival, num_generated)`: how a preempted request goes back to wait.
-
-    All of its K/V has been released. `tokens` is the list of tokens whose K/V it computes when it
-    is admitted again, in the order of the text; `cursor` says how many of them are computed
-    already; `arrival` is the arrival time that it queues with; and `num_generated` says how many
-    of its generated tokens it keeps, so that its text goes on after them.
-    `request` has `prompt_tokens` and `generated_tokens` (tuples), `arrival_time`, `admitted_at`
-    and `kv_tokens` (how many it held until now). Its reader has seen the generated tokens.
-    """
+    """Return `(tokens, cursor, arrival, num_generated)`: how a preempted request goes back to wait."""
     raise NotImplementedError("Exercise 2.4: (tokens, cursor, arrival, num_generated)")
 
 
@@ -552,7 +544,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 2.5 Whose token is it?
+    ### Whose token is it?
 
     A forward pass takes rows and gives back rows; it knows no names. Between building the batch and
     reading the tokens, people come and go. A line of code, and one of the worst defects a
@@ -561,15 +553,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.record")
+    return
+
+
 @app.function
 def record(forwarded: list[int], active_now: list[int], sampled: list[int]) -> dict[int, int]:
-    """Return whose token is whose: a dict {id: token}.
-
-    Row i of the forward pass was fed by request `forwarded[i]`, and `sampled[i]` is the token that
-    was sampled from it. `active_now` are the ids of the requests that are active by now: since the
-    batch was built, some may have joined, some may be done, and their order may be another.
-    Everybody who was forwarded gets the token of their own row, and nobody else gets one.
-    """
+    """Return whose token is whose: a dict {id: token}."""
     raise NotImplementedError("Exercise 2.5: whose token is whose?")
 
 
@@ -648,20 +640,26 @@ def _(
     )
     your_trace = replay(Engine(exact, stage, yours), play(), 300)
     reference_trace = Engine(exact, stage).run(play())
+    started = any(
+        each.started
+        for each in (key_attempt, admit_attempt, victim_attempt, resume_attempt, record_attempt)
+    )
     KVBudget(
         your_trace.to_json(),
         "KV tokens against a budget of 160",
         other=reference_trace.to_json(),
+        yours=started,
         group="stage",
     )
-    return earlier, reference_trace, stage, your_trace
+    return earlier, reference_trace, stage, started, your_trace
 
 
 @app.cell(hide_code=True)
-def _(reference_trace, your_trace):
+def _(reference_trace, started, your_trace):
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
+        yours=started,
         title="The same steps, request by request",
         group="stage",
     )
@@ -916,19 +914,6 @@ def _():
     return
 
 
-@app.function(hide_code=True)
-def piece(resolve: Callable) -> Callable:
-    """An exhibit's function; while its cell is broken, one that says so when it is called."""
-    try:
-        return resolve()
-    except NameError:
-
-        def gone(*_):
-            raise NameError("fix the error in the exhibit's cell and keep its name")
-
-        return gone
-
-
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
@@ -998,34 +983,37 @@ def _():
 def _(fcfs_post, start_over, tiny, twins):
     _parts = Parts(choose_victim=piece(lambda: exhibit_a), resume=start_over)
     politeness = replay(Engine(tiny, fcfs_post, _parts), twins(), 40)
-    KVBudget(politeness.to_json(), "Exhibit A, stopped after 40 steps if it is not done")
+    after("l02.livelock", KVBudget(politeness.to_json(), "Exhibit A, stopped after 40 steps if it is not done"))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.choose_victim").check(piece(lambda: exhibit_a))
+    after("l02.livelock", exhibit("A", "l02.choose_victim", lambda: exhibit_a))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l02.livelock",
+        mo.md(r"""
     A **livelock**: a deadlock that keeps the machine warm. The sawtooth is its signature, and no error will
     ever be logged. The published key was `max((priority, -arrival_time))`, which reads like *the most recent
     among the least important*. The minus sign makes it the oldest. Some request must be safe from
     everybody, or there is no progress: under the rule of 2.3 it is the head of the line. Keeping the text would have
     saved the twins as well. Steps until both are done, in runs of 300 steps at most:
-    """)
+    """),
+    )
     return
 
 
 @app.cell(hide_code=True)
 def _(table_a):
-    mo.md(
+    after("l02.livelock", mo.md(
         "| victim | generated tokens | 5 new | 8 new | 10 new | 12 new |\n|:--|:--|--:|--:|--:|--:|\n"
         + "\n".join(table_a)
-    )
+    ))
     return
 
 
@@ -1094,7 +1082,7 @@ def _(fair, rude):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.resume").check(piece(lambda: exhibit_b))
+    after("l02.exhibit_b", exhibit("B", "l02.resume", lambda: exhibit_b))
     return
 
 
@@ -1164,7 +1152,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.record").check(piece(lambda: exhibit_c))
+    after("l02.exhibit_c", exhibit("C", "l02.record", lambda: exhibit_c))
     return
 
 
@@ -1202,7 +1190,7 @@ def _(exact, post, verona):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.resume").check(piece(lambda: exhibit_d))
+    exhibit("D", "l02.resume", lambda: exhibit_d)
     return
 
 
@@ -1269,7 +1257,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l02.admit").check(piece(lambda: exhibit_e))
+    after("l02.exhibit_e", exhibit("E", "l02.admit", lambda: exhibit_e))
     return
 
 
@@ -1281,7 +1269,7 @@ def _():
     Is priority worth it? The author of the posts measured four workloads (`benchmarks/scheduling_policy.py` in
     [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)): *inversion*, an important request that comes while an unimportant long one
     has the only place; *mix*; *memory pressure*; and a *control* in which all are equal. These are the same four, with
-    the author's lengths, priorities and limits, in our engine, on the clock of a laptop CPU (a cost
+    the author's lengths, priorities and limits, in our engine, on the clock of a server CPU (a cost
     fitted to measured steps).
 
     Our engine has a switch more. `preempt_to_admit` lets an important waiter push out less important
@@ -1317,7 +1305,7 @@ def _(recomputed, tiny):
             (arrival, Request(i, [1] * prompt, new, priority=rank))
             for i, (arrival, prompt, new, rank) in enumerate(spec)
         ]
-        trace = Engine(tiny, limits, clock=CostClock(LAPTOP_CPU)).run(requests)
+        trace = Engine(tiny, limits, clock=CostClock(SERVER_CPU)).run(requests)
         late = {True: [], False: []}
         for each in all_request_metrics(trace):
             request = trace.request(each.request_id)
@@ -1384,9 +1372,23 @@ def _(MODES, WORKLOADS, bills):
         head = "| workload | policy | important: latency | | others: latency | | throughput | preempted | recomputed tokens | published |"
         return "\n".join([head, "|:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|", *rows])
 
-    mo.md(
+    after("l02.priority", mo.md(
         f"{_table()}\n\n*Published*: the important requests' latency, the throughput, and the preemptions, "
         "priority against FCFS. Latency: from arrival to the last token, mean."
+    ))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l02.priority",
+        mo.md(r"""
+    Three of the author's four ratios come out again in another engine on another clock. The fourth, *memory pressure*, is
+    where the engines differ most: here FCFS preempts as well when requests grow, there only an important waiter
+    threw somebody out, and the victim started its text over. The control says that the measurement measures priority: with
+    nobody more important, nothing changes.
+    """),
     )
     return
 
@@ -1394,18 +1396,13 @@ def _(MODES, WORKLOADS, bills):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Three of the author's four ratios come out again in another engine on another clock. The fourth, *memory pressure*, is
-    where the engines differ most: here FCFS preempts as well when requests grow, there only an important waiter
-    threw somebody out, and the victim started its text over. The control says that the measurement measures priority: with
-    nobody more important, nothing changes.
-
     ### Where it loses
 
     Look at the columns of the others. Nothing was made faster: latency was moved from some to others, and
     a fee was charged on the way. Every recomputed token is arithmetic that had been done, and throughput pays for
     it. And there is somebody whom the table does not show.
 
-    ### 2.6 Who never gets a turn?
+    ### Who never gets a turn?
 
     Two places, and a request of priority 0 every four steps: enough to keep both busy for as long as
     the stream lasts. One request of priority 2 arrives at step 2. Under strict priority it waits until the
@@ -1417,16 +1414,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l02.aged_key")
+    return
+
+
 @app.function
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Return a rank that waiting makes up for: a tuple of numbers, the smallest goes first.
-
-    At any step `now`, requests go in the order of priority - (now - arrival_time) / rate: every
-    `rate` steps of waiting (rate > 0) are worth one level of priority. When that is equal, either
-    may go first.
-    The rank is asked for once, when the request is pushed on the heap, and stays there as it is.
-    So it must not change as time passes: find a number that does not need `now`.
-    """
+    """Return a rank that waiting makes up for: a tuple of numbers, the smallest goes first."""
     raise NotImplementedError("Exercise 2.6: a rank in which waiting counts, and which never changes")
 
 

@@ -13,11 +13,11 @@ with app.setup(hide_code=True):
     from torch import Tensor
 
     from course.answers import load_parts
-    from course.attempt import attempt
+    from course.attempt import attempt, exhibit, piece
     from course.calling import call
-    from course.prediction import hints, predict
-    from course.registry import exercise
+    from course.prediction import after, hints, predict
     from course.replay import replay
+    from course.task import task
     from nanogpt import (
         GPT,
         Engine,
@@ -33,7 +33,7 @@ with app.setup(hide_code=True):
         load_model,
         planning,
     )
-    from nanogpt.clock import LAPTOP_CPU, LARGE_GPU, CostClock, WallClock
+    from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
     from nanogpt.engine_config import executor_maker
     from nanogpt.guard import PartError, guarded
     from nanogpt.layout_checks import checked_full_mask, checked_rows
@@ -58,8 +58,6 @@ def _():
 
     Here is such a step. Three requests decode: A knows 22 tokens, B 15 and C 9. A fourth, D, gets the first 8
     tokens of its prompt computed.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -109,7 +107,7 @@ def _():
             f"| {bill(clock, 11):.2f} ms |"
             for name, clock in (
                 ("a large GPU (modelled)", GPU),
-                ("a laptop CPU (fitted to measured steps)", LAPTOP_CPU),
+                ("a server CPU (modelled, fitted to measured steps)", SERVER_CPU),
             )
         )
     )
@@ -120,7 +118,7 @@ def _():
 def _():
     mo.md(r"""
     On the GPU the two forwards cost the same, whether 3 tokens or 8: its time goes into reading 16 GB of
-    weights, and they are read twice. On the laptop it is the fixed cost that is paid twice.
+    weights, and they are read twice. On the CPU it is the fixed cost that is paid twice.
 
     A model does not care whose token is whose. It sees a tensor (B, T). So: **one tensor for everybody,
     one call per step.** A tensor has straight edges, though. D's row is 8 wide, so everybody's row is 8 wide,
@@ -143,13 +141,13 @@ def _(GPU, NUM_NEW, bill):
         (
             "11 tokens, and faster on both machines",
             "32 tokens, and faster on both: one call is one call",
-            "32 tokens, faster on the GPU and slower on the laptop",
+            "32 tokens, faster on the GPU and slower on the CPU",
             "32 tokens, and slower on both",
         ),
         2,
         f"Four rows of 8 are **{_padded} tokens for {sum(NUM_NEW)} useful ones**. The budget says 11, the "
-        f"hardware says {_padded}. {_said('GPU (modelled)', GPU)} {_said('Laptop', LAPTOP_CPU)} The GPU does "
-        f"not notice {_padded - sum(NUM_NEW)} tokens of nothing: it is still reading weights. The laptop pays for each of them. (A real "
+        f"hardware says {_padded}. {_said('GPU (modelled)', GPU)} {_said('CPU (modelled)', SERVER_CPU)} The GPU does "
+        f"not notice {_padded - sum(NUM_NEW)} tokens of nothing: it is still reading weights. The CPU pays for each of them. (A real "
         "chunk has hundreds of tokens, not 8. Hold that thought until the end.)",
     )
     return
@@ -195,13 +193,15 @@ def _(CURSORS, KNOWN, NAMES, NUM_NEW):
             title="One tensor for everybody: token above, position below",
         )
 
-    _picture()
+    after("l03.fused_cost", _picture())
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l03.fused_cost",
+        mo.md(r"""
     Point at a cell, or walk with the arrow keys, to hear whose it is. Two things to notice.
 
     **Why padding on the left?** Every row's last real token stands in the last column. The logits that
@@ -210,13 +210,26 @@ def _():
 
     **A decode is a chunk of one token.** A's newest token is its 22nd, and it stands at position 21. There is nothing else
     to know about it: the same cursor, the same slice, the same positions as in lesson 1.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## Build it
 
     Six functions. Four make the padded step, one says who gets a token, the last one takes the padding out.
 
-    ### 3.1 Rows of unequal length
+    ### Rows of unequal length
     """)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l03.fused_rows")
     return
 
 
@@ -224,15 +237,7 @@ def _():
 def fused_rows(
     known: list[list[int]], cursors: list[int], num_new: list[int]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return `(tokens, positions)`: what the model is fed in one fused step, a row per request.
-
-    `known[i]` are all tokens that request i knows, those of its prompt and those it generated. The
-    first `cursors[i]` of them are computed already, and this step computes the next `num_new[i]`
-    (at least 1): one for a decode, a chunk for a prefill.
-    Both results are lists of B rows with T = max(num_new) entries each. A row that has fewer is
-    padded on the left with 0, in `tokens` and in `positions`. A position counts in the request's
-    own text, from 0. Leave the arguments as they are.
-    """
+    """Return `(tokens, positions)`: what the model is fed in one fused step, a row per request."""
     raise NotImplementedError("Exercise 3.1: tokens and positions, a row for each request")
 
 
@@ -410,7 +415,7 @@ def _(diluted):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.2 Who sees whom among the new tokens?
+    ### Who sees whom among the new tokens?
 
     The padding among the new columns is worse than zeros. Look at the batch again: a padding cell *is* fed, as token 0 at
     position 0. Token 0 of this model is the line break, so to the left of A's newest letter there stand
@@ -419,15 +424,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.new_mask")
+    return
+
+
 @app.function
 def new_mask(num_new: list[int]) -> Tensor:
-    """Return who may attend to whom among the new columns of a fused step: bool (B, T, T).
-
-    Row i of the batch holds `num_new[i]` tokens (at least 1) at its right end and padding in front
-    of them; T = max(num_new). Entry [i, q, k] is True when the token in column q may attend to
-    column k: to itself and to the row's tokens before it, never to padding.
-    What a padding column attends to does not matter here, since nobody reads its output.
-    """
+    """Return who may attend to whom among the new columns of a fused step: bool (B, T, T)."""
     raise NotImplementedError("Exercise 3.2: who may see whom among the new columns?")
 
 
@@ -488,7 +493,7 @@ def _(new_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.3 The whole mask
+    ### The whole mask
 
     Now both parts side by side. One case needs thought: a padding query of a row *without a past* can see
     only padding, and padding is hidden. A query that sees nothing has a softmax over nothing. Nobody reads its output, so does it
@@ -497,17 +502,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.full_mask")
+    return
+
+
 @app.function
 def full_mask(past_lens: list[int], num_new: list[int]) -> Tensor:
-    """Return who may attend to whom in a fused step: bool (B, T, S + T).
-
-    The keys are S = max(past_lens) cached columns and then T = max(num_new) new ones. Row i of the
-    batch has `past_lens[i]` cached tokens (0 or more) at the right end of the S columns and
-    `num_new[i]` new tokens (at least 1) at the right end of the T; everything else is padding.
-    A token may attend to all of its own row's past, to itself, and to the row's new tokens before
-    it, never to padding. Nobody reads the output of a padding query, so it may attend to anything,
-    but to at least one key.
-    """
+    """Return who may attend to whom in a fused step: bool (B, T, S + T)."""
     raise NotImplementedError("Exercise 3.3: the past and the new columns of every row")
 
 
@@ -542,7 +545,7 @@ def _(mask_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.4 Whose keys are whose?
+    ### Whose keys are whose?
 
     After the forward there is one tensor of keys, (B, S + T, D), past and new together, and everybody wants
     their own back. Each row has padding in **two** places, so no single slice is enough. The post strips `pad_lengths` from the
@@ -553,15 +556,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.split_kv")
+    return
+
+
 @app.function
 def split_kv(k: Tensor, past_lens: list[int], num_new: list[int]) -> list[Tensor]:
-    """Return each request's own keys, cut out of a padded tensor: B tensors (past + new, D).
-
-    `k` is (B, S + T, D), with the columns of `full_mask`: S = max(past_lens) cached ones, then
-    T = max(num_new) new ones. Row i of the batch has `past_lens[i]` tokens at the right end of the
-    S columns and `num_new[i]` at the right end of the T. Tensor i holds these alone, in the order
-    of the text: (past_lens[i] + num_new[i], D). Values are cut in the same way.
-    """
+    """Return each request's own keys, cut out of a padded tensor: B tensors (past + new, D)."""
     raise NotImplementedError("Exercise 3.4: the keys of each request alone, padding left out")
 
 
@@ -602,7 +605,7 @@ def _(split_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.5 Who gets a token?
+    ### Who gets a token?
 
     The forward gives logits for the last column of *every* row. Whether a row's prediction is wanted depends on
     what it predicts: a token that nobody knows yet, or the next one of a prompt that somebody typed. (In our engine lesson 1's
@@ -611,15 +614,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.sample_rows")
+    return
+
+
 @app.function
 def sample_rows(num_new: list[int], cursors: list[int], num_known: list[int]) -> list[int]:
-    """Return the rows of a fused step that get a new token, in order: a list of row numbers.
-
-    Request i knows `num_known[i]` tokens, those of its prompt and those it generated. The first
-    `cursors[i]` of them were computed before, and this step computes the next `num_new[i]`
-    (at least 1). What a row predicts after its last column is a new token only when nobody knows
-    that token yet.
-    """
+    """Return the rows of a fused step that get a new token, in order: a list of row numbers."""
     raise NotImplementedError("Exercise 3.5: which rows get a new token?")
 
 
@@ -776,7 +779,12 @@ def _(exact, mask_attempt, play, rows_attempt, split_attempt):
     )
     your_trace = replay(Engine(exact, stage, yours), play(), 300)
     reference_trace = Engine(exact, stage).run(play())
-    Timeline(your_trace.to_json(), reference_trace.to_json(), title="Six requests, one forward per step")
+    Timeline(
+        your_trace.to_json(),
+        reference_trace.to_json(),
+        yours=any(each.started for each in (rows_attempt, mask_attempt, split_attempt)),
+        title="Six requests, one forward per step",
+    )
     return earlier, reference_trace, stage, your_trace, yours
 
 
@@ -939,7 +947,7 @@ def _(reference_trace):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 3.6 Nothing padded
+    ### Nothing padded
 
     Why does a batch have to be a rectangle? Almost nothing in a transformer asks for it. A Linear layer, a LayerNorm and an
     embedding look at one token at a time: hand them all tokens of the step in **one flat row** of N tokens, whoever they belong to.
@@ -951,18 +959,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l03.pack")
+    return
+
+
 @app.function
 def pack(past_lens: list[int], num_new: list[int]) -> tuple[list[int], list[int], Tensor]:
-    """Return `(cu_q, cu_k, mask)`: whose is what in a packed step, where nothing is padded.
-
-    The new tokens of all B requests stand in one row of N queries, request after request. Their
-    keys stand in one row of K: for each request those of its `past_lens[i]` cached tokens (0 or
-    more), then those of its `num_new[i]` new ones (at least 1).
-    Request i owns the queries from cu_q[i] up to, not including, cu_q[i + 1], and the keys from
-    cu_k[i] up to, not including, cu_k[i + 1]: two lists of B + 1 whole numbers.
-    `mask` is a bool tensor (N, K), True where the query may attend to the key: keys of its own
-    request only, and none that comes after it in the text.
-    """
+    """Return `(cu_q, cu_k, mask)`: whose is what in a packed step, where nothing is padded."""
     raise NotImplementedError("Exercise 3.6: whose queries and keys are whose, and who sees whom")
 
 
@@ -1083,19 +1088,6 @@ def _():
     return
 
 
-@app.function(hide_code=True)
-def piece(resolve: Callable) -> Callable:
-    """An exhibit's function; while its cell is broken, one that says so when it is called."""
-    try:
-        return resolve()
-    except NameError:
-
-        def gone(*_):
-            raise NameError("fix the error in the exhibit's cell and keep its name")
-
-        return gone
-
-
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
@@ -1194,7 +1186,7 @@ def _(neighbour_facts):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l03.full_mask").check(piece(lambda: exhibit_a))
+    after("l03.exhibit_a", exhibit("A", "l03.full_mask", lambda: exhibit_a))
     return
 
 
@@ -1207,20 +1199,29 @@ def _():
         title = "Exhibit A on the post's example, with a decode in row A"
         return drawn_mask(title, ["A", "B"], past_lens, num_new, mine, right, "exhibit A")
 
-    _compared()
+    after("l03.exhibit_a", _compared())
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l03.exhibit_a",
+        mo.md(r"""
     The post says: *no query ever attends to a padding token*, and draws an example in which that is so. With chunks of equal
     length nothing among the new is padding. It also says, in a comment, that padded query positions
     *generate garbage that we ignore*. As queries, yes. But they are keys, too.
 
     This is the defect to remember: nothing crashes, the text is fluent, and it depends on who else is
     in the building. The test that finds it is one line: *the same text, whoever is beside it*.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ### Exhibit B: the row that sees nothing
 
     The obvious repair: mark the padding among the new tokens as well, and let nobody see it. Now two prompts meet in their first chunks, one of 3 tokens and
@@ -1308,20 +1309,29 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l03.full_mask").check(piece(lambda: exhibit_b))
+    after("l03.exhibit_b", exhibit("B", "l03.full_mask", lambda: exhibit_b))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l03.exhibit_b",
+        mo.md(r"""
     Where would you notice? `argmax` of NaNs is a valid index, so greedy decoding goes on, silently: it picks the first. Our engine looks at
     the logits before it samples and drops the step. It would not get so far here: since version 2.5 PyTorch's
     own `scaled_dot_product_attention` answers 0 for a row that sees nothing
     ([pytorch #103749](https://github.com/pytorch/pytorch/issues/103749)), so this exhibit runs in it unharmed. Another kernel, another answer: for MLX
     such a row was reported to give *unexpected values*, neither zeros nor NaNs ([mlx #2395](https://github.com/ml-explore/mlx/issues/2395)). A mask whose every row sees
     something does not depend on whom you ask.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ### Exhibit C: one step ahead
 
     Romeo and Juliet, both alone in their batch of two. Greedy. The post: *if the request has produced 22 tokens, pos_val = 22*.
@@ -1411,7 +1421,7 @@ def _(exact, shift_facts):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l03.fused_rows").check(piece(lambda: exhibit_c))
+    after("l03.exhibit_c", exhibit("C", "l03.fused_rows", lambda: exhibit_c))
     return
 
 
@@ -1481,7 +1491,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l03.fused_rows").check(piece(lambda: exhibit_d))
+    after("l03.exhibit_d", exhibit("D", "l03.fused_rows", lambda: exhibit_d))
     return
 
 
@@ -1514,7 +1524,7 @@ def _(GPU):
 
     runs = {
         (name, budget, form): crowded(tiny, executor, budget, CostClock(clock))
-        for name, clock in (("gpu", GPU), ("laptop", LAPTOP_CPU))
+        for name, clock in (("gpu", GPU), ("laptop", SERVER_CPU))
         for budget in BUDGETS
         for form, executor in FORMS.items()
     }
@@ -1594,19 +1604,21 @@ def _(BUDGETS, FORMS, runs):
         head = f"| {title}: budget | form | mean step | | ITL p99 | | tokens/s | |\n|--:|:--|--:|--:|--:|--:|--:|--:|\n"
         return head + "\n".join(_row(name, budget, form) for budget in BUDGETS for form in FORMS)
 
-    mo.md(
+    after("l03.p99", mo.md(
         _table("**a large GPU** (modelled)", "gpu")
         + "\n\n"
-        + _table("**a laptop CPU** (fitted to measured steps)", "laptop")
-    )
+        + _table("**a server CPU** (fitted to measured steps)", "laptop")
+    ))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l03.p99",
+        mo.md(r"""
     **Where fused-with-padding wins:** on the GPU with the smallest budget, where the padding hides below the weight read. There it
-    equals packed. **Where it loses:** in every line of the laptop, and on the GPU with chunks as long as real ones; with a budget of 64 the mean step
+    equals packed. **Where it loses:** in every line of the CPU, and on the GPU with chunks as long as real ones; with a budget of 64 the mean step
     still looks even, and the late gaps do not.
     And those who pay are the readers, whose gaps those are: each of them brings one token and a row of holes.
 
@@ -1614,7 +1626,8 @@ def _():
 
     How long may a chunk be until padding costs more than the second forward did? That depends on how many decodes stand
     beside it:
-    """)
+    """),
+    )
     return
 
 
@@ -1630,9 +1643,9 @@ def _(GPU, bill):
         return max(fits, default=0)
 
     mo.md(
-        "| decodes in the step | longest chunk in tokens, a large GPU (modelled) | a laptop CPU |\n|--:|--:|--:|\n"
+        "| decodes in the step | longest chunk in tokens, a large GPU (modelled) | a server CPU |\n|--:|--:|--:|\n"
         + "\n".join(
-            f"| {d} | {longest(GPU, d)} | {longest(LAPTOP_CPU, d)} |"
+            f"| {d} | {longest(GPU, d)} | {longest(SERVER_CPU, d)} |"
             for d in (1, 2, 4, 8, 32, 128)
         )
     )

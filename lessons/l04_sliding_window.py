@@ -17,11 +17,11 @@ with app.setup(hide_code=True):
 
     import course
     from course.answers import load_parts
-    from course.attempt import attempt
+    from course.attempt import attempt, exhibit, piece
     from course.calling import call
-    from course.prediction import hints, predict
-    from course.registry import exercise
+    from course.prediction import after, hints, predict
     from course.replay import replay
+    from course.task import task
     from nanogpt import (
         GPT,
         Engine,
@@ -37,9 +37,9 @@ with app.setup(hide_code=True):
         sliding_window,
     )
     from nanogpt.block_table import BlockPool
-    from nanogpt.clock import LAPTOP_CPU, CostClock
-    from nanogpt.generate import attend_in_window
+    from nanogpt.clock import SERVER_CPU, CostClock
     from nanogpt.metrics import summary
+    from nanogpt.oracle import attend_in_window
     from widgets import (
         AttentionByDistance,
         BlockTable,
@@ -66,8 +66,6 @@ def _():
     It never forgets. Each step adds one entry of K and V to every running request, in every layer and
     head, and nothing is given back until the text is done. Here are three requests with prompts of 8, 6
     and 8 tokens. The third comes at step 5.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -86,7 +84,7 @@ def _():
     def grown(label, window=None, sinks=0, arrivals=three, **limits):
         """One run of a workload, as the picture wants it."""
         config = EngineConfig(sliding_window=window, num_sinks=sinks, **limits)
-        trace = Engine(model, config, clock=CostClock(LAPTOP_CPU)).run(arrivals())
+        trace = Engine(model, config, clock=CostClock(SERVER_CPU)).run(arrivals())
         return {"label": label, "window": window, "trace": trace.to_json()}
 
     growth = [grown("no window"), *(grown(f"W = {w}", w) for w in (10, 20, 40))]
@@ -191,9 +189,9 @@ def _(moves):
 
 @app.cell(hide_code=True)
 def _():
-    ReceptiveField(
+    after("l04.far_token", ReceptiveField(
         8, 4, 41, "What the last token can know about, W = 8, layer by layer", query=40, probe=20
-    )
+    ))
     return
 
 
@@ -202,7 +200,7 @@ def _():
     mo.md(r"""
     ## Build it
 
-    ### 4.1 Who may see whom?
+    ### Who may see whom?
 
     Lesson 1's mask was a triangle. Now it has a second edge, and a few columns that stay open. Ask of a single pair, and of
     positions alone: where a chunk began, which step it is, what happens to be in memory must not matter, or the
@@ -211,15 +209,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l04.visible")
+    return
+
+
 @app.function
 def visible(query: int, key: int, window: int | None, sinks: int) -> bool:
-    """Return whether the token at position `query` may attend to the one at position `key`.
-
-    Positions count from 0 in the text. With a window of W = `window` tokens (at least 1), a query
-    may attend to the last W + 1 positions, its own included: to itself and the W before it. It may
-    also attend to the sinks, the first `sinks` positions of the text (0 means none), and never to
-    a position later than its own. A `window` of None means no window: all it can look back on.
-    """
+    """Return whether the token at position `query` may attend to the one at position `key`."""
     raise NotImplementedError("Exercise 4.1: may this query attend to this key?")
 
 
@@ -265,7 +263,7 @@ def _(visible_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 4.2 What is kept?
+    ### What is kept?
 
     Here is the post's eviction, which it calls six lines of code:
 
@@ -361,28 +359,30 @@ def _(story):
 
 @app.cell(hide_code=True)
 def _(story):
-    StorageStrip(story, "What a slice of 640 bytes keeps alive")
+    after("l04.freed", StorageStrip(story, "What a slice of 640 bytes keeps alive"))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l04.freed",
+        mo.md(r"""
     So eviction costs a copy of what stays. Write it, for one layer of one request. The sinks may lie inside the window, when the text is short.
-    """)
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l04.evict")
     return
 
 
 @app.function
 def evict(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
-    """Return `(k, v)`: what is kept of one request's K/V in one layer after a step.
-
-    Shapes: `k` and `v` (H, S, D) for H heads and S entries in the order of the text, oldest first.
-    Kept are the first `sinks` entries (0 means none) and the last `window` (at least 1), each once
-    and still in the order of the text: (H, min(S, sinks + window), D) each.
-    The memory of what is dropped must come free: what you return must not keep the old storage
-    alive. Leave the tensors `k` and `v` themselves as they are.
-    """
+    """Return `(k, v)`: what is kept of one request's K/V in one layer after a step."""
     raise NotImplementedError("Exercise 4.2: which entries stay, and where do they lie?")
 
 
@@ -402,7 +402,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 4.3 What does the scheduler have to know?
+    ### What does the scheduler have to know?
 
     The scheduler of lesson 2 admits by what requests hold. If it counted the whole text, it would turn away requests that fit. So
     eviction and admission make a contract: *I never hold more than W + S; you count me with at most W + S.* The post says what happens when one side
@@ -415,16 +415,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l04.held")
+    return
+
+
 @app.function
 def held(cursor: int, num_tokens: int, window: int | None, sinks: int) -> tuple[int, int]:
-    """Return `(peak, end)`: the KV tokens a request holds at the height of a step and after it.
-
-    The first `cursor` tokens of the request were computed in earlier steps, and what is not kept
-    of them was evicted then. This step computes the next `num_tokens` (at least 1): the K/V of all
-    of them is added before anything is evicted. After a step, the first `sinks` positions and the
-    last `window` are kept, as far as there are that many. A `window` of None means that nothing is
-    ever evicted.
-    """
+    """Return `(peak, end)`: the KV tokens a request holds at the height of a step and after it."""
     raise NotImplementedError("Exercise 4.3: KV tokens at the height of the step, and after it")
 
 
@@ -444,7 +443,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 4.4 Where does it lie?
+    ### Where does it lie?
 
     `evict` copies all that stays, in every layer and every step, to let go of one entry. It need not. W + S slots are enough for
     ever: let the new entry take the place of the one that has just left the window, and nothing moves. The entries then lie in
@@ -456,15 +455,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l04.ring_slot")
+    return
+
+
 @app.function
 def ring_slot(position: int, window: int, sinks: int) -> int:
-    """Return the slot in which the K/V of `position` lies: a number from 0 to sinks + window - 1.
-
-    The storage has sinks + window slots and never grows. However many tokens are computed, the
-    positions that are kept (the first `sinks`, 0 or more, and the last `window`, at least 1) must
-    lie in different slots. Nothing is ever moved: a position has the same slot for as long as it
-    is kept. Any answer with these properties is right.
-    """
+    """Return the slot in which the K/V of `position` lies: a number from 0 to sinks + window - 1."""
     raise NotImplementedError("Exercise 4.4: in which slot does the K/V of this position lie?")
 
 
@@ -572,6 +571,9 @@ def _(evict_attempt, exact, held_attempt, play, ring_attempt, visible_attempt):
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
+        yours=any(
+            each.started for each in (visible_attempt, evict_attempt, held_attempt, ring_attempt)
+        ),
         title="Five requests under a window of 24 and 4 sinks",
         group="stage",
     )
@@ -680,7 +682,7 @@ def _():
     mo.md(r"""
     ## What a byte really costs
 
-    ### 4.5 What is alive?
+    ### What is alive?
 
     `len` and `.shape` say what you may look at. The memory manager knows another number: which storages still have somebody who
     looks at them.
@@ -688,16 +690,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l04.live_bytes")
+    return
+
+
 @app.function
 def live_bytes(tensors: list[Tensor]) -> int:
-    """Return how many bytes of memory these tensors keep alive together.
-
-    A tensor shows a storage, all of it or a part: a slice, a transposed or an expanded tensor has
-    the storage of the tensor it was made from. As long as one tensor of a storage lives, the whole
-    storage does; it is there once, however many tensors show it.
-    `tensor.untyped_storage()` is a tensor's storage, `.nbytes()` the storage's size in bytes and
-    `.data_ptr()` its address in memory.
-    """
+    """Return how many bytes of memory these tensors keep alive together."""
     raise NotImplementedError("Exercise 4.5: how many bytes do these tensors keep alive?")
 
 
@@ -797,19 +798,6 @@ def _():
     return
 
 
-@app.function(hide_code=True)
-def piece(resolve: Callable) -> Callable:
-    """An exhibit's function; while its cell is broken, one that says so when it is called."""
-    try:
-        return resolve()
-    except NameError:
-
-        def gone(*_):
-            raise NameError("fix the error in the exhibit's cell and keep its name")
-
-        return gone
-
-
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
@@ -868,7 +856,7 @@ def _(bytes_per_token, kept_by):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l04.evict").check(piece(lambda: exhibit_a))
+    exhibit("A", "l04.evict", lambda: exhibit_a)
     return
 
 
@@ -938,7 +926,7 @@ def _(exact, long_prompts, overdrawn):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l04.evict").check(piece(lambda: exhibit_b))
+    after("l04.exhibit_b", exhibit("B", "l04.evict", lambda: exhibit_b))
     return
 
 
@@ -1066,7 +1054,7 @@ def _():
     mo.md(r"""
     ## Measure it: what does a window bring?
 
-    The post's benchmarks, with the prompts' lengths, arrivals and limits of the author's file (`benchmarks/sliding_window.py`), in our engine on the clock of a laptop CPU. Two numbers are shown that the post keeps apart: the most that
+    The post's benchmarks, with the prompts' lengths, arrivals and limits of the author's file (`benchmarks/sliding_window.py`), in our engine on the clock of a server CPU. Two numbers are shown that the post keeps apart: the most that
     *one request* holds, and the most that *all together* hold, which is what a budget limits.
     """)
     return
@@ -1117,7 +1105,7 @@ def _():
     def measured(workload, limits, window):
         """One run in numbers."""
         config = EngineConfig(sliding_window=window, max_prefilling=1, **limits)
-        trace = Engine(tiny, config, clock=CostClock(LAPTOP_CPU)).run(workload())
+        trace = Engine(tiny, config, clock=CostClock(SERVER_CPU)).run(workload())
         return {
             "one": max(each.kv_tokens for step in trace.steps for each in step.kv),
             "all": max(step.kv_after for step in trace.steps),
@@ -1178,7 +1166,7 @@ def _():
     mo.md(r"""
     ## Measure it: what does a window cost?
 
-    ### 4.6 Two readings of one text
+    ### Two readings of one text
 
     Memory was easy to measure. Quality is where one deceives oneself. Here is the plain way: let the model read a text that exists, twice, with everything and under the window, and ask at every place
     what it expects next. No text is generated, so nothing can drift apart.
@@ -1186,17 +1174,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l04.judge")
+    return
+
+
 @app.function
 def judge(full_logits: Tensor, window_logits: Tensor, targets: Tensor) -> tuple[float, float]:
-    """Return `(agreement, nll_delta)`: what a window costs on a known text.
-
-    The model has read the same text twice, with its full context and with a window. Row t of each
-    logits (T, V) is what it expects next at one place; `targets` (T,) are the tokens that really
-    came next there.
-    `agreement` is the share of rows, from 0 to 1, in which both times the same token is the most
-    likely one. `nll_delta` is how much the window adds to the mean negative log likelihood of
-    `targets`, in nats per token; it is negative where the window helps. Both are plain floats.
-    """
+    """Return `(agreement, nll_delta)`: what a window costs on a known text."""
     raise NotImplementedError("Exercise 4.6: greedy agreement, and the loss that the window adds")
 
 
@@ -1267,7 +1253,7 @@ def _(costs, full_loss, judge_attempt):
     _published = {8: "97.5 %", 16: "100 %", 32: "100 %"}
     _rows = [_row(window) + f" {_published.get(window, '')} |" for window in (8, 16, 32, 64, 128)]
     _whose = "your `judge`" if judge_attempt.started else "the reference's `judge`"
-    mo.md(
+    after("l04.cost", mo.md(
         "\n".join(
             [
                 "| W | greedy agreement | added loss | with 4 sinks: agreement | added loss | the post's agreement |",
@@ -1277,7 +1263,7 @@ def _(costs, full_loss, judge_attempt):
                 f"By {_whose}, over 6 passages of 256 characters; loss in nats per character, on top of {full_loss:.3f}.",
             ]
         )
-    )
+    ))
     return
 
 
@@ -1482,7 +1468,7 @@ def _(on_sinks, one_layer, within_16):
 
 @app.cell(hide_code=True)
 def _(full_loss, three_layers):
-    mo.md(
+    after("l04.layers", mo.md(
         "So do not treat all layers alike. Layer 0 keeps everything, the other three get a window:\n\n"
         "| layers 1 to 3 | added loss | K/V held of 256 tokens |\n|:--|--:|--:|\n"
         + "\n".join(
@@ -1490,7 +1476,7 @@ def _(full_loss, three_layers):
             for window, added in three_layers.items()
         )
         + f"\n\n(on top of {full_loss:.2f}). Gemma 2 and 3 and gpt-oss are built, and trained, that way: layers with a window and layers without, mixed."
-    )
+    ))
     return
 
 
@@ -1538,10 +1524,13 @@ def _(seventeen):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l04.seventeen",
+        mo.md(r"""
     That is the surprise to take home: **a window at run time does not fail because the far past matters, but because the model has never lived without one.** (StreamingLLM, Figure 1, saw the same on large models: a window alone collapses, a window that is recomputed for each token holds.) Then a model that has should not mind. Two twins of the post's size (4 layers, 32 channels), the same 6,000 steps,
     the same batches; one was trained with full attention, the other under a mask of W = 16 (`lessons/data/small_models.md`):
-    """)
+    """),
+    )
     return
 
 
@@ -1553,9 +1542,20 @@ def _(nexts, small, texts):
         logits = read(twin, [row[:128] for row in texts], window)
         return F.cross_entropy(logits.flatten(0, 1), nexts[:, :128].flatten()).item()
 
-    mo.md(
+    after("l04.seventeen", mo.md(
         "| | served with everything | served with W = 16 |\n|:--|--:|--:|\n"
         + "\n".join(f"| {name} | {_loss(twin, None):.2f} | {_loss(twin, 16):.2f} |" for name, twin in twins.items())
+    ))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l04.seventeen",
+        mo.md(r"""
+    The twins are as good as each other, each in its own world, and each is lost in the other's. This is Mistral's way, and the post says so: bake the window into the training mask. Then eviction is exact, and an engine that does *not* evict computes for nothing.
+    """),
     )
     return
 
@@ -1563,8 +1563,6 @@ def _(nexts, small, texts):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The twins are as good as each other, each in its own world, and each is lost in the other's. This is Mistral's way, and the post says so: bake the window into the training mask. Then eviction is exact, and an engine that does *not* evict computes for nothing.
-
     ## When it breaks
 
     The post names three things that a window should hurt. None of our 65 characters is a bracket; what this text opens and has to close is a line and a name. Four texts of 120 characters, sampled by the shipped model:

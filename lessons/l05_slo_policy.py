@@ -14,10 +14,10 @@ with app.setup(hide_code=True):
     import torch
 
     import course
-    from course.attempt import attempt
+    from course.attempt import attempt, exhibit, piece
     from course.calling import call
-    from course.prediction import hints, predict
-    from course.registry import exercise
+    from course.prediction import after, hints, predict
+    from course.task import task
     from nanogpt import load_model
     from nanogpt.guard import PartError
     from nanogpt.model import attend_causally
@@ -67,8 +67,6 @@ def _():
     As in the post that it grew from, the machine does nothing but prefill (decodes run elsewhere). One *pass* is one
     forward over one or several whole prompts. To keep numbers round, a pass takes 10 ms plus 0.1 ms per token, and
     the model has 10 layers. All times are modelled.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -265,7 +263,7 @@ def _():
 
     Five small functions. Four of them go into the simulated machine further down.
 
-    ### 5.1 How long does a prefill take?
+    ### How long does a prefill take?
 
     A scheduler has to know that before it happens. The usual way: measure a few prompt lengths once and fit a line. Here is
     such a sweep: our model on a CPU, measured once (`lessons/data/step_costs.json`).
@@ -273,15 +271,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l05.fit")
+    return
+
+
 @app.function
 def fit(points: list[tuple[int, float]]) -> tuple[float, float]:
-    """Return `(a, c)`: a prefill of n tokens is predicted to take a * n + c microseconds.
-
-    `points` are measured prefills, (tokens, microseconds) each, in any order; the same length may
-    come more than once. The line is the one of least squared error: no other a and c make the sum
-    of (a * tokens + c - microseconds) ** 2 over all points smaller.
-    Fewer than 2 different lengths do not say how a line lies: raise a ValueError.
-    """
+    """Return `(a, c)`: a prefill of n tokens is predicted to take a * n + c microseconds."""
     raise NotImplementedError("Exercise 5.1: the line of least squared error")
 
 
@@ -374,7 +372,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 5.2 Time to spare
+    ### Time to spare
 
     The post defines slack as the time left minus the predicted TTFT. Simple, as long as the request waits. But the policy also has to
     judge the one that *runs*: it must decide whether to stop it. What does a runner still have to pay for?
@@ -382,16 +380,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l05.slack")
+    return
+
+
 @app.function
 def slack(now: int, deadline: int, total: int, done: int, a: float, c: float) -> float:
-    """Return how much time a request has to spare before its deadline, in microseconds.
-
-    It is `now`, and `done` of the request's `total` tokens need no more computing. A pass over n
-    tokens takes a * n + c microseconds, and no time at all if no token is left to compute. The
-    slack is what remains of the time until `deadline` when this work is paid for. Below 0 the
-    request is doomed: it misses its deadline even if it runs from now on.
-    `now` and `deadline` are in microseconds, as is the result, rounded or not.
-    """
+    """Return how much time a request has to spare before its deadline, in microseconds."""
     raise NotImplementedError("Exercise 5.2: the time to spare, in microseconds")
 
 
@@ -436,7 +433,7 @@ def _():
     The runner's slack stays where it is: every ms that passes is a ms of work done. (A pass computes all its tokens layer by layer, so no single token
     is done before the end. What is known is its computing time, and here every 0.1 ms of it counts as one token.)
 
-    ### 5.3 Who goes first?
+    ### Who goes first?
 
     One number to rank them all. The post's: **the sign of the slack, divided by the time to the deadline**. The sign says whether there is
     hope. The time says how soon it is over.
@@ -462,15 +459,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l05.urgency")
+    return
+
+
 @app.function
 def urgency(slack: float, time_to_deadline: int) -> float:
-    """Return the urgency of a request, from -1 to 1: the higher goes first.
-
-    Its sign is the sign of `slack`, where 0 counts as positive, since the request still makes it.
-    Its size is 1 divided by the time to the deadline in milliseconds: the nearer, the larger. The
-    time is taken without its sign, for a deadline may be past, and counts as at least 1 ms.
-    Both `slack` and `time_to_deadline` are in microseconds.
-    """
+    """Return the urgency of a request, from -1 to 1: the higher goes first."""
     raise NotImplementedError("Exercise 5.3: a score from -1 to 1, the higher the sooner")
 
 
@@ -505,7 +502,7 @@ def _():
         "doomed, with its deadline 40 ms away": (-20, 40),
         "10 ms overdue": (-70, -10),
     }
-    mo.md(
+    after("l05.slack_or_deadline", mo.md(
         "| | slack | to the deadline | urgency |\n|:--|--:|--:|--:|\n"
         + "\n".join(
             f"| {name} | {spare:,} ms | {left:,} ms | {policy.urgency(1000 * spare, 1000 * left):+.4f} |"
@@ -513,19 +510,22 @@ def _():
                 SIX.items(), key=lambda item: -policy.urgency(1000 * item[1][0], 1000 * item[1][1])
             )
         )
-    )
+    ))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l05.slack_or_deadline",
+        mo.md(r"""
     Look at the last three. Among the doomed the order is odd: whoever is 200 ms overdue ranks above one who has just missed. It does no
     harm, for they all sort below everybody who can be saved, and nobody is preempted for them. But it is no fairness either: under load the doomed wait longest.
 
     The paper's form is the sign of the slack over the **absolute deadline**, counted from the start of the engine. The order of the hopeful is
     the same. A *margin* between two scores is not:
-    """)
+    """),
+    )
     return
 
 
@@ -552,7 +552,7 @@ def _():
     mo.md(r"""
     After an hour a margin of 1.2 means nothing any more. So the form by time left it is, wherever there is a margin.
 
-    ### 5.4 Who gives way?
+    ### Who gives way?
 
     Now the gate. Somebody waits, others run, perhaps several in one pass. Every few milliseconds, and at every arrival, the monitor asks: shall one of
     them go? A preemption throws work away, so a hair's breadth is not enough: the waiter has to be **1.2 times** as urgent. As urgent as whom?
@@ -572,19 +572,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l05.gate")
+    return
+
+
 @app.function
 def gate(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> int | None:
-    """Return the id of the runner to preempt for `waiter`, or None if nobody is.
-
-    `runners` run now, in any order; there may be none. A runner that was preempted before
-    (`num_preemptions` above 0) is immune: it is left out of everything that follows.
-    The higher `urgency` is the more urgent; among equals, the lower `id` is. Measure the waiter by
-    a reference: the most urgent runner if `mode` is "conservative", the least urgent one if it is
-    "aggressive". A request is doomed if its `slack_us` is below 0. Then its urgency is negative.
-    Waiter doomed: preempt nobody. Reference doomed, but not the waiter: preempt. Neither of them:
-    preempt if the waiter's urgency is more than `margin` (at least 1) times the reference's.
-    Whoever the reference is, the one to preempt is the least urgent runner.
-    """
+    """Return the id of the runner to preempt for `waiter`, or None if nobody is."""
     raise NotImplementedError("Exercise 5.4: which slot, if any, goes to the waiter?")
 
 
@@ -675,7 +671,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 5.5 Who comes along?
+    ### Who comes along?
 
     The slot is free, the urgent request is at the head of the queue. Others wait, too. The fixed cost of a pass is paid once for everybody in it, so an engine likes to fill it up. But
     all of them get done when the pass ends:
@@ -709,20 +705,17 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l05.slo_batch")
+    return
+
+
 @app.function
 def slo_batch(
     head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
 ) -> list[int]:
-    """Return the ids of those who share the next pass, `head` first: nobody who endangers it.
-
-    A pass over n tokens takes a * n + c microseconds, and all who are in it get done when it ends.
-    Each request brings the tokens that it still has to compute (`tokens`).
-    `waiters` are in order, the most urgent first. Take one after the other along, as long as all
-    together, the head included, bring at most `bound` tokens, and the head, with its deadline in
-    `time_to_deadline_us` microseconds, keeps at least `guard` times its SLO (`slo_us`) to spare
-    when the pass ends. At the first one for whom there is no room, stop: nobody behind it may
-    overtake it. The head always runs, alone if it has to.
-    """
+    """Return the ids of those who share the next pass, `head` first: nobody who endangers it."""
     raise NotImplementedError("Exercise 5.5: who shares the pass with the head?")
 
 
@@ -898,7 +891,7 @@ def _(REPORT_AND_VOICE):
 
 @app.cell(hide_code=True)
 def _(attained, ladder):
-    predict(
+    after("l05.null", predict(
         "l05.visible",
         f"So give the monitor an inbox and let it see arrivals in mid-pass. Without preemption {attained('control', 4, 'urgent')} % of the urgent and {attained('control', 4, 'generous')} % of the "
         "generous requests were in time at 4 requests per second. **And now?**",
@@ -911,7 +904,7 @@ def _(attained, ladder):
         3,
         f"**Urgent {attained('seen', 4, 'urgent')} %, generous {attained('seen', 4, 'generous')} %** (modelled). {ladder['seen', 4]['num_preemptions']:.0f} preemptions in a run, and "
         f"{ladder['seen', 4]['wasted_percent']:.0f} % of all computing is thrown away. The bug that hid the others is gone.",
-    )
+    ))
     return
 
 
@@ -949,7 +942,7 @@ def _(LADDER_TABLE, ladder):
         }
 
     RATES = sorted({each["requests_per_s"] for each in LADDER_TABLE["cells"]})
-    RepairLadder(
+    after("l05.visible", RepairLadder(
         [
             {
                 "variant": variant.title,
@@ -960,33 +953,39 @@ def _(LADDER_TABLE, ladder):
         ],
         title="The repair ladder, modelled: means of five paired seeds and their 95 % intervals",
         load="4",
-    )
+    ))
     return (RATES,)
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l05.visible",
+        mo.md(r"""
     Why was seeing alone a disaster? The report and the voice request again, with arrivals seen, and the old habit of filling every pass:
-    """)
+    """),
+    )
     return
 
 
 @app.cell
 def _(REPORT_AND_VOICE):
-    mo.md(passes(simulate(REPORT_AND_VOICE, SEEN, ROUND_COST)))
+    after("l05.visible", mo.md(passes(simulate(REPORT_AND_VOICE, SEEN, ROUND_COST))))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l05.visible",
+        mo.md(r"""
     The report is thrown out, and then let in again *together with* the request that it was thrown out for. All of the price, none of the gain. Under load this
     happens to every pass. `slo_batch` turns the ladder, though it has nothing to do with preempting: a slot won by force has to be
     kept free.
 
     What would each of the three repairs have brought alone, without the other two?
-    """)
+    """),
+    )
     return
 
 
@@ -1006,9 +1005,21 @@ def _(ladder):
         ],
         "all three": alone(BATCHED),
     }
-    mo.md(
+    after("l05.visible", mo.md(
         "| on the post's preemption, modelled | urgent in time | generous in time |\n|:--|--:|--:|\n"
         + "\n".join(f"| {name} | {u:.0f} % | {g:.0f} % |" for name, (u, g) in _alone.items())
+    ))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l05.visible",
+        mo.md(r"""
+    **Three repairs, all of them right. Alone, one does nothing, one hardly anything, and one ruins everything.** Who measures after each of them, and keeps
+    what helps, keeps none of what matters.
+    """),
     )
     return
 
@@ -1016,28 +1027,12 @@ def _(ladder):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **Three repairs, all of them right. Alone, one does nothing, one hardly anything, and one ruins everything.** Who measures after each of them, and keeps
-    what helps, keeps none of what matters.
-
     ## Break it
 
     Four defects. Each is a small function that runs in the machine with round numbers: 10 ms per pass, 0.1 ms per token, 10 layers; █ is a layer computed in that line. Look at the symptom, decide what is wrong, then **repair the function
     in its cell**: the table and the check below it answer.
     """)
     return
-
-
-@app.function(hide_code=True)
-def piece(resolve: Callable) -> Callable:
-    """An exhibit's function; while its cell is broken, one that says so when it is called."""
-    try:
-        return resolve()
-    except NameError:
-
-        def gone(*_):
-            raise NameError("fix the error in the exhibit's cell and keep its name")
-
-        return gone
 
 
 @app.cell(hide_code=True)
@@ -1096,7 +1091,7 @@ def _(IN_NO_HURRY):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l05.slack").check(piece(lambda: exhibit_a))
+    after("l05.exhibit_a", exhibit("A", "l05.slack", lambda: exhibit_a))
     return
 
 
@@ -1162,7 +1157,7 @@ def _(loop):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l05.gate").check(piece(lambda: exhibit_b))
+    after("l05.exhibit_b", exhibit("B", "l05.gate", lambda: exhibit_b))
     return
 
 
@@ -1228,7 +1223,7 @@ def _(again_and_again, ladder):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l05.gate").check(piece(lambda: exhibit_c))
+    after("l05.exhibit_c", exhibit("C", "l05.gate", lambda: exhibit_c))
     return
 
 
@@ -1294,7 +1289,7 @@ def _(ladder):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l05.gate").check(piece(lambda: exhibit_d))
+    after("l05.exhibit_d", exhibit("D", "l05.gate", lambda: exhibit_d))
     return
 
 

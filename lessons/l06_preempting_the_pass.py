@@ -21,7 +21,8 @@ with app.setup(hide_code=True):
     from course.calling import call
     from course.checks.tidying import draw_books
     from course.checks.voting import Played, Votes
-    from course.prediction import hints, predict
+    from course.prediction import after, hints, predict
+    from course.task import task
     from nanogpt import GPT, EngineConfig, ModelConfig, Request
     from nanogpt.guard import PartError, guarded
     from nanogpt.preemption import agreement, cleanup, races, sleeping
@@ -66,8 +67,6 @@ def _():
     pass that has already begun, on several GPUs, and the engine's main thread is blocked until it comes back.
 
     How long is that? The post's author measured Llama-3.3-70B on four A100: so much per token, and so much per pass.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -189,7 +188,7 @@ def _():
 
     Four functions: one reads, one agrees, one undoes, one decides how long a pass may sleep.
 
-    ### 6.1 Is it me that is meant?
+    ### Is it me that is meant?
 
     The first version in vLLM was a boolean: *preempt!* The monitor set it, the workers read it, the engine cleared it after
     every step. It looked right.
@@ -204,16 +203,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l06.local_vote")
+    return
+
+
 @app.function
 def local_vote(target: int, step: int, layer: int, num_layers: int) -> int:
-    """Return this rank's vote at one attention op: 1 to leave the pass, 0 to go on.
-
-    `target` is what the rank has just read in shared memory: the number of the step that the
-    monitor wants preempted, -1 if it has never wanted any. Nobody takes it back, so it may be that
-    of another step. `step` is the number of the step that runs here and now.
-    `layer` of the `num_layers` layers are done: the rank stands at the attention op of the next
-    one, and the first has number 0. A pass with more than 90 % of its layers done is let finish.
-    """
+    """Return this rank's vote at one attention op: 1 to leave the pass, 0 to go on."""
     raise NotImplementedError("Exercise 6.1: 1 to leave the pass here, 0 to go on")
 
 
@@ -276,11 +274,20 @@ def _(recorded):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l06.hangs",
+        mo.md(r"""
     So what a rank has read is not a decision. It is an opinion, and it takes a collective of its own to make a decision out of opinions:
     `all_reduce(MAX)` over the votes. Anybody's 1 makes everybody leave, at the same attention op.
+    """),
+    )
+    return
 
-    ### 6.2 All of them or none
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### All of them or none
 
     Write what one rank does at one attention op, move by move, as a generator. Each `yield` is a move, and the scheduler that plays the ranks decides whose
     turn it is. No processes are needed for that, so it can try one order after the other, and a rank that waits for ever is found at once and not after a timeout.
@@ -288,17 +295,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l06.checkpoint")
+    return
+
+
 @app.function
 def checkpoint(vote: int) -> Generator[tuple, int, None]:
-    """Yield what one rank does at one attention op, move by move; `vote` is what it wants, 0 or 1.
-
-    `yield ("max", vote)` takes part in the collective: the rank waits there until every rank has
-    come with its vote, and then `yield` returns the largest of them, the same to all.
-    `yield ("leave",)` leaves the pass. A rank that ends without it goes on to the next collective,
-    the sum of the attention output, and waits there for every rank too.
-    All ranks run this function at the same time, and the others' votes may be different. If any of
-    them wants to leave, all leave; if none does, none leaves; and nobody waits for ever.
-    """
+    """Yield what one rank does at one attention op, move by move; `vote` is what it wants, 0 or 1."""
     raise NotImplementedError("Exercise 6.2: the moves of one rank at one attention op")
 
 
@@ -428,7 +433,7 @@ def _(recorded):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 6.3 A step that never was
+    ### A step that never was
 
     The ranks have left. Now the engine's books are full of a step that did not happen. Lesson 2 had preemptions too, when K/V ran out. But those were decided *inside* scheduling, before anybody had
     noted who runs in this step. This one comes after the note.
@@ -436,21 +441,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l06.clean_up")
+    return
+
+
 @app.function
 def clean_up(books: Books, aborted: list[int], waiter: int | None) -> Books:
-    """Return the books as they should be once an aborted pass is undone.
-
-    `books` says who is where, by request id: the tuples `waiting` and `running`, in order; the
-    frozensets `kv`, who holds K/V, and `previous_step`, whom the newest step was scheduled with;
-    and `next_up`, who is admitted before all others (None: nobody). They are frozen: make new ones
-    with `replace(books, waiting=..., running=...)`.
-    `aborted` are the ids of the requests whose prefill was in the pass. They stop running, their
-    K/V is released, and they wait again, in front of those who wait and in the order they ran in.
-    The step they were scheduled with never was, and nobody may be admitted who is in
-    `previous_step`. Everybody else keeps what they have, and goes on.
-    `waiter` is the id of the one the pass was aborted for (None: unknown). If it still waits, it
-    keeps its place in the queue and is named in `next_up`; otherwise nobody is.
-    """
+    """Return the books as they should be once an aborted pass is undone."""
     raise NotImplementedError("Exercise 6.3: the books once the aborted pass is undone")
 
 
@@ -485,7 +484,7 @@ def _(undo_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 6.4 No pass sleeps for ever
+    ### No pass sleeps for ever
 
     Aborting throws away up to nine tenths of a pass. The paper does not abort: it **suspends**. Our forward pass is a generator, so a rank simply stops stepping it and keeps it: the K/V written so far, and the
     hidden state between two layers. Later it is stepped on. Nothing is computed twice.
@@ -496,21 +495,17 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l06.resume_or_abort")
+    return
+
+
 @app.function
 def resume_or_abort(
     suspended_us: int, pass_us: int, urgent_waits: bool, memory_is_short: bool, bound: float
 ) -> str:
-    """Return what becomes of a suspended pass now: "sleep", "resume" or "abort".
-
-    It has slept for `suspended_us`, and the whole pass takes `pass_us` to compute. `urgent_waits`:
-    whether somebody urgent is still without a first token. `memory_is_short`: whether there is no
-    room for them as long as the pass holds its K/V.
-    "resume": it computes on. So it does when nobody urgent waits any more; and, whoever waits, once
-    it has slept `bound` times as long as the whole pass takes, since others may always come.
-    "abort": its K/V is released and its work is lost. That makes room for somebody urgent, if room
-    is short.
-    "sleep": until the question is asked again.
-    """
+    """Return what becomes of a suspended pass now: "sleep", "resume" or "abort"."""
     raise NotImplementedError("Exercise 6.4: sleep, resume or abort")
 
 

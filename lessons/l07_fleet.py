@@ -16,9 +16,9 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     import course
-    from course.attempt import attempt
-    from course.prediction import hints, predict
-    from course.registry import exercise
+    from course.attempt import attempt, exhibit, piece
+    from course.prediction import after, hints, predict
+    from course.task import task
     from nanogpt import Engine, EngineConfig, Request, decode, encode, load_model
     from nanogpt.fleet import (
         ADAPTIVE,
@@ -68,8 +68,6 @@ def _():
 
     The fleet is simulated, on a virtual clock, so that a run of twenty seconds takes less than one, and the same seed gives the same run to the microsecond. **All times are modelled** unless it
     says otherwise; at the end, two real engines do the same in processes of their own.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -139,12 +137,21 @@ def _(RUSH, rush_runs):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l07.overload",
+        mo.md(r"""
     You will find out who these few are, and get both figures down. First the queue itself.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## Build it
 
-    ### 7.1 Who goes next?
+    ### Who goes next?
 
     A heap gives the smallest key in a few steps, however many wait. But requests do not lie still in it: one becomes urgent and gets a new key, one is withdrawn. Finding an
     entry inside a heap means looking through all of it. So nobody looks: **the old entry stays, and it is enough to know later that it does not count.** Every request has a counter, its
@@ -153,24 +160,17 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l07.on_event")
+    return
+
+
 @app.function
 def on_event(
     heap: list[tuple[tuple, int, int]], generations: dict[int, int], event: tuple
 ) -> tuple[list[tuple[tuple, int, int]], dict[int, int], int | None]:
-    """Return `(heap, generations, popped)` as they are after one event in a queue of requests.
-
-    `heap` is a list as `heapq` keeps it. Its entries are `(key, id, generation)`, smallest first;
-    `generations[id]` is the newest generation of that request, 0 if it is missing. An entry is
-    live while its generation is the newest of its request, and stale from then on. Stale entries
-    lie in the heap until a pop meets them. There are three events:
-    `("push", id, key)`: the request waits, with this key. Count its generation up by 1 and push an
-    entry with the new one. If it waited already, the older entry is stale by that.
-    `("remove", id)`: it waits no more. Count its generation up by 1; the heap stays as it is.
-    `("pop",)`: take entries off the top, up to and with the first live one. Count the generation of
-    its request up by 1; the stale ones change nothing. `popped` is its id, None if none was live.
-    For the other two events, `popped` is None. A generation is never forgotten or counted down.
-    Leave the arguments as they are, and work on copies: somebody else still needs them.
-    """
+    """Return `(heap, generations, popped)` as they are after one event in a queue of requests."""
     raise NotImplementedError("Exercise 7.1: a heap in which entries go stale")
 
 
@@ -218,7 +218,7 @@ def _():
     Step through it. Request 3 lies in the heap twice from its second push on, request 5 from its own; only one of each counts. The number alone tells which, and it has to
     go one way only. You will see in the museum what happens when it is forgotten.
 
-    ### 7.2 Who has become urgent?
+    ### Who has become urgent?
 
     A request that is about to miss its deadline goes up two levels. The course's source for this lesson, the simulator [AdaXL/adaptive-llm-scheduler](https://github.com/AdaXL/adaptive-llm-scheduler), lifts whoever is
     *within 50 ms of the deadline*, looks every millisecond, and goes on once the deadline is past. Whom does that help? Lesson 5 knows: not who has 40 ms left and 300 ms of work.
@@ -226,18 +226,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l07.bump")
+    return
+
+
 @app.function
 def bump(priority: int, now: int, deadline: int, remaining: int) -> int:
-    """Return the priority that a request has at the moment `now`: urgent ones are lifted.
-
-    0 is the highest priority. A request is urgent if its slack is at most 50 ms but not below 0:
-    what is left of the time until `deadline` when the `remaining` time, which it needs at the very
-    least, is taken off. It is lifted by 2 levels, and never above 0. All others stay as they are,
-    and so do those who are too late: who cannot be saved gains nothing.
-    `priority` is the request's own. The queue asks at every tick, always with this one, and the
-    answer depends on nothing but the arguments.
-    All times are in microseconds.
-    """
+    """Return the priority that a request has at the moment `now`: urgent ones are lifted."""
     raise NotImplementedError("Exercise 7.2: the priority at this moment")
 
 
@@ -405,7 +402,7 @@ def _(RECORDED):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 7.3 Where does it go?
+    ### Where does it go?
 
     A worker that has computed the beginning of a prompt before need not compute it again: a *prefix hit*. So the source gives each worker points, and the most points win:
 
@@ -479,26 +476,25 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l07.score",
+        mo.md(r"""
     Give everything the same unit. A worker has promised to compute so many prompt tokens: its *backlog*. A hit is so many tokens that it need not compute. Their difference says where this
     prefill is **done** first.
-    """)
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    task("l07.route")
     return
 
 
 @app.function
 def route(workers: list[WorkerView], hits: dict[int, int]) -> int:
-    """Return the `id` of the worker to send a request to: where its prefill is done first.
-
-    `workers` are those with room for it, at least one, in any order. Each has its `id`, its
-    `backlog_tokens` (prompt tokens that it has promised to compute before this request's), its
-    `num_running` requests, and more.
-    `hits[id]` is how many tokens of the prompt that worker has in its cache and need not compute.
-    Who has none is left out; a worker without room may be named, but cannot be chosen.
-    Send the request where the backlog minus the hit is smallest. That may be below 0. Among equals
-    take the worker with fewer running requests, and then the one with the lower id.
-    Leave `workers` and `hits` as they are.
-    """
+    """Return the `id` of the worker to send a request to: where its prefill is done first."""
     raise NotImplementedError("Exercise 7.3: the worker whose prefill is done first")
 
 
@@ -621,7 +617,7 @@ def _():
     The victim pays twice: it waits for the other one to end, and for its own prefill, known tokens that it had generated included. Under load a preemption buys a place for one request and takes tokens from everybody. Whether that pays is
     a question for the table further down, and the answer is sobering.
 
-    ### 7.4 A policy of your own
+    ### A policy of your own
 
     All of it in one function: who goes where, now? You see the fleet as it is, you name a request and a worker, and you are asked again until you answer None. What counts is not to look like the reference. What counts
     is attainment, on loads that you cannot see.
@@ -629,30 +625,15 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l07.my_policy")
+    return
+
+
 @app.function
 def my_policy(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    """Return `(request_id, worker_id)`: who is given to which worker now. None ends the round.
-
-    In a dispatch round you are asked again and again, each time with a new snapshot, until you
-    answer None. The next round comes when somebody arrives or a worker ends what it runs.
-    `snapshot.now_us` is the time, in microseconds like all times here.
-    `snapshot.waiting` are those who wait, the oldest first, at most 64 of them. Each has its `id`,
-    `priority` (0 is the highest), `arrival_us` and `deadline_us`, `known_tokens` and `left_tokens`
-    (to generate), `remaining_us` (what it needs at least) and `kv_tokens_needed`.
-    `snapshot.workers` have an `id`, `backlog_tokens`, `num_running` of `batch_size`, and
-    `kv_free_tokens` of `kv_tokens`.
-    `snapshot.hit_tokens[request_id][worker_id]` is how many tokens of the request that worker
-    knows; whatever is 0 is left out, whole requests too.
-    A worker has room for a request if `num_running` is below its `batch_size` and the request's
-    `kv_tokens_needed` are at most its `kv_free_tokens`. Where there is no room nobody may be sent.
-
-    Your policy serves 4 loads of 200 requests that you cannot see, with 3 workers. First everybody
-    comes at once, of priorities 0 to 2, and then urgent ones, just as many as can be served. What
-    counts is attainment: the share of all requests that finish by their deadline. It passes if it
-    is at least 20 percentage points above FIFO's on average, on no load more than 2 below, and
-    nobody waits longer than 1.3 s for a first token. FIFO has the same workers and caches, sends
-    each arrival to the next worker in turn, and lets it queue there.
-    """
+    """Return `(request_id, worker_id)`: who is given to which worker now. None ends the round."""
     raise NotImplementedError("Exercise 7.4: who goes where next?")
 
 
@@ -906,19 +887,6 @@ def _():
 
 
 @app.function(hide_code=True)
-def piece(resolve: Callable) -> Callable:
-    """An exhibit's function; while its cell is broken, one that says so when it is called."""
-    try:
-        return resolve()
-    except NameError:
-
-        def gone(*_):
-            raise NameError("fix the error in the exhibit's cell and keep its name")
-
-        return gone
-
-
-@app.function(hide_code=True)
 def asked(function: Callable, *args) -> tuple:
     """(what an exhibit gives, its error): whatever is in it, under a time limit."""
     outcome = run_limited(function, args, limit_s=1.0)
@@ -999,7 +967,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l07.on_event").check(piece(lambda: exhibit_a))
+    after("l07.exhibit_a", exhibit("A", "l07.on_event", lambda: exhibit_a))
     return
 
 
@@ -1087,11 +1055,11 @@ def _(dead_run, living_run):
         return "passes" if error is None else "fails" if isinstance(error, AssertionError) else str(error)
 
     _dead, _alive = _passes(dead_run.totals), _passes(living_run.totals)
-    verdict(
+    after("l07.exhibit_b", verdict(
         (_dead, _alive) == ("fails", "passes"),
         "The test fails for the dead scheduler and passes for the living one.",
         f"The test of the dead scheduler {_dead}, that of the living one {_alive}.",
-    )
+    ))
     return
 
 
@@ -1156,11 +1124,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _(utilisation_repaired):
-    verdict(
+    after("l07.exhibit_c", verdict(
         utilisation_repaired,
         "Speculation is allowed wherever the batch has room.",
         "In some of these passes the gate is closed although the batch has room, or open although it is full.",
-    )
+    ))
     return
 
 
@@ -1242,13 +1210,13 @@ def _(suspect):
 
 @app.cell(hide_code=True)
 def _(suspect):
-    verdict(
+    after("l07.exhibit_d", verdict(
         isinstance(suspect, FleetConfig)
         and (suspect.prefix_cache, suspect.speculation) == ("none", False)
         and (suspect.order, suspect.routing) == ("fifo", "round_robin"),
         "It shares nothing and drafts nothing.",
         "Whoever is compared with it is compared with a part of itself.",
-    )
+    ))
     return
 
 
@@ -1341,11 +1309,11 @@ def _():
 
 @app.cell(hide_code=True)
 def _(first_text, second_hit, second_text):
-    verdict(
+    after("l07.exhibit_e", verdict(
         first_text == second_text and second_hit > 0,
         f"Both have the same text, and {second_hit} tokens were not computed twice.",
         "The texts differ." if first_text != second_text else "Nobody finds a prefix any more.",
-    )
+    ))
     return
 
 

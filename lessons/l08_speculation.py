@@ -7,7 +7,6 @@ with app.setup(hide_code=True):
     import json
     import random
     from collections import Counter
-    from collections.abc import Callable
     from dataclasses import replace
     from pathlib import Path
     from statistics import fmean
@@ -18,11 +17,11 @@ with app.setup(hide_code=True):
 
     import course
     from course.answers import load_parts
-    from course.attempt import attempt
+    from course.attempt import attempt, exhibit, piece
     from course.calling import call
-    from course.prediction import hints, predict
-    from course.registry import exercise
+    from course.prediction import after, hints, predict
     from course.replay import replay
+    from course.task import task
     from nanogpt import (
         Engine,
         EngineConfig,
@@ -46,9 +45,6 @@ with app.setup(hide_code=True):
     from nanogpt.speculative.trigram import TrigramDraft
     from widgets import SpeculationStrip, Timeline
 
-    # This model is too small for its work to be worth sharing between threads.
-    torch.set_num_threads(1)
-
 
 @app.cell(hide_code=True)
 def _():
@@ -62,8 +58,6 @@ def _():
     ## Why is the next letter as expensive as the next five?
 
     A decode computes one token. Lesson 0 measured what a pass costs: a fixed part, whoever is in it, and a part for each token.
-
-    <style>.output-area { max-height: none !important; }</style>
     """)
     return
 
@@ -273,9 +267,12 @@ def _(laws):
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l08.resample",
+        mo.md(r"""
     Here are the three tokens, each block an eighth. █ comes in as a guess that stays. ░ is proposed too often and goes. ▒ is wanted, and proposed too seldom.
-    """)
+    """),
+    )
     return
 
 
@@ -288,10 +285,10 @@ def _(PROPOSED, WANTED):
             f"| {name} | {'█' * stays}{'▒' * (p - stays)} {p}/8 | {'█' * stays}{'░' * (q - stays)} {q}/8 | {p / q if p < q else 1:.2g} | {max(0, p - q)}/8 |"
         )
 
-    mo.md(
+    after("l08.resample", mo.md(
         "| token | the target wants it: p | the draft proposes it: q | a guess of it stays with probability | missing |\n|:--|:--|:--|--:|--:|\n"
         + "\n".join(map(_row, WANTED))
-    )
+    ))
     return
 
 
@@ -300,41 +297,35 @@ def _(laws):
     def _eighths(numbers):
         return " | ".join(f"{8 * each:g}/8" for each in numbers)
 
-    mo.md(
+    after("l08.resample", mo.md(
         "There are as many ░ as ▒, four: always, since both columns sum to 1. So every time that a guess goes, one of the missing has to come, **each as often as it is missing**. "
         "Then nothing is too much and nothing too little:\n\n"
         "| where a guess was rejected, draw | a | b | c |\n|:--|--:|--:|--:|\n"
         + "\n".join(f"| {name} | {_eighths(law)} |" for name, law in laws.items())
         + f"\n| **wanted, p** | {_eighths([1 / 8, 2 / 8, 5 / 8])} |\n\nNot sampled: integrated over every guess and all random numbers."
-    )
+    ))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 8.1 Which drafts stay
+    ### Which drafts stay
 
     Write the rule. The two random numbers are handed in, so that the same numbers give the same text everywhere: `u` decides, `v` draws.
     """)
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l08.accept")
+    return
+
+
 @app.function
 def accept(p: list[float], q: list[float], token: int, u: float, v: float) -> tuple[bool, int]:
-    """Return `(kept, token)`: whether the drafted token stays, and which token stands there then.
-
-    `p` are the target's probabilities and `q` the draft model's, one for each token of the
-    vocabulary, each list summing to 1 up to rounding. `token` was drawn from `q`. `u` and `v` are
-    random numbers, uniform from 0 up to, but not including, 1.
-    The draft stays with probability p[token] / q[token], or for certain if that is 1 or more: it
-    stays if `u` is below it. Then `kept` is True.
-    Otherwise it goes, and another token is drawn from what the drafts leave missing: the weight of
-    a token is how much more often the target wants it than the draft model proposes it, or 0. Go
-    through the tokens from 0 up and take the first at which the sum of the weights so far is more
-    than `v` times the sum of all of them.
-    Over many drafts, each token then stands as often as `p` says, whatever `q` is.
-    """
+    """Return `(kept, token)`: whether the drafted token stays, and which token stands there then."""
     raise NotImplementedError("Exercise 8.1: does the draft stay, and if not, who stands there?")
 
 
@@ -402,21 +393,22 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 8.2 Tokens in a pass
+    ### Tokens in a pass
 
     A guess counts only if all in front of it stayed. And whatever happens, the target adds one token of its own.
     """)
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l08.expected_tokens")
+    return
+
+
 @app.function
 def expected_tokens(p: float, k: int) -> float:
-    """Return how many tokens one verifying pass yields on average when `k` tokens were drafted.
-
-    Each draft that the target looks at is accepted with probability `p`, from 0 to 1. At the first
-    that is not, it and all behind it go. Then the target adds one token of its own: in the place of
-    the first rejected draft, or after the last one if all `k` were accepted.
-    """
+    """Return how many tokens one verifying pass yields on average when `k` tokens were drafted."""
     raise NotImplementedError("Exercise 8.2: tokens per pass, on average")
 
 
@@ -436,22 +428,22 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 8.3 What it is worth
+    ### What it is worth
 
     Follow one round with a watch. `alpha` is what a drafted token costs, in passes of the target.
     """)
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l08.speedup")
+    return
+
+
 @app.function
 def speedup(p: float, k: int, alpha: float) -> float:
-    """Return how many times as fast as plain decoding speculation is: 2 is twice, 0.5 half as fast.
-
-    Plain decoding yields 1 token per unit of time. With speculation, the draft model first drafts
-    `k` tokens, one after the other, and each takes `alpha` units. Then one verifying pass takes 1
-    unit, however many it looks at, and yields as many tokens on average as `expected_tokens(p, k)`
-    says, which you may call.
-    """
+    """Return how many times as fast as plain decoding speculation is: 2 is twice, 0.5 half as fast."""
     raise NotImplementedError("Exercise 8.3: how many times as fast?")
 
 
@@ -494,10 +486,10 @@ def _(speedup_attempt, tokens_attempt):
     def _edges():
         return ", ".join(f"{break_even(k, 0.1):.2f} for K = {k}" for k in (1, 2, 4, 8))
 
-    mo.md(
+    after("l08.four_times", mo.md(
         f"{_table()}\n\nA long guess is a bet on all of its letters at once: with p = 0.4 anything beyond two is paid for in vain. Break-even, the p at which a round brings what it costs: {_edges()}. "
         "For one draft it is α itself: p tokens more for α more time."
-    )
+    ))
     return
 
 
@@ -546,23 +538,22 @@ def _(OPENING, first_run):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### 8.4 What the cache forgets
+    ### What the cache forgets
 
     Where the two lines differ, a query would look at the K/V of a letter that nobody ever wrote. How many entries, counted from the front, are good?
     """)
     return
 
 
+@app.cell(hide_code=True)
+def _():
+    task("l08.roll_back_kv")
+    return
+
+
 @app.function
 def roll_back_kv(held: int, num_drafted: int, num_accepted: int) -> int:
-    """Return how many KV tokens a request keeps after a verifying pass, counted from the front.
-
-    The pass was over the last token known before it and `num_drafted` drafts, and has left the
-    request with K/V of `held` tokens, all of these included. The first `num_accepted` drafts stay
-    in the text. Behind them stands a token that was drawn after the pass, in the place of the first
-    rejected draft or after the last one. Keep the K/V of every token of the text that has been
-    computed, and of no other.
-    """
+    """Return how many KV tokens a request keeps after a verifying pass, counted from the front."""
     raise NotImplementedError("Exercise 8.4: how many entries of the cache stay?")
 
 
@@ -827,19 +818,6 @@ def _():
     return
 
 
-@app.function(hide_code=True)
-def piece(resolve: Callable) -> Callable:
-    """An exhibit's function; while its cell is broken, one that says so when it is called."""
-    try:
-        return resolve()
-    except NameError:
-
-        def gone(*_):
-            raise NameError("fix the error in the exhibit's cell and keep its name")
-
-        return gone
-
-
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
@@ -895,7 +873,7 @@ def _(place_p, place_q):
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l08.accept").check(piece(lambda: exhibit_a))
+    after("l08.exhibit_a", exhibit("A", "l08.accept", lambda: exhibit_a))
     return
 
 
@@ -965,7 +943,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l08.speedup").check(piece(lambda: exhibit_b))
+    after("l08.exhibit_b", exhibit("B", "l08.speedup", lambda: exhibit_b))
     return
 
 
@@ -1015,7 +993,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l08.expected_tokens").check(piece(lambda: exhibit_c))
+    after("l08.exhibit_c", exhibit("C", "l08.expected_tokens", lambda: exhibit_c))
     return
 
 
@@ -1116,7 +1094,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    exercise("l08.roll_back_kv").check(piece(lambda: exhibit_d))
+    after("l08.exhibit_d", exhibit("D", "l08.roll_back_kv", lambda: exhibit_d))
     return
 
 

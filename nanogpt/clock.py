@@ -1,8 +1,8 @@
 """Clocks in integer microseconds: a modelled one that charges a stated cost, and the wall clock.
 
 The modelled clock makes every trace reproducible on any machine. A cost model is a formula with
-five numbers; two are committed, one measured on a laptop-class CPU and one worked out for a large
-GPU. Whatever shows their times names them.
+five numbers; two are committed, one fitted to steps measured on a server's CPU and one worked out
+for a large GPU. The times of both are modelled, and whatever shows them says so.
 """
 
 import time
@@ -61,13 +61,13 @@ class CostModel:
         return self.forward_us(ForwardRecord(useful, num_prefill, useful, context_tokens))
 
 
-LAPTOP_CPU = CostModel(
-    name="a laptop CPU", modelled=False,
+SERVER_CPU = CostModel(
+    name="a server CPU (fitted)", modelled=True,
     fixed_us=464.0, floor_us=0.0, token_us=29.4, context_us=0.091, prompt_scale=1,
 )  # fmt: skip
-"""The shipped model on one thread of a laptop-class CPU, fitted to measured steps.
+"""The shipped model on one thread of an AMD EPYC, fitted to measured steps.
 
-How, and how well: docs/benchmarks.md.
+How, and how well: docs/benchmarks.md. A time that it gives was not measured: the formula was.
 """
 
 LARGE_GPU = CostModel(
@@ -84,7 +84,7 @@ LARGE_GPU = CostModel(
 class CostClock:
     """A clock that moves only when work is charged, by what its cost model says."""
 
-    def __init__(self, model: CostModel = LAPTOP_CPU) -> None:
+    def __init__(self, model: CostModel = SERVER_CPU) -> None:
         self.model = model
         self.record = ClockRecord(model.name, model.modelled)
         self._now_us = 0

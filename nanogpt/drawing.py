@@ -11,6 +11,17 @@ from nanogpt.sampling import sample_tokens, uniform
 from nanogpt.speculative.verify import Drawn, verify
 
 
+class NotFiniteError(ValueError):
+    """Logits with NaN or infinity in them; `request_ids` says whose."""
+
+    def __init__(self, step: int, request_ids: list[int]) -> None:
+        super().__init__(
+            f"step {step}: the logits of request {request_ids[0]} are not finite (NaN or "
+            "infinity); the step was dropped"
+        )
+        self.request_ids = request_ids
+
+
 def draw_tokens(
     step: int,
     rows: Sequence[Row],
@@ -23,7 +34,7 @@ def draw_tokens(
     """What each sampling row gives its request, by request id, in the rows' order.
 
     Shapes: logits (R, V), one per row and one more per draft.
-    Raises: ValueError naming the request whose logits are not finite.
+    Raises: NotFiniteError naming a request whose logits are not finite.
     """
     starts = list(accumulate((row.num_logits for row in rows), initial=0))
     _check_finite(step, logits, rows, starts)
@@ -43,9 +54,6 @@ def draw_tokens(
 def _check_finite(step: int, logits: Tensor, rows: Sequence[Row], starts: Sequence[int]) -> None:
     if logits.isfinite().all():
         return
-    bad = int((~logits.isfinite().all(dim=-1)).nonzero()[0, 0])  # of (R,)
-    row = next(row for row, end in zip(rows, starts[1:], strict=True) if bad < end)
-    raise ValueError(
-        f"step {step}: the logits of request {row.request_id} are not finite (NaN or infinity); "
-        "the step was dropped"
-    )
+    fine: list[bool] = logits.isfinite().all(dim=-1).tolist()  # (R,)
+    own = zip(rows, starts, starts[1:], strict=False)
+    raise NotFiniteError(step, [row.request_id for row, a, b in own if not all(fine[a:b])])

@@ -4,6 +4,7 @@ A plan is checked before anything changes, and KV lengths and sampled tokens are
 once the logits are known to be finite: a step that fails computes nothing that counts.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,10 +13,11 @@ import torch
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
-from nanogpt.drawing import draw_tokens
+from nanogpt.drawing import NotFiniteError, draw_tokens
 from nanogpt.engine_config import (
     EngineConfig,
     MakeExecutor,
+    check_engine,
     check_extras,
     executor_maker,
     make_cache,
@@ -29,8 +31,8 @@ from nanogpt.part_checks import guard_parts
 from nanogpt.parts import Parts
 from nanogpt.planning import Offer, Plan, plan_problem
 from nanogpt.prefix_cache import PrefixCache, PrefixHit
-from nanogpt.recording import hit_records, kv_records, wait_records, work_record
-from nanogpt.request import Request, check_fresh, check_request
+from nanogpt.recording import hit_records, kv_records, request_record, wait_records, work_record
+from nanogpt.request import Arrivals, Request, check_arrivals, check_fresh, check_request, no_kv
 from nanogpt.rows import make_rows
 from nanogpt.scheduler import WayBack
 from nanogpt.speculative.drafting import Draft, propose_all
@@ -38,9 +40,10 @@ from nanogpt.speculative.proposal import Proposal
 from nanogpt.speculative.verify import Drawn
 from nanogpt.trace import RequestRecord, StepRecord, Trace
 
-Arrivals = Sequence[tuple[int, Request]]
 NOTHING = ForwardResult(torch.empty(0, 0), ())
 """A step in which somebody only leaves: no row, no forward."""
+TRIES = 3
+"""So many steps in a row may end with logits of a request that are not finite; then it must go."""
 
 
 class Engine:
@@ -60,6 +63,7 @@ class Engine:
         make_executor: MakeExecutor | None = None,
         draft: Draft | None = None,
     ) -> None:
+        check_engine(model, config, parts, clock, make_executor, draft)
         self.model = model
         self.config = config
         self.parts = guard_parts(parts)
@@ -76,6 +80,7 @@ class Engine:
         self._arrived: list[RequestRecord] = []
         self._steps: list[StepRecord] = []
         self._last_served: dict[int, int] = {}
+        self._failures = Counter[int]()
 
     def submit(self, request: Request) -> None:
         """Accept a request, as arriving in the coming step.
@@ -83,20 +88,14 @@ class Engine:
         Raises: ValueError naming what is wrong with it and the limit; the engine goes on as before.
         """
         self._check_new(request)
+        # Lists of its own: what the caller's come to be is no business of the run's.
+        request.prompt_tokens = list(request.prompt_tokens)
+        request.generated_tokens = list(request.generated_tokens)
         request.arrival_time = self.step_number
         self.scheduler.add_request(request)
         request.kv_view = partial(self.cache.view, request.id)
         self._requests[request.id] = request
-        self._arrived.append(
-            RequestRecord(
-                request.id,
-                tuple(request.prompt_tokens),
-                request.max_new_tokens,
-                request.priority,
-                self.step_number,
-                self.clock.now_us(),
-            )
-        )
+        self._arrived.append(request_record(request, self.clock.now_us()))
 
     def run(self, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
         """Serve requests as they arrive, each at its step, until all are done.
@@ -105,11 +104,10 @@ class Engine:
         Raises: ValueError for a bad request, before anything runs, and for a run that is stuck;
         PartError for a part that failed. `trace` has the steps up to then.
         """
-        self._check_arrivals(arrivals)
+        queue = check_arrivals(arrivals, self._check_new)
         if max_steps is not None:
             check_int("max_steps", max_steps, 1)
         steps_before = len(self._steps)
-        queue = sorted(arrivals, key=lambda arrival: arrival[0])
         while queue or not self.scheduler.is_done():
             if max_steps is not None and len(self._steps) - steps_before >= max_steps:
                 return self.trace(error=f"stopped after {max_steps} steps, before all were done")
@@ -123,7 +121,7 @@ class Engine:
     def step(self) -> StepRecord:
         """Run one step: plan -> run -> sample -> commit -> record.
 
-        Raises: as `run` does, and ValueError when there is nothing to serve.
+        Raises: as `run` does; ValueError for nothing to serve, and for logits that are not finite.
         """
         if self.scheduler.is_done():
             raise ValueError(f"step {self.step_number}: nothing to serve; submit a request first")
@@ -150,6 +148,9 @@ class Engine:
             drawn = self._draw(rows, sampling, result.logits) if rows else {}
             computed = {row.request_id: self._computed(row, drawn) for row in rows}
             counted = self._counted(computed)
+        except NotFiniteError as error:
+            self._undo(rows, newcomers)
+            raise self._failed(error) from None
         except BaseException:
             self._undo(rows, newcomers)
             raise
@@ -206,16 +207,6 @@ class Engine:
         check_fresh(request)
         self.scheduler.check_new(request)
 
-    def _check_arrivals(self, arrivals: Arrivals) -> None:
-        """Refuse a bad request now, and not when the others are half served."""
-        ids: set[int] = set()
-        for arrival_step, request in arrivals:
-            self._check_new(request)
-            check_int(f"the arrival step of request {request.id}", arrival_step, 0)
-            if request.id in ids:
-                raise ValueError(f"there are two requests {request.id}; ids must be unique")
-            ids.add(request.id)
-
     def _offer(self, victims: Sequence[Request], startable: Sequence[Request]) -> Offer:
         """What the plan may choose from, once `victims` are gone."""
         staying = [request for request in self.scheduler.active if request not in victims]
@@ -270,6 +261,19 @@ class Engine:
         for row in newcomers:
             self.cache.release(row.request_id)
 
+    def _failed(self, error: NotFiniteError) -> ValueError:
+        """Give up whose logits would not become finite; the error to raise."""
+        self._failures.update(error.request_ids)
+        lost = [i for i in error.request_ids if self._failures[i] >= TRIES]
+        for request_id in lost:
+            request = self._requests.pop(request_id)
+            self.scheduler.give_up(request)
+            request.kv_view = no_kv
+            if request_id in self.cache.holders():
+                self.cache.release(request_id)
+        gone = f"{error}; after {TRIES} tries requests {lost} were given up"
+        return ValueError(gone) if lost else error
+
     def _draw(
         self, rows: Sequence[Row], sampling: Sequence[bool], logits: Tensor
     ) -> dict[int, Drawn]:
@@ -308,21 +312,19 @@ class Engine:
             request = self._requests[row.request_id]
             self.cache.commit(request.id, computed[request.id] - row.num_past)
             request.prefill_cursor = computed[request.id]
+            was_last_chunk = request.status == "prefilling" and request.is_fully_prefilled
             self._last_served[request.id] = self.step_number
+            self._failures.pop(request.id, None)
             if request.id in drawn:
                 accepted = row.drafted[: drawn[request.id].num_accepted]
                 request.generated_tokens += [*accepted, drawn[request.id].last]
             if request.is_done or not row.is_decode:
                 self._publish(request)
-            if (
-                request.status == "prefilling"
-                and request.id in drawn
-                and request.is_fully_prefilled
-            ):
+            if was_last_chunk and request.id in drawn:
                 self.scheduler.promote(request)
             if request.is_done:
                 self.scheduler.complete(request)
-                self.cache.release(request.id)
+                request.kv_view = self.cache.leave(request.id)
                 del self._requests[request.id]
                 finished.append(request.id)
         return finished

@@ -14,7 +14,7 @@ from nanogpt.executors.strip import StripExecutor
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
 from nanogpt.layout_checks import mask_of_pairs, slots_of_all
-from nanogpt.limits import check_int
+from nanogpt.limits import check_bool, check_callable, check_int, check_is
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.ranking import Policy
@@ -70,10 +70,8 @@ class EngineConfig:
             raise ValueError(
                 f"there is no executor {self.executor!r}; choose from {sorted(EXECUTORS)}"
             )
-        if type(self.batch_invariant) is not bool:
-            raise ValueError(
-                f"batch_invariant is {self.batch_invariant!r}; it must be True or False"
-            )
+        check_bool("batch_invariant", self.batch_invariant)
+        check_bool("preempt_to_admit", self.preempt_to_admit)
         if self.batch_invariant and self.executor != "packed":
             raise ValueError(
                 f"batch_invariant goes with the executor 'packed'; this one is {self.executor!r}"
@@ -106,6 +104,26 @@ class EngineConfig:
             )
 
 
+def check_engine(
+    model: object,
+    config: object,
+    parts: object,
+    clock: object,
+    make_executor: object,
+    draft: object,
+) -> None:
+    """Raises: ValueError for an argument of `Engine` that is not what it has to be."""
+    check_is("the model", model, GPT, "a GPT, for example load_model()")
+    check_is("the config", config, EngineConfig, "an EngineConfig")
+    check_is("parts", parts, Parts, "Parts")
+    if clock is not None:
+        check_callable("the clock", clock, "a clock, for example CostClock()", "now_us", "charge")
+    if make_executor is not None:
+        check_callable("make_executor", make_executor, "a function that makes an executor")
+    if draft is not None:
+        check_callable("the draft", draft, "a draft model, for example TrigramDraft.load()")
+
+
 def executor_maker(config: EngineConfig) -> MakeExecutor:
     """The executor that the settings ask for."""
     return BatchInvariantExecutor if config.batch_invariant else EXECUTORS[config.executor]
@@ -116,6 +134,7 @@ def check_extras(config: EngineConfig, executor: Executor, draft: object) -> Non
 
     Raises: ValueError naming the setting.
     """
+    check_callable("what make_executor made", executor, "an executor with `run`", "run")
     verifies = isinstance(executor, PackedExecutor | BatchInvariantExecutor)
     if config.num_draft_tokens and not verifies:
         raise ValueError(
@@ -155,7 +174,13 @@ def make_cache(model: GPT, config: EngineConfig, parts: Parts) -> KVCache | Wind
     weight = model.token_embedding.weight
     place = (model.config, config.max_batch_size, weight.dtype, weight.device)
     if config.sliding_window is None:
-        return KVCache(*place)
+        try:
+            return KVCache(*place)
+        except (OSError, OverflowError, ValueError, MemoryError):
+            raise ValueError(
+                f"max_batch_size is {config.max_batch_size}; this machine has no memory for as "
+                f"many slots of {model.config.context_len} tokens"
+            ) from None
 
     def new_storage(empty: Tensor, window: int, sinks: int) -> WindowStorage:
         if config.kv_storage == "evict":

@@ -10,6 +10,7 @@ Shapes: L layers, P slots, H heads, S positions, D head size, N tokens.
 
 import math
 import mmap
+import weakref
 from collections.abc import Sequence
 from types import MappingProxyType
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
-from nanogpt.request import KVView
+from nanogpt.request import KVView, OwnKV
 
 Place = tuple[Tensor, Tensor]
 """Slots (N,) and positions (N,) of a step's new tokens."""
@@ -41,6 +42,7 @@ class KVCache:
         self._slot_of: dict[int, int] = {}
         self._length_of: dict[int, int] = {}
         self._free = list(range(num_slots))
+        self._left_in: dict[int, weakref.ref[OwnKV]] = {}
 
     def reserve(self, request_id: int) -> None:
         """Give the request an empty slot, the lowest that is free.
@@ -54,6 +56,7 @@ class KVCache:
         # The lowest slot keeps running requests side by side, so that a batch can be a view.
         slot = min(self._free)
         self._free.remove(slot)
+        self._move_out(slot)
         self._slot_of[request_id] = slot
         self._length_of[request_id] = 0
 
@@ -108,6 +111,26 @@ class KVCache:
         self._free.append(self._slot_of.pop(request_id))
         del self._length_of[request_id]
 
+    def leave(self, request_id: int) -> OwnKV:
+        """Give the request's slot back, and leave it its K/V to look at.
+
+        That stays where it lies until the slot is taken again; then it is copied, if it is still
+        of use to anything.
+        """
+        left = OwnKV(self.view(request_id))
+        self._left_in[self._slot_of[request_id]] = weakref.ref(left)
+        self.release(request_id)
+        return left
+
+    def _move_out(self, slot: int) -> None:
+        """Copy what a finished request left in the slot, unless that request is gone."""
+        left = self._left_in[slot]() if slot in self._left_in else None
+        if left is not None:
+            k, _ = left.kv[0, 0]  # (1, S, D)
+            kv = self.storage[:, :, slot, :, : k.shape[1]].clone()  # (2, L, H, S, D)
+            left.kv = view_by_head(list(zip(*kv, strict=True)))
+        self._left_in.pop(slot, None)
+
     def slot(self, request_id: int) -> int:
         """The slot that the request sits in."""
         return self._slot_of[request_id]
@@ -132,7 +155,7 @@ class KVCache:
         """What the request holds, by (layer, head) as the posts store it: k, v (1, S, D) each."""
         if request_id not in self._slot_of:
             return MappingProxyType({})
-        return view_by_head([self.gather(request_id, layer) for layer in range(self.k.shape[0])])
+        return view_by_head(list(zip(*self.held(request_id), strict=True)))
 
     def live_bytes(self, request_id: int) -> int:
         """Bytes of memory set aside for the request: a whole slot, however little of it is held."""

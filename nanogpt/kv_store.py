@@ -9,7 +9,7 @@ from torch import Tensor
 class KVStore(Protocol):
     """Holds the K/V of running requests. A step writes, and what it wrote counts from the commit.
 
-    Shapes: H heads, S entries held, D head size, N new tokens of all rows, in the rows' order.
+    Shapes: L layers, H heads, S entries held, D head size, N new tokens of all rows in order.
     """
 
     def place(self, rows: Sequence[tuple[int, int]]) -> Any:
@@ -17,11 +17,15 @@ class KVStore(Protocol):
         ...
 
     def write(self, layer: int, place: Any, k: Tensor, v: Tensor) -> None:
-        """Put down one layer's K/V of the step. Shapes: k, v (N, H, D)."""
+        """Put down one layer's K/V of the step, first to last. Shapes: k, v (N, H, D)."""
         ...
 
     def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
         """What is held, oldest first, without what this step wrote. Shapes: -> k, v (H, S, D)."""
+        ...
+
+    def held(self, request_id: int) -> Tensor:
+        """The same in all layers at once. Shapes: -> (2, L, H, S, D)."""
         ...
 
     def length(self, request_id: int) -> int:

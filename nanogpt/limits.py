@@ -1,5 +1,10 @@
 """Checks of single values at the borders of the package: one sentence, the value, the limit."""
 
+from reprlib import Repr
+
+_SHORT = Repr()
+_SHORT.maxother = 60
+
 
 def check_int(name: str, value: object, low: int, high: int | None = None) -> None:
     """Refuse what is not a whole number from `low` to `high` (None: no upper limit).
@@ -7,8 +12,34 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> No
     Raises: ValueError. True and 1.0 are not whole numbers here: they hide mistakes.
     """
     if type(value) is not int:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number")
+        raise ValueError(f"{name} is {show(value)}; it must be a whole number")
     if value < low:
         raise ValueError(f"{name} is {value}; it must be at least {low}")
     if high is not None and value > high:
         raise ValueError(f"{name} is {value}; it must be at most {high}")
+
+
+def check_bool(name: str, value: object) -> None:
+    """Raises: ValueError for all but True and False; 1 and "yes" are neither."""
+    if type(value) is not bool:
+        raise ValueError(f"{name} is {show(value)}; it must be True or False")
+
+
+def check_is(name: str, value: object, kind: type, wanted: str) -> None:
+    """Raises: ValueError for a value of another type; `wanted` says in words what it must be."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {show(value)}; it must be {wanted}")
+
+
+def check_callable(name: str, value: object, wanted: str, *methods: str) -> None:
+    """Raises: ValueError for what cannot be called, or lacks one of the `methods`."""
+    calls = [getattr(value, method, None) for method in methods] or [value]
+    if not all(map(callable, calls)):
+        raise ValueError(f"{name} is {show(value)}; it must be {wanted}")
+
+
+def show(value: object) -> str:
+    """A value in one short line, however large it is; of one without words of its own, its type."""
+    if type(value).__repr__ is object.__repr__:
+        return f"of type {type(value).__name__}"
+    return " ".join(_SHORT.repr(value).split())

@@ -5,12 +5,13 @@ are not the reference run guarded, see `part_checks`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 from torch import Tensor
 
 from nanogpt import fusing, masks, planning, policies, sliding_window
+from nanogpt.limits import check_callable
 from nanogpt.policies import RequestView, Resumed, Verdict
 from nanogpt.speculative import acceptance
 
@@ -210,3 +211,8 @@ class Parts:
     ring_slot: RingSlot = sliding_window.ring_slot
     accept: Accept = acceptance.accept
     roll_back_kv: RollBackKV = acceptance.roll_back_kv
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            name = f"the part {part.name}"
+            check_callable(name, getattr(self, part.name), "a function; leave it out for ours")

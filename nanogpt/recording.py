@@ -8,7 +8,13 @@ from nanogpt.planning import Offer, Plan
 from nanogpt.prefix_cache import PrefixHit
 from nanogpt.request import Request
 from nanogpt.speculative.verify import Drawn
-from nanogpt.trace import KVRecord, PrefixHitRecord, WaitRecord, WorkRecord
+from nanogpt.trace import KVRecord, PrefixHitRecord, RequestRecord, WaitRecord, WorkRecord
+
+
+def request_record(request: Request, now_us: int) -> RequestRecord:
+    """A request as it has just arrived."""
+    asked = (request.id, tuple(request.prompt_tokens), request.max_new_tokens, request.priority)
+    return RequestRecord(*asked, request.arrival_time, now_us)
 
 
 def work_record(row: Row, drawn: Drawn | None) -> WorkRecord:
@@ -53,7 +59,7 @@ def wait_records(
     passed_over = "the token budget is spent" if spent else "the plan left it out"
     waits: list[WaitRecord] = []
     for request in requests:
-        if request.status == "done" or request.id in served:
+        if request.status in ("done", "failed") or request.id in served:
             continue
         if request.id in victims:
             reason = victims[request.id]

@@ -1,6 +1,6 @@
-"""A request and how far it has come. Knows its tokens; does not know where its K/V is stored."""
+"""A request and how far it has come. Knows its tokens; an engine's K/V it only looks at."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -8,9 +8,9 @@ from typing import Literal
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
-from nanogpt.limits import check_int
+from nanogpt.limits import check_int, check_is, show
 
-Status = Literal["waiting", "prefilling", "active", "done"]
+Status = Literal["waiting", "prefilling", "active", "done", "failed"]
 KVView = Mapping[tuple[int, int], tuple[Tensor, Tensor]]
 
 
@@ -19,13 +19,27 @@ def no_kv() -> KVView:
     return MappingProxyType({})
 
 
+class OwnKV:
+    """A `kv_view` of K/V that is the request's own, and goes with `clear_cache`.
+
+    The textbook calls store it so, and an engine leaves it so to a request that is done.
+    """
+
+    def __init__(self, kv: KVView) -> None:
+        self.kv = kv
+
+    def __call__(self) -> KVView:
+        """(layer, head) -> (k, v)."""
+        return self.kv
+
+
 @dataclass(eq=False)
 class Request:
     """One prompt to be continued, and its running state.
 
     `priority` 0 is the most important. `prefill_cursor` counts the tokens whose K/V has been
     computed, prompt and generated alike: the next step computes from there. `arrival_time` is the
-    step it arrived in, set once.
+    step it arrived in, set when it is submitted. "failed" is what an engine has given up.
     Source: the field names of the scheduling post, so that its calls run unchanged.
     """
 
@@ -66,17 +80,43 @@ class Request:
 
     @property
     def is_fully_prefilled(self) -> bool:
-        """Whether the whole prompt is computed, and all generated tokens but the newest."""
-        return self.remaining <= (1 if self.generated_tokens else 0)
+        """Whether the prompt is computed, and all generated tokens but the newest.
+
+        In a prefill the newest too: a request that was preempted computes all it knows again, and
+        only behind its last token comes one that is new.
+        """
+        newest = 1 if self.generated_tokens and self.status != "prefilling" else 0
+        return self.remaining <= newest
 
     @property
     def kv_cache(self) -> KVView:
-        """Read-only: (layer, head) -> (k, v), each (1, S, D), of what is held right now."""
+        """Read-only: (layer, head) -> (k, v), each (1, S, D), of what is held right now.
+
+        Of a request that is done, what it held at the end: all but the last token's.
+        """
         return self.kv_view()
 
     def clear_cache(self) -> None:
-        """Forget that anything was computed; whoever stores the K/V releases it."""
+        """Forget what was computed, and let go of K/V of its own; an engine's, that releases."""
         self.prefill_cursor = 0
+        if isinstance(self.kv_view, OwnKV):
+            self.kv_view = no_kv
+
+
+def check_form(request: Request) -> None:
+    """Refuse what is no request, or has fields of another type.
+
+    Raises: ValueError naming the field and its value.
+    """
+    check_is("the request", request, Request, "a Request")
+    check_int("a request's id", request.id, 0)
+    who = f"request {request.id}"
+    check_int(f"{who}: priority", request.priority, 0)
+    check_int(f"{who}: max_new_tokens", request.max_new_tokens, 1)
+    check_int(f"{who}: arrival_time", request.arrival_time, 0)
+    check_int(f"{who}: prefill_cursor", request.prefill_cursor, 0)
+    check_is(f"{who}: the prompt", request.prompt_tokens, list, "a list of token ids")
+    check_is(f"{who}: generated_tokens", request.generated_tokens, list, "a list of token ids")
 
 
 def check_request(request: Request, config: ModelConfig) -> None:
@@ -85,20 +125,15 @@ def check_request(request: Request, config: ModelConfig) -> None:
     The last sampled token needs no K/V, hence prompt + max_new_tokens - 1 positions.
     Raises: ValueError naming the value and the limit.
     """
-    check_int("a request's id", request.id, 0)
-    who = f"request {request.id}"
-    check_int(f"{who}: priority", request.priority, 0)
-    check_int(f"{who}: max_new_tokens", request.max_new_tokens, 1)
-    prompt = request.prompt_tokens
-    if not isinstance(prompt, list):  # pyright: ignore[reportUnnecessaryIsInstance]
-        kind = type(prompt).__name__
-        raise ValueError(f"{who} has a prompt of type {kind}; it must be a list of token ids")
+    check_form(request)
+    who, prompt = f"request {request.id}", request.prompt_tokens
     if not prompt:
         raise ValueError(f"{who} has an empty prompt; it needs at least 1 token")
     for token in prompt:
         if type(token) is not int or not 0 <= token < config.vocab_size:
             raise ValueError(
-                f"{who} holds token {token!r}, outside the vocabulary 0..{config.vocab_size - 1}"
+                f"{who} holds token {show(token)}, outside the vocabulary "
+                f"0..{config.vocab_size - 1}"
             )
     if len(prompt) > config.context_len:
         raise ValueError(
@@ -117,6 +152,33 @@ def check_fresh(request: Request) -> None:
     fresh = request.status == "waiting" and request.kv_view is no_kv
     if not fresh or request.num_generated or request.prefill_cursor:
         raise ValueError(f"request {request.id} has been served before; submit a fresh one")
+
+
+Arrivals = Sequence[tuple[int, Request]]
+"""(arrival step, request) of each."""
+
+
+def check_arrivals(
+    arrivals: Arrivals, check_new: Callable[[Request], None]
+) -> list[tuple[int, Request]]:
+    """The arrivals by step, each of them checked now, and not when others are half served.
+
+    Raises: ValueError for what is no list of (arrival step, Request), and as `check_new` does.
+    """
+    check_is("arrivals", arrivals, Sequence, "a list of pairs (arrival step, Request)")
+    ids: set[int] = set()
+    for arrival in arrivals:
+        match arrival:
+            case (arrival_step, request):
+                check_new(request)
+            case _:  # pyright: ignore[reportUnnecessaryComparison]
+                wanted = "a pair (arrival step, Request)"
+                raise ValueError(f"an arrival is {show(arrival)}; it must be {wanted}")
+        check_int(f"the arrival step of request {request.id}", arrival_step, 0)
+        if request.id in ids:
+            raise ValueError(f"there are two requests {request.id}; ids must be unique")
+        ids.add(request.id)
+    return sorted(arrivals, key=lambda arrival: arrival[0])
 
 
 def kv_tokens_needed(request: Request) -> int:

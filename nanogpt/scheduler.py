@@ -16,12 +16,12 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nanogpt.guard import PartError
-from nanogpt.limits import check_int
+from nanogpt.limits import check_bool, check_int, check_is
 from nanogpt.parts import Parts
 from nanogpt.policies import RequestView, Resumed, Verdict
 from nanogpt.ranking import Key, Policy, TimedKey, check_policy, key_under
-from nanogpt.request import Request
+from nanogpt.request import Request, check_form
+from nanogpt.scheduling_checks import check_count, check_limits, check_moves, never_fits
 from nanogpt.sliding_window import check_sinks
 from nanogpt.trace import Trace
 
@@ -53,17 +53,16 @@ class Scheduler:
         preempt_to_admit: bool = False,
         parts: Parts = Parts(),
     ) -> None:
-        limits = {
-            "token_budget": token_budget,
-            "max_kv_tokens": max_kv_tokens,
-            "max_batch_size": max_batch_size,
-            "max_prefilling": max_prefilling,
-            "sliding_window": sliding_window,
-        }
-        for name, limit in limits.items():
-            if limit is not None or name in ("token_budget", "max_batch_size"):
-                check_int(name, limit, 1)
+        check_int("token_budget", token_budget, 1)
+        check_int("max_batch_size", max_batch_size, 1)
+        check_limits(
+            max_kv_tokens=max_kv_tokens,
+            max_prefilling=max_prefilling,
+            sliding_window=sliding_window,
+        )
         check_sinks(num_sinks, sliding_window)
+        check_bool("preempt_to_admit", preempt_to_admit)
+        check_is("parts", parts, Parts, "Parts")
         check_policy(policy)
         self.policy = policy
         self.token_budget = token_budget
@@ -80,23 +79,18 @@ class Scheduler:
         self.preempted: list[Request] = []
         self.trace: Trace | None = None
         self._step = 0
+        self._prefill_at: tuple[int, int] | None = None
         self._keys: dict[int, Key] = {}
         self._admitted_at: dict[int, int] = {}
 
     def check_new(self, request: Request) -> None:
-        """Raises: ValueError for an id seen before, or for more KV tokens than the budget has."""
+        """Raises: ValueError for no request, an id seen before, or more KV than the budget has."""
+        check_form(request)
         if request.id in self._keys:
             raise ValueError(f"there is a request {request.id} already; ids must be unique")
         view = self.view(request)
         if self._verdict(view, held=0, num_running=0) == "refuse":
-            needs = f"{len(view.prompt_tokens)} + {view.max_new_tokens} - 1 = "
-            under = ""
-            if self.sliding_window is not None:
-                needs, under = "", f" under a window of {self.sliding_window}"
-            raise ValueError(
-                f"request {request.id} needs {needs}{view.kv_tokens_needed} KV tokens{under}; the "
-                f"KV budget of {self.max_kv_tokens} can never hold it"
-            )
+            raise never_fits(view, self.max_kv_tokens, self.sliding_window)
 
     def add_request(self, request: Request) -> None:
         """Put a new request among the waiting. Raises: as `check_new` does."""
@@ -110,7 +104,10 @@ class Scheduler:
         return not (self.waiting or self.prefilling or self.active)
 
     def schedule(self, step: int) -> tuple[Request | None, list[Request]]:
-        """Make room, admit, and say who prefills and who decodes in this step."""
+        """Make room, admit, and say who prefills and who decodes in this step.
+
+        Raises: ValueError for a loop that computes a preempted request's prompt and no more.
+        """
         self.begin_step(step)
         victims = self.victims()
         startable, _ = self.admissible(victims)
@@ -118,7 +115,11 @@ class Scheduler:
             self.preempt(victim)
         for request in startable:
             self.admit(request)
-        return (self.prefilling[0] if self.prefilling else None), list(self.active)
+        prefill = self.prefilling[0] if self.prefilling else None
+        if prefill is not None and not self.active:
+            check_moves(step, prefill, self._prefill_at)
+        self._prefill_at = (prefill.id, prefill.prefill_cursor) if prefill else None
+        return prefill, list(self.active)
 
     def begin_step(self, step: int) -> None:
         """Note the time; under a `TimedKey`, rank everybody anew."""
@@ -137,7 +138,8 @@ class Scheduler:
         staying, victims = self._running(), list[Request]()
         while self.max_kv_tokens is not None and self._growth(staying) > self.max_kv_tokens:
             if len(staying) == 1:
-                self._check_count(staying[0])
+                one = staying[0]
+                check_count(self.view(one), self.counted(one, one.remaining), self.max_kv_tokens)
             victims.append(self._choose(staying))
             staying.remove(victims[-1])
         if victims or not self.preempt_to_admit:
@@ -213,6 +215,14 @@ class Scheduler:
         """Take a finished request out."""
         self._remove(request)
         request.status = "done"
+
+    def give_up(self, request: Request) -> None:
+        """Take a request out that cannot be served, wherever it is."""
+        self.waiting = [entry for entry in self.waiting if entry[3] is not request]
+        heapq.heapify(self.waiting)
+        if request in self._running():
+            self._remove(request)
+        request.status = "failed"
 
     def view(self, request: Request) -> RequestView:
         """The request as policies see it: a copy, with its rank."""
@@ -304,15 +314,6 @@ class Scheduler:
                 f"to compute > {self.max_kv_tokens}"
             )
         return f"admit said {verdict!r}"
-
-    def _check_count(self, request: Request) -> None:
-        """Raises: PartError when a request alone is over the budget because it is counted wrong."""
-        counted, held = self.counted(request, request.remaining), self.view(request)
-        if counted > held.kv_tokens_to_start:
-            raise PartError(
-                f"your held counts request {request.id} with {counted} KV tokens, more than the KV "
-                f"budget of {self.max_kv_tokens}; it holds {held.kv_tokens_to_start}"
-            )
 
     def _growth(self, running: Sequence[Request]) -> int:
         """KV tokens that the running will hold once their known tokens are computed."""

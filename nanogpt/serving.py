@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.engine_config import EngineConfig
+from nanogpt.limits import check_is
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.ranking import Policy
@@ -27,6 +28,7 @@ def chunked_prefill_generate(
     run at once, one of them in prefill, as in the chunked-prefill post.
     Raises: ValueError for a bad request or limit, PartError for a part that failed.
     """
+    check_is("request_queue", request_queue, Sequence, "a list of pairs (arrival step, Request)")
     config = EngineConfig(
         token_budget=token_budget,
         max_batch_size=max(1, len(request_queue)),
@@ -65,6 +67,7 @@ def scheduled_generate(
     Returns the scheduler; `scheduler.trace` is the run and `nanogpt.trace.step_log` its log.
     Raises: ValueError for a bad request or limit, PartError for a part that failed.
     """
+    check_is("requests", requests, Sequence, "a list of Request")
     config = EngineConfig(
         token_budget=token_budget,
         max_kv_tokens=max_kv_tokens,

@@ -19,7 +19,7 @@ from torch import Tensor
 from nanogpt.fusing import fused_rows
 from nanogpt.limits import check_int
 from nanogpt.model import GPT
-from nanogpt.request import KVView, Request, no_kv
+from nanogpt.request import KVView, OwnKV, Request, no_kv
 from nanogpt.sliding_window import evict
 
 BatchedKV = list[list[tuple[Tensor, Tensor]]]
@@ -221,18 +221,8 @@ def evict_kv_cache(request: Request, window_size: int | None, num_sinks: int = 0
     _store(request, kv)
 
 
-class _OwnKV:
-    """A request's `kv_view` when no engine stores its K/V for it."""
-
-    def __init__(self, kv: Mapping[tuple[int, int], tuple[Tensor, Tensor]]) -> None:
-        self.kv = MappingProxyType(dict(kv))
-
-    def __call__(self) -> KVView:
-        return self.kv
-
-
 def _own_kv(request: Request) -> KVView:
-    if request.kv_view is not no_kv and not isinstance(request.kv_view, _OwnKV):
+    if request.kv_view is not no_kv and not isinstance(request.kv_view, OwnKV):
         raise ValueError(
             f"request {request.id} is served by an engine, which stores its K/V itself"
         )
@@ -241,4 +231,4 @@ def _own_kv(request: Request) -> KVView:
 
 def _store(request: Request, kv: Mapping[tuple[int, int], tuple[Tensor, Tensor]]) -> None:
     _own_kv(request)
-    request.kv_view = _OwnKV(kv)
+    request.kv_view = OwnKV(MappingProxyType(dict(kv)))

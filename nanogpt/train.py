@@ -5,7 +5,6 @@ hundred steps, and the same command picks it up. The corpus is verified by its h
 validation loss always means the same text.
 """
 
-import argparse
 import dataclasses
 import hashlib
 import math
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nanogpt.command_line import Parser, Whole
 from nanogpt.config import SHAKESPEARE, ModelConfig
 from nanogpt.model import GPT
 from nanogpt.tokenizer import encode
@@ -195,13 +195,21 @@ def train(
 
 def main() -> None:
     """Parse the command line and train, resuming when a state file is there."""
-    parser = argparse.ArgumentParser(description="Train the shipped nanoGPT on Tiny Shakespeare.")
-    parser.add_argument("--corpus", type=Path, help="input.txt; downloaded when left out")
-    parser.add_argument("--out", type=Path, default=Path("shakespeare.safetensors"))
-    parser.add_argument("--steps", type=int, default=TrainConfig().steps)
-    parser.add_argument("--seed", type=int, default=TrainConfig().seed)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    usual, out = TrainConfig(), Path("shakespeare.safetensors")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser = Parser("python -m nanogpt.train", "Trains the shipped nanoGPT on Tiny Shakespeare.")
+    parser.add_argument("--corpus", type=Path, help="input.txt (left out: it is downloaded)")
+    parser.add_argument("--out", type=Path, default=out, help=f"the weights (default {out})")
+    parser.option("--steps", Whole(1, 10**6), usual.steps, "steps to have taken in the end")
+    parser.option("--seed", Whole(0, 10**9), usual.seed, "of weights and batches")
+    parser.add_argument("--device", default=device, help=f"of torch (default {device})")
     options = parser.parse_args()
+    if not options.out.parent.is_dir():
+        parser.error(f"--out is {options.out}; there is no folder {options.out.parent}")
+    try:
+        torch.empty(0, device=options.device)
+    except (RuntimeError, AssertionError):
+        parser.error(f"--device is {options.device!r}; torch finds no such device here")
     try:
         tokens = torch.tensor(encode(read_corpus(options.corpus)))  # (N,)
         config = TrainConfig(steps=options.steps, seed=options.seed)

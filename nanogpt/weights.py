@@ -4,6 +4,7 @@ Knows the file format; does not know how the weights came about (`train.py`) or 
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -17,6 +18,8 @@ from torch.overrides import TorchFunctionMode
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 
+CHECKSUMS = "SHA256SUMS"
+"""Beside shipped files: their checksums, as `sha256sum` writes and checks them."""
 SHIPPED_WEIGHTS = Path(__file__).parent / "checkpoints" / "shakespeare.safetensors"
 
 
@@ -33,12 +36,13 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
 
     `dtype` is what the model computes in: float32 for speed, float64 where tokens must be equal
     to the last bit of a near-tie (float32 sums depend on who shares the batch).
-    Raises: ValueError naming the file and what is wrong with it: missing, corrupt, or with tensors
+    Raises: ValueError naming the file and what is wrong with it: missing, damaged, or with tensors
     that do not match the sizes in its header.
     """
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no weights file at {path}")
+    check_sum(path)
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
@@ -81,6 +85,22 @@ def model_to_fill(config: ModelConfig) -> GPT:
             return GPT(config)
     except RuntimeError as error:
         raise ValueError(f"a model of {config} cannot be built: {error}") from None
+
+
+def check_sum(path: Path) -> None:
+    """Compare a file with the checksum that lies beside it, if there is one.
+
+    Raises: ValueError for a file that is not the shipped one.
+    """
+    sums = path.with_name(CHECKSUMS)
+    entries = [line.split() for line in sums.read_text().splitlines()] if sums.is_file() else []
+    wanted = {name: digest for digest, name in entries}.get(path.name)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if wanted not in (None, digest):
+        raise ValueError(
+            f"{path} is not the file that was shipped: its sha256 is {digest}, and {CHECKSUMS} "
+            f"beside it says {wanted}; bring the file back from the repository"
+        )
 
 
 def _check_shapes(

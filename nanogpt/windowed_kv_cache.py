@@ -14,8 +14,8 @@ from torch import Tensor
 
 from nanogpt.config import ModelConfig
 from nanogpt.kv_cache import view_by_head
-from nanogpt.request import KVView
-from nanogpt.sliding_window import window_mask
+from nanogpt.request import KVView, OwnKV
+from nanogpt.sliding_window import kept_positions, window_mask
 from nanogpt.window_storage import WindowStorage
 
 WindowMask = Callable[[Sequence[int], Sequence[int], int | None, int], Tensor]
@@ -47,6 +47,7 @@ class WindowedKVCache:
         self._new_storage = new_storage
         self._mask_of = mask_of
         self._storage_of: dict[int, WindowStorage] = {}
+        self._written: list[tuple[Tensor, Tensor]] = []  # (N, H, D) each, layer by layer
 
     def reserve(self, request_id: int) -> None:
         """Take the request in, holding nothing.
@@ -61,18 +62,22 @@ class WindowedKVCache:
 
     def place(self, rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Announce the step's rows to their storages; the place of a row is its turn."""
+        self._written = []
         for request_id, num_new in rows:
             self._storage_of[request_id].plan(num_new)
         return list(rows)
 
     def write(self, layer: int, place: list[tuple[int, int]], k: Tensor, v: Tensor) -> None:
-        """Shapes: k, v (N, H, D)."""
-        sizes = [num_new for _, num_new in place]
-        for (request_id, _), new_k, new_v in zip(
-            place, k.split(sizes), v.split(sizes), strict=True
-        ):
-            new_k, new_v = new_k.transpose(0, 1), new_v.transpose(0, 1)  # (H, T, D) each
-            self._storage_of[request_id].put(layer, new_k, new_v)
+        """Collect the layers, first to last; the last hands everything out. k, v (N, H, D)."""
+        self._written.append((k, v))
+        if len(self._written) < self.num_layers:
+            return
+        by_layer = [torch.stack(each) for each in zip(*self._written, strict=True)]
+        kv = torch.stack(by_layer).transpose(2, 3)  # (2, L, H, N, D)
+        self._written = []
+        pieces = kv.split([num_new for _, num_new in place], dim=3)
+        for (request_id, _), piece in zip(place, pieces, strict=True):
+            self._storage_of[request_id].put(piece)
 
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Count the `num_tokens` of this step as held, and evict what they push out."""
@@ -80,15 +85,27 @@ class WindowedKVCache:
 
     def discard_written(self, request_id: int) -> None:
         """Let go of what a failed step wrote: nothing of it counts."""
+        self._written = []
         self._storage_of[request_id].forget()
 
     def release(self, request_id: int) -> None:
         """Give all of the request's memory back."""
         del self._storage_of[request_id]
 
+    def leave(self, request_id: int) -> OwnKV:
+        """Give all of the request's memory back, and leave it a copy of its K/V to look at."""
+        left = OwnKV(self.view(request_id))
+        self.release(request_id)
+        return left
+
     def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
         """Shapes: -> k, v (H, S, D), oldest first."""
-        return self._storage_of[request_id].gather(layer)
+        k, v = self.held(request_id)[:, layer]
+        return k, v
+
+    def held(self, request_id: int) -> Tensor:
+        """Everything that the request holds, a copy, oldest first. Shapes: -> (2, L, H, S, D)."""
+        return self._storage_of[request_id].held()
 
     def length(self, request_id: int) -> int:
         """How many KV tokens the request holds; 0 when it is unknown."""
@@ -102,6 +119,9 @@ class WindowedKVCache:
     def mask(self, request_id: int, num_new: int) -> Tensor:
         """Who may see whom, by position alone. Shapes: -> (T, S + T) bool."""
         storage = self._storage_of[request_id]
+        kept = kept_positions(storage.computed, self.window, self.sinks)
+        if num_new == 1 and self._mask_of is window_mask and storage.positions == kept:
+            return torch.ones(1, len(kept) + 1, dtype=torch.bool)  # what is kept is in sight
         new = range(storage.computed, storage.computed + num_new)
         return self._mask_of(new, [*storage.positions, *new], self.window, self.sinks)
 
@@ -109,7 +129,7 @@ class WindowedKVCache:
         """What the request holds, by (layer, head): k, v (1, S, D) each."""
         if request_id not in self._storage_of:
             return MappingProxyType({})
-        return view_by_head([self.gather(request_id, layer) for layer in range(self.num_layers)])
+        return view_by_head(list(zip(*self.held(request_id), strict=True)))
 
     def live_bytes(self, request_id: int) -> int:
         """Bytes of memory that the request's K/V keeps alive."""

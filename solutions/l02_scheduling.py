@@ -389,6 +389,17 @@ def _none_is_zero(candidate: RequestView, held: int, budget: Any, running: int, 
     return admit(candidate, held, budget or 0, running, most)
 
 
+def _sorts_in_place(active: list[RequestView]) -> int:
+    active.sort(key=lambda r: (r.key, r.arrival_time, r.id))
+    return active[-1].id
+
+
+def _pops_in_place(
+    forwarded: list[int], active_now: list[int], sampled: list[int]
+) -> dict[int, int]:
+    return {forwarded.pop(): sampled.pop() for _ in range(len(forwarded))}
+
+
 def _victim(rank: Callable[[RequestView], Any]) -> Callable[[list[RequestView]], int]:
     return lambda active: max(active, key=rank).id
 
@@ -474,6 +485,93 @@ _record = functools.partial(_wrong, "record")
 _aged_key = functools.partial(_wrong, "aged_key")
 
 WRONG = (
+    _sort_key(
+        "weighed",
+        "A level of priority is worth ten steps.",
+        _under_priority(lambda r: (10 * r.priority + r.arrival_time,)),
+    ),
+    _sort_key(
+        "weighed",
+        "A large weight makes sure that the priority wins.",
+        _under_priority(lambda r: (1000 * r.priority + r.arrival_time,)),
+        "weighed by a thousand",
+    ),
+    _sort_key(
+        "by_id",
+        "Who came first has the smaller id.",
+        _under_priority(lambda r: (r.priority, r.id)),
+    ),
+    _admit(
+        "zero_is_none",
+        "Without a budget there is no limit.",
+        lambda candidate, held, budget, running, most: admit(
+            candidate, held, budget or None, running, most
+        ),
+    ),
+    _choose_victim(
+        "first_number_alone",
+        "A key is a number and something to break ties.",
+        _victim(lambda r: (r.key[0], r.arrival_time, r.id)),
+    ),
+    _choose_victim(
+        "skips_the_arrival",
+        "Ids are given out in order of arrival.",
+        _victim(lambda r: (r.key, r.id)),
+    ),
+    _choose_victim(
+        "in_place",
+        "The list is mine to sort.",
+        _sorts_in_place,
+    ),
+    _resume(
+        "each_letter_once",
+        "A token that is there twice needs its K/V once.",
+        _resuming(tokens=lambda r: list(dict.fromkeys([*r.prompt_tokens, *r.generated_tokens]))),
+    ),
+    _resume(
+        "text_without_prompt",
+        "What was prefilled counts as generated.",
+        _resuming(num_generated=lambda r: len(r.prompt_tokens)),
+    ),
+    _resume(
+        "wrong_type",
+        "A place in the queue may be a word.",
+        _resuming(arrival=lambda r: str(r.arrival_time)),
+    ),
+    _record(
+        "backwards",
+        "The last row comes out first.",
+        lambda forwarded, active_now, sampled: dict(zip(forwarded[::-1], sampled, strict=True)),
+    ),
+    _record(
+        "same_token_once",
+        "A token is somebody's, so it cannot be two people's.",
+        lambda forwarded, active_now, sampled: dict(
+            zip(forwarded, dict.fromkeys(sampled), strict=False)
+        ),
+    ),
+    _record(
+        "in_place",
+        "The lists are mine to empty.",
+        _pops_in_place,
+    ),
+    _aged_key(
+        "ignores_rate",
+        "A level is worth four steps.",
+        lambda r, rate: (r.arrival_time + 4 * r.priority,),
+        "a rate of its own",
+    ),
+    _aged_key(
+        "rounds",
+        "Ranks are whole numbers.",
+        lambda r, rate: (r.arrival_time + round(rate * r.priority),),
+    ),
+    _aged_key(
+        "rounds",
+        "A rate is a whole number.",
+        lambda r, rate: (r.arrival_time / max(1, int(rate)) + r.priority,),
+        "a whole rate",
+    ),
     _sort_key(
         "priority_sign",
         "A high priority is a large number.",
@@ -877,3 +975,23 @@ WRONG = (
         lambda r, rate: r.arrival_time + rate * r.priority,
     ),
 )
+
+_FROM_ONE = "it is at least 1"
+_NOT_NEEDED = "who is active by now has no say, which is what the exercise is about"
+STILL_RIGHT = {
+    "l02.admit": {
+        "candidate.max_new_tokens at least 1": _FROM_ONE,
+        "max_batch_size at least 1": _FROM_ONE,
+    },
+    "l02.choose_victim": {"active: reversed": "the order of the list has no say"},
+    "l02.record": {
+        "forwarded: without repeats": "an id is there once",
+        "active_now: only the first": _NOT_NEEDED,
+        "active_now: not the last": _NOT_NEEDED,
+        "active_now: reversed": _NOT_NEEDED,
+        "active_now: sorted": _NOT_NEEDED,
+        "active_now: without repeats": _NOT_NEEDED,
+    },
+    "l02.aged_key": {"result: only the first": "the rank is one number"},
+}
+"""Weaker answers that no check can tell from right ones, and why."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -74,6 +75,20 @@ def fused_rows_cell_by_cell(
             tokens[i].append(known[i][place] if real else 0)
             positions[i].append(place if real else 0)
     return tokens, positions
+
+
+def fused_rows_as_rows_of_numpy(
+    known: list[list[int]], cursors: list[int], num_new: list[int]
+) -> list[Any]:
+    # Its numbers, tuples for lists and a list for the tuple are right by what they say.
+    width = max(num_new)
+    tokens: list[Any] = []
+    positions: list[Any] = []
+    for i, n in enumerate(num_new):
+        piece = slice(cursors[i], cursors[i] + n)
+        for rows, entries in ((tokens, known[i]), (positions, range(len(known[i])))):
+            rows.append(tuple(np.pad(np.array(entries, dtype=int)[piece], (width - n, 0))))
+    return [tuple(tokens), tuple(positions)]
 
 
 Rows = list[list[int]]
@@ -147,6 +162,36 @@ def _takes_all_the_rest(known: Rows, cursors: list[int], num_new: list[int]) -> 
     return fused_rows(known, cursors, rest)
 
 
+def _first_place_of_each_letter(mine: list[int], cursor: int, n: int) -> list[int]:
+    return [mine.index(token) for token in mine[cursor : cursor + n]]
+
+
+def _pads_with(value: int, part: int) -> Callable[..., Any]:
+    """Right but for the padding in `tokens` (part 0) or `positions` (1)."""
+
+    def answer(known: Rows, cursors: list[int], num_new: list[int]) -> Any:
+        parts = list(fused_rows(known, cursors, num_new))
+        longest = max(num_new)
+        parts[part] = [
+            [value] * (longest - n) + row[longest - n :]
+            for row, n in zip(parts[part], num_new, strict=True)
+        ]
+        return tuple(parts)
+
+    return answer
+
+
+def _changing(index: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The right answer of `function`, which turns its argument number `index` round in passing."""
+
+    def answer(*args: Any) -> Any:
+        result = function(*args)
+        args[index].reverse()
+        return result
+
+    return answer
+
+
 def _eats_the_tokens(known: Rows, cursors: list[int], num_new: list[int]) -> Any:
     for mine, cursor in zip(known, cursors, strict=True):
         del mine[:cursor]
@@ -210,6 +255,14 @@ def new_mask_padding_sees_all(num_new: list[int]) -> Tensor:
     real = order <= torch.tensor(num_new)[:, None]  # (B, T)
     sees = (order >= order[:, None]) & real[:, None, :]  # (B, T, T)
     return sees | ~real[:, :, None]
+
+
+def new_mask_counted_from_the_end(num_new: list[int]) -> Tensor:
+    longest = max(num_new)
+    mask = torch.ones(len(num_new), longest, longest, dtype=torch.bool).tril()
+    for i, n in enumerate(num_new):
+        mask[i, :, :-n] = False  # n is never 0
+    return mask
 
 
 def _causal(longest: int) -> Tensor:
@@ -351,6 +404,13 @@ def _both_directions_masked(past_lens: list[int], num_new: list[int]) -> Tensor:
     return full_mask(past_lens, num_new) & _real(num_new)[:, :, None]
 
 
+def _past_by_minus_zero(past_lens: list[int], num_new: list[int]) -> Tensor:
+    held = torch.zeros(len(past_lens), max(past_lens), dtype=torch.bool)  # (B, S)
+    for row, past in zip(held, past_lens, strict=True):
+        row[-past:] = True
+    return _past_and_new(held, new_mask(num_new))
+
+
 def _no_itself(past_lens: list[int], num_new: list[int]) -> Tensor:
     past = _held(past_lens)[:, None, :].expand(-1, max(num_new), -1)
     return torch.cat([past, new_mask(num_new)], dim=2)
@@ -414,6 +474,21 @@ def split_kv_row_by_row(k: Tensor, past_lens: list[int], num_new: list[int]) -> 
     return parts
 
 
+def split_kv_with_narrow(k: Tensor, past_lens: list[int], num_new: list[int]) -> tuple[Tensor, ...]:
+    parts: list[Tensor] = []
+    for i, row in enumerate(k):
+        past, new = past_lens[i], num_new[i]
+        held = row.narrow(0, max(past_lens) - past, past)
+        parts.append(torch.cat([held, row.narrow(0, len(row) - new, new)]))
+    return tuple(parts)
+
+
+def _wipes_the_batch(k: Tensor, past_lens: list[int], num_new: list[int]) -> list[Tensor]:
+    parts = split_kv(k, past_lens, num_new)
+    k.zero_()
+    return parts
+
+
 def _cut(piece: Callable[[Tensor, int, int, int], Tensor]) -> Callable[..., list[Tensor]]:
     """Each row (S + T, D) cut by a rule of its own, given S, past and new."""
 
@@ -468,6 +543,10 @@ def sample_rows_by_leaving_out(
         if known > cursors[i] + num_new[i]:
             rows.remove(i)
     return sorted(rows)
+
+
+def sample_rows_with_numpy(num_new: list[int], cursors: list[int], num_known: list[int]) -> Any:
+    return np.flatnonzero(np.add(num_new, cursors) == num_known)
 
 
 def _rows_where(rule: Callable[[int, int, int], bool]) -> Callable[..., list[int]]:
@@ -564,6 +643,22 @@ def pack_by_borders(
     return q, k, mask
 
 
+def pack_with_numpy(past_lens: list[int], num_new: list[int]) -> list[Any]:
+    cu_q, cu_k = np.cumsum([0, *num_new]), np.cumsum([0, *np.add(past_lens, num_new)])
+    owner = torch.tensor(np.repeat(np.arange(len(num_new)), np.diff(cu_k)))  # (K,)
+    key = torch.arange(int(cu_k[-1]))  # (K,)
+    last = torch.cat([torch.arange(cu_k[i + 1] - n, cu_k[i + 1]) for i, n in enumerate(num_new)])
+    asks = torch.tensor(np.repeat(np.arange(len(num_new)), num_new))  # (N,)
+    return [cu_q, cu_k, (owner == asks[:, None]) & (key <= last[:, None])]
+
+
+def _adds_to_the_pasts(past_lens: list[int], num_new: list[int]) -> Any:
+    result = pack(past_lens, num_new)
+    for i, new in enumerate(num_new):
+        past_lens[i] += new
+    return result
+
+
 def _pack_with(
     *,
     cu_q: Callable[[list[int], list[int]], Any] | None = None,
@@ -615,6 +710,7 @@ RIGHT = {
         fused_rows_padded_afterwards,
         fused_rows_with_torch,
         fused_rows_cell_by_cell,
+        fused_rows_as_rows_of_numpy,
     ),
     "l03.new_mask": (
         new_mask,
@@ -623,6 +719,7 @@ RIGHT = {
         new_mask_cell_by_cell,
         new_mask_by_places,
         new_mask_padding_sees_all,
+        new_mask_counted_from_the_end,
     ),
     "l03.full_mask": (
         full_mask,
@@ -638,12 +735,14 @@ RIGHT = {
         split_kv_by_columns,
         split_kv_by_what_is_real,
         split_kv_row_by_row,
+        split_kv_with_narrow,
     ),
     "l03.sample_rows": (
         sample_rows,
         sample_rows_by_loop,
         sample_rows_with_torch,
         sample_rows_by_leaving_out,
+        sample_rows_with_numpy,
     ),
     "l03.pack": (
         pack,
@@ -651,6 +750,7 @@ RIGHT = {
         pack_with_block_diag,
         pack_line_by_line,
         pack_by_borders,
+        pack_with_numpy,
     ),
 }
 
@@ -813,7 +913,42 @@ WRONG = (
         "Positions come first.",
         lambda known, cursors, num_new: fused_rows(known, cursors, num_new)[::-1],
     ),
+    _wrong(
+        "fused_rows",
+        "index_of_a_letter",
+        "A token's position is where it is found.",
+        _with_positions(_first_place_of_each_letter),
+    ),
+    _wrong(
+        "fused_rows",
+        "zipped",
+        "A row is a request's tokens and its positions.",
+        lambda known, cursors, num_new: list(
+            zip(*fused_rows(known, cursors, num_new), strict=True)
+        ),
+    ),
+    _wrong(
+        "fused_rows",
+        "padding_value",
+        "Padding gets a number that no token has.",
+        _pads_with(-1, 0),
+    ),
+    _wrong(
+        "fused_rows",
+        "padding_value",
+        "Padding has no position.",
+        _pads_with(-1, 1),
+        "padding at position -1",
+    ),
     _wrong("fused_rows", "in_place", "Computed tokens are not needed any more.", _eats_the_tokens),
+    _wrong(
+        "fused_rows",
+        "in_place",
+        "The cursors are mine to use.",
+        _changing(1, fused_rows),
+        "turns the cursors round",
+    ),
+    _wrong("new_mask", "in_place", "A list is sorted in passing.", _changing(0, new_mask)),
     _wrong(
         "new_mask",
         "padding_visible",
@@ -917,6 +1052,13 @@ WRONG = (
     _wrong(
         "full_mask", "past_on_the_left", "The past begins in the first column.", _past_on_the_left
     ),
+    _wrong(
+        "full_mask",
+        "minus_zero",
+        "The last n columns are [-n:], whatever n.",
+        _past_by_minus_zero,
+    ),
+    _wrong("full_mask", "in_place", "A list is sorted in passing.", _changing(0, full_mask)),
     _wrong(
         "full_mask",
         "right_padded",
@@ -1102,6 +1244,7 @@ WRONG = (
         "The last n of a part are part[-n:], whatever n.",
         _cut(lambda row, cached, past, new: torch.cat([row[:cached][-past:], row[-new:]])),
     ),
+    _wrong("split_kv", "in_place", "What is cut out is done with.", _wipes_the_batch),
     _wrong(
         "split_kv",
         "keeps_batch",
@@ -1177,6 +1320,32 @@ WRONG = (
             i for i, new in enumerate(num_new) if new == max(num_new)
         ],
     ),
+    _wrong(
+        "sample_rows",
+        "inverted",
+        "The rows that have something left.",
+        _rows_where(lambda new, cursor, known: cursor + new < known),
+    ),
+    _wrong(
+        "sample_rows",
+        "order",
+        "The order of rows is free.",
+        lambda num_new, cursors, num_known: sample_rows(num_new, cursors, num_known)[::-1],
+    ),
+    _wrong(
+        "sample_rows",
+        "first_only",
+        "A step gives a token.",
+        lambda num_new, cursors, num_known: sample_rows(num_new, cursors, num_known)[:1],
+    ),
+    _wrong(
+        "sample_rows",
+        "longest",
+        "Rows of more than one token are chunks, and chunks end in a token.",
+        _rows_where(lambda new, cursor, known: new > 1),
+        "chunks alone",
+    ),
+    _wrong("sample_rows", "in_place", "A list is mine to use.", _changing(2, sample_rows)),
     _wrong(
         "sample_rows",
         "flags",
@@ -1277,6 +1446,7 @@ WRONG = (
         _pack_with(cu_k=lambda past_lens, num_new: pack(past_lens, num_new)[1][1:]),
         "no leading zero in cu k",
     ),
+    _wrong("pack", "in_place", "After the step the pasts are longer.", _adds_to_the_pasts),
     _wrong(
         "pack",
         "no_end",
@@ -1326,3 +1496,11 @@ WRONG = (
         _pack_with(mask=lambda past_lens, num_new: pack(past_lens, num_new)[2].T),
     ),
 )
+
+# Weaker answers that are right all the same, and why.
+STILL_RIGHT = {
+    "l03.sample_rows": {
+        "result: sorted": "they come in order",
+        "result: without repeats": "a row comes once",
+    },
+}

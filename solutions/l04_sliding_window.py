@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -56,6 +57,11 @@ def visible_unless_hidden(query: int, key: int, window: int | None, sinks: int) 
     future = key > query
     evicted = window is not None and key >= sinks and key + window < query
     return not (future or evicted)
+
+
+def visible_as_numpy_has_it(query: int, key: int, window: int | None, sinks: int) -> Any:
+    distance = np.int64(query) - key
+    return (distance >= 0) & ((distance <= (np.inf if window is None else window)) | (key < sinks))
 
 
 def _one_sided(query: int, key: int, window: int | None, sinks: int) -> bool:
@@ -133,6 +139,20 @@ def evict_entry_by_entry(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple
         return torch.stack(entries, dim=1)
 
     return trimmed(list(k.unbind(dim=1))), trimmed(list(v.unbind(dim=1)))
+
+
+def evict_by_taking(k: Tensor, v: Tensor, window: int, sinks: int) -> list[Tensor]:
+    head, tail = range(sinks), range(k.shape[1] - window, k.shape[1])
+    kept = torch.tensor(sorted({*head, *tail} & {*range(k.shape[1])}))
+    return [torch.index_select(x, 1, kept) for x in (k, v)]
+
+
+def evict_unless_it_fits(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
+    kept = {*range(k.shape[1])[:sinks], *range(k.shape[1])[-window:]}
+    if len(kept) == k.shape[1]:
+        return k, v
+    both = [[x[:, i] for i in sorted(kept)] for x in (k, v)]
+    return torch.stack(both[0], 1), torch.stack(both[1], 1)
 
 
 def _keeping(choose: Callable[[int, int, int], Any]) -> Callable[..., Kept]:
@@ -246,6 +266,12 @@ def held_by_what_is_evicted(
     return total - gone_before, total - gone_after
 
 
+def held_as_numbers_of_numpy(cursor: int, num_tokens: int, window: int | None, sinks: int) -> Any:
+    limit = np.inf if window is None else window + sinks
+    before, after = np.minimum([cursor, cursor + num_tokens], limit)
+    return [before + num_tokens, after]
+
+
 def _held_at_most(limit: Callable[[int, int], int]) -> Callable[..., tuple[int, int]]:
     """`held` with another limit(window, sinks)."""
 
@@ -309,6 +335,11 @@ def ring_slot_by_counting(position: int, window: int, sinks: int) -> int:
     return next(itertools.islice(slots, position, None))
 
 
+def ring_slot_as_a_tensor(position: int, window: int, sinks: int) -> Any:
+    place = torch.tensor(position)
+    return torch.where(place < sinks, place, place % window + sinks)
+
+
 def _next_free_slot(
     position: int,
     window: int,
@@ -367,6 +398,12 @@ def live_bytes_without_repeats(tensors: list[Tensor]) -> int:
     storages = [tensor.untyped_storage() for tensor in tensors]
     addresses = [storage.data_ptr() for storage in storages]
     return sum(s.nbytes() for i, s in enumerate(storages) if addresses[i] not in addresses[:i])
+
+
+def live_bytes_with_numpy(tensors: list[Tensor]) -> Any:
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    _, first = np.unique([storage.data_ptr() for storage in storages], return_index=True)
+    return np.sum([storages[i].nbytes() for i in first], dtype=int)
 
 
 def _shapes(tensors: list[Tensor]) -> int:
@@ -441,6 +478,29 @@ def judge_both_at_once(
     return 1 - differing / len(targets), (window_nll - full_nll).item()
 
 
+def judge_as_tensors(full_logits: Tensor, window_logits: Tensor, targets: Tensor) -> list[Tensor]:
+    same = full_logits.argmax(1).eq(window_logits.argmax(1)).double().mean()
+    picked = F.one_hot(targets, full_logits.shape[1]).bool()  # (T, V)
+    window_nll = window_logits.logsumexp(1) - window_logits[picked]  # (T,)
+    full_nll = full_logits.logsumexp(1) - full_logits[picked]  # (T,)
+    return [same, (window_nll - full_nll).mean()]
+
+
+def _with_naive_loss(nll: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """The added loss from probabilities (T, V) or their like, which have to be finite."""
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        return nll(logits)[range(len(targets)), targets].mean()
+
+    return _with_loss(lambda full, window, targets: loss(window, targets) - loss(full, targets))
+
+
+def _shifts_the_logits(full: Tensor, window: Tensor, targets: Tensor) -> tuple[float, float]:
+    result = judge(full, window, targets)
+    full.sub_(full.amax(1, keepdim=True))
+    return result
+
+
 def _with_agreement(rule: Callable[[Tensor, Tensor, Tensor], Any]) -> Callable[..., Any]:
     """The right loss, and an agreement of one's own."""
 
@@ -489,6 +549,7 @@ RIGHT = {
         visible_by_listing,
         visible_by_its_oldest_key,
         visible_unless_hidden,
+        visible_as_numpy_has_it,
     ),
     "l04.evict": (
         evict,
@@ -496,14 +557,23 @@ RIGHT = {
         evict_with_a_mask,
         evict_both_at_once,
         evict_entry_by_entry,
+        evict_by_taking,
+        evict_unless_it_fits,
     ),
-    "l04.held": (held, held_by_listing, held_by_sorting, held_by_what_is_evicted),
+    "l04.held": (
+        held,
+        held_by_listing,
+        held_by_sorting,
+        held_by_what_is_evicted,
+        held_as_numbers_of_numpy,
+    ),
     "l04.ring_slot": (
         ring_slot,
         ring_slot_by_position,
         ring_slot_sinks_behind,
         ring_slot_backwards,
         ring_slot_by_counting,
+        ring_slot_as_a_tensor,
     ),
     "l04.live_bytes": (
         live_bytes,
@@ -511,8 +581,15 @@ RIGHT = {
         live_bytes_of_pairs,
         live_bytes_in_order,
         live_bytes_without_repeats,
+        live_bytes_with_numpy,
     ),
-    "l04.judge": (judge, judge_by_hand, judge_with_log_softmax, judge_both_at_once),
+    "l04.judge": (
+        judge,
+        judge_by_hand,
+        judge_with_log_softmax,
+        judge_both_at_once,
+        judge_as_tensors,
+    ),
 }
 
 
@@ -577,7 +654,34 @@ WRONG = (
     ),
     _wrong(
         "visible",
-        "sinks_from_the_window",
+        "sinks_and_window",
+        "Sinks and window are one reach.",
+        lambda query, key, window, sinks: visible(
+            query, key, None if window is None else window + sinks, sinks
+        ),
+        "sinks widen the window",
+    ),
+    _wrong(
+        "visible",
+        "everything",
+        "Attention sees the text.",
+        lambda query, key, window, sinks: True,
+    ),
+    _wrong(
+        "visible",
+        "no_window",
+        "A causal mask is what hides.",
+        lambda query, key, window, sinks: key <= query,
+    ),
+    _wrong(
+        "visible",
+        "window_at_the_start",
+        "The window lies behind the sinks.",
+        lambda query, key, window, sinks: key <= query and (window is None or key < window + sinks),
+    ),
+    _wrong(
+        "visible",
+        "sinks_and_window",
         "The window is what is kept in all, sinks included.",
         lambda query, key, window, sinks: visible(
             query, key, None if window is None else window - sinks, sinks
@@ -680,6 +784,52 @@ WRONG = (
                 {*range(min(sinks, length)), *_last(length, max(1, window - sinks))}
             )
         ),
+    ),
+    _wrong(
+        "evict",
+        "sinks_from_the_window",
+        "The window begins at index length - window of what is not a sink.",
+        _keeping(
+            lambda length, window, sinks: (
+                range(length)
+                if length <= sinks + window
+                else [*range(sinks), *range(sinks, length)[length - window :]]
+            )
+        ),
+        "index of the whole",
+    ),
+    _wrong(
+        "evict",
+        "no_sinks",
+        "Sinks make the window larger.",
+        _keeping(lambda length, window, sinks: _last(length, window + sinks)),
+        "a larger window",
+    ),
+    _wrong(
+        "evict",
+        "one_sink_more",
+        "The sinks are the entries up to `sinks`.",
+        _keeping(
+            lambda length, window, sinks: sorted(
+                {*range(min(sinks + 1, length)), *_last(length, window)}
+            )
+        ),
+    ),
+    _wrong(
+        "evict",
+        "backwards",
+        "The newest comes first.",
+        _keeping(
+            lambda length, window, sinks: sorted(
+                {*range(min(sinks, length)), *_last(length, window)}, reverse=True
+            )
+        ),
+    ),
+    _wrong(
+        "evict",
+        "keys_twice",
+        "The same for v.",
+        lambda k, v, window, sinks: (evict(k, v, window, sinks)[0],) * 2,
     ),
     _wrong(
         "evict",
@@ -878,7 +1028,7 @@ WRONG = (
         "ring_slot",
         "not_int",
         "Going round is a matter of dividing.",
-        lambda position, window, sinks: position / window % 1 * window,
+        lambda position, window, sinks: position / window,
     ),
     _wrong("live_bytes", "shapes", "A tensor's memory is its shape's.", _shapes),
     _wrong(
@@ -918,6 +1068,16 @@ WRONG = (
         "largest_only",
         "Memory is what the largest of them takes.",
         lambda tensors: max((live_bytes([tensor]) for tensor in tensors), default=0),
+    ),
+    _wrong(
+        "live_bytes",
+        "in_place",
+        "What is counted is done with.",
+        lambda tensors: sum(
+            live_bytes([one])
+            for one in [tensors.pop() for _ in range(len(tensors))]
+            if live_bytes([*tensors, one]) > live_bytes(tensors)
+        ),
     ),
     _wrong("live_bytes", "elements", "A storage's size is its length.", _elements),
     _wrong(
@@ -982,6 +1142,36 @@ WRONG = (
         "A difference has no sign.",
         _with_loss(lambda full, window, targets: abs(judge(full, window, targets)[1])),
     ),
+    _wrong(
+        "judge",
+        "not_finite",
+        "log(sum(exp(x))) is what it says.",
+        _with_naive_loss(lambda logits: logits.exp().sum(1, keepdim=True).log() - logits),
+        "exp of large logits",
+    ),
+    _wrong(
+        "judge",
+        "not_finite",
+        "softmax, then the logarithm.",
+        _with_naive_loss(lambda logits: -logits.softmax(1).log()),
+        "log of a softmax",
+    ),
+    _wrong(
+        "judge",
+        "wrong_dimension",
+        "The softmax runs over the first dimension.",
+        _with_naive_loss(lambda logits: -logits.log_softmax(0)),
+    ),
+    _wrong(
+        "judge",
+        "wrong_dimension",
+        "argmax needs no dimension but the first.",
+        _with_agreement(
+            lambda full, window, targets: (full.argmax(0) == window.argmax(0)).double().mean()
+        ),
+        "argmax of a column",
+    ),
+    _wrong("judge", "in_place", "Shifted logits say the same.", _shifts_the_logits),
     _wrong(
         "judge",
         "sum",
@@ -1088,7 +1278,21 @@ WRONG = (
     _wrong(
         "judge",
         "not_floats",
-        "A tensor is a number.",
-        lambda full, window, targets: tuple(torch.tensor(judge(full, window, targets))),
+        "A table holds text.",
+        lambda full, window, targets: tuple(map(str, judge(full, window, targets))),
     ),
 )
+
+_AT_LEAST_1 = "it is at least 1"
+
+# Weaker answers that are right all the same, and why.
+STILL_RIGHT = {
+    "l04.visible": {"window at least 1": _AT_LEAST_1},
+    "l04.evict": {"window at least 1": _AT_LEAST_1},
+    "l04.held": {"num_tokens at least 1": _AT_LEAST_1, "window at least 1": _AT_LEAST_1},
+    "l04.ring_slot": {
+        "window at least 1": _AT_LEAST_1,
+        "return sinks + position % window": "where the turn begins does not matter",
+    },
+    "l04.live_bytes": {"tensors: reversed": "a sum does not mind the order"},
+}

@@ -4,7 +4,10 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from nanogpt.slo import SloView
 from solutions.wrong import WrongAnswer
@@ -64,6 +67,38 @@ def fit_by_pairs(points: Points) -> tuple[float, float]:
     return a, statistics.fmean(time_us - a * n for n, time_us in points)
 
 
+def fit_as_statistics_returns_it(points: Points) -> Any:
+    return statistics.linear_regression([n for n, _ in points], [float(t) for _, t in points])
+
+
+def fit_with_polyfit(points: Points) -> Any:
+    tokens = np.array([n for n, _ in points])
+    if np.unique(tokens).size < 2:
+        raise ValueError("all prompts are equally long")
+    a, c = np.polyfit(tokens, np.array([time_us for _, time_us in points]), deg=len("a"))
+    return a, c
+
+
+def fit_with_lstsq(points: Points) -> Any:
+    tokens = np.array([[n, 1.0] for n, _ in points])
+    times_us = np.array([time_us for _, time_us in points])
+    line, _, rank, _ = np.linalg.lstsq(tokens, times_us)
+    if rank < 2:
+        raise ValueError("all prompts are equally long")
+    return line
+
+
+def fit_as_exact_fractions(points: Points) -> list[Fraction]:
+    n = len(points)
+    x, y = sum(tokens for tokens, _ in points), sum(Fraction(time_us) for _, time_us in points)
+    across = n * sum(tokens * Fraction(time_us) for tokens, time_us in points) - x * y
+    spread = n * sum(tokens**2 for tokens, _ in points) - x * x
+    if not spread:
+        raise ValueError("all prompts are equally long")
+    a = Fraction(across, spread)
+    return [a, (y - a * x) / n]
+
+
 def _line(rule: Callable[[Points], Iterable[float]]) -> Callable[[Points], Any]:
     """A line of one's own, but a ValueError where there has to be one."""
 
@@ -108,6 +143,17 @@ def _other_way_round(points: Points) -> tuple[float, float]:
     tokens, times_us = zip(*points, strict=True)
     line = statistics.linear_regression(times_us, tokens)
     return 1 / line.slope, -line.intercept / line.slope
+
+
+def _with_a_rounded_slope(points: Points) -> tuple[float, float]:
+    a = round(fit(points)[0])
+    return a, statistics.fmean(time_us - a * n for n, time_us in points)
+
+
+def _covariance_over_pvariance(points: Points) -> tuple[float, float]:
+    tokens, times_us = zip(*points, strict=True)
+    a = statistics.covariance(tokens, times_us) / statistics.pvariance(tokens)
+    return a, statistics.fmean(times_us) - a * statistics.fmean(tokens)
 
 
 def _never_raises(points: Points) -> tuple[float, float]:
@@ -177,6 +223,13 @@ def slack_from_the_latest_start(
     return latest_start - now
 
 
+def slack_as_a_number_of_numpy(
+    now: int, deadline: int, total: int, done: int, a: float, c: float
+) -> Any:
+    left = np.float64(total) - done
+    return deadline - now - np.where(left > 0, np.polyval([a, c], left), 0.0)
+
+
 def _paying_for(work: Callable[[int, int, float, float], float]) -> Callable[..., float]:
     """A slack that pays for work(total, done, a, c)."""
     return lambda now, deadline, total, done, a, c: deadline - now - work(total, done, a, c)
@@ -219,6 +272,10 @@ def urgency_with_a_ceiling(slack: float, time_to_deadline: int) -> float:
 def urgency_from_a_sorted_pair(slack: float, time_to_deadline: int) -> float:
     _, _, time_us = sorted((time_to_deadline, -time_to_deadline, 1000))
     return 1000 / time_us if not slack < 0 else -1000 / time_us
+
+
+def urgency_with_numpy(slack: float, time_to_deadline: int) -> Any:
+    return np.copysign(1000 / np.clip(np.abs(time_to_deadline), 1000, None), slack)
 
 
 def _signed(size: Callable[[float, int], float]) -> Callable[..., float]:
@@ -319,6 +376,24 @@ def gate_by_counting_those_it_beats(
         return None
     can_go.sort(key=lambda runner: runner.id, reverse=True)
     return min(can_go, key=lambda runner: runner.urgency).id
+
+
+def gate_with_numpy(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> Any:
+    can_go = [runner for runner in runners if runner.num_preemptions == 0]
+    if not can_go or waiter.slack_us < 0:
+        return None
+    scores = np.array([runner.urgency for runner in can_go])
+    bar = scores.max() if mode == "conservative" else scores.min()
+    ids = np.array([runner.id for runner in can_go])
+    # A doomed reference has a score below 0, and so has margin times it.
+    return ids[scores == scores.min()].max() if waiter.urgency > margin * bar else None
+
+
+def _sorts_the_runners(
+    waiter: SloView, runners: list[SloView], margin: float, mode: str
+) -> int | None:
+    runners.sort(key=lambda runner: (-runner.urgency, runner.id))
+    return gate(waiter, runners, margin, mode)
 
 
 def _ranked(runners: Sequence[SloView]) -> list[SloView]:
@@ -452,9 +527,29 @@ def slo_batch_by_room(
 ) -> list[int]:
     most = (head.time_to_deadline_us - guard * head.slo_us - c) / a
     room = min(bound, most) - head.tokens
-    batch, left = [head.id], list(waiters)
-    while left and (room := room - left[0].tokens) >= 0:
-        batch.append(left.pop(0).id)
+    batch = [head.id]
+    for waiter in waiters:
+        room -= waiter.tokens
+        if room < 0:
+            break
+        batch.append(waiter.id)
+    return batch
+
+
+def slo_batch_as_an_array(
+    head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
+) -> Any:
+    totals = np.cumsum([request.tokens for request in (head, *waiters)])
+    fits = (totals <= bound) & (head.time_to_deadline_us - a * totals - c >= guard * head.slo_us)
+    fits[0] = True
+    return np.array([request.id for request in (head, *waiters)])[np.logical_and.accumulate(fits)]
+
+
+def _takes_them_out(
+    head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
+) -> list[int]:
+    batch = slo_batch(head, waiters, a, c, bound, guard)
+    del waiters[: len(batch) - 1]
     return batch
 
 
@@ -558,13 +653,23 @@ def _pays_c_for_each(
 # --- the lists that tests read ---------------------------------------------------------------
 
 RIGHT = {
-    "l05.fit": (fit, fit_with_statistics, fit_by_normal_equations, fit_by_pairs),
+    "l05.fit": (
+        fit,
+        fit_with_statistics,
+        fit_by_normal_equations,
+        fit_by_pairs,
+        fit_as_statistics_returns_it,
+        fit_with_polyfit,
+        fit_with_lstsq,
+        fit_as_exact_fractions,
+    ),
     "l05.slack": (
         slack,
         slack_of_the_finish,
         slack_in_whole_microseconds,
         slack_from_the_whole_prompt,
         slack_from_the_latest_start,
+        slack_as_a_number_of_numpy,
     ),
     "l05.urgency": (
         urgency,
@@ -572,6 +677,7 @@ RIGHT = {
         urgency_by_cases,
         urgency_with_a_ceiling,
         urgency_from_a_sorted_pair,
+        urgency_with_numpy,
     ),
     "l05.gate": (
         gate,
@@ -579,6 +685,7 @@ RIGHT = {
         gate_with_one_comparison,
         gate_by_loop,
         gate_by_counting_those_it_beats,
+        gate_with_numpy,
     ),
     "l05.slo_batch": (
         slo_batch,
@@ -586,6 +693,7 @@ RIGHT = {
         slo_batch_by_room,
         slo_batch_from_the_slack,
         slo_batch_from_the_longest,
+        slo_batch_as_an_array,
     ),
 }
 
@@ -648,13 +756,67 @@ _WRONG_FITS = (
     ),
     _wrong(
         "fit",
-        "milliseconds",
+        "other_units",
         "Times are in milliseconds.",
         _line(lambda points: (part / 1000 for part in fit(points))),
+        "milliseconds",
     ),
+    _wrong(
+        "fit",
+        "other_units",
+        "Times are in seconds.",
+        _line(lambda points: (part / 1_000_000 for part in fit(points))),
+        "seconds",
+    ),
+    _wrong(
+        "fit",
+        "rounded",
+        "Two digits are exact enough.",
+        _line(lambda points: (round(part, 2) for part in fit(points))),
+    ),
+    _wrong(
+        "fit",
+        "rounded",
+        "Microseconds are whole.",
+        _line(lambda points: map(int, fit(points))),
+        "cut off",
+    ),
+    _wrong(
+        "fit",
+        "rounded",
+        "The slope is rounded, the rest follows.",
+        _line(_with_a_rounded_slope),
+        "rounded slope",
+    ),
+    _wrong(
+        "fit",
+        "never_negative",
+        "No pass costs less than nothing.",
+        _line(lambda points: (fit(points)[0], max(0.0, fit(points)[1]))),
+    ),
+    _wrong(
+        "fit",
+        "c_of_some",
+        "The line begins at the first point.",
+        _line(lambda points: (fit(points)[0], points[0][1] - fit(points)[0] * points[0][0])),
+    ),
+    _wrong(
+        "fit",
+        "c_of_some",
+        "The shortest time is the fixed one.",
+        _line(lambda points: (fit(points)[0], min(time_us for _, time_us in points))),
+        "the shortest time",
+    ),
+    _wrong(
+        "fit",
+        "sum_or_mean",
+        "Covariance over variance.",
+        _line(_covariance_over_pvariance),
+    ),
+    _wrong("fit", "in_place", "Points are best in order.", lambda p: (fit(p), p.sort())[0]),
     _wrong("fit", "one_length", "One length: then c is all there is.", _never_raises),
     _wrong("fit", "wrong_error", "The division will complain.", _divides_by_the_spread),
-    _wrong("fit", "not_two", "A list of two is two.", lambda points: list(fit(points))),
+    _wrong("fit", "not_two", "What counts is the slope.", lambda points: fit(points)[0]),
     _wrong("fit", "not_numbers", "Text is exact.", _line(lambda p: map(str, fit(p)))),
 )
 
@@ -729,6 +891,32 @@ _WRONG_SLACKS = (
         "Nobody has less than no time.",
         lambda *args: max(0, slack(*args)),
     ),
+    _wrong(
+        "slack",
+        "c_for_each_token",
+        "A token costs a and c.",
+        _paying_for(lambda total, done, a, c: (a + c) * (total - done)),
+    ),
+    _wrong(
+        "slack",
+        "c_of_the_first_pass",
+        "What runs has paid for c.",
+        _paying_for(lambda total, done, a, c: a * (total - done) + (0 if done else c)),
+    ),
+    _wrong(
+        "slack",
+        "adds_c",
+        "deadline - now - a * left + c.",
+        lambda now, deadline, total, done, a, c: deadline - now - a * (total - done) + c,
+    ),
+    _wrong(
+        "slack",
+        "a_and_c",
+        "c * n + a.",
+        lambda now, deadline, total, done, a, c: slack(now, deadline, total, done, c, a),
+    ),
+    _wrong("slack", "milliseconds", "Times are in ms.", lambda *args: slack(*args) / 1000),
+    _wrong("slack", "no_sign", "How far from the deadline.", lambda *args: abs(slack(*args))),
     _wrong("slack", "not_a_number", "Late or not?", lambda *args: slack(*args) >= 0),
 )
 
@@ -842,6 +1030,44 @@ _WRONG_URGENCIES = (
         "past_is_now",
         "A time below 1 ms counts as 1 ms.",
         _signed(lambda slack, left: 1 / max(left / 1000, 1)),
+    ),
+    _wrong(
+        "urgency",
+        "past_turns_the_sign",
+        "The time, at least 1 ms from 0, as it comes.",
+        _signed(lambda slack, left: 1000 / (left if abs(left) >= 1000 else 1000)),
+        "a time of either sign",
+    ),
+    _wrong(
+        "urgency",
+        "past_turns_the_sign",
+        "The time, at least 1 ms on its own side of 0.",
+        _signed(lambda slack, left: math.copysign(_size(slack, left), left)),
+    ),
+    _wrong(
+        "urgency",
+        "whole_milliseconds",
+        "Milliseconds are whole.",
+        _signed(lambda slack, left: 1 / max(abs(left) // 1000, 1)),
+    ),
+    _wrong(
+        "urgency",
+        "whole_milliseconds",
+        "Milliseconds are rounded.",
+        _signed(lambda slack, left: 1 / max(round(abs(left) / 1000), 1)),
+        "rounded milliseconds",
+    ),
+    _wrong(
+        "urgency",
+        "per_second",
+        "One over seconds, at least a thousandth.",
+        _signed(lambda slack, left: 1 / max(abs(left) / 1_000_000, 0.001)),
+    ),
+    _wrong(
+        "urgency",
+        "rounded",
+        "Three digits are enough.",
+        _signed(lambda slack, left: round(_size(slack, left), 3)),
     ),
     _wrong(
         "urgency",
@@ -1076,6 +1302,31 @@ _WRONG_GATES = (
     _wrong("gate", "never", "Nobody is interrupted.", lambda *_: None),
     _wrong(
         "gate",
+        "other_order",
+        "The latest deadline is the least urgent.",
+        _gating(victim=lambda order, reference: max(order, key=lambda r: r.time_to_deadline_us).id),
+    ),
+    _wrong(
+        "gate",
+        "victim_is_the_first",
+        "The one that is beaten is the most urgent.",
+        _gating(victim=lambda order, reference: order[0].id),
+    ),
+    _wrong(
+        "gate",
+        "fixed_margin",
+        "The margin is 1.2.",
+        lambda waiter, runners, margin, mode: gate(waiter, runners, 1.2, mode),
+    ),
+    _wrong(
+        "gate",
+        "not_none",
+        "No id is -1.",
+        lambda *args: -1 if gate(*args) is None else gate(*args),
+    ),
+    _wrong("gate", "in_place", "Runners are best in order.", _sorts_the_runners),
+    _wrong(
+        "gate",
         "not_an_id",
         "Preempt or not?",
         lambda *args: gate(*args) is not None,
@@ -1233,8 +1484,67 @@ _WRONG_BATCHES = (
             head, [waiter for waiter in waiters if waiter.slack_us >= 0], *rest
         ),
     ),
+    _wrong(
+        "slo_batch",
+        "index",
+        "The head is number 0.",
+        lambda *args: list(range(len(slo_batch(*args)))),
+    ),
+    _wrong("slo_batch", "in_place", "What comes along no longer waits.", _takes_them_out),
     _wrong("slo_batch", "alone", "Then nobody is in danger.", lambda head, *_: [head.id]),
     _wrong("slo_batch", "not_a_list", "A batch is a set.", lambda *args: set(slo_batch(*args))),
 )
 
 WRONG = (*_WRONG_FITS, *_WRONG_SLACKS, *_WRONG_URGENCIES, *_WRONG_GATES, *_WRONG_BATCHES)
+
+_DEVIATIONS = "deviations from a mean add up to 0"
+_AT_LEAST_1 = "it is at least 1"
+_SIGN_ALONE = "only its sign counts"
+_NOT_ITS_OWN = "the rules look at the runners' own"
+_BEATEN_ANYWAY = "a doomed reference has an urgency below 0, and that of the waiter is above"
+_HEAD_S = "the rules look at the head's own"
+
+# Weaker answers that are right all the same, and why.
+STILL_RIGHT = {
+    "l05.fit": {
+        "points: reversed": "a sum does not mind the order",
+        "together = sum((tokens * (time_us - mean_us) for tokens, time_us in points))": _DEVIATIONS,
+        "together = sum(((tokens - mean_tokens) * time_us for tokens, time_us in points))": (
+            _DEVIATIONS
+        ),
+    },
+    "l05.slack": {
+        "deadline at least 1": "a deadline lies after the start of the clock",
+        "total at least 1": _AT_LEAST_1,
+    },
+    "l05.urgency": {"slack at most 7": _SIGN_ALONE},
+    "l05.gate": {
+        "waiter.id always 7": _NOT_ITS_OWN,
+        "waiter.id at most 7": _NOT_ITS_OWN,
+        "waiter.id at least 1": _NOT_ITS_OWN,
+        "waiter.slack_us at most 7": _SIGN_ALONE,
+        "waiter.num_preemptions always 0": _NOT_ITS_OWN,
+        "waiter.num_preemptions at most 7": _NOT_ITS_OWN,
+        "waiter.num_preemptions at least 1": _NOT_ITS_OWN,
+        "runners: reversed": "they come in any order",
+        "runners.slack_us always 300000": _BEATEN_ANYWAY,
+        "runners.slack_us at most 7": _SIGN_ALONE,
+        "runners.slack_us at least 1": _BEATEN_ANYWAY,
+        "runners.num_preemptions at most 7": "above 0 is immune",
+        "if waiter.urgency > margin * reference.urgency:": _BEATEN_ANYWAY,
+    },
+    "l05.slo_batch": {
+        "head.tokens at least 1": _AT_LEAST_1,
+        "head.time_to_deadline_us at least 1": "too little for a pass either way",
+        "head.slo_us at least 1": _AT_LEAST_1,
+        "waiters.tokens at least 1": _AT_LEAST_1,
+        "waiters.time_to_deadline_us always 160000": _HEAD_S,
+        "waiters.time_to_deadline_us at most 7": _HEAD_S,
+        "waiters.time_to_deadline_us at least 1": _HEAD_S,
+        "waiters.slo_us always 200000": _HEAD_S,
+        "waiters.slo_us at most 7": _HEAD_S,
+        "waiters.slo_us at least 1": _HEAD_S,
+        "bound at least 1": _AT_LEAST_1,
+        "result: without repeats": "ids are unique",
+    },
+}

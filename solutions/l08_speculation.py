@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+import torch
+
 from solutions.wrong import WrongAnswer
 
 Probs = Sequence[float]
@@ -336,6 +338,14 @@ def roll_back_kv_by_marks(held: int, num_drafted: int, num_accepted: int) -> int
     return marks.count(True)
 
 
+def _in_float32(p: list[float], q: list[float], token: int, u: float, v: float) -> tuple[bool, int]:
+    wanted, drafted = torch.tensor(p), torch.tensor(q)
+    if u * drafted[token] < wanted[token]:
+        return True, token
+    sums = (wanted - drafted).clamp(min=0).cumsum(0)
+    return False, int((sums > v * sums[-1]).nonzero()[0])
+
+
 # --- the lists that tests read ---------------------------------------------------------------
 
 RIGHT = {
@@ -656,22 +666,21 @@ _WRONG_ACCEPTS = (
         "1 is true.",
         _changed(lambda kept, token, drafted: (int(kept), token)),
     ),
+    _wrong(
+        "accept",
+        "swapped",
+        "The token, and whether it is the draft.",
+        _changed(lambda kept, token, drafted: (token, kept)),
+    ),
+    _wrong(
+        "accept",
+        "falls_off_the_end",
+        "A tensor of floats is a list of floats.",
+        _in_float32,
+        "in float32",
+    ),
     _wrong("accept", "no_return", "The result is computed.", lambda *args: None),
     _wrong("accept", "not_two", "The token says it all.", lambda *args: accept(*args)[1]),
-    _wrong(
-        "accept",
-        "not_two",
-        "A list of two is two.",
-        lambda *args: list(accept(*args)),
-        "a list of two",
-    ),
-    _wrong(
-        "accept",
-        "wrong_type",
-        "Weights in, a number out.",
-        _changed(lambda kept, token, drafted: (kept, float(token))),
-        "a token of 2.0",
-    ),
 )
 
 _WRONG_TOKENS = (
@@ -788,6 +797,20 @@ _WRONG_TOKENS = (
         "One number per draft.",
         lambda p, k: [p**i for i in range(k + 1)],
     ),
+    _wrong(
+        "expected_tokens",
+        "certain_drafts",
+        "At p = 1 the sum is 1.",
+        lambda p, k: 1.0 if p == 1 else expected_tokens(p, k),
+    ),
+    _wrong(
+        "expected_tokens",
+        "whole_tokens",
+        "One digit will do.",
+        lambda p, k: round(expected_tokens(p, k), 1),
+        "one digit",
+    ),
+    _wrong("expected_tokens", "at_most", "All of them, and one.", lambda p, k: k + 1),
     _wrong("expected_tokens", "not_finite", "It never ends.", lambda p, k: math.inf),
 )
 
@@ -931,6 +954,12 @@ _WRONG_ROLL_BACKS = (
     ),
     _wrong(
         "roll_back_kv",
+        "num_drafted_is_no_constant",
+        "Four are drafted.",
+        lambda held, drafted, accepted: held - 4 + accepted,
+    ),
+    _wrong(
+        "roll_back_kv",
         "drawn_in_place",
         "Something stands at the place of the first rejected one.",
         lambda held, drafted, accepted: min(held, held - (drafted - accepted) + 1),
@@ -1026,13 +1055,13 @@ _WRONG_ROLL_BACKS = (
         "One was rejected.",
         lambda held, drafted, accepted: held - (1 if accepted < drafted else 0),
     ),
-    _wrong(
-        "roll_back_kv",
-        "not_int",
-        "A number is a number.",
-        lambda held, drafted, accepted: float(roll_back_kv(held, drafted, accepted)),
-    ),
     _wrong("roll_back_kv", "no_return", "The cache is cut.", lambda *args: None),
 )
 
 WRONG = (*_WRONG_ACCEPTS, *_WRONG_TOKENS, *_WRONG_SPEEDUPS, *_WRONG_ROLL_BACKS)
+
+_LAST_KNOWN = "the last known token is always held, and stays"
+# What a weaker answer is still right about, and why: exercise: {weakening: reason}.
+STILL_RIGHT = {
+    "l08.roll_back_kv": {"held at least 1": _LAST_KNOWN, "result at least 1": _LAST_KNOWN},
+}

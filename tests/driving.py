@@ -10,9 +10,6 @@ from support import ROOT
 
 PICTURES = ROOT / ".browser-test" / "pictures"
 LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
-# How the course says that a call was ended: by its computing time, or, on a busy machine, by the
-# clock on the wall.
-STOPPED = "(took longer than|had not finished after)"
 # What of our own elements leaves the page, or holds more than fits into it.
 TOO_WIDE = """(all) => all
     .filter((each) => each.getBoundingClientRect().right > window.innerWidth
@@ -146,6 +143,12 @@ class Lesson:
         self.page.keyboard.insert_text(source)
         self.page.keyboard.press("Control+Enter")
 
+    def show_answer(self, key: str) -> None:
+        """Have a prediction's answer shown, and with it everything on the page that waits for it."""
+        question = self.page.locator(f".sn-prediction[data-key='{key}']")
+        question.get_by_role("button", name="Show me").click()
+        expect(self.page.locator(f".sn-waits[data-after='{key}']")).to_have_count(0)
+
     def report(self, exercise: str, status: str, place: int = 0) -> Locator:
         """Wait for a check's verdict; return its card, the first or the one at `place`."""
         # An exercise keeps its id when its lesson is split in l04 and l04b.
@@ -153,6 +156,11 @@ class Lesson:
         card = cards.nth(place)
         expect(card).to_have_attribute("data-status", status, timeout=LIMIT_MS)
         return card
+
+    def stand_in(self, exercise: str) -> Locator:
+        """Where the lesson says that it goes on without an answer that never came back."""
+        words = f"the reference stands in for your `{exercise}`"
+        return self.page.locator(".sng-report-note", has_text=words)
 
     @property
     def timeline(self) -> Locator:

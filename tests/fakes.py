@@ -13,9 +13,9 @@ from nanogpt.config import ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
 from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows
-from nanogpt.generate import generate
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
+from nanogpt.oracle import generate
 from nanogpt.parts import Parts
 from nanogpt.ranking import TimedKey
 from nanogpt.request import Request

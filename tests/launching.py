@@ -52,7 +52,7 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], *words: str) -> 
         assert word in done.stderr
 
 
-def wait_for(condition: Callable[[], bool], limit_s: float = 20) -> None:
+def wait_for(condition: Callable[[], bool], limit_s: float = 60) -> None:
     until = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < until, "it did not happen in time"

@@ -8,7 +8,7 @@ from fakes import TINY, Ask, prompt_of, tiny_model
 from torch import Tensor
 
 from nanogpt.engine import Arrivals, Engine
-from nanogpt.generate import generate
+from nanogpt.oracle import generate
 from nanogpt.request import Request
 from nanogpt.sliding_window import kept_positions, visible
 from nanogpt.trace import StepRecord

@@ -92,7 +92,7 @@ def hold_at(
     hold(shared, rank, name, checkpoint_number(step, layer, LAYERS))
 
 
-def wait_for(condition: Callable[[], bool], what: str = "it", limit_s: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], what: str = "it", limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {limit_s:g} s"

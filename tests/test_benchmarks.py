@@ -5,13 +5,13 @@ import importlib.util
 import pytest
 import torch
 
-from benchmarks import baseline, calibrate, engine
+from benchmarks import baseline, calibrate, engine, window
 from benchmarks.contenders import CONTENDERS, make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
 from nanogpt.config import ModelConfig
-from nanogpt.generate import generate
 from nanogpt.model import GPT
+from nanogpt.oracle import generate
 
 SMALL = Load("small", ((3, 1, 4), (1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7), (9, 3)), 6, token_budget=4)
 
@@ -49,6 +49,28 @@ def test_every_contender_generates_the_oracles_tokens(model: GPT, name: str) -> 
         pytest.skip("transformers is not installed")
     contender = next(c for c in CONTENDERS if c.name == name)
     assert contender.prepare(model)(SMALL) == oracle(model, SMALL)
+
+
+@pytest.mark.parametrize("executor", window.EXECUTORS)
+def test_the_window_is_timed_beside_the_full_cache_and_holds_what_it_says(
+    model: GPT, executor: str
+) -> None:
+    row = window.compare(model, decode(3, 8, vocab_size=11), 5, executor, 2, "cpu")
+    assert (row.kv_full, row.kv_window) == (3 * 14, 3 * 5)
+    assert {storage: len(ratios) for storage, ratios in row.ratios.items()} == {
+        "ring": 2,
+        "evict": 2,
+    }
+
+
+@pytest.mark.parametrize("storage", window.STORAGES)
+def test_the_windows_engines_write_the_oracles_tokens(model: GPT, storage: str) -> None:
+    served = run_engine(window.engine_for(model, SMALL, 3, "packed", storage), SMALL)
+    width = None if storage == "full" else 3
+    assert [list(served.generated_tokens(i)) for i in range(3)] == [
+        generate(model, prompt, SMALL.max_new_tokens, sliding_window=width)
+        for prompt in SMALL.prompts
+    ]
 
 
 @pytest.mark.parametrize("token_budget", [3, 5, 8, 64])

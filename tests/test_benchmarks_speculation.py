@@ -79,8 +79,9 @@ def test_the_source_s_numbers_stand_beside_the_right_ones() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--new-tokens", "8"], "--new-tokens is 8; it must be 32 to 400"),
-        (["--repeats", "0"], "--repeats is 0; it must be at least 1"),
+        (["--new-tokens", "8"], "--new-tokens: '8' is not a whole number from 32 to 400"),
+        (["--repeats", "0"], "--repeats: '0' is not a whole number from 1 to 1000"),
+        (["--rep", "3"], "unrecognized arguments: --rep 3"),
     ],
 )
 def test_a_bad_argument_is_named(

@@ -1,5 +1,6 @@
 """What an answer uses comes along with it into a new lesson, wherever it stood."""
 
+import ast
 import tempfile
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from marimo._convert.converters import MarimoConvert
+from notebooks import STEMS
+from support import ROOT
 from test_carry import function, notebook, stub
 
 from course.carry import carry
-from course.cutting import read_cells
+from course.cutting import read_cells, read_notebook
 from course.indentation import dedent, indent
 from course.notebook import load, load_functions
 
@@ -32,6 +35,10 @@ def loaded(text: str, *names: str):
 def as_marimo_reads(text: str) -> list[str]:
     """The cells' sources as the page shows them."""
     return [each.code for each in MarimoConvert.from_py(text).to_ir().cells]
+
+
+def load_marimos(text: str, names: list[str]):
+    return load(read_cells(as_marimo_reads(text)), Path("lesson.py"), names)
 
 
 def called(text: str, name: str = "plan"):
@@ -248,7 +255,7 @@ def test_carried_functions_do_what_they_did_in_the_old_file(old: str):
     assert after.problems == {"plan": [], "mask": []}
     for name in ("plan", "mask"):
         assert after.functions[name](1, 2) == before.functions[name](1, 2)
-    by_marimo = load(read_cells(as_marimo_reads(carried.text)), Path("lesson.py"), ["plan", "mask"])
+    by_marimo = load_marimos(carried.text, ["plan", "mask"])
     for name in ("plan", "mask"):
         assert by_marimo.functions[name](1, 2) == before.functions[name](1, 2)
 
@@ -262,3 +269,37 @@ LINES = st.lists(
 def test_what_is_indented_comes_back_as_it_was(inside: str, code: str):
     source = code.format(inside.replace("'", "").replace("{", "").replace("}", "").rstrip("\\"))
     assert dedent(indent(source)) == source
+
+
+@pytest.mark.parametrize("bad", ["def f():\n    nonlocal x", "def f(a):\n    global a"])
+def test_a_cell_that_only_pythons_compiler_refuses_is_named(bad: str):
+    carried = carry(notebook(f"{bad}\n", function("plan", "    return 5")), NEW)
+    assert called(carried.text) == 5
+    assert carried.notes[0].startswith("Left out: the cell of `f` at line 6 cannot be read (")
+
+
+# ---- the course's own lessons --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_an_update_of_any_lesson_brings_every_answer_with_what_it_uses(stem: str):
+    lesson = (ROOT / "lessons" / f"{stem}.py").read_text()
+    stubs = [item for item in read_notebook(lesson).statements if item.is_stub]
+    names = [min(item.binds) for item in stubs]
+    lines = lesson.split("\n")
+    for name, item in zip(reversed(names), reversed(stubs), strict=True):
+        signature = f"def {name}({ast.unparse(item.node.args)}):"
+        answer = [signature, f"    return my_helper({name!r}, np.int64(SIZE))"]
+        lines[item.line - 1 : item.lines[1]] = answer
+    mine = cell("import numpy as np\nSIZE = 3", gives="(np, SIZE)")
+    mine += "\n\n@app.function\ndef my_helper(name, x):\n    return name, x\n\n\n"
+    old = "\n".join(lines).replace("@app.", f"{mine}@app.", 1)
+    carried = carry(old, lesson)
+    assert carried.sentences() == [
+        f"Carried over: {', '.join(names)}.",
+        "With what they use: SIZE, my_helper, np.",
+    ]
+    for found in (loaded(carried.text, *names), load_marimos(carried.text, names)):
+        assert set(found.functions) == set(names)
+        for name, function_ in found.functions.items():
+            assert function_(*[None] * function_.__code__.co_argcount) == (name, 3)

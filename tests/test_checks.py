@@ -1,9 +1,11 @@
 """The checks: right answers pass, wrong ones fail for their own reason, slips do not slip by."""
 
+import ast
 import functools
 import importlib
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +15,11 @@ from hypothesis import strategies as st
 from mutants import mutants
 
 from course import judging
+from course.calling import call
 from course.checks import l01_chunked_prefill as l01_checks
-from course.registry import exercise, exercises
+from course.registry import Exercise, exercise, exercises
 from course.report import Report
+from course.sameness import like, same
 from nanogpt import masks, planning
 from solutions import l01_chunked_prefill as l01
 from solutions.wrong import WrongAnswer
@@ -96,6 +100,7 @@ def test_feedback_is_one_sentence_and_a_small_counterexample(wrong: WrongAnswer)
     assert len(report.idea) <= 200, report.idea
     rows = dict(report.example)
     assert {"input", "expected", "got"} <= rows.keys() or {"before", "after"} <= rows.keys()
+    assert rows.get("expected") != rows.get("got", "nothing")
     assert all(len(text) <= 400 for text in rows.values())
 
 
@@ -204,6 +209,40 @@ def test_every_exercise_is_registered_with_its_name_its_hints_and_its_part() -> 
         assert len(set(item.hints)) == 3 and all(item.hints)
 
 
+TASKS = [item for item in exercises() if item.task is not None]
+
+
+def test_a_lesson_s_exercises_have_a_task_each_or_none_has() -> None:
+    for stem in STEMS:
+        assert len({item.task is None for item in exercises() if item.lesson == stem}) == 1, stem
+
+
+@pytest.mark.parametrize("item", TASKS, ids=lambda item: item.id)
+def test_a_task_s_worked_case_is_what_the_right_answer_gives(item: Exercise) -> None:
+    """Of several right results, the worked answer's."""
+    assert item.task is not None
+    called = call(getattr(SOLUTIONS[item.lesson], item.name), item.task.args)
+    assert called.error is None
+    assert same(like(called.value, item.task.result), item.task.result)
+
+
+@pytest.mark.parametrize("item", TASKS, ids=lambda item: item.id)
+def test_a_task_s_signature_is_the_stub_s(item: Exercise) -> None:
+    lesson = Path(__file__).parent.parent / "lessons" / f"{item.lesson}.py"
+    body = ast.parse(lesson.read_text(encoding="utf-8")).body
+    stub = next(n for n in body if isinstance(n, ast.FunctionDef) and n.name == item.name)
+    assert stub.returns is not None and item.task is not None
+    signature = f"{stub.name}({ast.unparse(stub.args)}) -> {ast.unparse(stub.returns)}"
+    assert item.task.signature == signature
+
+
+@pytest.mark.parametrize("item", TASKS, ids=lambda item: item.id)
+def test_a_task_is_said_in_sentences_and_its_code_is_closed(item: Exercise) -> None:
+    assert item.task is not None and item.task.rules
+    for rule in item.task.rules:
+        assert rule.endswith(".") and rule.count("`") % 2 == 0, rule
+
+
 # --- solutions against the engine's own ------------------------------------------------------
 
 _remaining = st.integers(1, 30)
@@ -292,7 +331,6 @@ _DIM = "the last of two dimensions is number 1"
 _ONE_ROW = "there is one new token, so its first row is its last"
 _EQUAL_LENGTHS = "all are equally long"
 _DOOMED = "a waiter that can make it beats a doomed reference anyway"
-_SHIFT = "a softmax does not change when all scores move alike, and these are far from overflow"
 _OVERWRITTEN = "every entry is overwritten"
 _SAME_FOR_ALL = "it is the same for every request and changes no order"
 _ITSELF = "the first one is not later than itself"
@@ -314,8 +352,6 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
             "True => False",
             "both are equally long",
         ),
-        ("weights = torch.exp(scores - scores.max())", "max => min", _SHIFT),
-        ("weights = torch.exp(scores - scores.max())", "- => +", _SHIFT),
     ],
     "finish_steps_by_simulation": [
         ("finished = [0] * len(lengths)", "[0] => [1]", _OVERWRITTEN),

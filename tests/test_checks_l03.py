@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from giveaways import given_away
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -13,16 +14,16 @@ from torch import Tensor
 from course import judging
 from course.checks import fusing as looking
 from course.checks import l03_interleaving as checks
-from course.checks import padded_step
+from course.checks import new_tokens, packing, padded_step
 from course.judging import run_checks
-from course.registry import exercise, lesson_exercises
+from course.registry import exercise
 from course.report import Report
 from nanogpt import fusing
 from solutions import l03_interleaving as l03
 from solutions.wrong import WrongAnswer
 
 MANY = settings(deadline=None, max_examples=80, database=None)
-IDS = [item.id for item in lesson_exercises("l03_interleaving")]
+IDS = list(l03.RIGHT)
 WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l03.WRONG}
 ANY_MIX = {
     "l03.fused_rows": checks._ROWS_CHECKS[-1:],
@@ -103,7 +104,7 @@ def test_split_kv_is_the_engine_s(step: tuple[list[int], list[int]], size: int) 
         assert all(torch.equal(a, b) for a, b in zip(parts, wanted, strict=True))
     for i, part in enumerate(wanted):
         places = torch.arange(past_lens[i] + num_new[i])
-        assert torch.equal(part[:, 0], 10.0 * (i + 1) + places), "no padding, the text's order"
+        assert torch.equal(part[:, 0], 20.0 * (i + 1) + places), "no padding, the text's order"
 
 
 @MANY
@@ -123,7 +124,7 @@ def test_sample_rows_is_the_engine_s(
 @given(lengths())
 def test_pack_is_the_engine_s(step: tuple[list[int], list[int]]) -> None:
     wanted = fusing.pack(*step)
-    for pack in (l03.pack, checks._PACK.reference):
+    for pack in (l03.pack, packing.PACK.reference):
         cu_q, cu_k, mask = pack(*step)
         assert (cu_q, cu_k) == wanted[:2]
         assert torch.equal(mask, wanted[2])
@@ -253,8 +254,10 @@ def test_a_strip_is_drawn_as_a_staircase() -> None:
 
 def test_a_cut_is_drawn_with_its_padding_as_dots() -> None:
     name = "l03.split_kv one end"
-    assert row(name, "input").splitlines()[1:] == ["10 11 12 |  . 13", " .  . 20 | 21 22"]
-    assert row(name, "got").splitlines()[0] == "[0]  11 12  . 13"
+    assert row(name, "input").splitlines()[1:] == [
+        " 20  21  22 |   .  23", "  .   .  40 |  41  42",
+    ]  # fmt: skip
+    assert row(name, "got").splitlines()[0] == "[0]   21  22   .  23"
 
 
 def test_rows_are_drawn_side_by_side_with_their_positions() -> None:
@@ -343,3 +346,41 @@ def test_positions_of_a_padded_row_are_read_off_its_columns() -> None:
     padded = looking.padded_rows([2, 4], [2, 3])[0]
     assert [padded.key(column) for column in range(7)] == [None, None, 0, 1, None, 2, 3]
     assert [padded.query(column) for column in range(3)] == [None, 2, 3]
+
+
+# --- nothing is given away ---------------------------------------------------------------------
+
+IDEAS = {
+    "l03.fused_rows": [look.idea for look in padded_step.ROWS.looks],
+    "l03.new_mask": [look.idea for look in padded_step.NEW.looks],
+    "l03.full_mask": [look.idea for look in padded_step.FULL.looks],
+    "l03.split_kv": [look.idea for look in padded_step.SPLIT.looks],
+    "l03.sample_rows": [new_tokens.SAMPLE.idea],
+    "l03.pack": [look.idea for look in packing.PACK.looks],
+}
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answer(
+    exercise_id: str,
+) -> None:
+    item = exercise(exercise_id)
+    for text in (*item.hints, *IDEAS[exercise_id]):
+        assert given_away(text, getattr(l03, item.name)) == []
+
+
+# --- cases that can tell -----------------------------------------------------------------------
+
+
+def test_letters_come_more_than_once_in_the_texts_of_a_step() -> None:
+    texts = [checks._text(random.Random(seed), 8) for seed in range(20)]
+    assert all(len(set(text)) < len(text) for text in texts)
+    assert any(0 in text for text in texts), "the number of padding is a letter, too"
+
+
+def test_no_look_at_the_numbers_tells_padding_from_tokens() -> None:
+    k = padded_step.make_kv([3, 0], [1, 4], 1, sign=-1)
+    real = torch.tensor([[True, True, True, False, False, False, True], [False] * 3 + [True] * 4])
+    padding = k[:, :, 0][~real]
+    assert (padding > 0).any() and (padding < 0).any() and (padding != 0).all()
+    assert (k[:, :, 0][real] < 0).all()

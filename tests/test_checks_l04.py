@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 import torch
+from giveaways import given_away
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from course.checks import l04_sliding_window as checks
 from course.checks import readings, windowing
-from course.registry import exercise, lesson_exercises
+from course.registry import exercise
 from nanogpt import sliding_window
 from solutions import l04_sliding_window as l04
 
 MANY = settings(deadline=None, max_examples=60, database=None)
 SOME = settings(MANY, max_examples=15)
-NAMES = [item.name for item in lesson_exercises("l04_sliding_window")]
+NAMES = [exercise(exercise_id).name for exercise_id in l04.RIGHT]
 POSITION, WINDOW, SINKS = st.integers(0, 60), st.integers(1, 20), st.integers(0, 6)
 WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l04.WRONG}
 MISTAKES = {
@@ -208,6 +209,28 @@ def test_numbers_of_the_judge_may_differ_by_a_rounding() -> None:
         return round(agreement, 6), round(added, 6)
 
     assert exercise("l04.judge").check(in_double).status == "passed"
+
+
+@pytest.mark.parametrize("exercise_id", MISTAKES)
+def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answer(
+    exercise_id: str,
+) -> None:
+    item = exercise(exercise_id)
+    ideas = {
+        "l04.visible": checks._VISIBLE.idea,
+        "l04.held": checks._HELD.idea,
+        "l04.live_bytes": checks._BYTES.idea,
+    }
+    for text in (*item.hints, ideas.get(exercise_id, "")):
+        assert given_away(text, getattr(l04, item.name)) == []
+
+
+@pytest.mark.parametrize("loss", ["exp of large logits", "log of a softmax"])
+def test_a_loss_that_leaves_the_range_of_float32_is_told_so(loss: str) -> None:
+    wrong = WRONG[f"l04.judge {loss}"]
+    report = exercise("l04.judge").check(wrong.function)
+    assert report.misconception == "not_finite"
+    assert report.checks[report.passed] == "large logits"
 
 
 # --- solutions against the engine's own ------------------------------------------------------

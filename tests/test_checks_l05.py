@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from giveaways import given_away
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,14 +12,14 @@ from course.checks import gates, urgency
 from course.checks import l05_slo_policy as checks
 from course.checks.gates import Job, Prefills, Workload
 from course.judging import Ask, run_checks
-from course.registry import exercise, lesson_exercises
+from course.registry import exercise
 from course.report import Report
 from nanogpt import slo
 from nanogpt.slo import SloView, policy
 from solutions import l05_slo_policy as l05
 
 MANY = settings(deadline=None, max_examples=60, database=None)
-NAMES = [item.name for item in lesson_exercises("l05_slo_policy")]
+NAMES = [exercise(exercise_id).name for exercise_id in l05.RIGHT]
 WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l05.WRONG}
 MISTAKES = {
     "l05.fit": urgency.FIT.mistakes,
@@ -137,8 +138,9 @@ def test_the_diary_says_who_ran_when() -> None:
 # --- workloads by themselves -----------------------------------------------------------------
 
 # Two requests with exactly the same urgency, or one exactly the margin above the other, or with a
-# slack of exactly 0, come up in moments made for it rather than in workloads.
-OUT_OF_REACH = ("just the margin", "tie", "slack 0 is doomed", "slack 0 of the runner")
+# slack of exactly 0, come up in moments made for it rather than in workloads. What changes an
+# argument decides as it should.
+OUT_OF_REACH = ("just the margin", "tie", "slack 0 is doomed", "slack 0 of the runner", "in place")
 
 
 @pytest.mark.parametrize(
@@ -262,6 +264,26 @@ def test_an_error_in_a_gate_names_the_answer_s_own_line() -> None:
     report = exercise("l05.gate").check(gate)
     assert report.status == "raised"
     assert "ZeroDivisionError on its line 3" in report.idea, report.idea
+
+
+@pytest.mark.parametrize("exercise_id", MISTAKES)
+def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answer(
+    exercise_id: str,
+) -> None:
+    item = exercise(exercise_id)
+    ideas = {
+        "l05.fit": urgency.FIT.idea,
+        "l05.slack": urgency.SLACK.idea,
+        "l05.urgency": urgency.URGENCY.idea,
+        "l05.gate": gates.GATE.idea,
+        "l05.slo_batch": gates.BATCH.idea,
+    }
+    for text in (*item.hints, ideas[exercise_id]):
+        assert given_away(text, getattr(l05, item.name)) == []
+
+
+def test_what_came_in_is_shown_by_its_ids_when_it_was_changed() -> None:
+    assert card("l05.gate in place")["before"] == "runners = the ids [5, 2]"
 
 
 # --- solutions against the policy's own ------------------------------------------------------

@@ -1,5 +1,6 @@
 """The checks of lesson 6: ranks played without processes, books, and what their cards show."""
 
+import inspect
 import itertools
 from collections.abc import Callable, Generator
 from typing import Any
@@ -12,7 +13,8 @@ from course import judging
 from course.checks import l06_preempting_the_pass as checks
 from course.checks import tidying, voting
 from course.checks.voting import Played, Votes, play
-from course.registry import exercise
+from course.registry import Exercise, exercise, lesson_exercises
+from course.sameness import same
 from nanogpt.preemption import races
 from nanogpt.preemption.agreement import checkpoint, local_vote
 from nanogpt.preemption.cleanup import Books, clean_up
@@ -266,7 +268,9 @@ def test_a_wrong_field_that_no_known_mistake_explains_still_has_its_rule() -> No
 
     report = exercise("l06.clean_up").check(swaps)
     assert (report.status, report.misconception) == ("failed", None)
-    assert report.idea == "Those in `aborted` stop running; the others go on, in their order."
+    assert report.idea == (
+        "Go through `running`: which requests were in the pass, and which go on as before?"
+    )
 
 
 @pytest.mark.parametrize(
@@ -277,8 +281,8 @@ def test_a_wrong_field_that_no_known_mistake_explains_still_has_its_rule() -> No
             "request 1 admitted in the next step, the engine stops: requests [1] are admitted, "
             "yet the last step was scheduled with them",
         ),
-        ("leaks kv", "K/V that nobody uses and nobody ever releases: that of request 1"),
-        ("lost", "neither running nor waiting, so nobody ever computes it: request 1"),
+        ("leaks kv", "K/V that is never used and never released: that of request 1"),
+        ("lost", "neither running nor waiting, so it is never computed: request 1"),
         ("still running", "running and waiting, so it will be admitted once more: request 1"),
         (
             "waiter is gone",
@@ -334,15 +338,15 @@ def test_right_books_have_nothing_to_be_said_about_the_next_step() -> None:
             "l06.resume_or_abort memory before time",
             "resume_or_abort(suspended_us=2701, pass_us=900, urgent_waits=True, "
             "memory_is_short=True, bound=3.0)",
-            "'resume'",
-            "'abort'",
+            "resume",
+            "abort",
         ),
         (
             "l06.resume_or_abort one moment late",
             "resume_or_abort(suspended_us=2700, pass_us=900, urgent_waits=True, "
             "memory_is_short=False, bound=3.0)",
-            "'resume'",
-            "'sleep'",
+            "resume",
+            "sleep",
         ),
     ],
 )
@@ -404,3 +408,19 @@ def test_resume_or_abort_is_the_engine_s(
     assert l06.resume_or_abort(suspended, whole, urgent, short, bound) == engine_s_way(
         suspended, whole, urgent, short, bound
     )
+
+
+# --- what the page says ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "item", lesson_exercises("l06_preempting_the_pass"), ids=lambda item: item.name
+)
+def test_the_task_s_case_is_right_and_its_signature_the_answer_s_own(item: Exercise) -> None:
+    assert item.task is not None
+    solution = getattr(l06, item.name)
+    assert same(item.task.worked(solution), item.task.result)
+    lines = inspect.getsource(solution).split(':\n    """')[0].removeprefix("def ")
+    signature = " ".join(lines.split()).replace("( ", "(").replace(" )", ")")
+    assert item.task.signature == signature
+    assert all(rule.endswith(".") for rule in item.task.rules)

@@ -1,5 +1,6 @@
 """The checks of lesson 8: the law of what comes out, texts played out, and what cards show."""
 
+import inspect
 import math
 import random
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from course.checks import drafting, rolling_back
 from course.checks import l08_speculation as checks
 from course.checks.rolling_back import Pass, judge_story
 from course.judging import Ask
-from course.registry import exercise, lesson_exercises
+from course.registry import Exercise, exercise, lesson_exercises
+from course.sameness import same
 from nanogpt.speculative import acceptance
 from solutions import l08_speculation as l08
 
@@ -85,7 +87,7 @@ def test_draws_are_of_both_kinds_and_of_all_sizes() -> None:
     cases = checks.any_drafts(random.Random(3), 60)
     stay = sum(acceptance.accept(*args)[0] for args in cases)
     assert 15 <= stay <= 45
-    assert {len(p) for p, *_ in cases} == {2, 3, 4, 5, 6, 7}
+    assert {len(p) for p, *_ in cases} == {2, 3, 4, 5, 6, 7, 12}
     for p, q, token, u, v in cases:
         assert sum(p) == pytest.approx(1) and sum(q) == pytest.approx(1)
         assert q[token] > 0 and 0 <= u < 1 and 0 <= v < 1
@@ -201,7 +203,8 @@ def test_a_wrong_roll_back_is_shown_at_its_place(name: str, then: str) -> None:
 def test_a_number_below_0_is_told_apart() -> None:
     failure = story(lambda *args: -2, Pass("EX", 1, "O"))
     assert (
-        failure is not None and dict(failure.example)["then"] == "nobody can keep fewer than none"
+        failure is not None
+        and dict(failure.example)["then"] == "there is no keeping fewer than none"
     )
 
 
@@ -289,3 +292,17 @@ def test_roll_back_kv_is_the_engine_s(known: int, num_drafted: int, data: st.Dat
     num_accepted = data.draw(st.integers(0, num_drafted))
     args = (known + num_drafted, num_drafted, num_accepted)
     assert l08.roll_back_kv(*args) == acceptance.roll_back_kv(*args) == known + num_accepted
+
+
+# --- what the page says ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", lesson_exercises("l08_speculation"), ids=lambda item: item.name)
+def test_the_task_s_case_is_right_and_its_signature_the_answer_s_own(item: Exercise) -> None:
+    assert item.task is not None
+    solution = getattr(l08, item.name)
+    assert same(item.task.worked(solution), item.task.result)
+    lines = inspect.getsource(solution).split(':\n    """')[0].removeprefix("def ")
+    signature = " ".join(lines.split()).replace("( ", "(").replace(" )", ")")
+    assert item.task.signature == signature
+    assert all(rule.endswith(".") for rule in item.task.rules)

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nanogpt.clock import LAPTOP_CPU, LARGE_GPU, CostClock, CostModel, WallClock
+from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, CostModel, WallClock
 from nanogpt.trace import ForwardRecord
 
 ROUND = CostModel("round", True, 100.0, 50.0, 10.0, 1.0, 1)
@@ -31,16 +31,17 @@ def test_a_step_without_padding_is_one_forward():
     assert ROUND.step_us(6, 2, 20) == ROUND.forward_us(ForwardRecord(8, 6, 8, 20))
 
 
-@pytest.mark.parametrize("model", [LAPTOP_CPU, LARGE_GPU])
+@pytest.mark.parametrize("model", [SERVER_CPU, LARGE_GPU])
 def test_more_work_never_costs_less(model: CostModel):
     costs = [model.step_us(tokens, 4, 100) for tokens in range(0, 400, 7)]
     assert costs == sorted(costs)
     assert model.step_us(8, 4, 500) >= model.step_us(8, 4, 0)
 
 
-def test_only_the_large_gpu_is_modelled_and_both_are_named():
-    assert (LAPTOP_CPU.name, LAPTOP_CPU.modelled) == ("a laptop CPU", False)
+def test_both_clocks_of_costs_are_modelled_and_named_and_the_wall_clock_is_not():
+    assert (SERVER_CPU.name, SERVER_CPU.modelled) == ("a server CPU (fitted)", True)
     assert (LARGE_GPU.name, LARGE_GPU.modelled) == ("a large GPU", True)
+    assert not WallClock.record.modelled
 
 
 def test_on_the_large_gpu_a_decode_and_a_batch_of_decodes_cost_the_same_weights():

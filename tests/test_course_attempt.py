@@ -294,7 +294,7 @@ def test_an_answer_may_call_another_of_its_lesson():
         ("def chunk_mask(num_past, num_new):\n    return None\n", "does not pass its check"),
         ("def another():\n    pass\n", "does not define it"),
         ("chunk_mask = 1 / 0\n", "raised ZeroDivisionError"),
-        ("\x00", "does not define it"),
+        ("\x00", "the cell at line 1 cannot be read (source code"),
     ],
 )
 def test_an_answer_that_is_no_good_any_more_is_left_out_and_said_so(source, why):

@@ -63,3 +63,9 @@ def test_an_untouched_stub_blames_no_other():
 def test_two_that_call_each_other_come_to_an_end():
     report = checked("def inner(n): return outer(n)\ndef outer(n): return inner(n)\n")
     assert report.idea.startswith("`outer` calls `inner`, which does not pass its own check yet")
+
+
+def test_an_attribute_of_the_same_name_is_no_call():
+    report = checked("def inner(n): raise NotImplementedError\ndef outer(n): return n.inner\n")
+    assert report.status == "raised"
+    assert "AttributeError" in report.idea, report.idea

@@ -1,14 +1,22 @@
 """Progress files: nothing is lost, a damaged file is set aside, and pristine lessons leave none."""
 
+import errno
 import json
 import multiprocessing
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from course import progress
+from course.__main__ import main
+from course.answers import load_parts
+from course.attempt import save_attempt
+from course.overview import overview
+from course.prediction import predict
 from course.report import Report
+from solutions import l00_kv_cache
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +68,113 @@ def test_a_damaged_file_is_set_aside_and_said_so(work, text):
     ]
 
 
-def test_a_record_with_fields_of_the_wrong_kind_counts_as_none(work):
+def test_a_record_with_fields_of_the_wrong_kind_is_set_aside(work):
     path = work / "progress" / "exercises" / "l01.plan_step.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"status": 3, "attempts": "many", "first_passed": []}))
     assert progress.load("l01.plan_step") is None
+    assert len(progress.set_aside()) == 1
+
+
+@pytest.mark.parametrize("seconds", ["abc", [1], {"a": 1}, None, 10**400, True])
+@pytest.mark.parametrize("passed_at", [3, None, "2026-01-01"])
+def test_a_date_or_time_that_is_none_costs_nothing_else(work, capsys, seconds, passed_at):
+    record = asdict(progress.record(report(exercise="l00.next_inputs")))
+    path = work / "progress" / "exercises" / "l00.next_inputs.json"
+    path.write_text(json.dumps(record | {"seconds": seconds, "passed_at": passed_at}))
+    assert progress.load("l00.next_inputs").first_passed == record["first_passed"]
+    assert "exercises passed" in overview()._repr_html_()
+    assert main(["progress"]) == 0
+    assert "1/3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "loop"])
+def test_what_is_no_file_is_set_aside_at_once(work, capsys, kind):
+    for folder in ("exercises", "predictions", "hints"):
+        path = work / "progress" / folder / "l00.next_inputs.json"
+        path.parent.mkdir(parents=True)
+        {"pipe": os.mkfifo, "folder": os.mkdir, "loop": lambda p: p.symlink_to(p)}[kind](path)
+    assert progress.load_prediction("l00.next_inputs") is None
+    assert progress.load_hints("l00.next_inputs") == 0
+    assert main(["progress"]) == 0
+    assert "l00.next_inputs.json could not be read; it is kept as" in capsys.readouterr().out
+    assert progress.record(report(exercise="l00.next_inputs")).attempts == 1
+    assert progress.load("l00.next_inputs").ever_passed
+
+
+def test_a_file_that_cannot_be_read_just_now_is_left_where_it_is(work, monkeypatch):
+    progress.record(report())
+    before = progress.load("l01.plan_step")
+
+    def too_many(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "read_bytes", too_many)
+        assert progress.load("l01.plan_step") is None
+    assert progress.load("l01.plan_step") == before
+
+
+@pytest.mark.parametrize("choice", ["true", "NaN", "1e999", "1" + "0" * 400, '"a"', "null"])
+def test_a_prediction_that_is_no_choice_is_asked_again(work, choice):
+    path = work / "progress" / "predictions" / "l00.test.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'{{"choice": {choice}, "committed_at": "2026-01-01"}}')
+    assert not predict("l00.test", "Which?", ["a", "b"], 0, "It is a.").committed
+
+
+@pytest.mark.parametrize("place", ["", "progress", "progress/exercises"])
+def test_a_file_in_a_folders_place_is_said_with_what_to_do(work, monkeypatch, place):
+    monkeypatch.setenv("SERVING_NANOGPT_WORK", str(work / "learner"))
+    file = work / "learner" / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    note = save_attempt(report(), len)
+    assert note.startswith("Your progress could not be saved: ")
+    assert note.endswith(": move it away.")
+    assert main(["progress"]) == 0
+    assert progress.newest_change() == 0
+
+
+def test_a_full_disk_is_said_and_leaves_what_was_saved(work, monkeypatch):
+    saved = progress.record(report())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("course.files.os.replace", full)
+        file = work / "progress" / "exercises" / "l01.plan_step.json"
+        assert save_attempt(report("failed"), len) == (
+            f"Your progress could not be saved: {file}: the disk is full: make room."
+        )
+    assert progress.load("l01.plan_step") == saved
+    assert [each.name for each in (work / "progress" / "exercises").iterdir()] == [file.name]
+
+
+def test_progress_is_saved_where_the_answer_cannot_be(work):
+    (work / "answers" / "l00.next_inputs.py").mkdir(parents=True)
+    note = save_attempt(report(exercise="l00.next_inputs"), l00_kv_cache.next_inputs)
+    assert note.startswith("Your answer could not be saved: ")
+    assert note.endswith("a folder stands in its place: move it away.")
+    assert progress.load("l00.next_inputs").ever_passed
+    assert load_parts().whose["plan_step"] == "reference"
+
+
+def test_a_lock_that_is_a_folder_delays_and_does_not_block(work, monkeypatch):
+    monkeypatch.setattr(progress, "_LOCK_WAIT_S", 0.05)
+    (work / "progress" / "exercises" / ".l01.plan_step.json.lock").mkdir(parents=True)
+    assert progress.record(report()).attempts == 1
+
+
+def test_the_newest_change_is_that_of_the_newest_file(work):
+    assert progress.newest_change() == 0
+    progress.record(report())
+    progress.save_hints("l00.next_inputs", 1)
+    newest = work / "progress" / "hints" / "l00.next_inputs.json"
+    os.utime(newest, ns=(10**18, 2 * 10**18))
+    (newest.parent / "l00.gone.json").symlink_to("nowhere")
+    assert progress.newest_change() == 2 * 10**18
 
 
 def test_two_notebooks_at_once_lose_no_write():
@@ -116,6 +226,7 @@ def test_it_is_on_where_a_folder_is_named_or_the_notebook_lies_in_work(work, mon
 
 
 def _write_often(times):
+    progress._LOCK_WAIT_S = 60.0  # a writer that gets no turn for a second is not gone
     for _ in range(times):
         progress.record(report("failed"))
 

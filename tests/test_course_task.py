@@ -49,7 +49,7 @@ def test_what_a_setup_cell_imports_leaves_torch_and_the_checks_for_later():
         "from course.lazy import torch\n"
         "from course.prediction import after, hints, predict\n"
         "from course.task import task\n"
-        "heavy = {name.partition('.')[0] for name in sys.modules} & {'torch', 'nanogpt', 'numpy'}\n"
+        "heavy = {name.partition('.')[0] for name in sys.modules} & {'torch', 'numpy'}\n"
         "print(sorted(heavy), 'course.checks' in sys.modules)\n"
         "print(torch.arange(2).tolist(), torch.nn.functional.__name__, torch.__name__)\n"
     )

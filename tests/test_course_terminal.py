@@ -103,6 +103,74 @@ def test_a_function_that_is_not_there_is_named(notebook, capsys):
     assert "l00_kv_cache.py defines no function `next_inputs`" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "cell"),
+    [
+        ("tokens[num_cached:]", "tokens[num_cached:", "the cell of `next_inputs` at line 21"),
+        ("def next_inputs(tokens: list", "def (tokens: list", "the cell at line 21"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_named(notebook, capsys, before, after, cell):
+    text = NOTEBOOK.replace('app._unparsable_cell("""def broken(:""")', "")
+    notebook.write_text(text.replace(before, after))
+    assert main(["check", "l00", "next_inputs"]) == 1
+    said = capsys.readouterr().out
+    assert f"`next_inputs` was not found: {cell} cannot be read (" in said
+
+
+def test_a_helper_in_a_cell_that_cannot_be_read_is_named(notebook, capsys):
+    helper = "@app.function\ndef rest(tokens, start):\n    return tokens[start:\n\n\n"
+    text = NOTEBOOK.replace("return tokens[num_cached:]", "return rest(tokens, num_cached)")
+    notebook.write_text(text.replace("@app.function(hide", helper + "@app.function(hide"))
+    assert main(["check", "l00", "next_inputs"]) == 1
+    said = capsys.readouterr().out
+    assert "name 'rest' is not defined" in said
+    words = "`rest`, which `next_inputs` uses, was not found: the cell of `rest` at line"
+    assert f"  {words}" in said
+
+
+def test_an_answer_may_call_another_and_use_numpy_and_helpers(notebook, capsys):
+    helped = """\
+@app.cell
+def _():
+    import numpy as np
+    _FIRST = np.int64(0)
+
+    def new_ones(tokens, start):
+        return tokens[start + _FIRST:]
+    return
+
+
+@app.cell
+def _(new_ones):
+    def next_inputs(tokens, num_cached):
+        return new_ones(tokens, num_cached)
+
+
+@app.function
+def finish_steps(lengths, slots, continuous):
+    return next_inputs(lengths, 1)
+"""
+    notebook.write_text(helped)
+    assert main(["check", "l00", "next_inputs"]) == 0
+    loaded = load_functions(notebook, ["finish_steps", "next_inputs"])
+    assert loaded.functions["finish_steps"]([1, 2, 3], 1, True) == [2, 3]
+    assert loaded.problems == {"finish_steps": [], "next_inputs": []}
+
+
+def test_a_constant_that_fails_is_named_and_nothing_that_is_not_used_is_run(notebook):
+    notebook.write_text(
+        "SIZE = 1 / 0\nraise SystemExit\nUNUSED = open('/nowhere')\n\n"
+        "def f():\n    return SIZE\n\ndef g():\n    return 1\n"
+    )
+    loaded = load_functions(notebook, ["f", "g"])
+    assert loaded.functions["g"]() == 1
+    assert loaded.problems == {
+        "f": ["`SIZE` raised ZeroDivisionError: division by zero."],
+        "g": [],
+    }
+
+
 def test_another_file_is_checked_and_not_remembered(tmp_path, learner_folder, capsys):
     path = tmp_path / "mine.py"
     path.write_text(NOTEBOOK)

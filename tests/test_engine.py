@@ -27,9 +27,9 @@ from nanogpt import load_model
 from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
-from nanogpt.generate import generate
 from nanogpt.guard import PartError
 from nanogpt.masks import chunk_mask
+from nanogpt.oracle import generate
 from nanogpt.parts import Parts
 from nanogpt.planning import Plan, plan_step, plan_whole_prompts
 from nanogpt.policies import RequestView

@@ -26,15 +26,16 @@ from nanogpt.fleet.dashboard import (
     differences_table,
     live_table,
     make_console,
+    remarks,
     totals_table,
 )
 from nanogpt.fleet.metrics import Metrics, Sample
 from nanogpt.fleet.parts import FleetParts
-from nanogpt.fleet.presets import ADAPTIVE, FIFO, PRESETS
+from nanogpt.fleet.presets import ADAPTIVE, FIFO, PRESETS, SOURCE_FIFO
 from nanogpt.fleet.running import NAP_S, SLICE_US, Stop, drive
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.statistics import paired
-from nanogpt.fleet.workload import Scenario, make_workload
+from nanogpt.fleet.workload import SOURCE_RPS, Scenario, make_workload
 from widgets.paired_seeds import PairedSeeds
 
 COMMAND = [sys.executable, "-m", "nanogpt.fleet"]
@@ -79,6 +80,7 @@ VARIANTS = {
     "batch_size": ["--batch-size", "1"],
     "seed": ["--seed", "7"],
     "source": ["--policy", "source"],
+    "source beside": ["--policy", "source", "--compare-fifo"],
     "fifo": ["--policy", "fifo"],
     "static": ["--policy", "static"],
     "cost": ["--cost", "calibrated"],
@@ -126,7 +128,10 @@ def test_the_same_arguments_give_the_same_bytes(records: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(VARIANTS) - {"base", "again", "compare", "repeats", "jobs", "speed"})
+    "name",
+    sorted(
+        set(VARIANTS) - {"base", "again", "compare", "source beside", "repeats", "jobs", "speed"}
+    ),
 )
 def test_an_option_changes_the_run(name: str, records: dict[str, Any]):
     assert records[name]["runs"] != records["base"]["runs"]
@@ -143,13 +148,81 @@ def test_options_reach_what_they_name(records: dict[str, Any]):
     assert totals(records["duration"])["arrived"] == len(
         make_workload("steady", 20, 4, 42).requests
     )
-    assert totals(records["scenario"])["arrived"] == len(make_workload("burst", 20, 3, 42).requests)
     assert totals(records["seed"])["arrived"] == len(make_workload("steady", 20, 3, 7).requests)
     assert totals(records["base"])["refused"] == 0 < totals(records["kv_slots"])["refused"]
     alone = totals(records["batch_size"])  # a full worker does not speculate: every gap 150 us
     assert alone["itl_mean_ms"] == alone["itl_p99_ms"] == 0.15
     for name, policy in {"base": "adaptive", "source": "source", "fifo": "FIFO"}.items():
         assert records[name]["runs"][0]["policy"] == policy
+
+
+def test_rps_is_the_rate_of_the_steady_load_and_the_others_have_the_sources(
+    records: dict[str, Any], texts: dict[Any, tuple[int, str, str]]
+):
+    for name, scenario in (("scenario", "burst"), ("mixed", "mixed_priority")):
+        load = make_workload(scenario, SOURCE_RPS, 3, 42)
+        assert totals(records[name])["arrived"] == len(load.requests)
+    status, out, _ = texts["third of the source"]
+    assert status == 0
+    assert out.startswith("mixed_priority, 30, then 80, then 30 requests/s for 20 s, 4 workers")
+    assert cells(out)["Completed"] == ["1,100 of 1,100"] * 2
+
+
+def test_beside_the_sources_policies_stands_the_sources_own_fifo(records: dict[str, Any]):
+    source, fifo = records["source beside"]["runs"]
+    assert source == records["source"]["runs"][0]
+    assert fifo["policy"] == "FIFO as the source"
+    load = make_workload("steady", 20, 3, 42)
+    assert fifo["totals"] == summarise(simulate(SOURCE_FIFO, load)).to_json()["totals"]
+    assert (
+        fifo["totals"]["kv_hit_share"] > 0 == records["fifo"]["runs"][0]["totals"]["kv_hit_share"]
+    )
+
+
+def test_what_a_run_does_not_say_by_itself_is_said_below_it(
+    texts: dict[Any, tuple[int, str, str]],
+):
+    said = {name: " ".join(texts[name][1].split()) for name in TEXTS}
+    calm, costs = "The workers keep up".lower(), "a step of B requests takes 0.05 + 0.1 B ms"
+    assert calm in said["default"] and costs in said["default"]
+    assert calm not in said["rush"] and costs not in said["rush"]
+    assert "requests need more KV tokens than a worker has (--kv-slots)" in said["small"]
+    assert "No request arrived: give it more time" in said["nothing"]
+
+
+def test_the_remarks_are_true_of_every_fleet_that_is_shown():
+    keeps_up = summarise(simulate(ADAPTIVE, make_workload("steady", 20, 3, 42)))
+    fails = dataclasses.replace(keeps_up, totals=dataclasses.replace(keeps_up.totals, violations=3))
+    assert "keep up" in remarks([keeps_up], "calibrated")[0]
+    assert remarks([keeps_up, fails], "calibrated") == []
+    assert remarks([dataclasses.replace(keeps_up, stopped=True)], "calibrated") == []
+
+
+def test_a_load_of_which_nothing_fits_is_refused(texts: dict[Any, tuple[int, str, str]]):
+    status, out, err = texts["too small"]
+    assert (status, out) == (2, "")
+    words = "--kv-slots 10: no request fits; the smallest needs 29 KV tokens"
+    assert err.splitlines()[-1].endswith(words)
+    status, out, _ = texts["nothing"]
+    assert status == 1 and "0 of 0" in out
+
+
+def test_every_option_says_its_limits_and_its_default(texts: dict[Any, tuple[int, str, str]]):
+    out = " ".join(texts["help"][1].split())
+    for words in (
+        "(1 to 64; default 4)", "(0.1 to 1000; default 30)", "(1 to 3600; default 20)",
+        "(1 to 1000000; default 2048)", "(0 to 1000000000; default 42)", "(default adaptive)",
+        "(0.01 to 1000)", "5 requests/s, then 200 for 5 s, then 5", "95 % intervals (1 to 100",
+    ):  # fmt: skip
+        assert words in out, words
+
+
+def test_neither_simulation_waits_for_torch():
+    look = (
+        "import sys, nanogpt.fleet.__main__, nanogpt.slo.__main__; "
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=False).returncode == 0
 
 
 def test_beside_fifo_both_meet_the_same_load(records: dict[str, Any]):
@@ -198,6 +271,7 @@ BAD = {
     ("--policy", "fifo", "--compare-fifo"): "--policy fifo is the baseline itself",
     ("--policy", "fifo", "--repeats", "2"): "--policy fifo is the baseline itself",
     ("--workers", "²"): "'²' is not a whole number from 1 to 64",
+    ("--work", "5"): "unrecognized arguments: --work 5",
     ("surplus",): "unrecognized arguments: surplus",
 }
 
@@ -205,7 +279,14 @@ BAD = {
 TEXTS = {
     "help": ["--help"],
     "repeats": [*QUICK, "--repeats", "2", "--jobs", "1"],
-}
+    "default": [],
+    "rush": ["--scenario", "burst", "--cost", "calibrated", "--duration", "6"],
+    "small": [*QUICK, "--kv-slots", "600"],
+    "too small": ["--kv-slots", "10"],
+    "nothing": ["--rps", "0.1", "--duration", "1", "--seed", "1"],
+    "third of the source": ["--workers", "4", "--rps", "50", "--scenario", "mixed_priority",
+                            "--duration", "20", "--compare-fifo"],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +327,7 @@ def test_where_no_terminal_is_the_table_is_written_once_at_the_pace_that_was_ask
     start = time.monotonic()
     done = subprocess.run(
         [*COMMAND, "--duration", "4", "--rps", "5", "--speed", "2", "--compare-fifo"], cwd=ROOT,
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     took_s = time.monotonic() - start
     assert "\x1b" not in done.stdout and done.stdout.count("modelled; the whole run") == 1
@@ -293,7 +374,7 @@ def test_ctrl_c_writes_what_there_is_of_a_run():
     with started("--duration", "600", "--speed", "1", "--compare-fifo", "--json") as process:
         assert process.stderr and process.stderr.readline().endswith("arrivals end at 600 s\n")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 130 and "Traceback" not in err
     record = json.loads(out)
     assert record["stopped"] and record["comparison"] is None
@@ -308,7 +389,7 @@ def test_ctrl_c_writes_the_seeds_that_are_done_and_leaves_no_process():
         assert process.stderr and re.fullmatch(r"\d+ of 100 seeds\n", process.stderr.readline())
         helpers = children(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 130 and "Traceback" not in err
     record = json.loads(out)
     assert record["stopped"] and 1 <= len(record["runs"]) // 2 < 100
@@ -324,14 +405,14 @@ def test_ctrl_c_before_the_first_seed_is_done_writes_no_table():
         assert eventually(lambda: len(children(process.pid)) >= 2)
         helpers = children(process.pid)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (130, "")
     assert err == "Stopped after 0 of 2 seeds.\n"
     assert eventually(lambda: not running(helpers))
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not holds() and time.monotonic() < until:
         time.sleep(0.05)
     return holds()
@@ -546,7 +627,7 @@ def on_a_terminal(*arguments: str, interrupt: str | None = None) -> tuple[str, i
     try:
         with started(*arguments, stdout=theirs, stderr=theirs, env=environment) as process:
             os.close(theirs)
-            text, until = "", time.monotonic() + 60
+            text, until = "", time.monotonic() + 120
             while time.monotonic() < until:
                 if not select.select([ours], [], [], 0.5)[0]:
                     continue
@@ -560,7 +641,7 @@ def on_a_terminal(*arguments: str, interrupt: str | None = None) -> tuple[str, i
                     interrupt = None
                 if not read:
                     break
-            return text, process.wait(timeout=30)
+            return text, process.wait(timeout=120)
     finally:
         os.close(ours)
 

@@ -61,11 +61,25 @@ def test_the_doctor_finds_what_is_wrong(course: Path):
         "   ok  Python 3.",
         "wrong  .venv is half made: python3 learn.py makes it anew.",
         f"wrong  {course} is a temporary folder",
-        "wrong  no browser was found here",
+        " note  no browser was found here",
         " note  node is not installed: learn.py test skips the JavaScript tests.",
         " note  Chromium is not installed: learn.py test skips the browser tests.",
     ):
         assert finding in done.stdout, done.stdout
+
+
+def test_a_venv_without_the_course_in_it_is_not_in_order(course: Path):
+    """As Ctrl-C between making it and installing leaves it."""
+    assert " note  the course is not installed yet" in learn(course, "doctor").stdout
+    learn(course, "progress")
+    assert "   ok  .venv is in order." in learn(course, "doctor").stdout
+
+
+def test_a_taken_port_and_a_missing_display_are_nothing_wrong(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(doctor, "port_is_free", lambda port: False)
+    monkeypatch.setattr(doctor, "has_display", lambda: False)
+    monkeypatch.setattr(doctor, "is_temporary", lambda root: False)
+    assert doctor.report(tmp_path, port=2718, half_made=False, installed=True) == 0
 
 
 def test_a_folder_that_cannot_be_written_to_is_said(tmp_path: Path, monkeypatch):

@@ -20,6 +20,16 @@ from nanogpt.metrics import summary
 
 NOTHING_ANSWERS: dict[str, str] = {
     # prediction: why nothing on the page has to wait for it
+    "l02.tie": "only its own reveal says it",
+    "l02.place": "only its own reveal says it",
+    "l03.harmless": "only its own reveal says it",
+    "l04.exhibit_c": "only its own reveal says it",
+    "l04.exhibit_d": "only its own reveal says it",
+    "l05.price": "only its own reveal says it",
+    "l06.layer_28": "only its own reveal says it",
+    "l06.exhibit_a": "only its own reveal says it",
+    "l06.exhibit_b": "only its own reveal says it",
+    "l08.exhibit_e": "only its own reveal says it",
 }
 
 

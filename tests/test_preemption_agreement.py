@@ -41,7 +41,7 @@ class ThreadCollectives:
 
 class Meeting:
     def __init__(self, num_ranks: int) -> None:
-        self.barrier = threading.Barrier(num_ranks, timeout=5)
+        self.barrier = threading.Barrier(num_ranks, timeout=60)
         self.brought: list[object] = [None] * num_ranks
 
     def exchange(self, rank: int, value: object) -> list:

@@ -67,16 +67,17 @@ def test_it_writes_nothing_while_nobody_is_urgent(shared: SharedState):
 
 
 def test_time_alone_can_make_it_write(shared: SharedState):
-    deadline_us = now_us() + 40_000
+    looks: list[tuple[int, int]] = []  # when, and the target that was there by then
 
     def gate(seen: Snapshot) -> Target | None:
-        return Target(seen.step, 1) if seen.now_us > deadline_us else None
+        looks.append((seen.now_us, shared.target))
+        return Target(seen.step, 1) if seen.now_us > looks[0][0] + 10_000 else None
 
     with Monitor(shared, gate, Inbox()) as monitor:
         monitor.publish(snapshot(3))
-        time.sleep(0.01)
-        assert shared.target == NOTHING
         wait_for(lambda: shared.target == 3)
+    assert len(looks) > 1
+    assert {target for _, target in looks} == {NOTHING}
 
 
 def test_an_arrival_in_mid_pass_is_seen_without_waiting_for_the_next_poll(shared: SharedState):
@@ -85,7 +86,7 @@ def test_an_arrival_in_mid_pass_is_seen_without_waiting_for_the_next_poll(shared
         monitor.publish(snapshot(3))
         inbox.add(arrival(7))
         monitor.wake()
-        wait_for(lambda: shared.target == 3, limit_s=10.0)
+        wait_for(lambda: shared.target == 3, limit_s=30.0)
         assert monitor.decision is not None
         assert monitor.decision.target.waiter == 7
 
@@ -121,10 +122,9 @@ def test_between_passes_it_does_not_look_at_all(shared: SharedState):
         monitor.publish(snapshot(3))
         wait_for(lambda: len(looks) > 1)
         monitor.publish(None)
-        time.sleep(0.02)
         before = len(looks)
-        time.sleep(0.03)
-        assert len(looks) == before
+        time.sleep(0.05)  # ten polls
+        assert len(looks) <= before + 1, "more than the look that had begun"
 
 
 def test_a_snapshot_cannot_be_changed_by_anyone():

@@ -5,9 +5,9 @@ processes. Ranks and the monitor are held at named points, so that the order is 
 """
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from preempting import (
@@ -143,14 +143,24 @@ def test_a_reply_that_is_left_behind_is_taken_for_the_next_one(read_replies: Cal
     """Rank 1 is slow to say that it has left."""
     runner = ranks(2)
     runner.load(tiny_model(), 1, parts=HELD)
-    runner.parts = RunnerParts(read_replies=read_replies)
+    one_has_answered = threading.Event()
+
+    def read(next_reply: Callable, num_ranks: int) -> list:
+        def noted() -> Any:
+            reply = next_reply()
+            one_has_answered.set()
+            return reply
+
+        return read_replies(noted, num_ranks)
+
+    runner.parts = RunnerParts(read_replies=read)
     step = runner.new_step()
     hold_at(runner.shared, 1, step, LAYERS, "reply")
     runner.shared.target = step
 
     def be_slow() -> None:
         wait_until_held(runner.shared, 1)
-        time.sleep(0.1)
+        assert one_has_answered.wait(60)
         let_go(runner.shared, 1)
 
     with meanwhile(be_slow):

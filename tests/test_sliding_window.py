@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lockstep import kv_from_scratch
 
-from nanogpt.generate import generate
+from nanogpt.oracle import generate
 from nanogpt.sliding_window import (
     evict,
     held,

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -482,6 +483,26 @@ def test_the_command_writes_the_same_table_every_time(capsys: pytest.CaptureFixt
     assert "20 of 20 runs" in first.err
 
 
+def test_differences_within_their_intervals_are_counted_below_the_table(
+    capsys: pytest.CaptureFixture[str],
+):
+    assert main(QUICK) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.match(r"In \d of 9 differences of urgent attainment the interval is wider", last)
+    assert "2 seeds do not show whether there is one. More do (--trials)." in last
+
+
+def test_the_help_says_every_limit_and_default(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "(different ones, 0.1 to 50; default 2,4,6,8,10)", "(2 to 20; default 5)",
+        "(10 to 3600; default 120)", "(0 to 1000000000; default 0)",
+    ):  # fmt: skip
+        assert words in out
+
+
 def test_the_command_writes_json(capsys: pytest.CaptureFixture[str]):
     assert main([*QUICK, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
@@ -501,8 +522,10 @@ def test_the_command_writes_json(capsys: pytest.CaptureFixture[str]):
         (["--seconds", "9.5"], "'9.5' is not a whole number from 10 to 3600"),
         (["--seed", "-1"], "'-1' is not a whole number from 0"),
         (["--jobs", "0"], "'0' is not a whole number from 1 to 64"),
-        (["nonsense"], "invalid choice: 'nonsense'"),
-        (["fit", "not/there.csv"], "No such file"),
+        (["--trial=3"], "unrecognized arguments: --trial=3"),
+        (["nonsense"], "argument command: invalid choice: 'nonsense'"),
+        (["fit", "not/there.csv"], "not/there.csv cannot be read: No such file or directory"),
+        (["fit", "."], ". cannot be read: Is a directory"),
     ],
 )
 def test_a_bad_argument_is_refused_with_its_limits(

@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from nanogpt.config import ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
-from nanogpt.generate import generate
 from nanogpt.guard import PartError
 from nanogpt.kv_cache import KVCache
 from nanogpt.metrics import request_metrics
 from nanogpt.model import GPT
+from nanogpt.oracle import generate
 from nanogpt.parts import Parts
 from nanogpt.preemption.executor import tensor_parallel
 from nanogpt.preemption.runner import Runner

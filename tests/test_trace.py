@@ -50,7 +50,7 @@ def test_the_json_survives_a_round_trip_and_holds_everything(trace: Trace):
             "num_accepted": 0,
         }
     ]
-    assert plain["clock"] == {"name": "a laptop CPU", "modelled": False}
+    assert plain["clock"] == {"name": "a server CPU (fitted)", "modelled": True}
 
 
 def test_every_number_in_the_json_is_a_number_and_no_bool(trace: Trace):

@@ -158,6 +158,29 @@ def test_the_command_trains_and_the_same_command_again_has_nothing_left_to_do(
     assert Path(command[4]).read_bytes() == weights
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--steps", "0"], "'0' is not a whole number from 1 to 1000000"),
+        (["--seed", "-1"], "'-1' is not a whole number from 0"),
+        (["--device", "gpu"], "--device is 'gpu'; torch finds no such device here"),
+        (["--out", "not/there/w.safetensors"], "there is no folder not/there"),
+        (["--step", "3"], "unrecognized arguments: --step 3"),
+    ],
+)
+def test_a_bad_argument_is_refused_before_the_corpus_is_read(
+    arguments: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr("sys.argv", ["train", *arguments])
+    monkeypatch.setattr(training, "read_corpus", None)
+    with pytest.raises(SystemExit):
+        training.main()
+    assert words in capsys.readouterr().err
+
+
 def test_the_command_refuses_another_corpus_with_a_sentence_and_a_status(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from nanogpt.config import SHAKESPEARE
 from nanogpt.model import GPT
-from nanogpt.weights import SHIPPED_WEIGHTS, load_model, save_model
+from nanogpt.speculative.trigram import SHIPPED_COUNTS, TrigramDraft
+from nanogpt.weights import CHECKSUMS, SHIPPED_WEIGHTS, load_model, save_model
 
 HEADER = {"config": json.dumps(dataclasses.asdict(TINY))}
 
@@ -95,6 +97,28 @@ def test_a_tensor_of_the_wrong_shape_is_named_with_both_shapes(saved: Path):
     message = refusal(saved)
     assert "blocks.1.up.weight has shape (64, 17)" in message
     assert "(64, 16)" in message
+
+
+@pytest.mark.parametrize(
+    ("shipped", "load"), [(SHIPPED_WEIGHTS, load_model), (SHIPPED_COUNTS, TrigramDraft.load)]
+)
+@pytest.mark.parametrize("place", [5, 0.3, 0.999])
+def test_a_shipped_file_with_one_bit_flipped_is_refused(
+    tmp_path: Path, shipped: Path, load: Callable[[Path], object], place: float
+):
+    raw = bytearray(shipped.read_bytes())
+    raw[int(place * len(raw)) if place < 1 else int(place)] ^= 1
+    copy = tmp_path / shipped.name
+    copy.write_bytes(raw)
+    (tmp_path / CHECKSUMS).write_bytes((shipped.parent / CHECKSUMS).read_bytes())
+    with pytest.raises(ValueError, match="is not the file that was shipped: its sha256 is") as got:
+        load(copy)
+    assert "bring the file back from the repository" in str(got.value)
+
+
+def test_a_file_that_no_checksum_is_known_of_is_loaded_as_it_is(saved: Path):
+    (saved.parent / CHECKSUMS).write_text(f"{'0' * 64}  another.safetensors\n")
+    assert load_model(saved).config == TINY
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

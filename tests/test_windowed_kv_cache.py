@@ -59,12 +59,17 @@ def kv_at(layer: int, positions: list[int], request_id: int = 0) -> tuple[Tensor
     return k, k + 0.5
 
 
+def all_layers(positions: list[int]) -> Tensor:
+    """(2, L, H, T, D)"""
+    layers = [torch.stack(kv_at(layer, positions)) for layer in range(TINY.num_layers)]
+    return torch.stack(layers, dim=1)
+
+
 def feed(storage: WindowStorage, num_new: int) -> None:
     """One step of one request, committed."""
     where = list(range(storage.computed, storage.computed + num_new))
     storage.plan(num_new)
-    for layer in range(TINY.num_layers):
-        storage.put(layer, *kv_at(layer, where))
+    storage.put(all_layers(where))
     storage.commit()
 
 
@@ -72,9 +77,7 @@ def assert_holds(storage: WindowStorage, computed: int, window: int, sinks: int)
     kept = kept_positions(computed, window, sinks)
     assert storage.computed == computed
     assert list(storage.positions) == kept
-    for layer in range(TINY.num_layers):
-        for got, right in zip(storage.gather(layer), kv_at(layer, kept), strict=True):
-            assert torch.equal(got, right)
+    assert torch.equal(storage.held(), all_layers(kept))
     assert storage.live_bytes() == len(kept) * BYTES_PER_TOKEN
 
 
@@ -97,13 +100,12 @@ def test_what_is_held_is_right_to_the_byte_after_every_chunk(
 def test_a_step_that_is_never_committed_leaves_nothing(
     kind: str, rule: tuple[int, int], chunks: list[int], lost: int, whole: bool
 ):
-    """Also when it broke off between two layers, and whatever size the next one has."""
+    """Also when it broke off before anything was put, and whatever size the next one has."""
     storage, computed = new_storage(kind, *rule), 0
     for chunk in chunks:
         storage.plan(lost)
-        for layer in range(TINY.num_layers if whole else 1):
-            nan = torch.full((TINY.num_heads, lost, TINY.head_size), torch.nan).double()
-            storage.put(layer, nan, nan)
+        if whole:
+            storage.put(all_layers(list(range(lost))) * torch.nan)
         assert_holds(storage, computed, *rule)
         feed(storage, chunk)
         computed += chunk
@@ -136,7 +138,7 @@ def test_a_colliding_mapping_really_loses_entries():
     for _ in range(7):
         feed(storage, 1)
     assert storage.positions == [0, 4, 5, 6]
-    assert storage.gather(0)[0][0, :, 0].tolist() == [6, 4, 5, 6]
+    assert storage.held()[0, 0, 0, :, 0].tolist() == [6, 4, 5, 6]
     assert storage.live_bytes() == 3 * BYTES_PER_TOKEN
 
 
@@ -170,13 +172,12 @@ def test_the_memory_of_what_was_evicted_is_free(kind: str, chunks: list[int]):
 def test_a_chunk_that_was_put_down_is_let_go_at_the_commit(kind: str):
     storage = new_storage(kind, 2, 0)
     storage.plan(8)
-    chunks = [kv_at(layer, list(range(8))) for layer in range(TINY.num_layers)]
-    gone = [weakref.ref(x) for pair in chunks for x in pair]
-    for layer, (k, v) in enumerate(chunks):
-        storage.put(layer, k, v)
-    del chunks, k, v
+    chunk = all_layers(list(range(8)))
+    gone = weakref.ref(chunk)
+    storage.put(chunk)
+    del chunk
     storage.commit()
-    assert [ref() for ref in gone] == [None] * 4
+    assert gone() is None
 
 
 # ---------------------------------------------------------------- the cache of many
@@ -250,6 +251,20 @@ def test_a_discarded_step_lets_its_tensors_go(kind: str):
     alive = [t for t in gc.get_objects() if type(t) is Tensor]
     assert kept_alive not in [t.untyped_storage().data_ptr() for t in alive]
     assert cache.live_bytes(0) == 5 * BYTES_PER_TOKEN
+
+
+@BOTH
+def test_a_step_that_breaks_off_between_two_layers_leaves_nothing(kind: str):
+    cache = new_cache(kind)
+    cache.reserve(0)
+    step(cache, [(0, 3)])
+    nan = torch.full((2, TINY.num_heads, TINY.head_size), torch.nan).double()
+    cache.write(0, cache.place([(0, 2)]), nan, nan)
+    cache.discard_written(0)
+    cache.write(0, cache.place([(0, 2)]), nan, nan)
+    step(cache, [(0, 1)])
+    held = torch.stack(cache.gather(0, 1))
+    assert torch.equal(held, torch.stack(kv_at(1, [0, 1, 2, 3])))
 
 
 @BOTH

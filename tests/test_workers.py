@@ -10,7 +10,7 @@ from preempting import CONFIG, logits_after, prompt, tiny_model
 from nanogpt.engine_config import EngineConfig
 from nanogpt.fleet import policy
 from nanogpt.fleet.views import WorkerView
-from nanogpt.generate import generate
+from nanogpt.oracle import generate
 from nanogpt.request import Request
 from nanogpt.workers.books import Result
 from nanogpt.workers.fleet import Fleet
@@ -62,9 +62,8 @@ def test_whoever_serves_it_a_request_gets_the_oracles_text(
 ):
     fleet.route = make_route()
     prompts = [prompt(10 + 3 * i, start=i % 3) for i in range(12)]
-    results = fleet.run(
-        [(0.004 * i, request) for i, request in enumerate(requests(prompts))], want_logits=True
-    )
+    # All at once: of requests that trickle in, one quick worker may get every one.
+    results = fleet.serve(requests(prompts), want_logits=True)
     check_tokens(results, prompts)
     assert {result.worker_id for result in results} == {0, 1}
     for result, tokens in zip(results, prompts, strict=True):
@@ -72,6 +71,12 @@ def test_whoever_serves_it_a_request_gets_the_oracles_text(
         assert 0 < result.ttft_us <= result.latency_us
         expected = logits_after(tiny_model(), tokens)
         torch.testing.assert_close(result.first_logits, expected, rtol=0, atol=1e-12)
+
+
+def test_requests_that_arrive_over_time_get_the_oracles_text(fleet: Fleet):
+    prompts = [prompt(10 + 3 * i, start=i % 3) for i in range(12)]
+    arrivals = [(0.004 * i, request) for i, request in enumerate(requests(prompts))]
+    check_tokens(fleet.run(arrivals), prompts)
 
 
 def test_a_hit_saves_exactly_its_length_and_gives_the_logits_of_a_cold_run(fleet: Fleet):

@@ -10,8 +10,8 @@ from preempting import CONFIG, logits_after, prompt, tiny_model
 from nanogpt.engine_config import EngineConfig
 from nanogpt.fleet import policy
 from nanogpt.fleet.views import WorkerView
-from nanogpt.generate import generate
 from nanogpt.guard import PartError
+from nanogpt.oracle import generate
 from nanogpt.trace import PrefixHitRecord, WorkRecord
 from nanogpt.workers.books import Ticket, WorkerBook
 from nanogpt.workers.messages import Serve, Stepped

@@ -16,9 +16,9 @@ from preempting import CONFIG, open_files, process_is_there, prompt, tiny_model,
 
 from nanogpt.engine_config import EngineConfig
 from nanogpt.fleet import policy
-from nanogpt.generate import generate
 from nanogpt.guard import PartError
 from nanogpt.model import GPT
+from nanogpt.oracle import generate
 from nanogpt.request import Request
 from nanogpt.workers.fleet import Fleet, WorkersFailed
 
@@ -95,13 +95,13 @@ def test_a_worker_that_died_between_two_runs_is_noticed_and_the_last_one_ends_th
 
 
 def test_a_worker_that_says_nothing_is_given_up():
-    with Fleet(tiny_model(), 2, SETTINGS, timeout_s=2.5) as fleet:
+    with Fleet(tiny_model(), 2, SETTINGS, timeout_s=5) as fleet:
         process_ids = fleet.process_ids
         fleet.route = Disaster(fleet, at=4, worker_id=0, how=signal.SIGSTOP)
         results = fleet.run(long_load())
         assert [len(result.tokens) for result in results] == [LONG] * 4 + [3]
         (words,) = fleet.lost
-        assert words.startswith("worker 0 said nothing for 2.5 s and was ended; its requests [")
+        assert words.startswith("worker 0 said nothing for 5 s and was ended; its requests [")
         assert_gone([process_ids[0]])
 
 

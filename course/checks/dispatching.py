@@ -1,4 +1,4 @@
-"""Judging who becomes urgent and who goes where: the rules, the mistakes, and a tiny fleet.
+"""Judging what becomes urgent and where it goes: the rules, the mistakes, and a tiny fleet.
 
 The fleet is held by the check: it shows the router a moment, and applies the decision itself.
 """
@@ -12,6 +12,7 @@ from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.showing import named
 from nanogpt.fleet import policy
 from nanogpt.fleet.views import WorkerView
+from nanogpt.plain_values import as_whole
 
 Bump = Callable[[int, int, int, int], Any]
 Route = Callable[[list[WorkerView], dict[int, int]], Any]
@@ -77,7 +78,7 @@ def any_requests(rng: random.Random, count: int) -> list[Args]:
 
 _DEAD = (
     "With a slack below 0 it misses its deadline whatever happens, and lifted, it only takes the "
-    "time of somebody who can still make it: leave its priority as it is."
+    "time of one that can still make it: leave its priority as it is."
 )
 _WORK = (
     "It still needs `remaining` microseconds: being about to be late is a matter of the slack, "
@@ -90,7 +91,6 @@ _COMPOUNDS = (
     "Urgent lifts a request by two levels in all, not by two at every tick that asks: start from "
     "`priority` each time, which is its own."
 )
-_NOT_INT = "A priority is a whole number (an int): other priorities are compared with it."
 _LEVEL = "Urgency lifts a request by 2 levels, no more and no less."
 _UNIT = "All times are in microseconds: 50 ms are 50,000 of them."
 _UNITS = tuple(
@@ -100,8 +100,6 @@ _UNITS = tuple(
 BUMP: Comparison[Bump] = Comparison(
     reference=_bumping(),
     mistakes=(
-        # Before all others, because 4.0 equals 4.
-        Mistake("not_int", _NOT_INT, _bumping()),
         *_ways(
             "bumps_the_dead",
             _DEAD,
@@ -127,7 +125,7 @@ BUMP: Comparison[Bump] = Comparison(
         Mistake(
             "below_zero",
             "There is no priority above 0, the highest: stop there, or an urgent request outranks "
-            "everybody for good.",
+            "all others for good.",
             _bumping(lifted=lambda priority, slack: priority - _LEVELS),
         ),
         *_ways(
@@ -152,6 +150,13 @@ BUMP: Comparison[Bump] = Comparison(
         ),
         *_ways("compounds", _COMPOUNDS, _each_tick(1_000), _each_tick(10_000)),
         *_ways("wrong_unit", _UNIT, *_UNITS),
+        *_ways(
+            "rounded",
+            "50.001 ms are more than 50 ms: compare microseconds, without rounding.",
+            _bumping(lambda slack: 0 <= slack // 1_000 <= 50),
+            _bumping(lambda slack: 0 <= round(slack / 1_000) <= 50),
+            _bumping(lambda slack: 0 <= int(slack / 1_000) <= 50),
+        ),
         Mistake("edge_of_50_ms", _EDGE, _bumping(lambda slack: 0 <= slack < _URGENT_US)),
         *_ways(
             "slack_of_0",
@@ -161,7 +166,7 @@ BUMP: Comparison[Bump] = Comparison(
         ),
         *_ways(
             "punishes_the_dead",
-            "Who cannot be saved gains nothing and loses nothing: its priority stays as it is.",
+            "What cannot be saved gains nothing and loses nothing: its priority stays as it is.",
             _bumping(other=lambda priority, slack: priority + _LEVELS if slack < 0 else priority),
             _bumping(other=lambda priority, slack: 9 if slack < 0 else priority),
         ),
@@ -184,13 +189,13 @@ BUMP: Comparison[Bump] = Comparison(
         ),
         Mistake(
             "only_the_dead",
-            "It is too late for this one: lift those who can still make it, with a slack of 0 or "
+            "It is too late for this one: lift those that can still make it, with a slack of 0 or "
             "more.",
             _bumping(lambda slack: slack < 0),
         ),
         Mistake(
             "always",
-            "Only a request about to be late is lifted: if everybody is, nobody is.",
+            "Only a request about to be late is lifted: if all are, none is.",
             _bumping(lambda slack: True),
         ),
         Mistake(
@@ -208,12 +213,12 @@ BUMP: Comparison[Bump] = Comparison(
             _bumping(lifted=lambda priority, slack: _LEVELS, other=lambda priority, slack: 0),
         ),
     ),
-    idea="The priority is 2 levels higher, but at least 0, when 0 <= slack <= 50,000 us, and "
-    "otherwise as it was.",
+    idea="Ask how much time the request has to spare, whether going first still helps it, and how "
+    "far up it goes.",
     form=lambda value: (
         None
-        if type(value) is int
-        else ("not_int", f"A priority is a whole number (an int), not {a_kind(value)}.")
+        if as_whole(value) is not None
+        else ("not_int", f"A priority is a whole number, not {a_kind(value)}.")
     ),
     draw_call=named("priority", "now", "deadline", "remaining"),
     evidence=[
@@ -229,7 +234,7 @@ BUMP: Comparison[Bump] = Comparison(
 
 def worker(id: int, backlog: int = 0, running: int = 0, **fields: int) -> WorkerView:
     """A worker with room: `backlog` prompt tokens promised, `running` requests in its batch."""
-    known = {"batch_size": 8, "kv_free_tokens": 4000 - 300 * running, "kv_tokens": 4000} | fields
+    known = {"batch_size": max(8, 2 * running), "kv_free_tokens": 4000, "kv_tokens": 4000} | fields
     return WorkerView(id=id, backlog_tokens=backlog, num_running=running, **known)
 
 
@@ -281,6 +286,19 @@ def _index(workers: list[WorkerView], hits: dict[int, int]) -> int:
     return [view.id for view in workers].index(_ROUTE(workers, hits))
 
 
+def _with_hits_by_place(first: int) -> Route:
+    """Looks a worker's hit up under its place in the list."""
+
+    def answer(workers: list[WorkerView], hits: dict[int, int]) -> int:
+        ranks = [
+            (view.backlog_tokens - hits.get(place, 0), view.num_running, view.id)
+            for place, view in enumerate(workers, first)
+        ]
+        return min(ranks)[2]
+
+    return answer
+
+
 def any_choices(rng: random.Random, count: int) -> list[Args]:
     """Fleets in which every rule decides somewhere: few workers first."""
     choices: list[Args] = []
@@ -289,7 +307,7 @@ def any_choices(rng: random.Random, count: int) -> list[Args]:
         views = [
             worker(
                 id,
-                rng.choice((0, 0, 100, 100, 200, 300, rng.randint(1, 3000))),
+                rng.choice((0, 0, 1, 100, 100, 101, 103, 200, 300, rng.randint(1, 3000))),
                 rng.randrange(8),
                 kv_free_tokens=rng.randint(1500, 4000),
             )
@@ -314,7 +332,7 @@ def _draw_route(name: str, args: Args) -> str:
 
 
 def _worker_form(value: Any) -> tuple[str, str] | None:
-    if type(value) is int:
+    if as_whole(value) is not None:
         return None
     if isinstance(value, WorkerView):
         return "the_worker_itself", "The answer is the worker's `id`, not the worker."
@@ -322,7 +340,7 @@ def _worker_form(value: Any) -> tuple[str, str] | None:
 
 
 _HOTSPOT = (
-    "A hit saves its tokens once, and no more: weighed heavier, it sends everybody who shares a "
+    "A hit saves its tokens once, and no more: weighed heavier, it sends all that share a "
     "prefix to one worker, where they queue while the others stand idle."
 )
 _TIE = (
@@ -415,6 +433,13 @@ ROUTE: Comparison[Route] = Comparison(
             _routing(lambda view, hit: view.num_running),
         ),
         *_ways(
+            "adds_the_running",
+            "A running request is no token: how many run decides among equals alone.",
+            _routing(lambda view, hit: (_left(view, hit) + view.num_running, view.id)),
+            _routing(lambda view, hit: _left(view, hit) + view.num_running),
+            _by(lambda view, hit: _left(view, hit) + view.num_running),
+        ),
+        *_ways(
             "by_the_free_kv",
             "All of these workers have room, and more room computes nothing faster: compare the "
             "backlog minus the hit.",
@@ -446,15 +471,27 @@ ROUTE: Comparison[Route] = Comparison(
             _at_place(0),
             _at_place(-1),
         ),
+        *_ways(
+            "hits_by_place",
+            "`hits` goes by the worker's `id`, which is not its place in the list.",
+            _with_hits_by_place(0),
+            _with_hits_by_place(1),
+        ),
         Mistake(
             "index", "This is a place in the list; the answer is the worker's own `id`.", _index
         ),
     ),
-    idea="Route to the worker with the smallest backlog_tokens minus hit, among equals to the one "
-    "with fewer running requests, then to the lower id.",
+    idea="Ask of each worker when it would be done with the prefill of this prompt.",
     form=_worker_form,
     draw_call=_draw_route,
-    evidence=any_choices(random.Random(4), 60),
+    evidence=[
+        # A somewhat longer hit behind a far longer backlog, a hit that is all but worth it, and
+        # one where many run.
+        ([worker(1, 3000), worker(2)], {1: 110, 2: 100}),
+        ([worker(1, 300), worker(2)], {1: 250}),
+        ([worker(1, 0, 7), worker(2)], {1: 103, 2: 100}),
+        *any_choices(random.Random(4), 60),
+    ],
 )
 
 
@@ -479,7 +516,7 @@ class Rush:
 
 @dataclass(slots=True)
 class Prefills:
-    """Sends the requests of a rush one by one. Mutable: who has promised how much, and to whom."""
+    """Sends the requests of a rush one by one. Mutable: which worker has promised how much."""
 
     rush: Rush
     views: list[WorkerView] = field(default_factory=list[WorkerView])
@@ -492,8 +529,8 @@ class Prefills:
         for _ in range(rush.num_requests):
             args = (list(self.views), {0: rush.shared_tokens})
             self.asked.append(args)
-            chosen = route(*args)
-            if type(chosen) is not int or not 0 <= chosen < rush.num_workers:
+            chosen = as_whole(route(*args))
+            if chosen is None or not 0 <= chosen < rush.num_workers:
                 break
             view = self.views[chosen]
             self.views[chosen] = replace(
@@ -507,7 +544,7 @@ class Prefills:
 
     @property
     def longest_backlog(self) -> int:
-        """Tokens that the worker who is done last has to compute."""
+        """Tokens that the worker that is done last has to compute."""
         return max(view.backlog_tokens for view in self.views)
 
     def __str__(self) -> str:

@@ -1,12 +1,15 @@
 """Judging which drafted token stays: single calls, and the law of what comes out of many."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.judging import Ask, Failure, Rows
+from course.sameness import like, same
+from nanogpt.plain_values import as_items, as_truth, as_whole
 from nanogpt.speculative import acceptance
 
 Probs = Sequence[float]
@@ -146,13 +149,16 @@ def _form_of_two(value: Any) -> tuple[str, str] | None:
     """What is wrong with a result by itself; that None is wrong is for a mistake to say."""
     if value is None:
         return None
-    if type(value) is not tuple or len(cast("tuple[Any, ...]", value)) != 2:
+    items = as_items(value)
+    if items is None or len(items) != 2:
         return "not_two", "Return two things, whether it is kept and the token: `kept, token`."
-    kept, token = cast("tuple[Any, Any]", value)
-    if type(kept) is not bool:
+    kept, token = items
+    if as_truth(kept) is None and as_truth(token) is not None:
+        return "swapped", "Whether it is kept comes first, then the token: `kept, token`."
+    if as_truth(kept) is None:
         return "wrong_type", f"`kept` is True or False, not {a_kind(kept)}."
-    if type(token) is not int:
-        return "wrong_type", f"A token is a whole number (an int), not {a_kind(token)}."
+    if as_whole(token) is None:
+        return "wrong_type", f"A token is a whole number, not {a_kind(token)}."
     return None
 
 
@@ -206,12 +212,6 @@ _NEVER = (
 ACCEPT: Comparison[_Accept] = Comparison(
     reference=acceptance.accept,
     mistakes=(
-        Mistake(  # before all others, because True equals 1 and 2 equals 2.0
-            "wrong_type",
-            "This would be right, but `kept` is True or False (a bool), and a token is a whole "
-            "number (an int).",
-            _then(lambda kept, token, _: (kept, token)),
-        ),
         Mistake(
             "no_return",
             "accept returned nothing: end every way through it with `return kept, token`.",
@@ -297,7 +297,11 @@ ACCEPT: Comparison[_Accept] = Comparison(
         Mistake(
             "draws_when_kept",
             "A draft that stays is the token at its position: nothing is drawn there any more.",
-            _then(lambda kept, token, args: (kept, acceptance.draw(args[0], args[4]))),
+            _then(
+                lambda kept, token, args: (
+                    (kept, acceptance.draw(args[0], args[4]) if kept else token)
+                )
+            ),
         ),
         Mistake(
             "flag_turned_round",
@@ -427,8 +431,8 @@ ACCEPT: Comparison[_Accept] = Comparison(
             ),
         ),
     ),
-    idea="Keep the draft if u is below p[token] / q[token], and else draw one by v from what p has "
-    "more than q.",
+    idea="Two questions, one after the other: does the draft stay, by `u`; and if it does not, "
+    "which token stands there, by `v`?",
     form=_form_of_two,
     draw_call=_draw_call,
     evidence=[
@@ -436,6 +440,7 @@ ACCEPT: Comparison[_Accept] = Comparison(
         for p, q in (
             ([0.125, 0.5, 0.375], [0.5, 0.375, 0.125]),
             ([0.25, 0.0, 0.375, 0.375], [0.25, 0.5, 0.125, 0.125]),
+            ([0.5, 0.125, 0.375], [0.25, 0.5, 0.25]),
             ([0.125, 0.0, 0.625, 0.125, 0.125], [0.5, 0.25, 0.125, 0.0, 0.125]),
         )
         for token in (0, 1)
@@ -444,6 +449,35 @@ ACCEPT: Comparison[_Accept] = Comparison(
     ],
 )
 
+
+_NOT_REACHED = (
+    "This `v` is just below 1, and your sums miss the token: they round, and far sooner in the "
+    "float32 of `torch.tensor`; where none is reached, it is the last token with a weight."
+)
+
+
+def judge_reached(ask: Ask, cases: Sequence[Args]) -> Failure | None:
+    """The cases, where an answer may run off the end of its own sums."""
+    for args in cases:
+        called = ask.call(*args, may_raise=args[4] > _NEARLY_1)
+        if isinstance(called.error, IndexError | StopIteration | ValueError | RuntimeError):
+            rows: Rows = (
+                ("input", ACCEPT.draw_call(ask.name, args)),
+                ("expected", ACCEPT.draw(acceptance.accept(*args))),
+                ("got", type(called.error).__name__),
+            )
+            return Failure(_NOT_REACHED, rows, "falls_off_the_end")
+        if called.error is not None:
+            ask(*args)  # ends the check with the error's own words
+        failure = ACCEPT.judge(ask, [args])
+        if failure is not None and failure.misconception is None and args[4] > _NEARLY_1:
+            return replace(failure, idea=_NOT_REACHED)
+        if failure is not None:
+            return failure
+    return None
+
+
+_NEARLY_1 = 0.999999
 
 # --- the law ---------------------------------------------------------------------------------
 
@@ -474,7 +508,7 @@ def judge_law(ask: Ask) -> Failure | None:
     mass = [0] * len(LAW_P)
     results: list[tuple[Args, Any]] = []
     for weight, args in law_cases():
-        value = ask(*args)
+        value = like(ask(*args), acceptance.accept(*args))
         if value is None or _form_of_two(value) or not 0 <= value[1] < len(mass):
             return ACCEPT.judge(ask, [args])
         mass[value[1]] += weight
@@ -505,5 +539,5 @@ def judge_law(ask: Ask) -> Failure | None:
 
 
 def _explains(mistake: Mistake[_Accept], results: Sequence[tuple[Args, Any]]) -> bool:
-    """Whether somebody with this mistake would have answered just so, every time."""
-    return all(mistake.answer(*args) == got for args, got in results)
+    """Whether this mistake answers just so, every time."""
+    return all(same(mistake.answer(*args), got) for args, got in results)

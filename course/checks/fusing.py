@@ -11,8 +11,9 @@ from typing import Any, Generic
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Answer, Args, Mistake, a_kind, same
+from course.checks.comparing import Answer, Args, Mistake, Result, a_kind, explaining
 from course.judging import Ask, Failure, Rows
+from course.sameness import like, same
 from course.showing import show, show_call
 
 Problem = tuple[str, str]  # key of a misconception, sentence
@@ -26,13 +27,15 @@ class Look(Generic[Answer]):
     """One thing to look at in an answer.
 
     `matters` takes out of a result what counts here, given the arguments; a mistake answers with
-    just that. `idea` is said when no known mistake explains it; `rows` show wanted beside got.
+    just that. `idea` is said when no known mistake explains it, and `key` names it where it is a
+    mistake all the same; `rows` show wanted beside got.
     """
 
     matters: Callable[[Any, Args], Any]
     mistakes: Sequence[Mistake[Answer]]
     idea: str
     rows: Explain
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +43,32 @@ class Fusing:
     """How to judge an exercise of which one look is not enough.
 
     `form` says what is wrong with a result that is not the kind of value that was asked for;
-    `looks` follow each other, and each may rely on those before it. With `untouched` the
-    arguments must stay as they are. `evidence` are cases to ask about after a failure, for what
-    they tell about its cause.
+    `looks` follow each other, and each may rely on those before it. `evidence` are cases to ask
+    about after a failure, for what they tell about its cause.
     """
 
     reference: Callable[..., Any]
     form: Callable[[Any, Args], Problem | None]
     looks: Sequence[Look[Any]]
     draw_call: Callable[[str, Args], str] = show_call
-    untouched: bool = False
     evidence: Sequence[Args] = ()
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """Ask about each case; the first wrong result becomes the failure, smallest case first."""
-        results: list[tuple[Args, Any]] = []
+        results: list[Result] = []
         for args in cases:
-            called = ask.call(*args)
-            results.insert(0, (args, called.value))
-            given: Rows = (("input", self.draw_call(ask.name, args)),)
-            broken = self._broken(ask.name, args, called.value)
-            if broken:
-                return Failure(broken[1], given + self._plainly(args, called.value), broken[0])
             wanted = self.reference(*args)
+            got = like(ask(*args), wanted)
+            results.insert(0, (args, got))
+            given: Rows = (("input", self.draw_call(ask.name, args)),)
+            broken = self._broken(ask.name, args, got)
+            if broken:
+                rows = (*given, ("expected", brief(wanted)), ("got", brief(got)))
+                return Failure(broken[1], rows, broken[0])
             for look in self.looks:
-                if not same(look.matters(called.value, args), look.matters(wanted, args)):
+                if not same(look.matters(got, args), look.matters(wanted, args)):
                     results += self._more(ask, cases[len(results) :])
-                    rows = given + look.rows(args, wanted, called.value)
-                    return self._explain(ask.name, look, results, rows)
-            if self.untouched and not same(args, called.args_after):
-                return _touched(given, args, called.args_after)
+                    return self._explain(look, results, given + look.rows(args, wanted, got))
         return None
 
     def _broken(self, name: str, args: Args, got: Any) -> Problem | None:
@@ -77,42 +76,27 @@ class Fusing:
             return "no_return", f"{name} returned nothing: end it with `return`."
         return self.form(got, args)
 
-    def _plainly(self, args: Args, got: Any) -> Rows:
-        return (("expected", brief(self.reference(*args))), ("got", brief(got)))
-
-    def _more(self, ask: Ask, cases: Sequence[Args]) -> list[tuple[Args, Any]]:
-        """More results tell more about the mistake; an answer that breaks off has said enough."""
-        results: list[tuple[Args, Any]] = []
+    def _more(self, ask: Ask, cases: Sequence[Args]) -> list[Result]:
+        """More results of the right form; an answer that breaks off has said enough."""
+        results: list[Result] = []
         try:
             for args in [*cases[:20], *self.evidence]:
-                results.append((args, ask(*args)))
+                got = like(ask(*args), self.reference(*args))
+                if self._broken(ask.name, args, got) is None:
+                    results.append((args, got))
         except Exception:
             return results
         return results
 
-    def _explain(
-        self, name: str, look: Look[Any], results: Sequence[tuple[Args, Any]], rows: Rows
-    ) -> Failure:
+    def _explain(self, look: Look[Any], results: Sequence[Result], rows: Rows) -> Failure:
         """Explain the first result in the light of the others."""
-        sound = [(args, got) for args, got in results if self._broken(name, args, got) is None]
-
-        def agrees(mistake: Mistake[Any], args: Args, got: Any) -> bool:
-            return same(look.matters(got, args), mistake.answer(*args))
-
-        guilty = [mistake for mistake in look.mistakes if agrees(mistake, *results[0])]
-        if not guilty:
-            return Failure(look.idea, rows)
-        mistake = max(guilty, key=lambda m: sum(agrees(m, args, got) for args, got in sound))
-        return Failure(mistake.idea, rows, mistake.key)
-
-
-def _touched(given: Rows, before: Args, after: Args) -> Failure:
-    idea = (
-        "The result is right, but a list that came in was changed on the way, and the engine "
-        "still needs it: build a new one."
-    )
-    rows: Rows = (*given, ("before", brief(list(before))), ("after", brief(list(after))))
-    return Failure(idea, rows, "in_place")
+        mattering = [(args, look.matters(got, args)) for args, got in results]
+        mistake = explaining(
+            look.mistakes, lambda *args: look.matters(self.reference(*args), args), mattering
+        )
+        if mistake:
+            return Failure(mistake.idea, rows, mistake.key)
+        return Failure(look.idea, rows, look.key)
 
 
 def brief(value: Any) -> str:

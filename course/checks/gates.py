@@ -1,4 +1,4 @@
-"""Judging who gives way and who comes along: the rules, the mistakes, and a tiny prefill engine.
+"""Judging what gives way and what comes along: the rules, the mistakes, a tiny prefill engine.
 
 The engine is held by the check: it shows the gate a moment, and applies the decision itself.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind, list_of_ints
+from nanogpt.plain_values import as_whole
 from nanogpt.slo import policy
 from nanogpt.slo.parts import REFERENCE
 from nanogpt.slo.policy import SloRequest, SloView
@@ -54,7 +55,7 @@ def _draw_seen(role: str, view: SloView) -> str:
 
 
 def _victim_form(value: Any) -> tuple[str, str] | None:
-    if value is None or type(value) is int:
+    if value is None or as_whole(value) is not None:
         return None
     return "not_an_id", f"The answer is the `id` of one runner, or None, not {a_kind(value)}."
 
@@ -158,6 +159,11 @@ def _index(waiter: SloView, runners: list[SloView], margin: float, mode: str) ->
     return None if victim is None else [runner.id for runner in runners].index(victim)
 
 
+def _minus_one(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> Any:
+    victim = _GATE(waiter, runners, margin, mode)
+    return -1 if victim is None else victim
+
+
 def _waiter_s_id(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> Any:
     return None if _GATE(waiter, runners, margin, mode) is None else waiter.id
 
@@ -167,10 +173,10 @@ def any_moments(rng: random.Random, count: int) -> list[Args]:
     moments: list[Args] = []
     while len(moments) < count:
         ids = rng.sample(range(10), rng.choice((1, 2, 2, 3, 3, 4)) + 1)
-        margin, mode = rng.choice((1.0, 1.2, 2.0)), rng.choice(("conservative", "aggressive"))
+        margin, mode = rng.choice((1.0, 1.2, 1.6, 2.0)), rng.choice(("conservative", "aggressive"))
         waiter, *runners = (_any_view(rng, id) for id in ids)
         close = [abs(waiter.urgency - margin * runner.urgency) for runner in runners]
-        if margin != 1.2 or min(close) > 1e-9:  # 1.2 times a score is not exact
+        if margin in (1.0, 2.0) or min(close) > 1e-9:  # 1.2 times a score is not exact
             moments.append((waiter, runners, margin, mode))
     return sorted(moments, key=lambda args: len(args[1]))
 
@@ -187,16 +193,16 @@ _MARGIN_ON_SIGNS = (
     "two doomed requests gets over it: look at the signs first."
 )
 _DOOMED_WAITER = (
-    "A waiter with a slack below 0 misses its deadline anyway: nobody gives way for it, not even "
-    "somebody who is doomed as well."
+    "A waiter with a slack below 0 misses its deadline anyway: nothing gives way for it, not even "
+    "a runner that is doomed as well."
 )
 _MODE = (
     'A "conservative" gate measures the waiter by the most urgent runner, an "aggressive" one by '
     "the least urgent: look at what `mode` says."
 )
 _RULE_1 = (
-    "Who was preempted once is immune: thrown back again and again by one urgent request after "
-    "the other, it would never get done."
+    "A runner that was preempted once is immune: thrown back again and again by one urgent request "
+    "after the other, it would never get done."
 )
 _LIST_ORDER = (
     "The order of the list says nothing about urgency: the victim is the runner with the lowest "
@@ -248,12 +254,12 @@ GATE: Comparison[Gate] = Comparison(
         Mistake("ignores_rule_1", _RULE_1, _gating(candidates=list)),
         Mistake(
             "second_time",
-            "Once is enough: whoever has a `num_preemptions` of 1 is immune already.",
+            "Once is enough: a runner with a `num_preemptions` of 1 is immune already.",
             _gating(candidates=lambda runners: [r for r in runners if r.num_preemptions <= 1]),
         ),
         Mistake(
             "all_immune",
-            "When all the runners are immune there is nobody to preempt: the answer is None, and "
+            "When all the runners are immune there is none to preempt: the answer is None, and "
             "the waiter waits.",
             _gating(candidates=lambda runners: _not_immune(runners) or runners),
         ),
@@ -274,7 +280,7 @@ GATE: Comparison[Gate] = Comparison(
         ),
         Mistake(
             "immune_victim",
-            "The reference is right, but the victim, too, has to come from those who are not "
+            "The reference is right, but the victim, too, has to come from those that are not "
             "immune.",
             _last_of_all,
         ),
@@ -297,8 +303,8 @@ GATE: Comparison[Gate] = Comparison(
         ),
         Mistake(
             "victim_is_the_reference",
-            "The reference decides whether somebody goes; who goes is the least urgent runner in "
-            "either mode.",
+            "The reference decides whether a runner goes; the one that goes is the least urgent, "
+            "in either mode.",
             _gating(victim=lambda order, reference: reference.id),
         ),
         Mistake(
@@ -343,6 +349,31 @@ GATE: Comparison[Gate] = Comparison(
             "it the one with more slack may be the more urgent.",
             _gating(order=lambda views: sorted(views, key=lambda each: (each.slack_us, each.id))),
         ),
+        *_ways(
+            "other_order",
+            "`urgency` gives the order and nothing else does: not the deadline, and not how much "
+            "there is to compute.",
+            _gating(order=lambda views: sorted(views, key=lambda each: each.time_to_deadline_us)),
+            _gating(victim=lambda order, ref: max(order, key=lambda each: each.tokens).id),
+            _gating(
+                victim=lambda order, ref: max(order, key=lambda each: each.time_to_deadline_us).id
+            ),
+        ),
+        Mistake(
+            "victim_is_the_first",
+            "The one to preempt is the least urgent runner; here the most urgent one has to go.",
+            _gating(victim=lambda order, reference: order[0].id),
+        ),
+        Mistake(
+            "fixed_margin",
+            "The margin is an argument; here it is 1.2 whatever comes in.",
+            _asking(lambda waiter, ref, margin: waiter.urgency > 1.2 * ref.urgency),
+        ),
+        Mistake(
+            "not_none",
+            "If there is no preemption the answer is None, not the number -1.",
+            _minus_one,
+        ),
         Mistake(
             "tie",
             "Among equals the lower id is the more urgent, so the victim is the one with the "
@@ -370,12 +401,12 @@ GATE: Comparison[Gate] = Comparison(
         Mistake(
             "never",
             "Without a `return` the answer is None as well, and then this gate never opens: the "
-            "waiter, who can still make it, sits through a whole pass of somebody with time.",
+            "waiter, which can still make it, sits through a whole pass of a runner with time.",
             lambda waiter, runners, margin, mode: None,
         ),
     ),
-    idea="A waiter that can make it preempts the least urgent of those not immune if the reference "
-    "is doomed or beaten by more than the margin.",
+    idea="A preemption is worth its price when it saves the waiter, and takes the time from a "
+    "runner that has more of it or has lost already.",
     form=_victim_form,
     draw_call=_draw_gate,
     evidence=any_moments(random.Random(5), 40),
@@ -402,7 +433,7 @@ def _batching(
     starts_with: Callable[[SloView], int] = lambda head: head.tokens,
     skips: bool = False,
 ) -> Batch:
-    """The rules, but for another idea of who fits; `skips` goes on behind one who does not."""
+    """The rules, but for another idea of what fits; `skips` goes on behind one that does not."""
 
     def answer(
         head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
@@ -483,11 +514,11 @@ def any_queues(rng: random.Random, count: int) -> list[Args]:
     """A head and waiters around the limits; few waiters first. Products are exact."""
     queues: list[Args] = []
     for _ in range(count):
-        a, c = rng.choice(((100.0, 10_000.0), (0.5, 300.0), (172.0, 34_000.0)))
+        a, c = rng.choice(((100.0, 10_000.0), (0.5, 0.0), (172.625, 34_000.0)))
         guard = rng.choice((0.125, 0.25, 0.5))
-        sizes = [2 * rng.randint(1, 30) for _ in range(rng.randint(2, 5))]
+        sizes = [8 * rng.randint(1, 60) for _ in range(rng.randint(2, 5))]
         reach = sum(sizes[: rng.randint(1, len(sizes))])
-        bound = reach + rng.choice((-2, 0, 0, 2, 60, 60))
+        bound = reach + rng.choice((-1, 0, 0, 1, 60, 60))
         slo_us = 8 * rng.randint(100, 900)
         spare_us = guard * slo_us + a * reach + c
         left_us = round(spare_us + rng.choice((-a, -1, 0, 0, a, 40 * a, 40 * a)))
@@ -508,14 +539,14 @@ def _queued(rng: random.Random, id: int, tokens: int, a: float, c: float) -> Slo
 
 
 _GUARD = (
-    "All get done when the pass ends, the head too: stop before it would keep less than `guard` "
-    "times its SLO to spare."
+    "All get done when the pass ends, the head too, and then it has to have at least `guard` times "
+    "its SLO to spare."
 )
 _ONLY_THE_HEAD = (
-    "The head runs in any case, and it is the head that the others must not endanger: the time "
-    "and the SLO that count are the head's."
+    "It is the head, which runs in any case, that the others must not endanger: the time and the "
+    "SLO that count are the head's."
 )
-_ORDER = "The waiters come most urgent first: keep this order, or somebody overtakes."
+_ORDER = "The waiters come most urgent first: keep this order, or a less urgent one overtakes."
 _HEAD_COUNTS = "The head is in the pass too: its own tokens count towards its length."
 
 _TOO_LATE = (
@@ -527,7 +558,7 @@ BATCH: Comparison[Batch] = Comparison(
     mistakes=(
         Mistake(
             "everyone",
-            "With everybody in it the pass takes so long that the head, the most urgent of all, "
+            "With all of them in it the pass takes so long that the head, the most urgent of all, "
             "misses its deadline: look at the bound and at the guard.",
             _batching(lambda room: True),
         ),
@@ -539,8 +570,8 @@ BATCH: Comparison[Batch] = Comparison(
         ),
         Mistake(
             "no_bound",
-            "The head could bear it, but the batch is above `bound` tokens: who comes next would "
-            "find the engine busy for too long.",
+            "The head could bear it, but the batch is above `bound` tokens: a request that comes "
+            "next would find the engine busy for too long.",
             _batching(lambda room: room.is_guarded),
         ),
         Mistake(
@@ -594,8 +625,8 @@ BATCH: Comparison[Batch] = Comparison(
         ),
         Mistake(
             "refuses_the_head",
-            "The head always runs, alone if it has to: too long or too late as it may be, somebody "
-            "has to be next.",
+            "The head always runs, alone if it has to: too long or too late as it may be, one "
+            "request has to be next.",
             _refuses_the_head,
         ),
         Mistake(
@@ -631,18 +662,23 @@ BATCH: Comparison[Batch] = Comparison(
                 )
             ),
         ),
-        Mistake(
+        *_ways(
             "head_counted_twice",
             "The head's slack has its own work taken off already, and here it was taken off twice: "
             "start from its time to the deadline.",
             _batching(
                 lambda room: room.is_bounded and room.head.slack_us - room.work_us >= room.kept_us
             ),
+            _batching(
+                lambda room: (
+                    room.is_bounded and room.head.slack_us - room.a * room.tokens >= room.kept_us
+                )
+            ),
         ),
         Mistake(
             "one_by_one",
-            "They all share one pass: what counts is the tokens of everybody in it together, not "
-            "of each waiter with the head.",
+            "They all share one pass: what counts is the tokens of all in it together, not of each "
+            "waiter with the head.",
             _batching(
                 lambda room: replace(room, tokens=room.head.tokens + room.waiter.tokens).fits()
             ),
@@ -652,24 +688,30 @@ BATCH: Comparison[Batch] = Comparison(
             _ORDER,
             _sorted_by(lambda each: each.tokens),
             _sorted_by(lambda each: each.id),
+            lambda head, *rest: [head.id, *_BATCH(head, *rest)[:0:-1]],
         ),
         Mistake(
             "skips_the_doomed",
-            "The doomed are not left out: whoever fits without endangering the head may come "
-            "along, and is done sooner for it.",
+            "The doomed are not left out: a request that fits without endangering the head may "
+            "come along, and is done sooner for it.",
             lambda head, waiters, a, c, bound, guard: _BATCH(
                 head, [each for each in waiters if each.slack_us >= 0], a, c, bound, guard
             ),
         ),
         Mistake(
+            "index",
+            "These are places in the queue; the answer holds the requests' own ids.",
+            lambda head, *rest: list(range(len(_BATCH(head, *rest)))),
+        ),
+        Mistake(
             "alone",
-            "Whoever fits without endangering the head comes along: each pass costs c, and "
+            "A request that fits without endangering the head comes along: each pass costs c, and "
             "sharing one saves the others theirs.",
             lambda head, waiters, a, c, bound, guard: [head.id],
         ),
     ),
-    idea="Take waiters in order while all together have at most `bound` tokens and the head keeps "
-    "at least `guard` times its SLO; stop at the first that does not fit.",
+    idea="The batch with the next waiter in it has two limits to keep, its tokens and what the "
+    "head has to spare; at the first waiter that breaks one, it is complete.",
     form=list_of_ints,
     draw_call=_draw_batch,
     evidence=any_queues(random.Random(6), 30),
@@ -712,7 +754,7 @@ class Workload:
 class Prefills:
     """The state of a workload. A pass costs 10 ms and 0.1 ms per token; a preempted one is lost.
 
-    `diary` says who ran when; `lost` how often each request was in a pass that was thrown away.
+    `diary` says what ran when; `lost` how often each request was in a pass that was thrown away.
     """
 
     def __init__(self, workload: Workload, gate: Gate) -> None:
@@ -722,10 +764,10 @@ class Prefills:
         self.diary: list[str] = []
         self.lost = [0] * len(workload.jobs)
         self.unfinished = set(range(len(workload.jobs)))
-        self._chosen: int | None = None  # whom the last preemption was for: goes first
+        self._chosen: int | None = None  # the one that the last preemption was for: goes first
 
     def run(self, max_passes: int) -> bool:
-        """Run to the last request, at most so many passes; whether everybody is done."""
+        """Run to the last request, at most so many passes; whether all are done."""
         while self.unfinished and len(self.diary) < max_passes:
             waiting = self._waiting()
             if waiting:
@@ -736,12 +778,12 @@ class Prefills:
         return not self.unfinished
 
     def _arrivals(self) -> list[int]:
-        """When those arrive who are not here yet."""
+        """When those arrive that are not here yet."""
         times_us = (1000 * self.workload.jobs[i].arrival_ms for i in self.unfinished)
         return [time_us for time_us in times_us if time_us > self.now_us]
 
     def _waiting(self, running: Sequence[int] = ()) -> list[SloView]:
-        """Everyone who is here and neither done nor running, the most urgent first."""
+        """All that are here and neither done nor running, the most urgent first."""
         jobs = self.workload.jobs
         here = [i for i in self.unfinished if 1000 * jobs[i].arrival_ms <= self.now_us]
         return ranked([self._view(i) for i in here if i not in running])
@@ -754,11 +796,11 @@ class Prefills:
         return REFERENCE.view(request, self.now_us, A, C)
 
     def _run_pass(self, ids: list[int]) -> None:
-        """Compute to the end of the pass, or until the gate opens for somebody."""
+        """Compute to the end of the pass, or until the gate opens."""
         self._chosen, start_us = None, self.now_us
         tokens = sum(self.workload.jobs[i].tokens for i in ids)
         finish_us = start_us + policy.predict(tokens, A, C)
-        who = " and ".join(str(i) for i in ids)
+        names = " and ".join(str(i) for i in ids)
         while (look_us := self._next_look(ids)) < finish_us:
             self.now_us = int(look_us)
             waiter = self._waiting(ids)[0]
@@ -769,14 +811,14 @@ class Prefills:
                     self.lost[i] += 1
                 self._chosen = waiter.id
                 times = f"{start_us // 1000}-{self.now_us // 1000} ms"
-                self.diary.append(f"{times}: {who}, thrown away for {waiter.id}")
+                self.diary.append(f"{times}: {names}, thrown away for {waiter.id}")
                 return
         self.now_us = finish_us
         self.unfinished -= set(ids)
-        self.diary.append(f"{start_us // 1000}-{finish_us // 1000} ms: {who}, done")
+        self.diary.append(f"{start_us // 1000}-{finish_us // 1000} ms: {names}, done")
 
     def _next_look(self, running: Sequence[int]) -> float:
-        """The gate is asked at every arrival, and every 20 ms as long as somebody waits."""
+        """The gate is asked at every arrival, and every 20 ms as long as a request waits."""
         tick_us = (self.now_us // _TICK_US + 1) * _TICK_US
         looks = self._arrivals() + ([tick_us] if self._waiting(running) else [])
         return min(looks, default=float("inf"))

@@ -176,11 +176,12 @@ def _mask_form(value: Any) -> tuple[str, str] | None:
 _MASK: Comparison[Callable[[int, int], Tensor]] = Comparison(
     reference=_mask,
     mistakes=(
-        Mistake(
+        *alike(
             "all_true",
             "A cache does not replace the mask: the chunk's tokens come in together, so without "
             "one, each of them sees the later tokens of its own chunk.",
             lambda num_past, num_new: _mask(num_past, num_new, num_new),
+            lambda num_past, num_new: _mask(num_past, num_new, num_new if num_past else 0),
         ),
         Mistake(
             "no_offset",

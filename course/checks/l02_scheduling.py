@@ -7,21 +7,23 @@ from typing import Any
 
 from course.checks.comparing import Args, Comparison
 from course.checks.planning import shrink
+from course.checks.queueing import (
+    AGED_KEY,
+    SORT_KEY,
+    any_aged,
+    any_queues,
+    draw_ranks,
+    uneven_ages,
+)
+from course.checks.requests import last_admitted, make_request
 from course.checks.scheduling import (
     ADMIT,
-    AGED_KEY,
     CHOOSE_VICTIM,
     RECORD,
     RESUME,
-    SORT_KEY,
-    any_aged,
     any_candidates,
-    any_queues,
     any_resumed,
     any_running,
-    draw_ranks,
-    last_admitted,
-    make_request,
 )
 from course.checks.serving import (
     Decisions,
@@ -36,6 +38,7 @@ from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import show
+from course.task import Task
 from nanogpt import policies
 from nanogpt.policies import RequestView
 
@@ -44,8 +47,15 @@ from nanogpt.policies import RequestView
 
 def _two_policies(ask: Ask, rng: random.Random) -> Failure | None:
     early = make_request(0, priority=2, arrival_time=0)
-    late = make_request(1, priority=0, arrival_time=3)
+    late = make_request(1, priority=0, arrival_time=1)
     return SORT_KEY.judge(ask, [[(p, early), (p, late)] for p in ("fcfs", "priority")])
+
+
+def _far_apart(ask: Ask, rng: random.Random) -> Failure | None:
+    """However early the less important one came, and however unimportant it is."""
+    early = make_request(3, priority=9, arrival_time=0)
+    late = make_request(1, priority=8, arrival_time=2_000_000)
+    return SORT_KEY.judge(ask, [[(p, early), (p, late)] for p in ("priority", "fcfs")])
 
 
 def _among_equals(ask: Ask, rng: random.Random) -> Failure | None:
@@ -90,6 +100,7 @@ def _any_queue(ask: Ask, rng: random.Random) -> Failure | None:
 
 _SORT_KEY_CHECKS: tuple[tuple[str, Check], ...] = (
     ("two requests, two policies", _two_policies),
+    ("far apart", _far_apart),
     ("equal priorities", _among_equals),
     ("a request that comes back", _come_back),
     ("a policy that does not exist", _unknown_policy),
@@ -141,6 +152,10 @@ def _waited_long_enough(ask: Ask, rng: random.Random) -> Failure | None:
     return AGED_KEY.judge(ask, [[(old, 4), (case, 4)] for case in cases])
 
 
+def _no_whole_numbers(ask: Ask, rng: random.Random) -> Failure | None:
+    return AGED_KEY.judge(ask, uneven_ages())
+
+
 def _any_ages(ask: Ask, rng: random.Random) -> Failure | None:
     return AGED_KEY.judge(ask, any_aged(rng, (1, 2, 0.5, 4, 2.5, 10, 7, 16)))
 
@@ -149,6 +164,7 @@ _AGED_KEY_CHECKS: tuple[tuple[str, Check], ...] = (
     ("the same rank again", _same_rank_again),
     ("two that arrive together", _arrived_together),
     ("one that has waited", _waited_long_enough),
+    ("rates that are no whole numbers", _no_whole_numbers),
     ("any rate", _any_ages),
 )
 
@@ -259,6 +275,8 @@ def _to_the_last(ask: Ask, rng: random.Random) -> Failure | None:
             (candidate, 13, 22, 1, 4),
             (candidate, 0, 15, 0, 4),
             (make_request(1, 1, max_new_tokens=1), 0, 1, 0, 1),
+            (candidate, 60, 100, 63, 64),
+            (candidate, 60, 100, 64, 64),
         ],
     )
 
@@ -283,6 +301,7 @@ def _never(ask: Ask, rng: random.Random) -> Failure | None:
             (long_text, 20, 22, 2, 4),
             (long_text, 4, 22, 4, 4),
             (make_request(1, 10, max_new_tokens=13), 0, 22, 0, 4),
+            (make_request(1, 1, max_new_tokens=1), 0, 0, 0, 4),
         ],
     )
 
@@ -364,8 +383,19 @@ def _among_equal_keys(ask: Ask, rng: random.Random) -> Failure | None:
     old = _running(3, (1,), priority=1, arrival_time=0, admitted_at=6)
     new = _running(1, (1,), priority=1, arrival_time=4, admitted_at=5)
     twin = _running(2, (1,), priority=1, arrival_time=4, admitted_at=5)
+    first, second = (_running(i, (7,), arrival_time=t) for i, t in ((50, 0), (9, 1)))
+    third, fourth = (_running(i, (7,), arrival_time=t) for i, t in ((50, 800), (9, 900)))
     return CHOOSE_VICTIM.judge(
-        ask, [([old, new],), ([new, old],), ([new, twin, old],), ([twin, new],)]
+        ask,
+        [
+            ([old, new],),
+            ([new, old],),
+            ([new, twin, old],),
+            ([twin, new],),
+            ([first, second],),
+            ([second, first],),
+            ([third, fourth],),
+        ],
     )
 
 
@@ -374,7 +404,8 @@ def _keys_of_a_policy(ask: Ask, rng: random.Random) -> Failure | None:
     first = _running(3, (0,), priority=2, arrival_time=0)
     second = _running(1, (5,), priority=0, arrival_time=5, admitted_at=5)
     aged = _running(4, (9.5,), priority=1, arrival_time=2, admitted_at=2)
-    return CHOOSE_VICTIM.judge(ask, [([first, second],), ([second, aged, first],)])
+    two = [_running(i, (1, left), arrival_time=9 - left) for i, left in ((5, 2), (6, 8), (7, 5))]
+    return CHOOSE_VICTIM.judge(ask, [([first, second],), ([second, aged, first],), (two,)])
 
 
 def _any_running(ask: Ask, rng: random.Random) -> Failure | None:
@@ -474,11 +505,11 @@ def _one_done(ask: Ask, rng: random.Random) -> Failure | None:
 def _any_step(ask: Ask, rng: random.Random) -> Failure | None:
     cases: list[Args] = []
     for _ in range(30):
-        ids = rng.sample(range(12), rng.randint(1, 6))
-        others = [i for i in range(12, 15) if rng.random() < 0.4]
+        ids = rng.sample(range(300), rng.randint(1, 6))
+        others = [i for i in range(300, 303) if rng.random() < 0.4]
         active = [i for i in ids if rng.random() < 0.8] + others
         rng.shuffle(active)
-        cases.append((ids, active, [rng.randrange(65) for _ in ids]))
+        cases.append((ids, active, [rng.randrange(rng.choice((3, 65))) for _ in ids]))
     return RECORD.judge(ask, sorted(cases, key=lambda case: len(case[0])))
 
 
@@ -503,71 +534,133 @@ EXERCISES = (
         lesson="l02_scheduling",
         name="sort_key",
         title="Who goes first",
-        minutes=4,
+        minutes=6,
         points=1,
         part="sort_key",
         hints=(
             "Tuples compare from the left. Which number decides, and which one only breaks ties?",
-            "Under fcfs the rank is the arrival alone. Under priority it is two numbers; 0 is the "
-            "most important priority and the smallest rank goes first, so nothing needs a minus.",
-            "(request.arrival_time,) for fcfs, (request.priority, request.arrival_time) for "
-            "priority, and raise ValueError(policy) for the rest.",
+            "Under fcfs one number is enough. Under priority it takes two, and 0 is the most "
+            "important priority while the smallest rank goes first: does anything need a minus?",
+            "Three branches, one per policy and one for the rest. Write each rank for a request of "
+            "priority 1 that arrived in step 5 before you write the code.",
         ),
         check=check_sort_key,
+        task=Task(
+            signature="sort_key(policy: str, request: RequestView) -> tuple[float, ...]",
+            rules=(
+                "Return the rank of `request` in the queue: a tuple of numbers. The smallest goes "
+                "first, and tuples compare from the left.",
+                'Under "fcfs" requests go in order of arrival. Under "priority" they go by '
+                "`request.priority`, 0 before 1 before 2, and among equals in order of arrival.",
+                "For any other policy raise a `ValueError`.",
+                "`request.arrival_time` is the step in which the request arrived, "
+                "`request.admitted_at` the step in which it last left the queue (None: never).",
+            ),
+            args=("fcfs", make_request(0, priority=2, arrival_time=5)),
+            result=(5,),
+        ),
     ),
     Exercise(
         id="l02.admit",
         lesson="l02_scheduling",
         name="admit",
         title="The gatekeeper",
-        minutes=8,
+        minutes=10,
         points=3,
         part="admit",
         hints=(
             "What would happen to the queue if its head could never run and were told to wait?",
-            "Ask about never first: the longest it gets is prompt + max_new_tokens - 1. Then about "
-            "now: is there a place in the batch, and does everything known of it, generated tokens "
-            "included, fit beside what is held? With a kv_budget of None, only the batch counts.",
-            'If kv_budget is not None and the longest > kv_budget: "refuse". If num_running >= '
-            'max_batch_size: "wait". If kv_budget is not None and held + len(prompt_tokens) + '
-            'len(generated_tokens) > kv_budget: "wait". Else "admit".',
+            "Ask about never first: how long does its text get at most, and which of those tokens "
+            "has no K/V? Then about now: is there a place in the batch, and room for what it "
+            "computes first?",
+            "Three questions in turn, each with a return of its own. Only one of them is asked "
+            "when `kv_budget` is None, and none of them is about priorities.",
         ),
         check=check_admit,
+        task=Task(
+            signature="admit(candidate: RequestView, held: int, kv_budget: int | None, "
+            "num_running: int, max_batch_size: int) -> str",
+            rules=(
+                'Return whether the head of the queue may start: "admit", "wait" or "refuse".',
+                "All requests together may hold `kv_budget` KV tokens (None: no limit), and "
+                "`max_batch_size` of them may run at once. Now `num_running` run, with `held` KV "
+                "tokens in use or promised to them. Both limits may be used up exactly.",
+                "`candidate` has `prompt_tokens`, `generated_tokens` (empty unless it was "
+                "preempted) and `max_new_tokens`. The last token that it generates is never fed to "
+                "the model, so it has no K/V.",
+                '"refuse": the budget could never hold it, not even alone and at its longest.',
+                '"wait": it could run, but not now. When it starts it computes the K/V of all that '
+                "is known of it.",
+            ),
+            args=(make_request(1, 3, max_new_tokens=4), 5, 8, 1, 4),
+            result="admit",
+        ),
     ),
     Exercise(
         id="l02.choose_victim",
         lesson="l02_scheduling",
         name="choose_victim",
         title="Who gives way",
-        minutes=8,
+        minutes=10,
         points=3,
         part="choose_victim",
         hints=(
             "Two equal requests do not fit together. Which one has more to compute again if it has "
             "to leave, and what if they take turns at leaving?",
-            "The queue has an order: key, then arrival_time, then id. The victim is the last one "
-            "in it, so the first one is never chosen and gets done.",
-            "max(active, key=lambda r: (r.key, r.arrival_time, r.id)).id",
+            "Somebody has to be sure never to give way, so that it gets done. Which place in the "
+            "queue's order makes sure of that, and which one is left to go?",
+            "Python compares tuples from the left, and `max` and `min` take a `key`. Write the "
+            "queue's order as such a key, and mind that the answer is an id.",
         ),
         check=check_choose_victim,
+        task=Task(
+            signature="choose_victim(active: list[RequestView]) -> int",
+            rules=(
+                "`active` are the running requests, at least one, in any order. Their K/V no "
+                "longer fits: return the `id` of the one whose K/V is released.",
+                "The queue has an order: by `key`, the rank under whatever policy is in force (the "
+                "smallest goes first), among equal keys by `arrival_time`, then by `id`.",
+                "No request may give way to one that stands behind it in this order. That leaves "
+                "one answer, and only with that one everything gets done.",
+                "Leave the list as it is.",
+            ),
+            args=([make_request(4, key=(1,)), make_request(2, key=(0,), arrival_time=3)],),
+            result=4,
+        ),
     ),
     Exercise(
         id="l02.resume",
         lesson="l02_scheduling",
         name="resume",
         title="The way back",
-        minutes=6,
+        minutes=8,
         points=2,
         part="resume",
         hints=(
             "What is lost when the K/V is released, and what is still known?",
-            "The text is known: prompt and generated tokens. All of it has to be computed again, "
-            "from the first token on, and the request keeps its arrival and its generated tokens.",
-            "tokens = [*request.prompt_tokens, *request.generated_tokens]; the cursor is 0, the "
-            "arrival is request.arrival_time, and num_generated is "
-            "len(request.generated_tokens).",
+            "The text is known, and its reader has seen it. Of how many of its tokens is there any "
+            "K/V now, and so from which one on must it be computed?",
+            "Go through the four values for a request with prompt [1, 2] and generated [7] that "
+            "arrived in step 5 and was admitted in step 9. Which of them did preemption change?",
         ),
         check=check_resume,
+        task=Task(
+            signature="resume(request: RequestView) -> tuple[list[int], int, int, int]",
+            rules=(
+                "`request` was preempted: all of its K/V has been released. Return `(tokens, "
+                "cursor, arrival, num_generated)`, with which it goes back to wait.",
+                "`tokens` is the list of the tokens whose K/V it computes when it is admitted "
+                "again, in the order of the text, and `cursor` says how many of them are computed "
+                "already.",
+                "`arrival` is the arrival time that it queues with. `num_generated` says how many "
+                "of its generated tokens it keeps, so that its text goes on after them.",
+                "`request` has `prompt_tokens` and `generated_tokens` (tuples), `arrival_time`, "
+                "`admitted_at` and `kv_tokens` (how many it held until now). Its reader has seen "
+                "the generated tokens.",
+            ),
+            args=(make_request(0, 3, arrival_time=2, admitted_at=4, kv_tokens=2),),
+            result=([1, 2, 3], 0, 2, 0),
+        ),
     ),
     Exercise(
         id="l02.record",
@@ -579,27 +672,57 @@ EXERCISES = (
         part="record",
         hints=(
             "Which list had the order of the rows when the model ran?",
-            "Row i is request forwarded[i] and its token is sampled[i]. What is active by now does "
-            "not matter.",
-            "dict(zip(forwarded, sampled))",
+            "Take the case of three rows whose middle request is done by now. Who gets the third "
+            "token?",
+            "One of the three lists is not needed. The other two are equally long, and Python has "
+            "a function that walks through two lists together.",
         ),
         check=check_record,
+        task=Task(
+            signature="record(forwarded: list[int], active_now: list[int], sampled: list[int]) -> "
+            "dict[int, int]",
+            rules=(
+                "Return whose token is whose: a dict `{id: token}`.",
+                "Row i of the forward pass was fed by request `forwarded[i]`, and `sampled[i]` is "
+                "the token that was sampled from it.",
+                "`active_now` are the ids of the requests that are active by now: since the batch "
+                "was built some may have joined, some may be done, and their order may be another.",
+                "Leave the three lists as they are.",
+            ),
+            args=([4, 7], [4, 7], [51, 12]),
+            result={4: 51, 7: 12},
+        ),
     ),
     Exercise(
         id="l02.aged_key",
         lesson="l02_scheduling",
         name="aged_key",
         title="A priority that ages",
-        minutes=6,
+        minutes=8,
         points=2,
         part=None,
         hints=(
             "priority - (now - arrival_time) / rate changes at every step. By how much, and for "
             "whom?",
-            "It falls by 1 / rate per step for everybody alike, so the order stays what it is: "
-            "leave out the part that is the same for all. Multiplying by rate changes no order.",
-            "(request.arrival_time + rate * request.priority,)",
+            "What changes by the same amount for everybody changes no order. Which part of the "
+            "formula is that?",
+            "Write the formula as a sum of three terms and strike the one that is the same for "
+            "all. Multiplying what is left by `rate` changes no order either.",
         ),
         check=check_aged_key,
+        task=Task(
+            signature="aged_key(request: RequestView, rate: float) -> tuple[float, ...]",
+            rules=(
+                "Return a rank for `request`: a tuple of numbers, the smallest goes first.",
+                "At any step `now`, requests go in the order of `priority - (now - arrival_time) / "
+                "rate`: every `rate` steps of waiting are worth one level. `rate` is above 0 and "
+                "need not be a whole number. Where that is equal, either may go first.",
+                "The rank is asked for once, when the request is pushed on the heap, and stays "
+                "there. So it must not change as time passes: nothing tells you `now`.",
+                "Any rank will do that gives this order.",
+            ),
+            args=(make_request(0, priority=0, arrival_time=6), 4),
+            result=(6,),
+        ),
     ),
 )

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind, whole_number
-from course.checks.readings import judge_readings, readings
+from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike, whole_number
+from course.checks.readings import draw_logits, judge_readings, readings
 from course.checks.windowing import (
     Case,
     Measured,
     case,
+    draw_eviction,
     draw_tensors,
     judge_entries,
     judge_memory,
@@ -24,6 +25,8 @@ from course.judging import Ask, Check, Failure, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import named
+from course.task import Task
+from nanogpt.plain_values import as_truth, as_whole
 
 # --- visible ---------------------------------------------------------------------------------
 
@@ -32,10 +35,6 @@ _Visible = Callable[[int, int, "int | None", int], bool]
 
 def _visible(query: int, key: int, window: int | None, sinks: int) -> bool:
     return key <= query and (window is None or key < sinks or query - key <= window)
-
-
-def _as_number(query: int, key: int, window: int | None, sinks: int) -> Any:
-    return int(_visible(query, key, window, sinks))
 
 
 def _moved(shift: int) -> _Visible:
@@ -47,11 +46,25 @@ def _moved(shift: int) -> _Visible:
     return answer
 
 
-def _near(far: Callable[[int], int]) -> _Visible:
-    """A window that does not ask whether the key comes later; `far` measures the distance."""
+def _with_sinks(sign: int) -> _Visible:
+    """A window that the number of sinks makes wider or narrower."""
 
     def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
-        return key <= query if window is None else key < sinks or far(query - key) <= window
+        return _visible(query, key, None if window is None else window + sign * sinks, sinks)
+
+    return answer
+
+
+def _near(far: Callable[[int], int], sees_all: bool) -> _Visible:
+    """A window that does not ask whether the key comes later; `far` measures the distance.
+
+    Without a window a query `sees_all`, or what it can look back on.
+    """
+
+    def answer(query: int, key: int, window: int | None, sinks: int) -> bool:
+        if window is None:
+            return sees_all or key <= query
+        return key < sinks or far(query - key) <= window
 
     return answer
 
@@ -83,16 +96,27 @@ _BLOCKS = (
     "block to begin."
 )
 
-_NOT_BOOL = "The answer is True or False"
+
+def _truth(value: Any) -> tuple[str, str] | None:
+    if as_truth(value) is not None:
+        return None
+    return "not_bool", f"The answer is True or False, not {a_kind(value)}."
+
+
 _VISIBLE: Comparison[_Visible] = Comparison(
     reference=_visible,
     mistakes=(
-        Mistake(  # before all others, because 1 equals True
-            "not_bool",
-            f"{_NOT_BOOL}, not a number that stands for it.",
-            _as_number,
+        *alike(
+            "future",
+            _FUTURE,
+            *(_near(far, sees_all) for far in (int, abs) for sees_all in (False, True)),
         ),
-        *(Mistake("future", _FUTURE, _near(far)) for far in (int, abs)),
+        Mistake(
+            "everything",
+            "Every query sees everything here, what comes later in the text and what has left the "
+            "window.",
+            lambda query, key, window, sinks: True,
+        ),
         Mistake(
             "w_keys",
             "A query sees itself and the W positions before it, W + 1 keys: at a distance of "
@@ -122,12 +146,26 @@ _VISIBLE: Comparison[_Visible] = Comparison(
             "`sinks` itself is none.",
             lambda query, key, window, sinks: _visible(query, key, window, sinks + 1),
         ),
+        *(
+            Mistake(
+                "sinks_and_window",
+                "The sinks come on top of the window: it reaches W positions back whatever their "
+                "number.",
+                _with_sinks(sign),
+            )
+            for sign in (-1, 1)
+        ),
         Mistake(
-            "sinks_from_the_window",
-            "The sinks come on top of the window: it reaches W positions back whatever their "
-            "number.",
-            lambda query, key, window, sinks: _visible(
-                query, key, None if window is None else window - sinks, sinks
+            "no_window",
+            "`window` limits how far a query looks back; here it sees every earlier position.",
+            lambda query, key, window, sinks: key <= query,
+        ),
+        Mistake(
+            "window_at_the_start",
+            "The window goes along with the query; here it lies at the beginning of the text, "
+            "behind the sinks.",
+            lambda query, key, window, sinks: (
+                key <= query and (window is None or key < sinks + window)
             ),
         ),
         Mistake(
@@ -165,15 +203,14 @@ _VISIBLE: Comparison[_Visible] = Comparison(
             for size in (2, 3, 4, 5, 8, 16, None)
         ),
     ),
-    idea="A key is visible when it is not later than the query, and lies at most W positions "
-    "back or is one of the first `sinks`.",
-    form=lambda value: (
-        None if type(value) is bool else ("not_bool", f"{_NOT_BOOL}, not {a_kind(value)}.")
-    ),
+    idea="A key is visible when the query may look back on it: a sink at any distance, any other "
+    "only within the window.",
+    form=_truth,
     draw_call=named("query", "key", "window", "sinks"),
     evidence=[
         *((query, key, 3, 2) for query in (1, 9) for key in range(11)),
         *((query, key, 4, 0) for query in (11, 12) for key in range(5, 14)),
+        *((39, key, 4, 0) for key in (0, 20, 27, 28, 31, 32, 35, 36)),
         (1, 3, None, 0), (3, 1, None, 0),
     ],
 )  # fmt: skip
@@ -197,12 +234,15 @@ def _no_window(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _any_pair(ask: Ask, rng: random.Random) -> Failure | None:
-    cases: list[Args] = []
-    for _ in range(25):
-        window, sinks, query = rng.randint(1, 12), rng.randint(0, 5), rng.randint(0, 60)
+    cases: list[Args] = [(40, key, 3, 10) for key in (8, 9, 10, 37)]
+    for _ in range(24):
+        window, sinks, query = rng.randint(1, 12), rng.randint(0, 10), rng.randint(0, 60)
         edge = max(0, query - window)
         keys = (edge, max(0, edge - 1), sinks, rng.randint(0, query))
         cases += [(query, key, window, sinks) for key in keys]
+    for _ in range(5):
+        query, key = rng.sample(range(1000), 2)
+        cases.append((query, key, None, rng.randint(0, 3)))
     return _VISIBLE.judge(ask, sorted(cases, key=lambda args: args[0]))
 
 
@@ -216,7 +256,9 @@ _VISIBLE_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_visible(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.visible."""
-    return run_checks("l04.visible", function, _VISIBLE_CHECKS, seed=seed)
+    return run_checks(
+        "l04.visible", function, _VISIBLE_CHECKS, seed=seed, draw_call=_VISIBLE.draw_call
+    )
 
 
 # --- evict -----------------------------------------------------------------------------------
@@ -244,9 +286,12 @@ def _evict_sinks(ask: Ask, rng: random.Random) -> Failure | None:
 def _any_cache(ask: Ask, rng: random.Random) -> Failure | None:
     cases: list[Case] = []
     for _ in range(20):
-        dtype = rng.choice((torch.float32, torch.float64))
+        dtype = rng.choice((torch.float32, torch.float64, torch.float16))
         shape = (rng.randint(1, 4), rng.randint(1, 14), rng.randint(1, 8), rng.randint(0, 4))
-        cases.append(case(*shape, dtype))
+        cases.append(case(*shape, dtype, rng.choice((1, 2, 3))))
+    cases.append(
+        case(2, rng.randint(26, 40), rng.randint(9, 12), rng.randint(8, 12), torch.float64)
+    )
     return judge_entries(ask, sorted(cases, key=lambda item: item.k.numel()))
 
 
@@ -267,7 +312,9 @@ _EVICT_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_evict(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.evict."""
-    return run_checks("l04.evict", Measured(function), _EVICT_CHECKS, seed=seed)
+    return run_checks(
+        "l04.evict", Measured(function), _EVICT_CHECKS, seed=seed, draw_call=draw_eviction
+    )
 
 
 # --- held ------------------------------------------------------------------------------------
@@ -328,7 +375,7 @@ _HELD: Comparison[_Held] = Comparison(
         Mistake(
             "chunk_not_counted",
             "Nothing can be evicted before the step has used it, so at its height the whole chunk "
-            "is held on top of what was kept: who counts less runs out of memory.",
+            "is held on top of what was kept: an engine that counts less runs out of memory.",
             _windowed(lambda cursor, n, limit: _twice(min(cursor + n, limit))),
         ),
         Mistake(
@@ -397,8 +444,8 @@ _HELD: Comparison[_Held] = Comparison(
             _end_first,
         ),
     ),
-    idea="At the height of a step are held what was kept of the first `cursor` tokens and the "
-    "whole chunk; after it, at most sinks + window.",
+    idea="The peak is what is in memory when all of the chunk has come and nothing has gone for "
+    "it; the end is what is left once eviction is done.",
     form=_held_form,
     draw_call=named("cursor", "num_tokens", "window", "sinks"),
     evidence=[
@@ -429,8 +476,9 @@ def _any_step(ask: Ask, rng: random.Random) -> Failure | None:
     for _ in range(80):
         window = rng.choice((None, *range(1, 12)))
         cases.append(
-            (rng.randint(0, 30), rng.choice((1, rng.randint(1, 30))), window, rng.choice((0, 2, 4)))
+            (rng.randint(0, 30), rng.choice((1, rng.randint(1, 30))), window, rng.choice((0, 2, 9)))
         )
+    cases.append((rng.randint(300, 900), rng.randint(100, 300), rng.randint(50, 100), 5))
     return _HELD.judge(ask, sorted(cases, key=lambda args: args[0] + args[1]))
 
 
@@ -445,7 +493,7 @@ _HELD_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_held(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.held."""
-    return run_checks("l04.held", function, _HELD_CHECKS, seed=seed)
+    return run_checks("l04.held", function, _HELD_CHECKS, seed=seed, draw_call=_HELD.draw_call)
 
 
 # --- ring_slot -------------------------------------------------------------------------------
@@ -464,8 +512,11 @@ def _ring_of_one(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _far_along(ask: Ask, rng: random.Random) -> Failure | None:
-    for _ in range(2):
-        window, sinks, start = rng.randint(2, 9), rng.randint(0, 4), rng.randint(50, 1000)
+    for most, window, sinks in (
+        (1_000, rng.randint(2, 9), rng.randint(0, 4)),
+        (100_000, rng.randint(8, 12), rng.randint(8, 12)),
+    ):
+        start = rng.randint(most // 2, most)
         positions = [*range(sinks), *range(start, start + 2 * window + 2)]
         failure = judge_slots(ask, positions, window, sinks)
         if failure:
@@ -501,14 +552,21 @@ def _bytes_evidence() -> list[Args]:
     return [(views,), (kinds,), ([whole[:1], _zeros(3), other],), ([whole, whole, _zeros(7)],)]
 
 
+def _bytes_form(value: Any) -> tuple[str, str] | None:
+    if as_whole(value) is not None:
+        return None
+    return "not_int", f"The answer is a whole number of bytes (an int), not {a_kind(value)}."
+
+
 _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
     reference=lambda tensors: sum(storages(tensors).values()),
     mistakes=(
-        Mistake(
+        *alike(
             "shapes",
             "A shape says what a tensor shows, but memory is freed by whole storages: count the "
             "bytes of the storage behind it.",
             shown_bytes,
+            lambda tensors: sum({t.data_ptr(): shown_bytes([t]) for t in tensors}.values()),
         ),
         Mistake(
             "counted_twice",
@@ -560,9 +618,10 @@ _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
             "These are numbers of elements; each of them takes `element_size()` bytes.",
             lambda tensors: sum(t.numel() for t in tensors),
         ),
-        Mistake(
+        *alike(
             "four_bytes_each",
             "An element does not always take 4 bytes: float64 takes 8 and float16 takes 2.",
+            lambda tensors: sum(4 * t.numel() for t in tensors),
             lambda tensors: sum(
                 {
                     t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
@@ -573,12 +632,8 @@ _BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
             ),
         ),
     ),
-    idea="Add up the bytes of the storages behind these tensors, each storage whole and once.",
-    form=lambda value: (
-        None
-        if type(value) is int
-        else ("not_int", f"The answer is a whole number of bytes (an int), not {a_kind(value)}.")
-    ),
+    idea="What counts is the memory that cannot come free as long as these tensors live.",
+    form=_bytes_form,
     draw_call=draw_tensors,
     evidence=_bytes_evidence(),
 )
@@ -637,7 +692,9 @@ _BYTES_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_live_bytes(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.live_bytes."""
-    return run_checks("l04.live_bytes", function, _BYTES_CHECKS, seed=seed)
+    return run_checks(
+        "l04.live_bytes", function, _BYTES_CHECKS, seed=seed, draw_call=_BYTES.draw_call
+    )
 
 
 # --- judge -----------------------------------------------------------------------------------
@@ -661,21 +718,32 @@ def _window_helps(ask: Ask, rng: random.Random) -> Failure | None:
     )
 
 
+_SURE = [[120.0, 0.0, 30.0], [0.0, 150.0, 10.0]]
+_SURE_OF_ELSE = [[100.0, 0.0, 30.0], [10.0, 0.0, 150.0]]
+
+
+def _large_logits(ask: Ask, rng: random.Random) -> Failure | None:
+    full, window = torch.tensor(_SURE), torch.tensor(_SURE_OF_ELSE)
+    return judge_readings(ask, (full, window, torch.tensor([0, 0])))
+
+
 def _any_readings(ask: Ask, rng: random.Random) -> Failure | None:
-    cases = [readings(rng, length, vocab) for length, vocab in ((6, 4), (30, 10), (64, 65))]
-    return judge_readings(ask, *cases)
+    cases = [readings(rng, length, vocab) for length, vocab in ((6, 4), (1, 2), (30, 10), (64, 65))]
+    full, window, targets = readings(rng, 12, 5)
+    return judge_readings(ask, *cases, (full.double(), window.double(), targets))
 
 
 _MEASURE_CHECKS: tuple[tuple[str, Check], ...] = (
     ("four rows", _four_rows),
     ("a window that helps, and none at all", _window_helps),
+    ("large logits", _large_logits),
     ("any logits", _any_readings),
 )
 
 
 def check_judge(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l04.judge."""
-    return run_checks("l04.judge", function, _MEASURE_CHECKS, seed=seed)
+    return run_checks("l04.judge", function, _MEASURE_CHECKS, seed=seed, draw_call=draw_logits)
 
 
 # --- registry --------------------------------------------------------------------------------
@@ -685,8 +753,8 @@ EXERCISES = (
         id="l04.visible",
         lesson="l04_sliding_window",
         name="visible",
-        title="Who may see whom",
-        minutes=5,
+        title="What a token may see",
+        minutes=8,
         points=2,
         part="visible",
         hints=(
@@ -694,17 +762,34 @@ EXERCISES = (
             "far back is the last one?",
             "Three questions in this order: is the key later than the query? Is there a window at "
             "all? If so, is the key a sink, or near enough?",
-            "False if key > query; otherwise window is None or key < sinks or "
-            "query - key <= window.",
+            "The first question alone can answer False, and a window of None alone can then answer "
+            "True. For the third, a sink is known by its own position, and nearness by the "
+            "distance query - key: one of the two is enough.",
         ),
         check=check_visible,
+        task=Task(
+            signature="visible(query: int, key: int, window: int | None, sinks: int) -> bool",
+            rules=(
+                "Positions count from 0 in the text. Returns whether the token at position "
+                "`query` may attend to the one at position `key`.",
+                "With a `window` of W (at least 1), a query may attend to itself and to the W "
+                "positions before it.",
+                "It may also attend to the sinks, the first `sinks` positions of the text (0 or "
+                "more).",
+                "It may never attend to a position later than its own.",
+                "A `window` of None means no window: a query may attend to all it can look back "
+                "on.",
+            ),
+            args=(7, 3, 3, 1),
+            result=False,
+        ),
     ),
     Exercise(
         id="l04.evict",
         lesson="l04_sliding_window",
         name="evict",
         title="Keep what will be seen again",
-        minutes=8,
+        minutes=10,
         points=3,
         part="evict",
         hints=(
@@ -712,77 +797,170 @@ EXERCISES = (
             "And what does a slice of a tensor share with the tensor?",
             "If S is at most sinks + window, everything stays. Otherwise name the entries to keep, "
             "the first `sinks` and the last `window`, and copy them out of k and of v.",
-            "kept = [*range(sinks), *range(length - window, length)]; k[:, kept] with such a list "
-            "is a copy. (Two slices joined by torch.cat are one, too.)",
+            "Write the entries to keep as a list of numbers, none twice, for a short text as well "
+            "as for a long one. A tensor can be indexed with such a list in any dimension; is "
+            "what comes out a view?",
         ),
         check=check_evict,
+        task=Task(
+            signature="evict(k: Tensor, v: Tensor, window: int, sinks: int) "
+            "-> tuple[Tensor, Tensor]",
+            rules=(
+                "`k` and `v` are one request's K/V in one layer, (H, S, D): H heads, S entries in "
+                "the order of the text, oldest first.",
+                "Kept are the first `sinks` entries (0 or more) and the last `window` (at least "
+                "1), each once and in the order of the text; where there are no more than that, "
+                "all.",
+                "Returns `(k, v)`: what is kept, (H, min(S, sinks + window), D) each, in the type "
+                "that came in.",
+                "The memory of what is dropped must come free: what is returned must not keep more "
+                "bytes alive than it shows.",
+                "The tensors `k` and `v` themselves stay as they are.",
+            ),
+            args=(
+                torch.tensor([[[1.0], [2.0], [3.0], [4.0]]]),
+                torch.tensor([[[5.0], [6.0], [7.0], [8.0]]]),
+                2,
+                1,
+            ),
+            result=(torch.tensor([[[1.0], [3.0], [4.0]]]), torch.tensor([[[5.0], [7.0], [8.0]]])),
+        ),
     ),
     Exercise(
         id="l04.held",
         lesson="l04_sliding_window",
         name="held",
         title="What a step really holds",
-        minutes=5,
+        minutes=8,
         points=2,
         part="held",
         hints=(
             "A prompt of 40 tokens comes in one chunk and the window is 20. What is in memory "
             "while the model computes it?",
-            "Before the step, min(cursor, limit) tokens are held, with limit = sinks + window. "
-            "The chunk comes on top; only then is evicted down to the limit.",
-            "limit = sinks + window; min(cursor, limit) + num_tokens, and "
-            "min(cursor + num_tokens, limit). Without a window both are cursor + num_tokens.",
+            "What was held before the step? The chunk comes on top of that; only then is evicted "
+            "down to what is kept.",
+            "Call the most that is kept after a step the limit. What was held before the step "
+            "follows from `cursor` and the limit, and what is held after it from all computed "
+            "tokens and the limit, in the same way. Without a window there is no limit.",
         ),
         check=check_held,
+        task=Task(
+            signature="held(cursor: int, num_tokens: int, window: int | None, sinks: int) "
+            "-> tuple[int, int]",
+            rules=(
+                "The first `cursor` tokens of a request were computed in earlier steps, and what "
+                "is not kept of them was evicted then.",
+                "This step computes the next `num_tokens` (at least 1): the K/V of all of them is "
+                "added before anything is evicted.",
+                "After a step the first `sinks` positions (0 or more) and the last `window` (at "
+                "least 1) are kept, as far as there are that many.",
+                "A `window` of None means that nothing is ever evicted.",
+                "Returns `(peak, end)`: the KV tokens that the request holds at the height of the "
+                "step, and after it.",
+            ),
+            args=(10, 4, 6, 2),
+            result=(12, 8),
+        ),
     ),
     Exercise(
         id="l04.ring_slot",
         lesson="l04_sliding_window",
         name="ring_slot",
         title="A ring of slots",
-        minutes=6,
+        minutes=8,
         points=2,
         part="ring_slot",
         hints=(
             "Which entry leaves just when a new one comes, and what becomes of its slot?",
             "Give each sink a slot of its own for good. Behind them, `window` slots are used in "
             "turn, so a position and the one `window` later get the same.",
-            "position itself if position < sinks, otherwise sinks + (position - sinks) % window.",
+            "Count the positions behind the sinks from 0 and send them round `window` slots: the "
+            "operator that counts round is %. Then see that these slots lie behind the sinks' own.",
         ),
         check=check_ring_slot,
+        task=Task(
+            signature="ring_slot(position: int, window: int, sinks: int) -> int",
+            rules=(
+                "The K/V of a request lies in a storage of sinks + window slots, counted from 0, "
+                "which never grows.",
+                "Positions are computed in the order of the text. Kept are the first `sinks` (0 or "
+                "more) and the last `window` (at least 1), the newest included.",
+                "Positions that are kept at the same time must lie in different slots.",
+                "Nothing is ever moved: a position has the same slot for as long as it is kept.",
+                "Returns the slot of `position`. Any answer with these properties is right.",
+            ),
+            args=(5, 3, 2),
+            result=2,
+        ),
     ),
     Exercise(
         id="l04.live_bytes",
         lesson="l04_sliding_window",
         name="live_bytes",
         title="What a byte really costs",
-        minutes=5,
+        minutes=7,
         points=2,
         part=None,
         hints=(
             "What is freed when a tensor goes away while a slice of it stays?",
             "Go through the tensors' storages. A storage that you have met before, at the same "
             "address, adds nothing.",
-            "Collect storage.data_ptr() -> storage.nbytes() in a dict, with storage = "
-            "tensor.untyped_storage(), and add up its values.",
+            "A dict keeps one value for each key: with a storage's address as the key and its "
+            "size as the value, a storage that comes twice is there once. What is left to do "
+            "with the values?",
         ),
         check=check_live_bytes,
+        task=Task(
+            signature="live_bytes(tensors: list[Tensor]) -> int",
+            rules=(
+                "A tensor shows a storage, all of it or a part: a slice, a transposed or an "
+                "expanded tensor has the storage of the tensor that it was made from.",
+                "A storage comes free as a whole, once no tensor that shows it is left.",
+                "`tensor.untyped_storage()` is a tensor's storage; the storage's `.nbytes()` is "
+                "its size in bytes and its `.data_ptr()` its address in memory.",
+                "Returns the bytes of memory that the tensors of the list keep alive together; 0 "
+                "for an empty list.",
+            ),
+            args=([torch.zeros(2), torch.zeros(3)],),
+            result=20,
+        ),
     ),
     Exercise(
         id="l04.judge",
         lesson="l04_sliding_window",
         name="judge",
         title="What a window costs",
-        minutes=6,
+        minutes=9,
         points=2,
         part=None,
         hints=(
             "Which of the two numbers needs the text, and which only the two readings?",
             "Agreement: compare the argmax of each row. Loss: the cross entropy of logits and "
-            "targets is the mean negative log likelihood; the window's minus the full one's.",
-            "(full_logits.argmax(-1) == window_logits.argmax(-1)).float().mean().item(), and "
-            "F.cross_entropy(window_logits, targets) - F.cross_entropy(full_logits, targets).",
+            "targets is the mean negative log likelihood.",
+            "A mean of True and False, once they are numbers, is a share. cross_entropy of "
+            "torch.nn.functional takes logits and targets as they are; take it twice, and think "
+            "about which of the two is subtracted so that a cost is above 0.",
         ),
         check=check_judge,
+        task=Task(
+            signature="judge(full_logits: Tensor, window_logits: Tensor, targets: Tensor) "
+            "-> tuple[float, float]",
+            rules=(
+                "The model has read a text twice, with its full context and with a window. Row t "
+                "of each logits (T, V), of any size, is what it expects next at one place; "
+                "`targets` (T,) are the tokens that really came next there.",
+                "`agreement` is the share of rows, from 0 to 1, in which both times the same token "
+                "is the most likely one.",
+                "`nll_delta` is how much the window adds to the mean negative log likelihood of "
+                "`targets`, in nats per token; below 0 where the window helps.",
+                "Returns `(agreement, nll_delta)`, two plain numbers.",
+            ),
+            args=(
+                torch.tensor([[2.0, 0.0], [1.0, 0.0]]),
+                torch.tensor([[0.0, 2.0], [1.0, 0.0]]),
+                torch.tensor([0, 0]),
+            ),
+            result=(0.5, 1.0),
+        ),
     ),
 )

@@ -22,6 +22,7 @@ from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import show, show_call
+from course.task import Task
 from nanogpt.slo.policy import SloView
 
 # --- fit -------------------------------------------------------------------------------------
@@ -45,6 +46,7 @@ def _around_a_line(ask: Ask, rng: random.Random) -> Failure | None:
         ask,
         [(100, 21_000.0), (200, 28_000.0), (400, 55_000.0)],
         [(400, 55_000.0), (100, 21_000.0), (800, 88_000.0), (200, 28_000.0)],
+        [(100, 4_000.0), (800, 71_000.0), (300, 19_000.0)],
     )
 
 
@@ -66,7 +68,7 @@ def _one_length(ask: Ask, rng: random.Random) -> Failure | None:
             got, key = show(called.value), "one_length"
             idea = (
                 "Any slope fits a single length, so what comes out is made up: raise a ValueError, "
-                "or somebody schedules by it."
+                "or requests are scheduled by it."
             )
         else:
             got, key = type(called.error).__name__, "wrong_error"
@@ -146,10 +148,10 @@ def _nothing_left(ask: Ask, rng: random.Random) -> Failure | None:
 def _any_request(ask: Ask, rng: random.Random) -> Failure | None:
     cases: list[Args] = []
     for _ in range(60):
-        total = 2 * rng.randint(1, 600)
-        done = 2 * rng.randint(0, total // 2) if rng.random() < 0.7 else 0
+        total = 8 * rng.randint(1, 150)
+        done = 8 * rng.randint(0, total // 8) if rng.random() < 0.7 else 0
         now, left = rng.randint(0, 10**6), rng.randint(-50_000, 150_000)
-        a, c = rng.choice(((100.0, 10_000.0), (0.5, 300.0), (172.5, 34_000.0), (41.0, 0.0)))
+        a, c = rng.choice(((100.0, 10_000.0), (0.5, 300.0), (172.625, 34_000.0), (41.0, 0.0)))
         cases.append((now, now + left, total, done, a, c))
     return SLACK.judge(ask, cases)
 
@@ -165,7 +167,7 @@ _SLACK_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_slack(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l05.slack."""
-    return run_checks("l05.slack", function, _SLACK_CHECKS, seed=seed)
+    return run_checks("l05.slack", function, _SLACK_CHECKS, seed=seed, draw_call=SLACK.draw_call)
 
 
 # --- urgency ---------------------------------------------------------------------------------
@@ -225,7 +227,9 @@ _URGENCY_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_urgency(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l05.urgency."""
-    return run_checks("l05.urgency", function, _URGENCY_CHECKS, seed=seed)
+    return run_checks(
+        "l05.urgency", function, _URGENCY_CHECKS, seed=seed, draw_call=URGENCY.draw_call
+    )
 
 
 # --- gate ------------------------------------------------------------------------------------
@@ -243,6 +247,8 @@ def _one_runner(ask: Ask, rng: random.Random) -> Failure | None:
             (waiter, [near], 1.0, "conservative"),
             (waiter, [seen(3, 100, 30)], 2.0, "conservative"),
             (waiter, [seen(3, 50, 30)], 1.0, "conservative"),
+            (seen(7, 60, 10), [seen(3, 69, 30)], 1.2, "conservative"),
+            (seen(7, 400, 10), [seen(3, 449, 300)], 1.125, "conservative"),
             (waiter, [], 1.2, "conservative"),
         ],
     )
@@ -295,7 +301,7 @@ _STARVED = Workload(
 
 
 def _long_prompt(ask: Ask, rng: random.Random) -> Failure | None:
-    """Liveness: each decision is applied, right or wrong, and nobody may be thrown back twice."""
+    """Liveness: each decision is applied, right or wrong, and none may be thrown back twice."""
     asked: list[Args] = []
 
     def gate(waiter: SloView, runners: list[SloView], margin: float, mode: str) -> int | None:
@@ -409,7 +415,7 @@ def _gate_workloads(ask: Ask, rng: random.Random) -> Failure | None:
 
 _GATE_CHECKS: tuple[tuple[str, Check], ...] = (
     ("one runner", _one_runner),
-    ("those who cannot be saved", _doomed_and_not),
+    ("those that cannot be saved", _doomed_and_not),
     ("several runners, two modes", _several_runners),
     ("a long prompt among urgent ones", _long_prompt),
     ("immune runners", _immune_runners),
@@ -420,7 +426,7 @@ _GATE_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_gate(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l05.gate."""
-    return run_checks("l05.gate", function, _GATE_CHECKS, seed=seed)
+    return run_checks("l05.gate", function, _GATE_CHECKS, seed=seed, draw_call=GATE.draw_call)
 
 
 # --- slo_batch -------------------------------------------------------------------------------
@@ -457,6 +463,7 @@ def _head_in_danger(ask: Ask, rng: random.Random) -> Failure | None:
             _batch_case(_batch_view(4, 300, 70), a, b),
             _batch_case(exact, b, a, guard=0.25),
             _batch_case(_batch_view(4, 300, 110), b, a, guard=0.25),
+            _batch_case(_batch_view(4, 300, 135), b, a, guard=0.375),
             _batch_case(_batch_view(4, 300, 175), _batch_view(2, 500, 176), b),
             _batch_case(_batch_view(4, 300, 115), _batch_view(2, 300, 80), b),
         ],
@@ -497,7 +504,10 @@ def _head_alone(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _any_queue(ask: Ask, rng: random.Random) -> Failure | None:
-    return BATCH.judge(ask, any_queues(rng, 60))
+    # Short by 1 us with this a, but not with its first two digits behind the point.
+    head, waiter = seen(4, 198.099, 119.049, tokens=400), _batch_view(2, 400, 900)
+    close: Args = (head, [waiter], 172.625, 10_000.0, 1000, 0.25)
+    return BATCH.judge(ask, [close, *any_queues(rng, 60)])
 
 
 _BATCH_CHECKS: tuple[tuple[str, Check], ...] = (
@@ -512,7 +522,9 @@ _BATCH_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_slo_batch(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l05.slo_batch."""
-    return run_checks("l05.slo_batch", function, _BATCH_CHECKS, seed=seed)
+    return run_checks(
+        "l05.slo_batch", function, _BATCH_CHECKS, seed=seed, draw_call=BATCH.draw_call
+    )
 
 
 # --- registry --------------------------------------------------------------------------------
@@ -523,91 +535,193 @@ EXERCISES = (
         lesson="l05_slo_policy",
         name="fit",
         title="How long a prefill takes",
-        minutes=7,
+        minutes=9,
         points=2,
         part=None,
         hints=(
             "A good line passes through the middle of the points. If you know its slope and one "
             "point on it, what is left to find?",
             "Move the middle of the points to zero: subtract the mean from the tokens and from the "
-            "times. The slope is the sum of the products over the sum of the squared tokens.",
-            "a = sum((n - mean_n) * (t - mean_t)) / sum((n - mean_n) ** 2) and "
-            "c = mean_t - a * mean_n; before that, raise ValueError if len({n for n, _ in points}) "
-            "is below 2.",
+            "times. Each point now has a slope of its own, time over tokens. Which of these "
+            "slopes should count more, those near the middle or those far from it?",
+            "A point's slope counts by the square of its tokens from the middle: write the weighed "
+            "mean of these slopes as one sum over another, and a factor cancels. The middle of "
+            "the points then leaves one value for c. Count the different lengths before all that.",
         ),
         check=check_fit,
+        task=Task(
+            signature="fit(points: list[tuple[int, float]]) -> tuple[float, float]",
+            rules=(
+                "`points` are measured prefills, (tokens, microseconds) each, in any order; a "
+                "length may come more than once.",
+                "Returns `(a, c)`: a prefill of n tokens is predicted to take a * n + c "
+                "microseconds.",
+                "The line is the one of least squared error: no other a and c make the sum of "
+                "(a * tokens + c - microseconds) ** 2 over all points smaller.",
+                "Fewer than 2 different lengths do not say how a line lies: raise a ValueError.",
+                "`points` stay as they are.",
+            ),
+            args=([(100, 21_000.0), (200, 28_000.0), (300, 41_000.0)],),
+            result=(100.0, 10_000.0),
+        ),
     ),
     Exercise(
         id="l05.slack",
         lesson="l05_slo_policy",
         name="slack",
         title="Time to spare",
-        minutes=5,
+        minutes=6,
         points=2,
         part=None,
         hints=(
             "A request has computed 300 of its 400 tokens. What does it still have to pay for, and "
             "what has it paid already?",
-            "The time to the deadline is deadline - now. Subtract what a pass over total - done "
-            "tokens takes; if that is no token at all, subtract nothing.",
-            "left = total - done; deadline - now - (a * left + c if left > 0 else 0)",
+            "The time to the deadline is deadline - now. A pass over how many tokens has to be "
+            "taken off it?",
+            "Only the tokens that are left cost a each. And look at a request that has none left: "
+            "what would a * n + c charge it for?",
         ),
         check=check_slack,
+        task=Task(
+            signature="slack(now: int, deadline: int, total: int, done: int, a: float, c: float) "
+            "-> float",
+            rules=(
+                "It is `now`, and `done` of the request's `total` tokens need no more computing.",
+                "A pass over n tokens takes a * n + c microseconds, and no time at all if there is "
+                "no token to compute.",
+                "Returns the slack: what remains of the time until `deadline` when the work that "
+                "is still to do is paid for.",
+                "Below 0 the request is doomed: it misses its deadline even if it runs from now "
+                "on.",
+                "`now` and `deadline` are in microseconds, as is the result, rounded or not.",
+            ),
+            args=(20_000, 90_000, 400, 0, 100.0, 10_000.0),
+            result=20_000.0,
+        ),
     ),
     Exercise(
         id="l05.urgency",
         lesson="l05_slo_policy",
         name="urgency",
-        title="Who goes first",
-        minutes=5,
+        title="What goes first",
+        minutes=6,
         points=2,
         part=None,
         hints=(
             "Two questions, two arguments: which one says whether there is hope, and which one how "
             "soon it is over?",
-            "Work out the size first, always positive, from the time to the deadline without its "
-            "sign, in milliseconds and at least 1. Then give it the sign of the slack.",
-            "size = 1 / max(abs(time_to_deadline) / 1000, 1); size if slack >= 0 else -size",
+            "Work out the size first, always positive, from the time to the deadline alone. Then "
+            "give it the sign of the slack.",
+            "Before you divide 1 by it, the time has to lose its sign, become milliseconds and be "
+            "at least 1. The slack decides whether a minus stands in front, and nothing else.",
         ),
         check=check_urgency,
+        task=Task(
+            signature="urgency(slack: float, time_to_deadline: int) -> float",
+            rules=(
+                "`slack` and `time_to_deadline` are in microseconds; once the deadline is past, "
+                "`time_to_deadline` is below 0.",
+                "Returns a score from -1 to 1: the higher goes first.",
+                "Its sign says whether the request can still make it: it is the sign of `slack`, "
+                "where 0 counts as positive.",
+                "Its size says how near the deadline is, ahead or past: 1 divided by the distance "
+                "in milliseconds.",
+                "A deadline nearer than 1 ms counts as 1 ms away.",
+            ),
+            args=(5_000, 20_000),
+            result=0.05,
+        ),
     ),
     Exercise(
         id="l05.gate",
         lesson="l05_slo_policy",
         name="gate",
-        title="Who gives way",
-        minutes=12,
+        title="Which runner gives way",
+        minutes=14,
         points=4,
         part=None,
         hints=(
             "Multiply an urgency of -0.010 by 1.2. Has the bar become higher or lower? So what has "
             "to be clear before the margin is used?",
-            "Leave out the immune and sort the others by urgency. Nobody left, or the waiter "
-            "doomed: None. Pick the reference by mode. Is it doomed, or beaten by the margin? Then "
-            "the last one of the order goes.",
-            "order = sorted((r for r in runners if r.num_preemptions == 0), key=lambda r: "
-            "(-r.urgency, r.id)); the reference is order[0] or order[-1], the victim always "
-            "order[-1].id.",
+            "Leave out the immune before all else. Then there are four cases, the waiter and the "
+            "reference each doomed or not: write down what happens in each. Only one of them "
+            "needs the margin.",
+            "Sort the runners that are not immune once, by urgency from the highest and by id "
+            "among equals. Either mode's reference stands at an end of that list, and the runner "
+            "to preempt always stands at the same end.",
         ),
         check=check_gate,
+        task=Task(
+            signature="gate(waiter: SloView, runners: list[SloView], margin: float, mode: str) "
+            "-> int | None",
+            rules=(
+                "`runners` run now, in any order; there may be none. A runner that was preempted "
+                "before (`num_preemptions` above 0) is immune: it is left out of all that follows.",
+                "The higher `urgency` is the more urgent; among equals, the lower `id` is.",
+                "The waiter is measured by a reference: the most urgent runner if `mode` is "
+                '"conservative", the least urgent one if it is "aggressive".',
+                "A request with a `slack_us` below 0 is doomed: it misses its deadline anyway. Its "
+                "`urgency` is negative.",
+                "A preemption has to save its waiter, so there is none for a doomed one. A "
+                "reference that is doomed has nothing to lose: it does not stand in the way of a "
+                "waiter that can make it.",
+                "If both can make it, the waiter's urgency has to be more than `margin` (at least "
+                "1) times the reference's.",
+                "Returns the `id` of the runner to preempt, the least urgent one whichever the "
+                "reference is, or None if there is no preemption.",
+            ),
+            args=(
+                seen(7, 50, 10),
+                [seen(5, 400, 300), seen(3, 100, 30)],
+                1.2,
+                "conservative",
+            ),
+            result=5,
+        ),
     ),
     Exercise(
         id="l05.slo_batch",
         lesson="l05_slo_policy",
         name="slo_batch",
-        title="Who comes along",
-        minutes=8,
+        title="Which waiters come along",
+        minutes=9,
         points=3,
         part=None,
         hints=(
             "When does the head get its first token if three others share its pass? And when would "
             "it, alone?",
-            "Keep the ids and the tokens of the batch so far, the head's to begin with. For each "
-            "waiter, add its tokens and look at the bound and at the head's time; stop when one of "
-            "the two is broken.",
-            "if tokens > bound or head.time_to_deadline_us - (a * tokens + c) < guard * "
-            "head.slo_us: break, with the waiter's tokens already in `tokens`.",
+            "Keep the ids and the tokens of the batch so far, the head's to begin with, and look "
+            "at the batch as it would be with the next waiter.",
+            "Add the waiter's tokens before you judge. Two numbers decide: the tokens of the whole "
+            "batch, and what is left of the head's time to its deadline once a pass over them is "
+            "paid for. Each has its own limit, and the first waiter that breaks one ends the loop.",
         ),
         check=check_slo_batch,
+        task=Task(
+            signature="slo_batch(head: SloView, waiters: list[SloView], a: float, c: float, "
+            "bound: int, guard: float) -> list[int]",
+            rules=(
+                "A pass over n tokens takes a * n + c microseconds, and all requests in it get "
+                "done when it ends. Each brings the `tokens` that it still has to compute.",
+                "`waiters` are in order, the most urgent first. Take one after the other along as "
+                "long as two limits hold for the batch with it:",
+                "all together, the head included, bring at most `bound` tokens, and",
+                "the head, whose deadline is `time_to_deadline_us` microseconds away, has at least "
+                "`guard` times its SLO (`slo_us`) to spare when the pass ends.",
+                "Stop at the first waiter for which there is no room: none behind it may overtake "
+                "it.",
+                "The head always runs, alone if it has to.",
+                "Returns the ids of the batch, the head's first. `waiters` stay as they are.",
+            ),
+            args=(
+                _batch_view(4, 300, 90),
+                [_batch_view(2, 200, 400), _batch_view(7, 100, 900)],
+                100.0,
+                10_000.0,
+                2048,
+                0.125,
+            ),
+            result=[4, 2],
+        ),
     ),
 )

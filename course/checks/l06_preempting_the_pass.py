@@ -7,19 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind
+from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike
 from course.checks.tidying import any_books, books, judge_books
 from course.checks.voting import CHECKPOINT, Played, Votes
 from course.judging import Ask, Check, Failure, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import named
+from course.task import Task
+from nanogpt.plain_values import as_whole
 from nanogpt.preemption.sleeping import resume_or_abort
 
 # --- local_vote ------------------------------------------------------------------------------
 
 _Vote = Callable[[int, int, int, int], Any]
-_NOTHING = -1  # the target as long as nobody has wanted any step preempted
+_NOTHING = -1  # the target as long as no step was ever wanted preempted
 
 
 def _is_early(layer: int, num_layers: int) -> bool:
@@ -38,10 +40,13 @@ def _voting(
 
 def _vote_form(value: Any) -> tuple[str, str] | None:
     if type(value) is bool:
-        return "bool", "The vote is a number, 1 or 0, that is compared with those of other ranks."
-    if type(value) is not int or value not in (0, 1):
-        got = value if type(value) is int else a_kind(value)
-        return "not_a_vote", f"A vote is 1, to leave, or 0, to go on, and not {got}."
+        return (
+            "bool",
+            f"A vote is a number, 1 or 0, since the ranks take the largest: this is {value}, and "
+            "`int(...)` makes a number of it.",
+        )
+    if as_whole(value) not in (0, 1):
+        return "not_a_vote", f"A vote is 1, to leave, or 0, to go on, and not {a_kind(value)}."
     return None
 
 
@@ -49,72 +54,65 @@ def _any_votes(rng: random.Random, count: int) -> list[Args]:
     """Around the step that runs and around the 90 %, where the rules differ."""
     cases: list[Args] = []
     for _ in range(count):
-        step, num_layers = rng.randint(2, 40), rng.randint(2, 40)
-        target = rng.choice([step, step, step, step - 1, step + 1, rng.randint(1, 50), _NOTHING])
+        step = rng.choice((0, 1, rng.randint(2, 40), rng.randint(1_000, 100_000)))
+        num_layers = rng.choice((1, 10, 20, rng.randint(2, 40), rng.randint(41, 130)))
+        target = rng.choice([step, step, step, step - 1, step + 1, rng.randint(0, 50), _NOTHING])
         edge = 9 * num_layers // 10
         layer = rng.choice([0, edge - 1, edge, edge + 1, rng.randrange(num_layers)])
         cases.append((target, step, min(max(layer, 0), num_layers - 1), num_layers))
     return cases
 
 
+_Meant = Callable[[int, int], bool]
+
+
+def _meaning(key: str, idea: str, meant: _Meant) -> tuple[Mistake[_Vote], ...]:
+    """A wrong idea of which step is meant, also where nothing is asked about the layers."""
+    return alike(key, idea, _voting(meant), _voting(meant, early=lambda layer, num_layers: True))
+
+
 _FLAG = (
-    "That somebody wants a preemption does not say of which step: this target was written for "
+    "That a preemption is wanted does not say of which step: this target was written for "
     "another one, so leave only when it is the number of the step that runs."
 )
 _EDGE = (
     "With exactly 90 % of the layers done a pass may still be left: it is let finish when there "
-    "are more."
+    "are more (mind that 1 - 0.9 is not quite 0.1 in floats)."
+)
+_STALE = (
+    "A target of an older step is stale: the step that it meant is over, and the one that runs now "
+    "must not pay for it."
+)
+_VERY_STEP = (
+    "The monitor writes the number of the very step that it wants gone, not of the one before or "
+    "behind it."
 )
 _PROTECTED = "A pass is let finish with more than 90 % of its layers done, "
 
 _VOTE: Comparison[_Vote] = Comparison(
     reference=_voting(),
     mistakes=(
-        Mistake(  # before all others, because True equals 1
-            "bool",
-            "The vote is a number, 1 or 0, that is compared with those of other ranks: `int(...)` "
-            "makes it of True and False.",
-            _voting(),
-        ),
-        Mistake("flag", _FLAG, _voting(lambda target, step: target >= 0)),
-        Mistake(
+        *_meaning("flag", _FLAG, lambda target, step: target >= 0),
+        *_meaning("flag", _FLAG, lambda target, step: target != 0),
+        *_meaning(
             "flag",
             "The target is no flag but the number of a step: leave when it is that of the step "
             "that runs.",
-            _voting(lambda target, step: target == 1),
+            lambda target, step: target == 1,
         ),
-        Mistake(
-            "older_steps",
-            "A target of an older step is stale: the step that it meant is over, and the one that "
-            "runs now must not pay for it.",
-            _voting(lambda target, step: 0 <= target <= step),
-        ),
-        Mistake(
-            "older_steps",
-            "A target of an older step is stale: the step that it meant is over, and the one that "
-            "runs now must not pay for it.",
-            _voting(lambda target, step: target <= step),
-        ),
-        Mistake(
+        *_meaning("older_steps", _STALE, lambda target, step: 0 <= target <= step),
+        *_meaning("older_steps", _STALE, lambda target, step: target <= step),
+        *_meaning(
             "newer_steps",
             "A target of a later step does not mean this one: leave when the two are equal.",
-            _voting(lambda target, step: target >= step),
+            lambda target, step: target >= step,
         ),
-        Mistake(
-            "next_step",
-            "The monitor writes the number of the very step that it wants gone, not of the one "
-            "before or behind it.",
-            _voting(lambda target, step: target == step + 1),
-        ),
-        Mistake(
-            "next_step",
-            "The monitor writes the number of the very step that it wants gone, not of the one "
-            "before or behind it.",
-            _voting(lambda target, step: target == step - 1),
-        ),
+        *_meaning("next_step", _VERY_STEP, lambda target, step: target == step + 1),
+        *_meaning("next_step", _VERY_STEP, lambda target, step: target == step - 1),
         Mistake(
             "never_too_late",
-            f"{_PROTECTED}since nearly all of it would be computed again: look at `layer` too.",
+            f"{_PROTECTED}since nearly all of it would be computed again; here it is left however "
+            "many are done.",
             _voting(early=lambda layer, num_layers: True),
         ),
         Mistake(
@@ -150,6 +148,17 @@ _VOTE: Comparison[_Vote] = Comparison(
             _voting(early=lambda layer, num_layers: layer <= -(-9 * num_layers // 10)),
         ),
         Mistake(
+            "rounded",
+            "Passes with 91 to 95 % of their layers done are left here too: compare the share with "
+            "90 % as it is, without rounding.",
+            _voting(early=lambda layer, num_layers: round(layer / num_layers, 1) <= 0.9),
+        ),
+        Mistake(
+            "no_target_is_0",
+            "0 is a step like any other: only a negative target says that none is meant.",
+            _voting(lambda target, step: target == step and target > 0),
+        ),
+        Mistake(
             "ten_per_cent",
             f"{_PROTECTED}not with 10 %: most of this one is still to come.",
             _voting(early=lambda layer, num_layers: 10 * layer <= num_layers),
@@ -162,7 +171,7 @@ _VOTE: Comparison[_Vote] = Comparison(
         ),
         Mistake(
             "ignores_target",
-            "Nobody wants this pass gone: leave when the target names its step.",
+            "This pass is not wanted gone: leave when the target names its step.",
             _voting(lambda target, step: True),
         ),
         Mistake(
@@ -171,27 +180,33 @@ _VOTE: Comparison[_Vote] = Comparison(
             lambda target, step, layer, num_layers: 1 - _voting()(target, step, layer, num_layers),
         ),
     ),
-    idea="Vote 1 when the target is this step and at most 90 % of the layers are done, and else 0.",
+    idea="Two things decide: which step was meant, and how much of this pass is done.",
     form=_vote_form,
     draw_call=named("target", "step", "layer", "num_layers"),
     evidence=[
         *((5, 5, layer, layers) for layer, layers in ((9, 11), (18, 21), (29, 30), (39, 40))),
+        *((5, 5, layer, 100) for layer in (10, 11, 89, 90, 91, 92, 93, 94, 95)),
+        *((0, 0, 1, 4), (0, 5, 1, 4), (1, 5, 1, 4)),
         *_any_votes(random.Random(0), 40),
     ],
 )
 
 
 def _named_step(ask: Ask, rng: random.Random) -> Failure | None:
-    return _VOTE.judge(ask, [(7, 7, 0, 4), (7, 7, 2, 4), (12, 12, 5, 12), (1, 1, 0, 2)])
+    passes = ((7, 0, 4), (7, 2, 4), (12, 5, 12), (1, 0, 2), (0, 1, 4))
+    return _VOTE.judge(ask, [(step, step, layer, num_layers) for step, layer, num_layers in passes])
 
 
 def _other_steps(ask: Ask, rng: random.Random) -> Failure | None:
-    targets = ((6, 7), (1, 7), (8, 7), (19, 7), (_NOTHING, 7), (_NOTHING, 1))
+    targets = ((6, 7), (1, 7), (8, 7), (19, 7), (_NOTHING, 7), (_NOTHING, 1), (0, 7), (_NOTHING, 0))
     return _VOTE.judge(ask, [(target, step, 1, 4) for target, step in targets])
 
 
 def _nearly_done(ask: Ask, rng: random.Random) -> Failure | None:
-    layers = ((11, 12), (9, 10), (18, 20), (19, 20), (28, 32), (29, 32), (10, 12), (7, 8), (3, 4))
+    layers = (
+        (11, 12), (9, 10), (18, 20), (19, 20), (28, 32), (29, 32), (10, 12), (7, 8), (3, 4),
+        (0, 1), (72, 80), (73, 80), (90, 100), (91, 100),
+    )  # fmt: skip
     return _VOTE.judge(ask, [(5, 5, layer, num_layers) for layer, num_layers in layers])
 
 
@@ -260,7 +275,7 @@ def _whole_passes(ask: Ask, rng: random.Random) -> Failure | None:
 _CHECKPOINT_CHECKS: tuple[tuple[str, Check], ...] = (
     ("only one rank has seen the target", _one_has_seen_it),
     ("all of one mind", _all_of_one_mind),
-    ("whoever comes first", _any_order),
+    ("in any order", _any_order),
     ("whole passes", _whole_passes),
 )
 
@@ -296,7 +311,7 @@ def _several(ask: Ask, rng: random.Random) -> Failure | None:
     )
 
 
-def _nobody_to_admit(ask: Ask, rng: random.Random) -> Failure | None:
+def _none_to_admit(ask: Ask, rng: random.Random) -> Failure | None:
     return judge_books(
         ask,
         [
@@ -318,7 +333,7 @@ _CLEAN_UP_CHECKS: tuple[tuple[str, Check], ...] = (
     ("one prefill", _one_prefill),
     ("beside others", _beside_others),
     ("several at once", _several),
-    ("nobody to admit", _nobody_to_admit),
+    ("none to admit", _none_to_admit),
     ("any aborted pass", _any_aborted_pass),
 )
 
@@ -366,6 +381,13 @@ def _deciding(
     return answer
 
 
+def _sleeping(
+    key: str, idea: str, *enough: Callable[[int, int, float], bool]
+) -> tuple[Mistake[_Fate], ...]:
+    """A wrong idea of when a pass has slept enough, and the ways to write it down."""
+    return alike(key, idea, *(_deciding(enough=each) for each in enough))
+
+
 def _memory_first(suspended: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
     return "abort" if short else _fate(suspended, whole, urgent, short, bound)
 
@@ -385,9 +407,9 @@ def _any_fates(rng: random.Random, count: int) -> list[Args]:
     cases: list[Args] = []
     for _ in range(count):
         whole = rng.choice((rng.randint(2, 90), rng.randint(500, 9_000), rng.randint(1, 9) * 10**6))
-        bound = rng.choice((3.0, 3.0, 1.0, 0.5, 2.5))
+        bound = rng.choice((3.0, 3.0, 1.0, 0.5, 2.5, 2.125, 10.0))
         edge = math.ceil(bound * whole)
-        slept = rng.choice((0, edge // 2, edge - 1, edge, edge + 1, 2 * edge, 30 * edge))
+        slept = rng.choice((0, whole, 3 * whole, edge - 1, edge, edge + 1, 2 * edge, 30 * edge))
         cases.append((slept, whole, rng.random() < 0.8, rng.random() < 0.5, bound))
     return cases
 
@@ -402,8 +424,8 @@ _FATE: Comparison[_Fate] = Comparison(
     mistakes=(
         Mistake(
             "sleeps_for_ever",
-            "Somebody urgent may always wait, and then the pass never comes back: once it has "
-            "slept `bound` times its own length, it goes on, whoever waits.",
+            "An urgent request may always wait, and then the pass never comes back: once it has "
+            "slept `bound` times its own length, it goes on, whatever waits.",
             _deciding(enough=lambda suspended, whole, bound: False),
         ),
         Mistake(
@@ -414,7 +436,7 @@ _FATE: Comparison[_Fate] = Comparison(
         ),
         Mistake(
             "memory_first",
-            "Short memory alone is no reason to throw work away: when nobody urgent waits, the "
+            "Short memory alone is no reason to throw work away: when no urgent request waits, the "
             "pass goes on and uses what it holds.",
             _memory_first,
         ),
@@ -426,14 +448,14 @@ _FATE: Comparison[_Fate] = Comparison(
         ),
         Mistake(
             "keeps_its_memory",
-            "As long as it holds its K/V there is no room for the one who waits: asleep, it would "
-            "keep them waiting as if it ran, so abort it.",
+            "As long as it holds its K/V there is no room for the request that waits: asleep, it "
+            "would keep that waiting as if it ran, so abort it.",
             _deciding(short="sleep"),
         ),
         Mistake(
             "resumes_in_the_way",
             "Computing on makes no room and takes the time as well: what stands in the way of "
-            "somebody urgent, and has not slept its share, is aborted.",
+            "an urgent request, and has not slept its share, is aborted.",
             _deciding(short="resume"),
         ),
         Mistake(
@@ -443,7 +465,7 @@ _FATE: Comparison[_Fate] = Comparison(
         ),
         Mistake(
             "never_sleeps",
-            "It was suspended to let somebody urgent through, who still waits: let it sleep a "
+            "It was suspended to let an urgent request through, which still waits: let it sleep a "
             "little longer.",
             _deciding(room="resume"),
         ),
@@ -454,13 +476,13 @@ _FATE: Comparison[_Fate] = Comparison(
         ),
         Mistake(
             "aborts_at_last",
-            "Nobody urgent waits any more, so it can go on with what it has computed: that is what "
-            "it was suspended for.",
+            "No urgent request waits any more, so it can go on with what it has computed: that is "
+            "what it was suspended for.",
             _deciding(calm="abort"),
         ),
         Mistake(
             "urgent_upside_down",
-            "It sleeps while somebody urgent waits, and goes on when nobody does.",
+            "It sleeps while an urgent request waits, and goes on when none does.",
             lambda suspended, whole, urgent, short, bound: _fate(
                 suspended, whole, not urgent, short, bound
             ),
@@ -475,6 +497,29 @@ _FATE: Comparison[_Fate] = Comparison(
             "It is the time that it has slept which must not reach the bound: what has just "
             "fallen asleep has not slept enough.",
             _deciding(enough=lambda suspended, whole, bound: suspended <= bound * whole),
+        ),
+        *_sleeping(
+            "bound_is_no_constant",
+            "3 is one bound of many: take the one that comes in as `bound`.",
+            lambda suspended, whole, bound: suspended >= 3 * whole,
+            lambda suspended, whole, bound: suspended > 3 * whole,
+        ),
+        *_sleeping(
+            "rounded",
+            "A bound need not be whole, nor how often the pass has slept its own length: "
+            "compare without rounding.",
+            lambda suspended, whole, bound: round(suspended / whole) >= bound,
+            lambda suspended, whole, bound: suspended // whole >= bound,
+            lambda suspended, whole, bound: suspended >= int(bound) * whole,
+            lambda suspended, whole, bound: suspended >= round(bound) * whole,
+            lambda suspended, whole, bound: -(-suspended // whole) >= bound,
+        ),
+        *_sleeping(
+            "counts_the_pass",
+            "What counts is how long it has slept, `suspended_us`: the length of the pass is "
+            "what that is measured by, and is not added to it.",
+            lambda suspended, whole, bound: suspended + whole >= bound * whole,
+            lambda suspended, whole, bound: suspended >= (bound + 1) * whole,
         ),
         Mistake(
             "ignores_bound",
@@ -500,8 +545,8 @@ _FATE: Comparison[_Fate] = Comparison(
             for fixed in (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
         ),
     ),
-    idea="It resumes when nobody urgent waits or it has slept `bound` times its length, and "
-    "otherwise it sleeps, unless memory is short.",
+    idea="Ask of each way when it is the right one: what does a pass sleep for, how long may that "
+    "last, and what is won by an abort?",
     form=lambda value: (
         None
         if isinstance(value, str) and value in _WAYS
@@ -543,6 +588,8 @@ def _to_the_moment(ask: Ask, rng: random.Random) -> Failure | None:
     times = (
         (2_699, 900, 3.0), (2_701, 900, 3.0), (2_700, 900, 3.0), (40, 40, 1.0), (20, 40, 0.5),
         (19, 40, 0.5), (9_000, 500, 3.0), (900_000, 2_000_000, 1.0), (7_000_000, 2_500_000, 3.0),
+        (2_250, 900, 2.5), (2_249, 900, 2.5), (1_800, 900, 3.0), (4_000, 900, 10.0), (1, 1, 1.75),
+        (0, 1, 0.5), (1_700, 800, 2.125), (1_699, 800, 2.125),
     )  # fmt: skip
     return _FATE.judge(
         ask,
@@ -579,7 +626,7 @@ EXERCISES = (
         lesson="l06_preempting_the_pass",
         name="local_vote",
         title="Is it me that is meant?",
-        minutes=4,
+        minutes=5,
         points=2,
         part=None,
         hints=(
@@ -587,16 +634,33 @@ EXERCISES = (
             "meant? And what is lost if a pass is left at its last layer?",
             "Two conditions for a 1: the target is the number of the step that runs, and at most "
             "90 % of the layers are done. Exactly 90 % is not more than 90 %.",
-            "return int(target == step and 10 * layer <= 9 * num_layers)",
+            "Of 10 layers 9 may be done, of 20 layers 18: ten times the one is compared with nine "
+            "times the other, without a float. `int` makes 1 or 0 of whether both conditions hold.",
         ),
         check=check_local_vote,
+        task=Task(
+            signature="local_vote(target: int, step: int, layer: int, num_layers: int) -> int",
+            rules=(
+                "The result is this rank's vote at one attention op: `1` to leave the pass, `0` to "
+                "go on.",
+                "`target` is what the rank has just read in shared memory: the number of the step "
+                "that the monitor wants preempted, or `-1` if it has never wanted any. It is never "
+                "taken back, and may have been written early or late.",
+                "`step` is the number of the step that runs here and now.",
+                "`layer` of the `num_layers` layers are done: the rank stands at the attention op "
+                "of the next one, and the first has number 0.",
+                "A pass with more than 90 % of its layers done is let finish.",
+            ),
+            args=(7, 7, 2, 4),
+            result=1,
+        ),
     ),
     Exercise(
         id="l06.checkpoint",
         lesson="l06_preempting_the_pass",
         name="checkpoint",
         title="All of them or none",
-        minutes=8,
+        minutes=10,
         points=3,
         part=None,
         hints=(
@@ -604,9 +668,29 @@ EXERCISES = (
             "does not. Which moves does rank 1 have to make so that rank 0 is not left waiting?",
             "Every rank comes to the collective once, whatever its vote. Only then it decides, "
             "and it decides by the answer alone, which is the same on all of them.",
-            'agreed = yield ("max", vote), and below it, if agreed: yield ("leave",).',
+            "The value of a `yield` is what comes back: `name = yield ...` keeps it. The rank's "
+            "own vote goes into the first move and is not looked at again; the second move is made "
+            "or not made by that name.",
         ),
         check=check_checkpoint,
+        task=Task(
+            signature="checkpoint(vote: int) -> Generator[tuple, int, None]",
+            rules=(
+                "A generator: what it yields are the moves of one rank at one attention op. `vote` "
+                "is what this rank wants: `1` to leave, `0` to go on. All ranks run the same "
+                "function at the same time, and their votes may differ.",
+                '`yield ("max", vote)` takes part in a collective: the rank waits until every rank '
+                "has come with a vote, and then the `yield` returns the largest, the same to all.",
+                '`yield ("leave",)` leaves the pass.',
+                "A rank whose moves end without it goes on to the sum of the attention output, a "
+                "collective as well, and waits there until every rank has come.",
+                "If any rank wants to leave, all leave at this attention op; if none does, none "
+                "leaves; no rank waits for ever; and no collective is held that is not needed.",
+            ),
+            args=(1,),
+            answers=(1,),
+            result=[("max", 1), ("leave",)],
+        ),
     ),
     Exercise(
         id="l06.clean_up",
@@ -618,31 +702,71 @@ EXERCISES = (
         part=None,
         hints=(
             "Go through the five fields: where is an aborted request named, and where should it "
-            "be? Who must stay where they are?",
+            "be? Which ids must stay where they are?",
             "Filter `running` twice: those in `aborted` go in front of `waiting`, the others stay. "
             "Take the aborted ones out of both sets. Then the waiter, if it is in `waiting`.",
-            "back = tuple(i for i in books.running if i in aborted); waiting = back + "
-            "books.waiting; books.kv.difference(aborted), and previous_step alike; next_up = "
-            "waiter if waiter in books.waiting else None.",
+            "Two tuples from one walk through `books.running`, since `aborted` has an order of its "
+            "own; `books.kv.difference(ids)` is a set without those ids; and one `replace` with "
+            "all five fields at the end.",
         ),
         check=check_clean_up,
+        task=Task(
+            signature="clean_up(books: Books, aborted: list[int], waiter: int | None) -> Books",
+            rules=(
+                "`books` says where each request is, by id: the tuples `waiting` and `running`, in "
+                "order; the frozensets `kv`, which hold K/V, and `previous_step`, which the newest "
+                "step was scheduled with; and `next_up`, which is admitted before all others, or "
+                "`None`.",
+                "Books are frozen. `replace(books, waiting=..., running=...)` makes new ones.",
+                "`aborted` are the ids, in any order, of the requests whose prefill was in the "
+                "pass. They stop running, their K/V is released, and they wait again, in front of "
+                "those that wait and in the order they ran in.",
+                "The step they were scheduled with never was, and the engine admits none that it "
+                "finds in `previous_step`. Every other request keeps what it has.",
+                "`waiter` is the id of the request that the pass was aborted for, or `None`. If it "
+                "still waits, it keeps its place in the queue and is named in `next_up`; otherwise "
+                "none is.",
+            ),
+            args=(books([3], [1, 2]), [2], 3),
+            result=books([2, 3], [1], next_up=3),
+        ),
     ),
     Exercise(
         id="l06.resume_or_abort",
         lesson="l06_preempting_the_pass",
         name="resume_or_abort",
         title="No pass sleeps for ever",
-        minutes=5,
+        minutes=6,
         points=2,
         part=None,
         hints=(
             "Urgent requests come one after the other, without end. What becomes of the pass that "
             "sleeps? When is its work worth throwing away?",
-            "First ask whether it may compute on: nobody urgent waits, or it has slept `bound` "
+            "First ask whether it may compute on: no urgent request waits, or it has slept `bound` "
             "times its length. Only if neither is so does memory decide between the other two.",
-            'if not urgent_waits or suspended_us >= bound * pass_us: return "resume"; after that, '
-            '"abort" if memory_is_short else "sleep".',
+            "Two reasons to resume make one condition with `or`. In the second reason `bound` is "
+            "multiplied by `pass_us`, and equal is enough. Two answers are left for what comes "
+            "below it.",
         ),
         check=check_resume_or_abort,
+        task=Task(
+            signature="resume_or_abort(suspended_us: int, pass_us: int, urgent_waits: bool, "
+            "memory_is_short: bool, bound: float) -> str",
+            rules=(
+                'The result is what becomes of a suspended pass now: `"sleep"`, until the question '
+                'is asked again; `"resume"`, it computes on; or `"abort"`, its K/V is released and '
+                "its work is lost.",
+                "It has slept for `suspended_us`, and the whole pass takes `pass_us` to compute, "
+                "both in microseconds.",
+                "`urgent_waits`: whether a request that is urgent is still without a first token. "
+                "That is what the pass was suspended for.",
+                "`memory_is_short`: whether there is no room for that request as long as the pass "
+                "holds its K/V. Work is lost for nothing less.",
+                "`bound`: a pass that has slept this many times its own length, or longer, has "
+                "slept enough, whatever waits, since urgent requests may come for ever.",
+            ),
+            args=(100, 900, True, False, 3.0),
+            result="sleep",
+        ),
     ),
 )

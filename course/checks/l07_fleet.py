@@ -16,21 +16,24 @@ from course.checks.dispatching import (
     worker,
 )
 from course.checks.fleet_policies import (
+    FLEET,
+    LONGEST_WAIT_US,
+    MARGIN,
     NUM_LOADS,
+    NUM_REQUESTS,
+    TOLERANCE,
     WANTED,
     Load,
     Policy,
     Score,
     Served,
     any_moments,
+    baseline,
     draw_decision,
     draw_snapshot,
     idle,
     illegal,
     moment,
-    reference,
-    serve,
-    serve_by_fifo,
     waiting,
 )
 from course.checks.lazy_deletion import (
@@ -38,13 +41,13 @@ from course.checks.lazy_deletion import (
     REFERENCE,
     RIGHT_ORDER,
     Event,
-    Settled,
     any_states,
     life,
 )
 from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report
+from course.task import Task
 from nanogpt.fleet.views import FleetSnapshot
 
 # --- on_event --------------------------------------------------------------------------------
@@ -91,7 +94,7 @@ def _several_requests(ask: Ask, rng: random.Random) -> Failure | None:
     )
 
 
-def _nobody_waits(ask: Ask, rng: random.Random) -> Failure | None:
+def _none_waits(ask: Ask, rng: random.Random) -> Failure | None:
     cases: tuple[Args, ...] = (
         ([], {}, _POP),
         ([], {3: 2}, _POP),
@@ -106,8 +109,8 @@ def _nobody_waits(ask: Ask, rng: random.Random) -> Failure | None:
                 ("got", type(called.error).__name__),
             )
             idea = (
-                "A queue in which nobody waits is no error: look whether the heap still has an "
-                "entry before you take one, and answer None if it has not."
+                "A queue in which no request waits is no error: look whether the heap still has an "
+                "entry before you take one, and `popped` is None if it has not."
             )
             return Failure(idea, rows, "empty_raises")
     return _judge_heap(ask, *cases)
@@ -121,7 +124,23 @@ def _a_removal(ask: Ask, rng: random.Random) -> Failure | None:
         ([three, five], {3: 1, 5: 1}, ("remove", 3)),
         ([three, five], {3: 2, 5: 1}, _POP),
         ([((1, 100), 3, 1), ((1, 300), 3, 3), five], {3: 3, 5: 2}, _POP),
-    )
+        ([three], {3: 2}, ("remove", 3)),
+    ) or _never_pushed(ask)
+
+
+def _never_pushed(ask: Ask) -> Failure | None:
+    """A removal of a request that `generations` does not name."""
+    cases: tuple[Args, ...] = (([], {}, ("remove", 3)), ([((1, 200), 5, 1)], {5: 1}, ("remove", 3)))
+    for args in cases:
+        if isinstance(ask.call(*args, may_raise=True).error, KeyError):
+            rows: Rows = (
+                ("input", HEAP.draw_call(ask.name, args)),
+                ("expected", HEAP.draw(REFERENCE(*args))),
+                ("got", "KeyError"),
+            )
+            idea = "A request that `generations` does not name has generation 0."
+            return Failure(idea, rows, "key_error")
+    return _judge_heap(ask, *cases)
 
 
 def _comes_back(ask: Ask, rng: random.Random) -> Failure | None:
@@ -154,7 +173,7 @@ def _any_event(ask: Ask, rng: random.Random) -> Failure | None:
 _HEAP_CHECKS: tuple[tuple[str, Check], ...] = (
     ("one request", _one_request),
     ("several requests", _several_requests),
-    ("nobody waits", _nobody_waits),
+    ("none waits", _none_waits),
     ("a removal", _a_removal),
     ("a request that comes back", _comes_back),
     ("a new key", _a_new_key),
@@ -164,7 +183,7 @@ _HEAP_CHECKS: tuple[tuple[str, Check], ...] = (
 
 def check_on_event(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l07.on_event."""
-    return run_checks("l07.on_event", Settled(function), _HEAP_CHECKS, seed=seed)
+    return run_checks("l07.on_event", function, _HEAP_CHECKS, seed=seed)
 
 
 # --- bump ------------------------------------------------------------------------------------
@@ -219,7 +238,13 @@ def _near_the_top(ask: Ask, rng: random.Random) -> Failure | None:
 
 def _at_the_edges(ask: Ask, rng: random.Random) -> Failure | None:
     slacks = (50_000, 50_001, 0, -1, 49_999, 1)
-    return _judge_bump(ask, *((6, 70_000, 150_000 + slack, 80_000) for slack in slacks))
+    return _judge_bump(
+        ask,
+        *((6, 70_000, 150_000 + slack, 80_000) for slack in slacks),
+        (6, 0, 50_001, 0),
+        (6, 0, 0, 1),
+        (6, 0, 0, 0),
+    )
 
 
 def _any_request(ask: Ask, rng: random.Random) -> Failure | None:
@@ -276,7 +301,7 @@ def _hits(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _a_hit_at_a_busy_worker(ask: Ask, rng: random.Random) -> Failure | None:
-    """Liveness: each decision is applied, right or wrong, and nobody may queue behind a hit."""
+    """Liveness: each decision is applied, right or wrong, and no request may queue behind a hit."""
     for rush in (Rush(6, 200, 200, 2), Rush(16, 300, 100, 4)):
         prefills = Prefills(rush).run(ask)
         best = Prefills(rush).run(ROUTE.reference)
@@ -306,6 +331,11 @@ def _among_equals(ask: Ask, rng: random.Random) -> Failure | None:
             ([worker(1, 100, 3), worker(2, 100, 1)], {}),
             ([worker(2, 100, 1), worker(1, 100, 1)], {}),
             ([worker(1, 100, 1), worker(2, 200, 1)], {2: 100}),
+            ([worker(1, 100, 4), worker(2, 101, 1)], {}),
+            ([worker(9, 0, 3), worker(8, 1, 1)], {}),
+            ([worker(11, 100, 150), worker(12, 101, 20)], {}),
+            ([worker(11, 100, 120), worker(12, 100, 119)], {}),
+            ([worker(12, 100, 1), worker(11, 100, 1)], {}),
             ([worker(1, 200, 1), worker(2, 100, 2)], {1: 100}),
             ([worker(2, 200, 1), worker(1, 100, 1), worker(6, 300, 0)], {2: 100, 6: 200}),
         ],
@@ -329,7 +359,7 @@ def _any_choice(ask: Ask, rng: random.Random) -> Failure | None:
 _ROUTE_CHECKS: tuple[tuple[str, Check], ...] = (
     ("different backlogs", _backlogs),
     ("some know it", _hits),
-    ("everybody begins alike", _a_hit_at_a_busy_worker),
+    ("all begin alike", _a_hit_at_a_busy_worker),
     ("among equals", _among_equals),
     ("hits where there is no room", _hits_elsewhere),
     ("any choice", _any_choice),
@@ -345,7 +375,7 @@ def check_route(function: Callable[..., Any], *, seed: int = 0) -> Report:
 
 
 def _decides(ask: Ask, snapshot: FleetSnapshot, expected: str, *, must: bool) -> Failure | None:
-    """One decision: it has to be legal, and, if it `must`, somebody has to go."""
+    """One decision: it has to be legal, and, if it `must`, a request has to go."""
     called = ask.call(snapshot, may_raise=not snapshot.waiting)
     got = draw_decision(called.value) if called.error is None else type(called.error).__name__
     rows: Rows = (
@@ -354,7 +384,7 @@ def _decides(ask: Ask, snapshot: FleetSnapshot, expected: str, *, must: bool) ->
         ("got", got),
     )
     if isinstance(called.error, IndexError | ValueError | TypeError | StopIteration):
-        idea = "A snapshot in which nobody waits is no error: answer None."
+        idea = "A snapshot in which no request waits is no error: answer None."
         return Failure(idea, rows, "empty_raises")
     if called.error is not None:
         ask(snapshot)  # ends the check with the error's own words
@@ -362,8 +392,8 @@ def _decides(ask: Ask, snapshot: FleetSnapshot, expected: str, *, must: bool) ->
     if problem is None and must and called.value is None:
         problem = (
             "never",
-            "Somebody waits and a worker has room for them, yet nobody is to go: without a "
-            "`return` the answer is None as well, and then the round is over.",
+            f"{expected} would do, yet the answer is None, which ends the round: look at every "
+            "request and every worker, and mind that a way without a `return` gives None too.",
         )
     return None if problem is None else Failure(problem[1], rows, problem[0])
 
@@ -377,7 +407,7 @@ def _one_decision(ask: Ask, rng: random.Random) -> Failure | None:
     )
 
 
-def _nobody_there(ask: Ask, rng: random.Random) -> Failure | None:
+def _none_there(ask: Ask, rng: random.Random) -> Failure | None:
     return _decides(ask, moment([], [idle(0), idle(1)]), "None", must=False)
 
 
@@ -405,9 +435,14 @@ def _any_snapshot(ask: Ask, rng: random.Random) -> Failure | None:
     return None
 
 
+def scored_loads(rng: random.Random) -> list[Load]:
+    """The loads that a policy is scored on."""
+    return [Load(rng.getrandbits(32)) for _ in range(NUM_LOADS)]
+
+
 def _score(ask: Ask, rng: random.Random) -> tuple[Failure | None, Rows]:
     """Every load in turn, served by the answer, by FIFO and by the reference."""
-    loads = [Load(rng.getrandbits(32)) for _ in range(NUM_LOADS)]
+    loads = scored_loads(rng)
     yours: list[Served] = []
     for load in loads:
         yours.append(ask(load))
@@ -419,17 +454,13 @@ def _score(ask: Ask, rng: random.Random) -> tuple[Failure | None, Rows]:
                 ("got", draw_decision(yours[-1].decision)),
             )
             return Failure(problem[1], rows, problem[0]), rows
-    score = Score(
-        tuple(yours),
-        tuple(serve_by_fifo(load) for load in loads),
-        tuple(serve(reference, load) for load in loads),
-    )
+    score = Score(tuple(yours), tuple(map(baseline, loads)))
     problem = score.problem()
     table = ("by load", score.table())
     if problem is None:
         return None, (table, ("all in all", score.summary()))
     rows = (
-        ("input", f"{NUM_LOADS} loads of 200 requests"),
+        ("input", f"{NUM_LOADS} loads of {NUM_REQUESTS} requests"),
         ("expected", WANTED),
         ("got", score.summary()),
         table,
@@ -448,7 +479,7 @@ def check_my_policy(function: Callable[..., Any], *, seed: int = 0) -> Report:
 
     checks: tuple[tuple[str, Check], ...] = (
         ("one decision", _one_decision),
-        ("nobody waits", _nobody_there),
+        ("none waits", _none_there),
         ("no room", _no_room),
         ("any moment", _any_snapshot),
         ("loads it has not seen", loads_it_has_not_seen),
@@ -465,7 +496,7 @@ EXERCISES = (
         lesson="l07_fleet",
         name="on_event",
         title="Deleted, but still in the heap",
-        minutes=9,
+        minutes=12,
         points=3,
         part=None,
         hints=(
@@ -474,11 +505,33 @@ EXERCISES = (
             "Copy both first. A push counts up and pushes the new number along; a removal only "
             "counts up; a pop takes entries off until one has its request's latest number, and "
             "counts that request up.",
-            "generations[i] = generations.get(i, 0) + 1 and heapq.heappush(heap, (key, i, "
-            "generations[i])); to pop, while heap: key, i, g = heapq.heappop(heap), and if g == "
-            "generations[i] count up and return i.",
+            "Counting up is the same everywhere: `generations.get(id, 0) + 1`. `heapq.heappush` "
+            "takes one tuple of three. A pop is a loop with two ways out: the heap is empty, or "
+            "the generation that came off is the one that its request has now.",
         ),
         check=check_on_event,
+        task=Task(
+            signature="on_event(heap: list[tuple[tuple, int, int]], generations: dict[int, int], "
+            "event: tuple) -> tuple[list[tuple[tuple, int, int]], dict[int, int], int | None]",
+            rules=(
+                "The result is `(heap, generations, popped)` as they are after one event in a "
+                "queue of requests. Leave the arguments as they are, and work on copies.",
+                "`heap` is a list as `heapq` keeps it. Its entries are `(key, id, generation)`, "
+                "and the smallest goes first. `generations[id]` is the newest generation of that "
+                "request; one that is missing has 0.",
+                "An entry is live while its generation is the newest of its request, and stale "
+                "from then on. Stale entries stay where they are until a pop meets them.",
+                '`("push", id, key)`: the request waits with this key; an older entry of it is '
+                'stale by that. `("remove", id)`: it waits no more; the heap stays as it is. '
+                '`("pop",)`: entries come off the top, up to and with the first live one, whose '
+                "id is `popped`.",
+                "`popped` is `None` where none was live, and for the other events.",
+                "Each push, each removal, and a pop for the request that it gives count that "
+                "request's generation up by 1. Nothing else changes one, and none is forgotten.",
+            ),
+            args=([((1, 200), 3, 1)], {3: 1}, ("push", 5, (0, 900))),
+            result=([((0, 900), 5, 1), ((1, 200), 3, 1)], {3: 1, 5: 1}, None),
+        ),
     ),
     Exercise(
         id="l07.bump",
@@ -493,10 +546,27 @@ EXERCISES = (
             "Which of them is helped by going first?",
             "Take the slack: deadline - now - remaining. Only between 0 and 50 ms is the request "
             "lifted, and two levels up means a smaller number that stops at 0.",
-            "slack = deadline - now - remaining; max(0, priority - 2) if 0 <= slack <= 50_000 else "
-            "priority",
+            "One name for the slack, one comparison with both of its edges, in microseconds, and "
+            "two results: `priority` as it came, or two less, which `max` keeps from going below "
+            "0.",
         ),
         check=check_bump,
+        task=Task(
+            signature="bump(priority: int, now: int, deadline: int, remaining: int) -> int",
+            rules=(
+                "The result is the priority that a request has at the moment `now`. 0 is the "
+                "highest.",
+                "A request that is about to be late is lifted by 2 levels, but never above 0: one "
+                "that can afford to lose at most 50 ms before its deadline is missed.",
+                "Going first has to help it: one that misses its deadline in any case keeps its "
+                "priority, and so does every other.",
+                "`priority` is the request's own. The queue asks again and again, always with this "
+                "one, and the result depends on nothing but the arguments.",
+                "`remaining` is the least time that it still needs. All times are in microseconds.",
+            ),
+            args=(6, 100_000, 200_000, 80_000),
+            result=4,
+        ),
     ),
     Exercise(
         id="l07.route",
@@ -511,10 +581,28 @@ EXERCISES = (
             "it. Another one is idle. Where is the prefill done first?",
             "Give each worker a number: the tokens that it has promised, less those that it knows. "
             "The smallest wins; for equals, think of a tuple.",
-            "min(workers, key=lambda w: (w.backlog_tokens - hits.get(w.id, 0), w.num_running, "
-            "w.id)).id",
+            "`min(workers, key=...)` finds the worker, and its `id` is the result. The key is a "
+            "tuple of three, what decides first in front; a worker that `hits` leaves out has a "
+            "hit of 0, which is what `hits.get` is for.",
         ),
         check=check_route,
+        task=Task(
+            signature="route(workers: list[WorkerView], hits: dict[int, int]) -> int",
+            rules=(
+                "The result is the `id` of the worker to send a request to: the one that is done "
+                "first with the prefill of its prompt.",
+                "`workers` are those with room for it, at least one, in any order. Each has an "
+                "`id`, its `backlog_tokens` (prompt tokens that it has promised to compute before "
+                "this request's) and `num_running`, how many requests run there.",
+                "`hits[id]` is how many tokens of this prompt the worker with that id has in its "
+                "cache and need not compute. A worker without any is left out. One without room "
+                "may be named, but cannot be chosen.",
+                "All workers compute equally fast. Of those that are done at the same time, take "
+                "the one with fewer running requests, and then the one with the lower id.",
+            ),
+            args=([worker(5, 300), worker(2, 100)], {}),
+            result=2,
+        ),
     ),
     Exercise(
         id="l07.my_policy",
@@ -526,15 +614,46 @@ EXERCISES = (
         part=None,
         hints=(
             "Begin with any decision that is legal: the oldest request that has room at some "
-            "worker. Then look at the table: whose deadlines are missed, and who is helped by "
-            "going first?",
-            "Sort those who wait by a rank: who has waited too long, then who can still make it, "
-            "the nearest deadline first, then the lost. Of the first one with room somewhere, "
-            "choose the worker as in `route`.",
-            "rank = (0, r.arrival_us) if now - r.arrival_us > 800_000, else (1, r.deadline_us) if "
-            "now + r.remaining_us <= r.deadline_us, else (2, r.deadline_us); the worker by "
-            "(w.backlog_tokens - hits.get(w.id, 0), w.num_running, w.id).",
+            "worker. Then look at the table: how many deadlines are missed that another order "
+            "would keep?",
+            "Sort those that wait by how near their deadlines are, those that can still make it "
+            "in front of the lost ones. Of the first one with room somewhere, choose the worker as "
+            "in `route`.",
+            "The sort key is a tuple: whether `now_us + remaining_us` is past `deadline_us`, then "
+            "the deadline. Go through the requests in that order; the first for which the list of "
+            "workers with room is not empty is the one to send. None comes after the loop.",
         ),
         check=check_my_policy,
+        task=Task(
+            signature="my_policy(snapshot: FleetSnapshot) -> tuple[int, int] | None",
+            rules=(
+                "The result is `(request_id, worker_id)`: which request is given to which worker "
+                "now. You are asked again, with a new snapshot, until you answer `None`, which "
+                "ends the round. The next round comes with the next arrival, or when a worker ends "
+                "what it runs.",
+                "`snapshot.now_us` is the time; all times are in microseconds.",
+                "`snapshot.waiting` are the requests that wait, the oldest first, at most 64. Each "
+                "has an `id`, `priority` (0 is the highest), `arrival_us`, `deadline_us`, "
+                "`known_tokens`, `left_tokens` (to generate), `remaining_us` (the least time that "
+                "it needs) and `kv_tokens_needed`.",
+                "`snapshot.workers` have an `id`, `backlog_tokens`, `num_running` of `batch_size`, "
+                "and `kv_free_tokens` of `kv_tokens`. A worker has room if `num_running` is below "
+                "its `batch_size` and the request's `kv_tokens_needed` are at most its "
+                "`kv_free_tokens`; elsewhere no request may be sent.",
+                "`snapshot.hit_tokens[request_id][worker_id]` is how many tokens of the request "
+                "that worker knows; what is 0 is left out, whole requests too.",
+                f"The policy serves {NUM_LOADS} loads of {NUM_REQUESTS} requests that you cannot "
+                f"see, with {FLEET.num_workers} workers. They come in waves, priorities mixed, and "
+                "have 200 ms, 500 ms or 1 s. Attainment is the share of all requests that finish "
+                "by their deadline. To pass, it is at least "
+                f"{100 * MARGIN:.0f} percentage points above FIFO's on average, on no load more "
+                f"than {100 * TOLERANCE:.0f} below, and no request waits longer than "
+                f"{LONGEST_WAIT_US / 1e6:g} s for its first token.",
+                "FIFO has the same workers and caches, sends each arrival to the next worker in "
+                "turn, and lets it queue there.",
+            ),
+            args=(moment([waiting(41)], [idle(2)]),),
+            result=(41, 2),
+        ),
     ),
 )

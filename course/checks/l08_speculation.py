@@ -1,5 +1,6 @@
 """Checks of lesson 8, speculation."""
 
+import functools
 import itertools
 import math
 import random
@@ -7,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
-from course.checks.drafting import ACCEPT, judge_law
+from course.checks.drafting import ACCEPT, judge_law, judge_reached
 from course.checks.rolling_back import ROLL_BACK, Pass, judge_story
 from course.checks.urgency import Near
 from course.checks.windowing import named
@@ -15,6 +16,8 @@ from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report
 from course.showing import show
+from course.task import Task
+from nanogpt.plain_values import as_number
 from nanogpt.speculative import acceptance
 
 # --- accept ----------------------------------------------------------------------------------
@@ -48,7 +51,7 @@ def _law(ask: Ask, rng: random.Random) -> Failure | None:
 
 def _certain(ask: Ask, rng: random.Random) -> Failure | None:
     zero, one, two = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
-    return ACCEPT.judge(
+    return judge_reached(
         ask,
         [
             (one, one, 1, 0.75, 0.25),
@@ -66,7 +69,7 @@ def _picked_by_v(ask: Ask, rng: random.Random) -> Failure | None:
     p = [0.0, 0.375, 0.125, 0.125, 0.375, 0.0]
     q = [0.5, 0.125, 0.0, 0.125, 0.25, 0.0]  # missing: 0, 0.25, 0.125, 0, 0.125, 0
     vs = (0.25, 0.0, 0.4375, 0.5, 0.625, 0.75, 0.875, _BELOW_1)
-    return ACCEPT.judge(ask, [(p, q, 0, 0.5, v) for v in vs])
+    return judge_reached(ask, [(p, q, 0, 0.5, v) for v in vs])
 
 
 def _at_the_edges(ask: Ask, rng: random.Random) -> Failure | None:
@@ -74,7 +77,7 @@ def _at_the_edges(ask: Ask, rng: random.Random) -> Failure | None:
     impossible = [0.0, 0.5, 0.5]
     # As floats, the shares of what is missing come to just below 1; the last token has none.
     wanted, drafted = [0.3, 0.15, 0.15, 0.3, 0.1], [0.1, 0.1, 0.3, 0.2, 0.3]
-    return ACCEPT.judge(
+    return judge_reached(
         ask,
         [
             (p, q, 0, 0.5, 0.5),
@@ -105,10 +108,10 @@ def _is_clear(p: list[float], q: list[float], token: int, u: float, v: float) ->
 
 
 def any_drafts(rng: random.Random, count: int) -> list[Args]:
-    """Drafts over vocabularies of 2 to 7 tokens, the smallest first; some stay and some go."""
+    """Drafts over vocabularies of 2 to 12 tokens, the smallest first; some stay and some go."""
     cases: list[Args] = []
     while len(cases) < count:
-        size = rng.randint(2, 7)
+        size = rng.choice((2, 3, 4, 5, 6, 7, 12))
         p, q = _any_probs(rng, size), _any_probs(rng, size)
         token = rng.choice([index for index in range(size) if q[index]])
         u, v = round(rng.random(), 4), round(rng.random(), 4)
@@ -144,9 +147,10 @@ _Speedup = Callable[[float, int, float], Any]
 
 
 def _number_form(value: Any) -> tuple[str, str] | None:
-    if type(value) not in (int, float):
+    number = as_number(value)
+    if number is None:
         return "not_a_number", f"The answer is a number, not {a_kind(value)}."
-    if not math.isfinite(value):
+    if not math.isfinite(number):
         return "not_finite", "The answer is finite: one pass yields at most k + 1 tokens."
     return None
 
@@ -180,6 +184,29 @@ def _wrong_speedup(
     key: str, idea: str, rule: Callable[[float, int, float], float]
 ) -> Mistake[_Speedup]:
     return Mistake(key, idea, _near(rule))
+
+
+def _rounded(digits: int, mean: float) -> float:
+    return round(mean, digits)
+
+
+def _cut(cut: Callable[[float], float]) -> Mistake[_Expected]:
+    """A mean with digits taken off."""
+    return _wrong_tokens(
+        "whole_tokens",
+        "A mean need not be a whole number: do not round it.",
+        lambda p, k: cut(acceptance.expected_tokens(p, k)),
+    )
+
+
+def _with_certain_drafts(times_k_and_more: tuple[int, int]) -> Mistake[_Expected]:
+    """Right but for drafts that are all accepted, where it gives so many times k and so many."""
+    times, more = times_k_and_more
+    return _wrong_tokens(
+        "certain_drafts",
+        "At p = 1 every draft is accepted: count what a pass yields then.",
+        lambda p, k: times * k + more if p == 1 else acceptance.expected_tokens(p, k),
+    )
 
 
 _NO_BONUS = (
@@ -243,6 +270,11 @@ _TOKENS: Comparison[_Expected] = Comparison(
             lambda p, k: (k + 1) * p**k,
         ),
         _wrong_tokens(
+            "at_most",
+            "k + 1 is the most that a pass can yield: how many it is on average depends on `p`.",
+            lambda p, k: k + 1,
+        ),
+        _wrong_tokens(
             "rejection",
             "`p` is the probability that a draft is accepted, not that it is rejected.",
             lambda p, k: acceptance.expected_tokens(1 - p, k),
@@ -258,14 +290,12 @@ _TOKENS: Comparison[_Expected] = Comparison(
             "A mean need not be a whole number: do not round it.",
             lambda p, k: round(acceptance.expected_tokens(p, k)),
         ),
-        _wrong_tokens(
-            "whole_tokens",
-            "A mean need not be a whole number: do not round it.",
-            lambda p, k: int(acceptance.expected_tokens(p, k)),
+        *map(
+            _cut, (int, math.ceil, functools.partial(_rounded, 1), functools.partial(_rounded, 2))
         ),
+        *map(_with_certain_drafts, ((0, 0), (0, 1), (1, 0))),
     ),
-    idea="Add up 1 for the target's own token and, for each draft, the chance that it and all in "
-    "front of it are accepted.",
+    idea="Ask of each token that a pass may yield how likely it is to be there.",
     form=_number_form,
     draw=_draw_number,
     draw_call=named("p", "k"),
@@ -304,7 +334,7 @@ def _always_accepted(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _any_chance(ask: Ask, rng: random.Random) -> Failure | None:
-    return _TOKENS.judge(ask, [(round(rng.random(), 2), rng.randint(0, 12)) for _ in range(40)])
+    return _TOKENS.judge(ask, [(round(rng.random(), 3), rng.randint(0, 12)) for _ in range(40)])
 
 
 _TOKENS_CHECKS: tuple[tuple[str, Check], ...] = (
@@ -425,7 +455,7 @@ _SPEEDUP: Comparison[_Speedup] = Comparison(
             _tokens_over(lambda p, k, alpha: 1 + k / alpha),
         ),
     ),
-    idea="It is the tokens of a round over its time: a verifying pass and k drafts of alpha each.",
+    idea="Follow one round with a watch: how long does it take, and how many tokens does it bring?",
     form=_number_form,
     draw=_draw_number,
     draw_call=named("p", "k", "alpha"),
@@ -457,7 +487,7 @@ def _any_draft_model(ask: Ask, rng: random.Random) -> Failure | None:
     return _SPEEDUP.judge(
         ask,
         [
-            (round(rng.random(), 2), rng.randint(1, 8), rng.choice((0.01, 0.05, 0.1, 0.3, 0.6)))
+            (round(rng.random(), 3), rng.randint(0, 8), rng.choice((0.015, 0.05, 0.1, 0.3, 0.625)))
             for _ in range(40)
         ],
     )
@@ -510,7 +540,7 @@ def _a_whole_text(ask: Ask, rng: random.Random) -> Failure | None:
 def _any_pass(ask: Ask, rng: random.Random) -> Failure | None:
     cases: list[Args] = []
     for _ in range(40):
-        drafted = rng.randint(0, 8)
+        drafted = rng.choice((0, 1, 2, 4, 8, 20))
         cases.append((drafted + rng.randint(1, 200), drafted, rng.randint(0, drafted)))
     return ROLL_BACK.judge(ask, cases)
 
@@ -546,17 +576,39 @@ EXERCISES = (
             "Keep it if u is below p[token] / q[token]. If not, the weight of each token is what p "
             "has more than q, and 0 where it has less; add the weights up from token 0 on until "
             "they exceed v times their sum.",
-            "rest = [max(0.0, a - b) for a, b in zip(p, q)] and sums = list(accumulate(rest)) from "
-            "itertools; then return False and the first i with sums[i] > v * sums[-1].",
+            "`max(0.0, ...)` for each pair of `zip(p, q)` makes the list of weights. Walk through "
+            "it with a running sum, and compare that with `v` times the sum of the whole list. "
+            "Should rounding keep the sum from ever getting there, the last token with a weight "
+            "is meant.",
         ),
         check=check_accept,
+        task=Task(
+            signature="accept(p: list[float], q: list[float], token: int, u: float, v: float) "
+            "-> tuple[bool, int]",
+            rules=(
+                "The result is `(kept, token)`: whether the drafted token stays, and which token "
+                "stands there then, the drafted one or another.",
+                "`p` are the target's probabilities and `q` the draft model's, one for each token "
+                "of the vocabulary, each list summing to 1 up to rounding. `token` was drawn from "
+                "`q`.",
+                "`u` and `v` are random numbers, uniform from 0 up to, but not including, 1. `u` "
+                "decides: the draft stays if `u` is below the probability that it stays with.",
+                "`v` draws, if it does not stay. Every token has a weight, how often it is still "
+                "missing. Go through the tokens from 0 up and take the first at which the sum of "
+                "the weights so far is more than `v` times the sum of all of them.",
+                "Over many drafts each token then stands as often as `p` says, whatever `q` is, "
+                "and no draft goes that could have stayed.",
+            ),
+            args=([0.25, 0.25, 0.5], [0.5, 0.25, 0.25], 0, 0.75, 0.75),
+            result=(False, 2),
+        ),
     ),
     Exercise(
         id="l08.expected_tokens",
         lesson="l08_speculation",
         name="expected_tokens",
         title="Tokens in a pass",
-        minutes=5,
+        minutes=6,
         points=2,
         part=None,
         hints=(
@@ -564,16 +616,30 @@ EXERCISES = (
             "first stays as well? What comes on top in every pass?",
             "A mean count is the sum of the chances: p for the first draft, p * p for the second, "
             "and so on up to the k-th; and 1 for the target's own token.",
-            "sum(p**i for i in range(k + 1))",
+            "With the 1 written as p ** 0 it is one sum over powers of p, in a single `sum(...)`. "
+            "Which exponent is the first, and which the last?",
         ),
         check=check_expected_tokens,
+        task=Task(
+            signature="expected_tokens(p: float, k: int) -> float",
+            rules=(
+                "The result is how many tokens one verifying pass yields on average when `k` "
+                "tokens were drafted; `k` may be 0.",
+                "Each draft that the target looks at is accepted with probability `p`, from 0 to "
+                "1, both included. At the first that is not, it and all behind it go.",
+                "Then the target adds one token of its own: in the place of the first rejected "
+                "draft, or after the last one if all `k` were accepted.",
+            ),
+            args=(0.5, 1),
+            result=1.5,
+        ),
     ),
     Exercise(
         id="l08.speedup",
         lesson="l08_speculation",
         name="speedup",
         title="What it is worth",
-        minutes=5,
+        minutes=4,
         points=2,
         part=None,
         hints=(
@@ -581,9 +647,24 @@ EXERCISES = (
             "the tokens that it has brought.",
             "Plain decoding brings 1 token per unit of time. A round takes 1 unit for the pass and "
             "alpha for each of the k drafts, and brings `expected_tokens(p, k)`.",
-            "expected_tokens(p, k) / (1 + k * alpha)",
+            "Speed is tokens per unit of time. Write down the time of a round, divide its tokens "
+            "by that, and compare with plain decoding, which has a speed of 1.",
         ),
         check=check_speedup,
+        task=Task(
+            signature="speedup(p: float, k: int, alpha: float) -> float",
+            rules=(
+                "The result is how many times as fast as plain decoding speculation is: 2 is "
+                "twice, 0.5 half as fast.",
+                "Plain decoding yields 1 token per unit of time.",
+                "With speculation, the draft model first drafts `k` tokens, one after the other, "
+                "and each takes `alpha` units.",
+                "Then one verifying pass takes 1 unit, however many tokens it looks at. It yields "
+                "`expected_tokens(p, k)` tokens on average, and you may call that.",
+            ),
+            args=(0.5, 2, 0.25),
+            result=1.75 / 1.5,
+        ),
     ),
     Exercise(
         id="l08.roll_back_kv",
@@ -598,8 +679,24 @@ EXERCISES = (
             "them are in the text afterwards, at the same place?",
             "Everything up to the last accepted draft is in the text and keeps its K/V. The token "
             "drawn at the end was in no pass yet. How many are there behind the accepted ones?",
-            "held - (num_drafted - num_accepted)",
+            "What goes lies at the end of what is held: the drafts that were not accepted. Count "
+            "those, and take them off.",
         ),
         check=check_roll_back_kv,
+        task=Task(
+            signature="roll_back_kv(held: int, num_drafted: int, num_accepted: int) -> int",
+            rules=(
+                "The result is how many KV tokens a request keeps after a verifying pass, counted "
+                "from the front: those of every token of the text that has been computed, and of "
+                "no other.",
+                "The pass was over the last token known before it and `num_drafted` drafts. It has "
+                "left the request with K/V of `held` tokens, all of these included.",
+                "The first `num_accepted` drafts stay in the text. Behind them stands a token that "
+                "was drawn after the pass, in the place of the first rejected draft or after the "
+                "last one.",
+            ),
+            args=(7, 4, 1),
+            result=4,
+        ),
     ),
 )

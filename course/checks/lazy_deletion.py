@@ -6,10 +6,12 @@ Heaps that differ only in the order of their array are the same, so both sides a
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.judging import Ask
+from nanogpt.plain_values import as_items, as_mapping, as_whole
 
 Entry = tuple[tuple[int, ...], int, int]
 Generations = dict[int, int]
@@ -17,19 +19,16 @@ Event = tuple[Any, ...]
 OnEvent = Callable[[list[Entry], Generations, Event], Any]
 
 
-class Settled:
-    """An answer whose heap comes out sorted if it was one. Its errors name a line of its own."""
+@dataclass(frozen=True, slots=True)
+class Heaps(Comparison[OnEvent]):
+    """A comparison of results whose heap is sorted first, if it was one."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.__code__ = getattr(function, "__code__", None)
-
-    def __call__(self, heap: list[Entry], generations: Generations, event: Event) -> Any:
-        """One event."""
-        return _settled(self._function(heap, generations, event))
+    def _asked(self, ask: Ask, args: Args) -> Any:
+        return settled(Comparison[OnEvent]._asked(self, ask, args))
 
 
-def _settled(value: Any) -> Any:
+def settled(value: Any) -> Any:
+    """The result with its heap in order, if it holds one."""
     if not isinstance(value, tuple):
         return value
     items = cast("tuple[Any, ...]", value)
@@ -58,7 +57,7 @@ def _push(entries: list[Entry], latest: Generations, id: int, key: tuple[int, ..
 
 
 def _remove(entries: list[Entry], latest: Generations, id: int) -> None:
-    latest[id] += 1
+    latest[id] = latest.get(id, 0) + 1
 
 
 def _pop(entries: list[Entry], latest: Generations) -> int | None:
@@ -73,7 +72,7 @@ def _pop(entries: list[Entry], latest: Generations) -> int | None:
 def _handling(
     push: _Push = _push, remove: _Remove = _remove, pop: _Pop = _pop, *, settle: bool = True
 ) -> OnEvent:
-    """The rules but for what is given; each works on copies and gives who came out."""
+    """The rules but for what is given; each works on copies and gives what came out."""
 
     def answer(heap: list[Entry], generations: Generations, event: Event) -> Any:
         entries, latest = list(heap), dict(generations)
@@ -85,7 +84,7 @@ def _handling(
             case _:
                 popped = pop(entries, latest)
         value = (entries, latest, popped)
-        return _settled(value) if settle else value
+        return settled(value) if settle else value
 
     return answer
 
@@ -101,11 +100,21 @@ def _forget(entries: list[Entry], latest: Generations, id: int) -> None:
 
 
 def _counts_down(entries: list[Entry], latest: Generations, id: int) -> None:
-    latest[id] -= 1
+    latest[id] = latest.get(id, 0) - 1
 
 
 def _to_zero(entries: list[Entry], latest: Generations, id: int) -> None:
     latest[id] = 0
+
+
+def _remove_known(entries: list[Entry], latest: Generations, id: int) -> None:
+    if id in latest:
+        latest[id] += 1
+
+
+def _remove_waiting(entries: list[Entry], latest: Generations, id: int) -> None:
+    if any(entry[1:] == (id, latest.get(id)) for entry in entries):
+        latest[id] += 1
 
 
 def _take_out(entries: list[Entry], id: int) -> None:
@@ -114,7 +123,7 @@ def _take_out(entries: list[Entry], id: int) -> None:
 
 def _eager_remove(entries: list[Entry], latest: Generations, id: int) -> None:
     _take_out(entries, id)
-    latest[id] += 1
+    _remove(entries, latest, id)
 
 
 def _eager_and_forgets(entries: list[Entry], latest: Generations, id: int) -> None:
@@ -181,7 +190,7 @@ def _popping(
     believes: bool = False,
     goes_on: bool = True,
 ) -> _Pop:
-    """A pop with another thing done `after` it, to a `stale` entry, or when nobody is there."""
+    """A pop with another thing done `after` it, to a `stale` entry, or when none is there."""
 
     def pop(entries: list[Entry], latest: Generations) -> Any:
         while entries:
@@ -273,10 +282,10 @@ _NOT_LAZY = (
     "leave it there, and let a pop that meets it throw it away."
 )
 _POPPED_COUNTS = (
-    "Whoever was popped waits no more, so its generation counts up as at a removal: what is left "
+    "What was popped waits no more, so its generation counts up as at a removal: what is left "
     "of it anywhere is stale."
 )
-_ONLY_A_POP = "Only a pop takes somebody out of the queue: a push or a removal gives None there."
+_ONLY_A_POP = "Only a pop takes a request out of the queue: a push or a removal gives None there."
 _SMALLEST = "The smallest key goes first, whatever the id and the order of the pushes."
 
 _MISTAKES: tuple[Mistake[OnEvent], ...] = (
@@ -307,7 +316,7 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     Mistake(
         "stale_at_once",
         "Count up first and write the new number into the entry: with the old one it is stale "
-        "before anybody has seen it.",
+        "as soon as it is pushed.",
         _handling(_push_in_front),
     ),
     Mistake(
@@ -318,8 +327,8 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     ),
     *_ways(
         "keeps_the_old_key",
-        "A push of somebody who waits gives it a new key: push a new entry, whose generation makes "
-        "the old one stale.",
+        "A push of a request that waits gives it a new key: push a new entry, whose generation "
+        "makes the old one stale.",
         _handling(_push_only_new),
     ),
     Mistake(
@@ -344,7 +353,7 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     ),
     Mistake(
         "gives_up",
-        "A stale entry on top does not mean that nobody waits: throw it away and look at the next "
+        "A stale entry on top does not mean that none waits: throw it away and look at the next "
         "one.",
         _handling(pop=_popping(goes_on=False)),
     ),
@@ -356,9 +365,16 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     ),
     Mistake(
         "still_in_the_heap",
-        "Whoever is popped leaves the heap: as it is, the next pop gives the same request to a "
+        "What is popped leaves the heap: as it is, the next pop gives the same request to a "
         "second worker.",
         _handling(pop=_peek),
+    ),
+    *_ways(
+        "removes_only_what_it_knows",
+        "A removal counts up whether the request is known or not, and one that is missing has "
+        "generation 0.",
+        _handling(remove=_remove_known),
+        _handling(remove=_remove_waiting),
     ),
     Mistake("pop_does_not_count", _POPPED_COUNTS, _handling(pop=_popping(after=_leave))),
     *_ways(
@@ -398,7 +414,7 @@ _MISTAKES: tuple[Mistake[OnEvent], ...] = (
     ),
     *_ways(
         "empty_gives_something",
-        "When nobody waits, nobody comes out: that is None, while a number would be somebody's id.",
+        "When none waits, none comes out: that is None, while a number would be a request's id.",
         _handling(pop=_popping(empty=-1)),
         _handling(pop=_popping(empty=False)),
         _handling(pop=_popping(empty=())),
@@ -431,10 +447,10 @@ def any_states(rng: random.Random, count: int) -> list[Args]:
 def _any_event(rng: random.Random, entries: list[Entry], latest: Generations) -> Event:
     waiting = [id for _, id, generation in entries if latest[id] == generation]
     kind = rng.choice(("push", "push", "push", "remove", "pop"))
-    if kind == "push" or not entries:
+    if kind == "push":
         return ("push", rng.randrange(4), (rng.randrange(3), 100 * rng.randint(1, 4)))
-    if kind == "remove" and waiting:
-        return ("remove", rng.choice(waiting))
+    if kind == "remove":  # mostly of one that waits, but also of one that does not, or never did
+        return ("remove", rng.choice([*waiting, *waiting, rng.randrange(6)]))
     return ("pop",)
 
 
@@ -453,11 +469,11 @@ COMES_BACK: tuple[Event, ...] = (
     ("push", 3, (0, 100)), ("remove", 3), ("push", 3, (2, 900)), ("push", 5, (1, 500)),
     ("pop",), ("pop",), ("pop",),
 )  # fmt: skip
-RIGHT_ORDER = "5, 3, nobody"
+RIGHT_ORDER = "5, 3, none"
 
 
 def life(ask: Ask) -> str | None:
-    """Who comes out when the answer goes on with its own heaps; None where it breaks off."""
+    """What comes out when the answer goes on with its own heaps; None where it breaks off."""
     state: tuple[Any, Any] = ([], {})
     out: list[str] = []
     try:
@@ -465,7 +481,7 @@ def life(ask: Ask) -> str | None:
             entries, latest, popped = ask(*state, event)
             state = (entries, latest)
             if event == ("pop",):
-                out.append("nobody" if popped is None else str(popped))
+                out.append("none" if popped is None else str(popped))
     except Exception:
         return None
     return ", ".join(out)
@@ -497,38 +513,47 @@ def _draw(value: Any) -> str:
 
 
 def _form(value: Any) -> tuple[str, str] | None:
-    if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 3:
-        kind = "another tuple" if isinstance(value, tuple) else a_kind(value)
+    items = as_items(value)
+    if items is None or len(items) != 3:
+        kind = a_kind(value) if items is None else f"{len(items)}"
         return "not_three", f"Return three things, `return heap, generations, popped`, not {kind}."
-    heap, generations, popped = cast("tuple[Any, Any, Any]", value)
-    if type(heap) is not list:
+    heap, generations, popped = items
+    entries = as_items(heap)
+    if entries is None:
         return "not_a_list", f"The heap is a list of entries, not {a_kind(heap)}."
-    for entry in cast("list[Any]", heap):
-        if type(entry) is not tuple or list(map(type, cast("tuple[Any]", entry))) != _ENTRY:
+    for entry in entries:
+        if not _is_entry(entry):
             return (
                 "not_an_entry",
                 "An entry is a tuple of the key, the id and the generation, in this order.",
             )
-    if not _is_heap(cast("list[Any]", heap)):
+    if not _is_heap(entries):
         return (
             "not_a_heap",
             "The list is a heap, with the smallest entry in front: `heapq.heappush` and "
             "`heapq.heappop` keep it one.",
         )
-    if type(generations) is not dict:
+    if as_mapping(generations) is None:
         return "not_a_dict", f"The generations are a dict, not {a_kind(generations)}."
-    if popped is not None and type(popped) is not int:
+    if popped is not None and as_whole(popped) is None:
         return "not_an_id", f"Popped is the id of a request, or None, not {a_kind(popped)}."
     return None
 
 
-_ENTRY = [tuple, int, int]
+def _is_entry(entry: Any) -> bool:
+    """Whether it is a key, which has several parts, an id and a generation."""
+    parts = as_items(entry)
+    if parts is None or len(parts) != 3:
+        return False
+    key, *numbers = parts
+    return as_items(key) is not None and all(as_whole(number) is not None for number in numbers)
 
-HEAP: Comparison[OnEvent] = Comparison(
+
+HEAP: Heaps = Heaps(
     reference=REFERENCE,
     mistakes=_MISTAKES,
-    idea="A push adds an entry with a new generation, a removal only counts the generation up, and "
-    "a pop takes the smallest live entry.",
+    idea="Follow the generations: of several entries of one request, which one counts, and what "
+    "makes the others stale?",
     form=_form,
     draw=_draw,
     draw_call=_draw_call,

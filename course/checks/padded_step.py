@@ -1,6 +1,6 @@
-"""Judging a padded step: what its rows hold, who sees whom in it, and how it is cut up again.
+"""Judging a padded step: what its rows hold, what sees what in it, and how it is cut up again.
 
-Every mistake is kept as what somebody who makes it would answer.
+Every mistake is kept as what an answer that makes it would be.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args, Mistake, a_kind
+from course.checks.comparing import Args, Mistake, a_kind, alike
 from course.checks.fusing import (
     Fusing,
     Look,
@@ -35,10 +35,10 @@ _RowsAnswer = Callable[[Lists, Ints, Ints], Lists]
 _Pieces = Callable[[Ints, int, int], list[int]]  # tokens of a request, cursor, n -> its entries
 
 
-def _rows_of(piece: _Pieces, known: Lists, cursors: Ints, num_new: Ints) -> Lists:
+def _rows_of(piece: _Pieces, known: Lists, cursors: Ints, num_new: Ints, padding: int = 0) -> Lists:
     """Each request's piece, padded on the left to the longest of num_new."""
     pieces = _unpadded(piece, known, cursors, num_new)
-    return [[0] * (max(num_new) - len(entries)) + entries for entries in pieces]
+    return [[padding] * (max(num_new) - len(entries)) + entries for entries in pieces]
 
 
 def _unpadded(piece: _Pieces, known: Lists, cursors: Ints, num_new: Ints) -> Lists:
@@ -92,7 +92,15 @@ def _in_shape(piece: _Pieces) -> tuple[Mistake[_RowsAnswer], ...]:
         ),
         Mistake("ragged", _RAGGED, lambda known, cursors, n: _unpadded(piece, known, cursors, n)),
         Mistake("longest_first", _LONGEST_FIRST, _longest_first(piece)),
+        *(
+            Mistake("padding_value", _PADDING_VALUE, _padded_with(piece, value))
+            for value in (-1, 1)
+        ),
     )
+
+
+def _padded_with(piece: _Pieces, value: int) -> _RowsAnswer:
+    return lambda known, cursors, n: _rows_of(piece, known, cursors, n, value)
 
 
 def _piece(key: str, idea: str, piece: _Pieces) -> Mistake[_RowsAnswer]:
@@ -101,7 +109,7 @@ def _piece(key: str, idea: str, piece: _Pieces) -> Mistake[_RowsAnswer]:
 
 
 _RIGHT_PADDED = (
-    "The padding goes in front, so that the last column holds everybody's last token, where the "
+    "The padding goes in front, so that the last column holds every row's last token, where the "
     "engine looks for the next one; here it stands behind."
 )
 _RAGGED = (
@@ -113,16 +121,15 @@ _ONE_IS_A_DECODE = (
     "count from the cursor, not from the end of what is known."
 )
 _FROM_THE_START = (
-    "A chunk goes on where the last one ended: its tokens begin at index cursor, here the first "
-    "tokens of the prompt are fed again."
+    "A chunk goes on where the last one ended; here the first tokens of the prompt are fed again."
 )
 _ONE_EARLY = (
-    "The cursor counts the tokens that are computed, so the first one that is not has index "
-    "cursor; here a row begins one token early."
+    "The cursor counts the tokens that are computed, and computed tokens are not fed again; here "
+    "a row begins one token early."
 )
 _RESTART = (
-    "A chunk is not a text of its own: its positions go on at the cursor, or the model takes it "
-    "for a new beginning."
+    "A chunk is not a text of its own: its positions go on where the last chunk's ended, or the "
+    "model takes it for a new beginning."
 )
 _LENGTH = (
     "A request that knows 22 tokens has its newest at position 21, since positions count from 0: "
@@ -136,6 +143,14 @@ _PADDING_PLACES = (
     "Padding has no place in the text, so its position is just 0; here the positions of the tokens "
     "run on into it."
 )
+_PADDING_VALUE = (
+    "Padding is fed as token 0 at position 0: the model looks every entry up in a table, so it has "
+    "to be a number that is there; here it is another."
+)
+_INDEX = (
+    "A letter comes more than once in a text: a token's position is its own place, not the first "
+    "place that holds the same letter."
+)
 
 _TOKENS: Look[_RowsAnswer] = Look(
     matters=lambda value, args: value[0],
@@ -146,12 +161,20 @@ _TOKENS: Look[_RowsAnswer] = Look(
             "Tokens and positions changed places: return tokens, then positions.",
             lambda known, cursors, n: _rows_of(_places, known, cursors, n),
         ),
+        Mistake(
+            "zipped",
+            "Return the rows of tokens, then the rows of positions; here each request's row of "
+            "tokens stands beside its positions.",
+            lambda known, cursors, n: [
+                _rows_of(piece, known, cursors, n)[0] for piece in (_chunk, _places)
+            ],
+        ),
         _piece("one_early", _ONE_EARLY, lambda mine, c, n: mine[max(0, c - 1) : max(0, c - 1) + n]),
         _piece("one_early", _ONE_EARLY, lambda m, c, n: [m[c - 1]] if n == 1 else m[c : c + n]),
         _piece(
             "one_late",
-            "The token at index cursor is the first that is not computed, and the row begins with "
-            "it; here it was skipped.",
+            "The cursor counts from 1 and indices from 0: the first token that is not computed "
+            "was skipped here.",
             lambda mine, c, n: mine[c + 1 : c + n + 1],
         ),
         _piece("from_the_start", _FROM_THE_START, lambda mine, c, n: mine[:n]),
@@ -179,8 +202,8 @@ _TOKENS: Look[_RowsAnswer] = Look(
             ),
         ),
     ),
-    idea="Row i holds the tokens known[i][cursor : cursor + num_new[i]], with zeros in front up to "
-    "the length of the longest row.",
+    idea="Row i feeds those tokens of request i that this step computes, in the order of the text, "
+    "with zeros in front of a short row.",
     rows=lambda args, wanted, got: _side_by_side(wanted, got),
 )
 
@@ -193,10 +216,11 @@ _POSITIONS: Look[_RowsAnswer] = Look(
             _LENGTH,
             lambda mine, c, n: [len(mine)] if n == 1 else [*range(c, c + n)],
         ),
+        _piece("index_of_a_letter", _INDEX, lambda m, c, n: [m.index(x) for x in m[c : c + n]]),
         _piece(
             "positions_from_one",
-            "The first token of a text stands at position 0: as many tokens as the cursor says "
-            "stand before the chunk, so the cursor is its first position.",
+            "The first token of a text stands at position 0, not 1: a token's position is how "
+            "many tokens stand before it.",
             lambda mine, c, n: [*range(c + 1, c + n + 1)],
         ),
         _piece("positions_restart", _RESTART, lambda mine, c, n: [*range(n)]),
@@ -230,8 +254,8 @@ _POSITIONS: Look[_RowsAnswer] = Look(
             ],
         ),
     ),
-    idea="The tokens of row i stand at the positions from cursors[i] to cursors[i] + num_new[i] - "
-    "1, and padding at position 0.",
+    idea="The position of a token is its place in the whole text of its own request, counted from "
+    "0; padding has position 0.",
     rows=lambda args, wanted, got: _side_by_side(wanted, got),
 )
 
@@ -268,10 +292,9 @@ def _tokens_and_positions(ids: Lists, positions: Lists) -> str:
 
 
 ROWS = Fusing(
-    _reference_rows,
-    _rows_form,
-    (_TOKENS, _POSITIONS),
-    untouched=True,
+    reference=_reference_rows,
+    form=_rows_form,
+    looks=(_TOKENS, _POSITIONS),
     evidence=[
         ([[5, 3, 8, 2, 6], [4, 1, 6, 2, 9]], [4, 2], [1, 2]),
         ([[5, 3, 8], [4, 1, 6, 2, 9]], [0, 2], [2, 1]),
@@ -318,14 +341,14 @@ _NOT_CAUSAL = (
 )
 _NEW_PADDING = (
     "Padding among the new tokens is fed as token 0 at position 0 and gets a key and a value like "
-    "any other: whoever is not kept from it attends to it."
+    "any other: a token that is not kept from it attends to it."
 )
 _RIGHT_ALIGNED = (
     "The tokens stand at the right end of a row and the padding in front of them; here the mask "
     "takes the first columns for the tokens."
 )
 FUTURE = "Each token sees one key too many: the token right after it, which it is to predict."
-_EVERYTHING = "Everybody sees everything: padding, and tokens that come later in the text."
+_EVERYTHING = "Every token sees everything: padding, and tokens that come later in the text."
 
 
 def _right_new_mask(num_new: Ints) -> Tensor:
@@ -353,8 +376,8 @@ NEW = Fusing(
                 Mistake("not_itself", NOT_ITSELF, _new_by(lambda r, q, k: _later(r, q, k, -1))),
                 Mistake("one_future_key", FUTURE, _new_by(lambda r, q, k: _later(r, q, k, 1))),
             ),
-            idea="A real token in column q attends to column k when k is not later (k <= q) and "
-            "not padding (k >= T - num_new[i]).",
+            idea="A token attends to itself and to the tokens of its own row that stand before "
+            "it, and nothing attends to padding.",
             rows=lambda args, wanted, got: explain_mask([0] * len(args[0]), args[0], wanted, got),
         ),
     ),
@@ -371,8 +394,8 @@ def _new_form(value: Any, rows: int, longest: int) -> Problem | None:
         ),
         (rows, 1, longest): (
             "padding_alone",
-            "This says which columns are padding, and that is the same for every query; who sees "
-            "whom also depends on the query, so the mask is (B, T, T).",
+            "This says which columns are padding, and that is the same for every query; what a "
+            "token sees also depends on the query, so the mask is (B, T, T).",
         ),
     }
     return mask_form(value, (rows, longest, longest), others)
@@ -399,6 +422,11 @@ def _past_on_the_left(row: PaddedRow, query: int, key: int) -> bool:
     return key < row.past if key < row.longest_past else right_mask(row, query, key)
 
 
+def _no_past_sees_all(row: PaddedRow, query: int, key: int) -> bool:
+    """As a slice [-past:] has it, which takes everything for a past of 0."""
+    return right_mask(row, query, key) or (row.past == 0 and key < row.longest_past)
+
+
 def _no_offset(row: PaddedRow, query: int, key: int) -> bool:
     return row.key(key) is not None and key <= query
 
@@ -410,6 +438,8 @@ def _padding_at_one_end(row: PaddedRow, query: int, key: int) -> bool:
 
 
 _FullAnswer = Callable[[Ints, Ints], Any]
+
+_MINUS_ZERO = "With a past of 0 tokens a slice such as [-0:] takes everything, because -0 is 0."
 
 _SEES: Look[_FullAnswer] = Look(
     matters=lambda value, args: real_rows(value, args[1]),
@@ -427,6 +457,7 @@ _SEES: Look[_FullAnswer] = Look(
             "that in front of the new tokens.",
             _full_by(_past_or(_new_causal)),
         ),
+        Mistake("minus_zero", _MINUS_ZERO, _full_by(_no_past_sees_all)),
         Mistake(
             "past_on_the_left",
             "The past stands at the right end of its S columns, next to the new ones; here the "
@@ -443,8 +474,8 @@ _SEES: Look[_FullAnswer] = Look(
         ),
         Mistake(
             "no_offset",
-            "The new columns begin after S columns of past, so the diagonal has to move to the "
-            "right by S, or the tokens do not see their past.",
+            "The new columns begin behind the S columns of past: a diagonal that starts at column "
+            "0 hides the tokens' own past from them.",
             _full_by(_no_offset),
         ),
         Mistake(
@@ -471,8 +502,9 @@ _ALL_MASKED = (
 
 _SEES_SOMETHING: Look[_FullAnswer] = Look(
     matters=lambda value, args: bool(value.any(dim=2).all()),
-    mistakes=(Mistake("all_masked", _ALL_MASKED, lambda past_lens, num_new: False),),
+    mistakes=(),
     idea=_ALL_MASKED,
+    key="all_masked",
     rows=lambda args, wanted, got: _explain_blind(args[0], args[1], wanted, got),
 )
 
@@ -516,8 +548,8 @@ def _full_form(value: Any, args: Args) -> Problem | None:
         ),
         (rows, 1, past + new): (
             "padding_alone",
-            "This says which columns are padding, and that is the same for every query; who sees "
-            "whom also depends on the query, so the mask is (B, T, S + T).",
+            "This says which columns are padding, and that is the same for every query; what a "
+            "token sees also depends on the query, so the mask is (B, T, S + T).",
         ),
     }
     return mask_form(value, (rows, new, past + new), others)
@@ -538,18 +570,26 @@ FULL = Fusing(
 # --- split_kv --------------------------------------------------------------------------------
 
 
-def make_kv(past_lens: Ints, num_new: Ints, size: int) -> Tensor:
-    """A padded tensor (B, S + T, D): 10 * (i + 1) + position for tokens, below 0 for padding."""
+_PADDING = 256  # in size at least this, so that a drawing can tell it; no token is as large
+
+
+def make_kv(
+    past_lens: Ints, num_new: Ints, size: int, dtype: torch.dtype = torch.float32, sign: int = 1
+) -> Tensor:
+    """A padded tensor (B, S + T, D): sign * (20 * (i + 1) + position) for tokens.
+
+    Padding is larger, above and below 0, so that no look at the numbers finds it: only at lengths.
+    """
     columns = max(past_lens) + max(num_new)
     cells: list[list[list[float]]] = []
     for i, row in enumerate(padded_rows(past_lens, num_new)):
         places = [row.key(column) for column in range(columns)]
         first = [
-            -1.0 - column if place is None else 10.0 * (i + 1) + place
+            (-1) ** column * (_PADDING + column) if place is None else sign * (20 * (i + 1) + place)
             for column, place in enumerate(places)
         ]
         cells.append([[number + channel / 4 for channel in range(size)] for number in first])
-    return torch.tensor(cells)
+    return torch.tensor(cells, dtype=dtype)
 
 
 _Cut = Callable[[Tensor, PaddedRow], Tensor]  # a row (S + T, D) and where its tokens are -> a part
@@ -569,6 +609,10 @@ def _new_of(line: Tensor, row: PaddedRow) -> Tensor:
     return line[len(line) - row.new :]
 
 
+def _first_of_new(line: Tensor, row: PaddedRow) -> Tensor:
+    return line[row.longest_past : row.longest_past + row.new]
+
+
 def _own(line: Tensor, row: PaddedRow) -> Tensor:
     return torch.cat([_past_of(line, row), _new_of(line, row)])
 
@@ -583,7 +627,7 @@ _SPLIT_LOOK = Look(
         Mistake(
             "one_end",
             "The last past + new columns are not the request's own: between its past and its new "
-            "tokens there is padding, so cut twice, each part at its own right end.",
+            "tokens there is padding.",
             _cut_by(lambda line, row: line[len(line) - row.past - row.new :]),
         ),
         Mistake(
@@ -598,15 +642,13 @@ _SPLIT_LOOK = Look(
             "of its past as well.",
             _cut_by(lambda line, row: torch.cat([line[: row.longest_past], _new_of(line, row)])),
         ),
-        Mistake(
+        *alike(
             "right_padded",
             "Padding stands in front of the tokens, in both parts: a part's own columns are its "
             "last ones, here the first were taken.",
-            _cut_by(
-                lambda line, row: torch.cat(
-                    [line[: row.past], line[row.longest_past : row.longest_past + row.new]]
-                )
-            ),
+            _cut_by(lambda line, row: torch.cat([line[: row.past], _first_of_new(line, row)])),
+            _cut_by(lambda line, row: torch.cat([line[: row.past], _new_of(line, row)])),
+            _cut_by(lambda line, row: torch.cat([_past_of(line, row), _first_of_new(line, row)])),
         ),
         Mistake(
             "new_only",
@@ -633,13 +675,12 @@ _SPLIT_LOOK = Look(
         ),
         Mistake(
             "minus_zero",
-            "With a past of 0 tokens a slice such as [-0:] takes everything, because -0 is 0: "
-            "count from the left, from S - past to S.",
+            _MINUS_ZERO,
             _cut_by(_minus_zero),
         ),
     ),
-    idea="Request i owns the columns from S - past_lens[i] to S and the last num_new[i]; all the "
-    "others are padding.",
+    idea="Tensor i holds the columns of request i's own tokens, in the order of the text, and none "
+    "that is padding.",
     rows=lambda args, wanted, got: (("expected", _lines(wanted)), ("got", _lines(got))),
 )
 
@@ -670,12 +711,13 @@ def _split_form(value: Any, args: Args) -> Problem | None:
             wanted = f"(past + new, {k.shape[2]})"
             return "shape", f"Each tensor is {wanted}; here is one of shape {tuple(item.shape)}."
         if item.dtype != k.dtype:
-            return "dtype", "The cut tensors keep the type of k."
+            kinds = [str(tensor.dtype).removeprefix("torch.") for tensor in (k, item)]
+            return "dtype", f"What is cut stays as it is: k is {kinds[0]}, here is {kinds[1]}."
     return None
 
 
 def _number(number: float) -> str:
-    return " ." if number < 0 else f"{number:2.0f}"
+    return f"{'.':>3}" if abs(number) >= _PADDING else f"{number:3.0f}"
 
 
 def _lines(parts: Sequence[Tensor]) -> str:

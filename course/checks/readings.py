@@ -1,4 +1,4 @@
-"""Judging what somebody makes of two readings of a text: their agreement, and the added loss."""
+"""Judging what is made of two readings of a text: their agreement, and the added loss."""
 
 import math
 import random
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from course.checks.comparing import Args, Mistake, a_kind
 from course.judging import Ask, Failure, Rows
+from course.sameness import like
 from course.showing import show
+from nanogpt.plain_values import as_number
 
 _Measure = Callable[[Tensor, Tensor, Tensor], float]
 _PARTS = ("agreement", "nll_delta")
@@ -67,6 +69,12 @@ _AGREEMENT: tuple[Mistake[_Measure], ...] = (
         "with_targets",
         _NOT_THE_TEXT,
         _share(lambda full, window, targets: (window == targets) == (full == targets)),
+    ),
+    Mistake(
+        "wrong_dimension",
+        "A row is one place of the text: the most likely token is the largest within a row, not "
+        "within a column.",
+        lambda full, window, targets: float((full.argmax(0) == window.argmax(0)).double().mean()),
     ),
     Mistake(
         "up_to_the_first_difference",
@@ -134,6 +142,12 @@ _NLL: tuple[Mistake[_Measure], ...] = (
         _difference(lambda logits, targets: -_picked(logits, targets)),
     ),
     Mistake(
+        "wrong_dimension",
+        "A row is one place of the text: its probabilities add up to 1 along the tokens, not along "
+        "the places.",
+        _difference(lambda logits, targets: -_picked(logits.log_softmax(0), targets)),
+    ),
+    Mistake(
         "softmax_twice",
         "cross_entropy takes logits and applies the softmax itself; here it was applied twice.",
         _difference(lambda logits, targets: F.cross_entropy(logits.softmax(1), targets)),
@@ -191,9 +205,7 @@ def _measure_form(value: Any) -> tuple[str, str] | None:
     if type(value) is not tuple or len(value) != 2:
         return "not_two", "Return two numbers: `return agreement, nll_delta`."
     for name, part in zip(_PARTS, value, strict=True):
-        if isinstance(part, Tensor):
-            return "not_floats", f"{name} is a tensor; `.item()` makes a plain number of it."
-        if type(part) not in (int, float):
+        if as_number(part) is None:
             return "not_floats", f"{name} is a number (a float), not {a_kind(part)}."
     return None
 
@@ -206,10 +218,10 @@ def _draw_measures(values: Sequence[float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in zip(_PARTS, values, strict=True))
 
 
-def _draw_logits(args: Args) -> str:
-    """Small logits in full, large ones as shapes."""
+def draw_logits(name: str, args: Args) -> str:
+    """The call, with small logits in full, large ones as shapes."""
     full, window, targets = args
-    call = "judge(full_logits, window_logits, targets)"
+    call = f"{name}(full_logits, window_logits, targets)"
     if full.numel() > 20:
         return f"{call} of {len(full)} rows and {full.shape[1]} tokens"
     lines = [call]
@@ -222,11 +234,11 @@ def _draw_logits(args: Args) -> str:
 def judge_readings(ask: Ask, *cases: Args) -> Failure | None:
     """Ask about each (full_logits, window_logits, targets); the first wrong number fails."""
     for args in cases:
-        got = ask(*args)
         wanted = (_agreement(*args), _delta(*args))
+        got = like(ask(*args), wanted)
         form = _measure_form(got)
         rows: Rows = (
-            ("input", _draw_logits(args)),
+            ("input", draw_logits(ask.name, args)),
             ("expected", _draw_measures(wanted)),
             ("got", show(got) if form else _draw_measures(got)),
         )
@@ -244,23 +256,29 @@ def judge_readings(ask: Ask, *cases: Args) -> Failure | None:
     return None
 
 
+_NOT_FINITE = (
+    "This is not finite: e to the power of a large logit is more than a float32 holds, and the "
+    "probability of an unlikely token rounds to 0: work with logarithms all the way."
+)
+
+
 def _explain_measure(ask: Ask, part: int, args: Args, got: float) -> tuple[str | None, str]:
     """(key, idea) for a wrong number: the mistake that explains it and the most of others."""
+    if not math.isfinite(got):
+        return "not_finite", _NOT_FINITE
     mistakes = (_AGREEMENT, _NLL)[part]
     results = [(args, got), *_more_measures(ask, part, 1.0)]
     if part == 0:
         sure = _more_measures(ask, part, 1e4)
         if sure and all(_close(value, _agreement(*case_)) for case_, value in sure):
             return "sampled", _SAMPLED
-    guilty = [mistake for mistake in mistakes if _close(mistake.answer(*args), got)]
-    if guilty:
-        mistake = max(
-            guilty, key=lambda m: sum(_close(m.answer(*case_), value) for case_, value in results)
-        )
-        return mistake.key, mistake.idea
+    for mistake in mistakes:
+        if all(_close(mistake.answer(*case_), value) for case_, value in results):
+            return mistake.key, mistake.idea
     ideas = (
-        "Agreement is the share of rows in which both logits are largest at the same token.",
-        "nll_delta is the mean of -log p(target) with the window, minus the mean without it.",
+        "Agreement is the share of rows in which both readings find the same token most likely.",
+        "nll_delta is how much worse the text is predicted with the window: the mean negative log "
+        "likelihood of its tokens, next to the one without a window.",
     )
     return None, ideas[part]
 
@@ -273,7 +291,7 @@ def _more_measures(ask: Ask, part: int, scale: float) -> list[tuple[Args, float]
         for _ in range(3):
             full, window, targets = readings(rng, 40, 6)
             args = (full * scale, window * scale, targets)
-            results.append((args, ask(*args)[part] + 0.0))
+            results.append((args, like(ask(*args), (0.0, 0.0))[part] + 0.0))
     except Exception:
         return results
     return results

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from course.checks.comparing import Comparison, Mistake, whole_number
 from course.judging import Ask, Failure, Rows
 from course.showing import named
+from nanogpt.plain_values import as_whole
 from nanogpt.speculative import acceptance
 
 _RollBack = Callable[[int, int, int], int]
@@ -45,10 +46,13 @@ _ACCEPTED = (
 ROLL_BACK: Comparison[_RollBack] = Comparison(
     reference=acceptance.roll_back_kv,
     mistakes=(
-        Mistake(  # before all others, because 4.0 equals 4
-            "not_int",
-            "The answer is a whole number of tokens (an int).",
-            acceptance.roll_back_kv,
+        *(
+            Mistake(
+                "num_drafted_is_no_constant",
+                "How many are drafted differs from pass to pass: take it from `num_drafted`.",
+                lambda held, drafted, accepted, fixed=fixed: held - fixed + accepted,
+            )
+            for fixed in (1, 2, 3, 4, 5, 8)
         ),
         Mistake("keeps_rejected", _REJECTED, lambda held, drafted, accepted: held),
         Mistake(
@@ -134,7 +138,8 @@ ROLL_BACK: Comparison[_RollBack] = Comparison(
             lambda held, drafted, accepted: held - (accepted < drafted),
         ),
     ),
-    idea="Of what is held, the K/V of the drafts that were not accepted goes, and nothing else.",
+    idea="Write the tokens whose K/V is held in a row: which of them are in the text, at the same "
+    "place?",
     form=whole_number,
     draw_call=named("held", "num_drafted", "num_accepted"),
     evidence=[
@@ -171,12 +176,13 @@ def judge_story(ask: Ask, text: str, passes: Sequence[Pass]) -> Failure | None:
     return None
 
 
-def _then(kept: object, computed: str, stays: str, drawn: str) -> str | None:
+def _then(value: object, computed: str, stays: str, drawn: str) -> str | None:
     """What comes of keeping so much; None where it is not even a number."""
-    if type(kept) is not int:
+    kept = as_whole(value)
+    if kept is None:
         return None
     if kept < 0:
-        return "nobody can keep fewer than none"
+        return "there is no keeping fewer than none"
     if kept > len(computed):
         return f"K/V of {len(computed)} tokens is held, and more than that cannot be kept"
     right = len(stays)

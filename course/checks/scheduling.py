@@ -1,246 +1,15 @@
-"""Judging the scheduler's decisions: the rules, and the mistake behind a wrong one.
-
-The records are made here too, in numbers small enough to read, and drawn with the fields that
-matter.
-"""
+"""Judging the scheduler's decisions: the rules, and the mistake behind a wrong one."""
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from course.checks.comparing import Args, Comparison, Mistake, a_kind
-from course.checks.ranking import Ranking
-from course.showing import show
+from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike
+from course.checks.requests import any_requests, draw_request, last_admitted, make_request
 from nanogpt import policies
 from nanogpt.plain_values import as_items, as_mapping, as_whole
 from nanogpt.policies import RequestView
-
-# --- records ---------------------------------------------------------------------------------
-
-
-def make_request(id: int = 0, prompt: int = 4, generated: int = 0, **fields: Any) -> RequestView:
-    """A record with tokens of its own; whatever is not said is as small as it can be."""
-    known: dict[str, Any] = {
-        "priority": 0,
-        "arrival_time": 0,
-        "admitted_at": None,
-        "prompt_tokens": tuple(range(10 * id + 1, 10 * id + 1 + prompt)),
-        "generated_tokens": tuple(range(70, 70 + generated)),
-        "max_new_tokens": 8,
-        "kv_tokens": 0,
-    }
-    return RequestView(id=id, **(known | fields))
-
-
-def _draw(request: RequestView, fields: Sequence[str], *, count_tokens: bool = True) -> str:
-    """The record with the fields that matter; tokens, where only their number does, as that."""
-    parts: list[str] = []
-    for field in fields:
-        value = getattr(request, field)
-        is_counted = count_tokens and isinstance(value, tuple) and field.endswith("_tokens")
-        parts.append(f"{field}={_count(len(value)) if is_counted else repr(value)}")
-    return f"RequestView({', '.join(parts)}, ...)"
-
-
-def _count(tokens: int) -> str:
-    return "<1 token>" if tokens == 1 else f"<{tokens} tokens>"
-
-
-def any_requests(rng: random.Random, count: int) -> list[RequestView]:
-    """Few priorities and arrivals, so that there are ties; some were admitted before."""
-    requests: list[RequestView] = []
-    for id in range(count):
-        arrival = rng.randrange(8)
-        admitted_at = arrival + rng.randrange(9) if rng.random() < 0.5 else None
-        generated = rng.randrange(5) if admitted_at is not None else 0
-        requests.append(
-            make_request(
-                id,
-                rng.randint(1, 6),
-                generated,
-                priority=rng.randrange(3),
-                arrival_time=arrival,
-                admitted_at=admitted_at,
-                max_new_tokens=generated + rng.randint(1, 9),
-            )
-        )
-    return requests
-
-
-# --- ranks: sort_key and aged_key ------------------------------------------------------------
-
-_RANK_FIELDS = ("id", "priority", "arrival_time", "admitted_at")
-
-
-def draw_ranks(name: str, args: Args) -> str:
-    """Either of the two: sort_key has the request last, aged_key first."""
-    shown = [
-        _draw(arg, _RANK_FIELDS) if isinstance(arg, RequestView) else show(arg) for arg in args
-    ]
-    return f"{name}({', '.join(shown)})"
-
-
-def _rank_by(
-    *, fcfs: Callable[[RequestView], Any], priority: Callable[[RequestView], Any]
-) -> Callable[[str, RequestView], Any]:
-    """A ranking of its own for each of the two policies."""
-    return lambda policy, request: (fcfs if policy == "fcfs" else priority)(request)
-
-
-def _by_arrival(request: RequestView) -> tuple[float, ...]:
-    return (request.arrival_time,)
-
-
-def _by_priority(request: RequestView) -> tuple[float, ...]:
-    return (request.priority, request.arrival_time)
-
-
-def last_admitted(request: RequestView) -> int:
-    """The step of its last admission; of its arrival, if it was never admitted."""
-    return request.arrival_time if request.admitted_at is None else request.admitted_at
-
-
-def any_queues(rng: random.Random, count: int) -> list[list[Args]]:
-    """Queues under "fcfs" and "priority" in turn, `count` of each."""
-    return [
-        [(policy, request) for request in any_requests(rng, 6)]
-        for policy in ("fcfs", "priority") * count
-    ]
-
-
-_LAST_ADMISSION = (
-    "A request keeps the place that its arrival gave it: its last admission says nothing about how "
-    "long its reader has waited."
-)
-_POLICY = (
-    'Priorities count under "priority" alone, and there they come first: look at what `policy` '
-    "says."
-)
-_SHORTEST = (
-    "Among equal priorities the earlier arrival goes first: with the shortest first, a long "
-    "request may wait for ever."
-)
-
-SORT_KEY: Ranking[Callable[[str, RequestView], Any]] = Ranking(
-    reference=_rank_by(fcfs=_by_arrival, priority=_by_priority),
-    mistakes=(
-        Mistake(
-            "priority_sign",
-            "Priority 0 is the most important and the smallest rank goes first: take the priority "
-            "as it is, without a minus.",
-            _rank_by(fcfs=_by_arrival, priority=lambda r: (-r.priority, r.arrival_time)),
-        ),
-        Mistake(
-            "last_admission",
-            _LAST_ADMISSION,
-            _rank_by(
-                fcfs=lambda r: (last_admitted(r),),
-                priority=lambda r: (r.priority, last_admitted(r)),
-            ),
-        ),
-        Mistake(
-            "last_admission",
-            _LAST_ADMISSION,
-            _rank_by(fcfs=lambda r: (r.admitted_at,), priority=lambda r: (r.priority, None)),
-        ),
-        Mistake(
-            "newest_first",
-            "First come, first served: the earlier arrival has the smaller rank.",
-            _rank_by(
-                fcfs=lambda r: (-r.arrival_time,), priority=lambda r: (r.priority, -r.arrival_time)
-            ),
-        ),
-        Mistake(
-            "arrival_first",
-            'Under "priority" the priority decides and the arrival breaks ties: tuples compare '
-            "from the left.",
-            _rank_by(fcfs=_by_arrival, priority=lambda r: (r.arrival_time, r.priority)),
-        ),
-        Mistake("ignores_policy", _POLICY, _rank_by(fcfs=_by_priority, priority=_by_priority)),
-        Mistake("ignores_policy", _POLICY, _rank_by(fcfs=_by_arrival, priority=_by_arrival)),
-        Mistake(
-            "no_tie_break",
-            "Among equal priorities the earlier arrival goes first, so the rank needs a second "
-            "number.",
-            _rank_by(fcfs=_by_arrival, priority=lambda r: (r.priority,)),
-        ),
-        Mistake(
-            "shortest_first",
-            _SHORTEST,
-            _rank_by(
-                fcfs=_by_arrival,
-                priority=lambda r: (r.priority, r.max_new_tokens - len(r.generated_tokens)),
-            ),
-        ),
-    ),
-    idea='The rank is the arrival under "fcfs", and under "priority" the priority and then the '
-    "arrival; the smallest goes first.",
-    draw_call=draw_ranks,
-    evidence=any_queues(random.Random(0), 2),
-)
-
-
-def any_aged(rng: random.Random, rates: Sequence[float]) -> list[list[Args]]:
-    """A queue for each rate."""
-    return [
-        [
-            (make_request(i, priority=rng.randrange(5), arrival_time=rng.randrange(40)), rate)
-            for i in range(6)
-        ]
-        for rate in rates
-    ]
-
-
-AGED_KEY: Ranking[Callable[[RequestView, float], Any]] = Ranking(
-    reference=policies.aged_key,
-    mistakes=(
-        Mistake(
-            "sign",
-            "A larger number is a less important priority, which has to push the rank back: add "
-            "it, do not take it away.",
-            lambda r, rate: (r.arrival_time - rate * r.priority,),
-        ),
-        Mistake(
-            "waiting_hurts",
-            "Whoever arrived earlier has waited longer, and waiting has to help: the rank grows "
-            "with the arrival.",
-            lambda r, rate: (rate * r.priority - r.arrival_time,),
-        ),
-        Mistake(
-            "rate_upside_down",
-            "`rate` steps of waiting make up for one level of priority, not one step for `rate` "
-            "levels.",
-            lambda r, rate: (r.priority + rate * r.arrival_time,),
-        ),
-        Mistake(
-            "no_ageing",
-            "Here priority always wins, however long somebody has waited: one number has to hold "
-            "both, so that they can make up for each other.",
-            lambda r, rate: (r.priority, r.arrival_time),
-        ),
-        Mistake(
-            "arrival_alone",
-            "Here the priority does not count at all: a level is worth `rate` steps of waiting.",
-            lambda r, rate: (r.arrival_time,),
-        ),
-        Mistake(
-            "ignores_rate",
-            "A level is worth `rate` steps of waiting, not one step.",
-            lambda r, rate: (r.arrival_time + r.priority,),
-        ),
-        Mistake(
-            "whole_levels",
-            "Every step of waiting counts, not only when a whole level is full: do not round.",
-            lambda r, rate: (r.priority + r.arrival_time // rate,),
-        ),
-    ),
-    idea="At every step, the order is that of priority - (now - arrival_time) / rate; the rank has "
-    "to give the same order without `now`.",
-    draw_call=draw_ranks,
-    evidence=any_aged(random.Random(0), (4, 3, 10)),
-)
-
 
 # --- admit -----------------------------------------------------------------------------------
 
@@ -250,7 +19,7 @@ _ADMIT_FIELDS = ("prompt_tokens", "generated_tokens", "max_new_tokens")
 def _draw_admit(name: str, args: Args) -> str:
     candidate, held, kv_budget, num_running, max_batch_size = args
     return (
-        f"{name}({_draw(candidate, _ADMIT_FIELDS)}, held={held}, kv_budget={kv_budget}, "
+        f"{name}({draw_request(candidate, _ADMIT_FIELDS)}, held={held}, kv_budget={kv_budget}, "
         f"num_running={num_running}, max_batch_size={max_batch_size})"
     )
 
@@ -313,9 +82,10 @@ def any_candidates(rng: random.Random, count: int) -> list[Args]:
         candidate = make_request(1, rng.randint(1, 10), rng.randrange(new), max_new_tokens=new)
         budget = _longest(candidate) + rng.choice((-1, 0, 1, 4, 9))
         held = max(0, budget - _known(candidate) + rng.choice((-6, -1, 0, 1, 6)))
-        most = rng.randint(1, 4)
+        most = rng.choice((1, 2, 3, 4, 64))
         limit = None if rng.random() < 0.1 else budget
-        cases.append((candidate, held, limit, rng.randint(0, most), most))
+        running = max(0, most - rng.randrange(4))
+        cases.append((candidate, held, limit, running, most))
     return sorted(cases, key=lambda case: _longest(case[0]))
 
 
@@ -397,6 +167,14 @@ ADMIT: Comparison[Callable[[RequestView, int, int | None, int, int], str]] = Com
         Mistake("waits_first", _WAITS_FIRST, _waits_first),
         Mistake("waits_first", _WAITS_FIRST, _full_first),
         Mistake(
+            "zero_is_none",
+            "A KV budget of 0 is a limit like any other; no limit is None, and `if kv_budget` "
+            "takes the two for the same.",
+            lambda r, held, budget, running, most: policies.admit(
+                r, held, budget or None, running, most
+            ),
+        ),
+        Mistake(
             "none_is_zero",
             "A KV budget of None is no limit at all: then only the batch can be full.",
             lambda r, held, budget, running, most: policies.admit(
@@ -404,8 +182,8 @@ ADMIT: Comparison[Callable[[RequestView, int, int | None, int, int], str]] = Com
             ),
         ),
     ),
-    idea='"refuse" what could not even run alone, let wait what finds no place or no room now, '
-    "admit the rest.",
+    idea="Ask two things in turn: could it ever run, alone and at its longest, and is there a "
+    "place and room for what it needs at the start?",
     form=_verdict_form,
     draw_call=_draw_admit,
     evidence=any_candidates(random.Random(0), 30),
@@ -418,7 +196,7 @@ _VICTIM_FIELDS = ("id", "key", "priority", "arrival_time", "admitted_at")
 
 
 def _draw_victims(name: str, args: Args) -> str:
-    lines = [f"  {_draw(request, _VICTIM_FIELDS)}," for request in args[0]]
+    lines = [f"  {draw_request(request, _VICTIM_FIELDS)}," for request in args[0]]
     return "\n".join([f"{name}([", *lines, "])"])
 
 
@@ -443,24 +221,27 @@ def _victim_by(*fields: str) -> Callable[[Sequence[RequestView]], int]:
 
 
 def any_running(rng: random.Random) -> list[Args]:
-    """Sets in which every part of the order decides somewhere; from few to many requests."""
+    """Sets in which every part of the order decides somewhere; from few to many requests.
+
+    Keys are of one number or of several, which need not be the priority and the arrival.
+    """
     cases: list[Args] = []
-    for count in (2, 2, 2, 2, 3, 3, 3, 3, 3, 3, *[4] * 14):
+    for index, count in enumerate((2, 2, 2, 2, 3, 3, 3, 3, 3, 3, *[4] * 15)):
         requests = any_requests(rng, count)
         rng.shuffle(requests)
-        shape = rng.randrange(4)
         active: list[RequestView] = []
         for request in requests:
             keys = (
                 (request.arrival_time,),
                 (request.priority, request.arrival_time),
-                (float(request.priority),),
-                (rng.randrange(3),),
+                (float(request.priority % 2),),
+                (rng.randrange(2), rng.randrange(2)),
+                (request.max_new_tokens % 2, 0, rng.randrange(2)),
             )
             active.append(
                 replace(
                     request,
-                    key=keys[shape],
+                    key=keys[index % len(keys)],
                     admitted_at=last_admitted(request),
                     kv_tokens=request.num_known - rng.randrange(2),
                 )
@@ -474,12 +255,12 @@ _OLDEST = (
     "all of them may go in turn and nobody gets done: among equals the newest gives way."
 )
 _LIST_ORDER = (
-    "The order of the list says nothing about importance: find the one with the largest key, "
+    "The order of the list says nothing about importance: the queue's order is that of key, "
     "arrival_time and id."
 )
 _SIZE = (
     "How much somebody holds or has left says nothing about importance, and it changes at every "
-    "step, so all may go in turn and nobody gets done: take the last by key, arrival_time and id."
+    "step, so all may go in turn and nobody gets done: the queue's order decides."
 )
 
 CHOOSE_VICTIM: Comparison[Callable[[Sequence[RequestView]], int]] = Comparison(
@@ -526,6 +307,23 @@ CHOOSE_VICTIM: Comparison[Callable[[Sequence[RequestView]], int]] = Comparison(
             "is an accident of how full the memory was.",
             _victim_by("key", "admitted_at", "id"),
         ),
+        *alike(
+            "first_number_alone",
+            "A key may hold several numbers, and which those are is the policy's affair: compare "
+            "whole keys, as Python compares tuples.",
+            lambda active: max(active, key=lambda r: (r.key[0], r.arrival_time, r.id)).id,
+            lambda active: max(active, key=lambda r: (r.key[0], r.id)).id,
+            lambda active: max(active, key=lambda r: r.key[0]).id,
+            lambda active: max(active, key=lambda r: (sum(r.key), r.arrival_time, r.id)).id,
+        ),
+        *alike(
+            "skips_the_arrival",
+            "Among equal keys the arrival_time comes before the id: ids are names, and a late "
+            "arrival may well have a small one.",
+            _victim_by("key", "id"),
+            _victim_by("key", "-id"),
+            _victim_by("id"),
+        ),
         Mistake("list_order", _LIST_ORDER, lambda active: active[0].id),
         Mistake("list_order", _LIST_ORDER, lambda active: active[-1].id),
         Mistake("largest", _SIZE, _victim_by("kv_tokens", "id")),
@@ -543,8 +341,8 @@ CHOOSE_VICTIM: Comparison[Callable[[Sequence[RequestView]], int]] = Comparison(
             lambda active: [r.id for r in active].index(policies.choose_victim(active)),
         ),
     ),
-    idea="The victim is last in the order of the queue: the largest key, among equal keys the "
-    "latest arrival_time, and then the largest id.",
+    idea="No request may give way to one that stands behind it in the queue's order of key, "
+    "arrival_time and id.",
     form=_victim_form,
     draw_call=_draw_victims,
     evidence=any_running(random.Random(0)),
@@ -560,7 +358,7 @@ _RESUME_FIELDS = (
 
 
 def _draw_resume(name: str, args: Args) -> str:
-    return f"{name}({_draw(args[0], _RESUME_FIELDS, count_tokens=False)})"
+    return f"{name}({draw_request(args[0], _RESUME_FIELDS, count_tokens=False)})"
 
 
 def _resume_form(value: Any) -> tuple[str, str] | None:
@@ -600,10 +398,10 @@ def any_resumed(rng: random.Random, count: int) -> list[Args]:
         new = rng.randint(1, 8)
         request = make_request(
             rng.randrange(6),
-            rng.randint(1, 8),
-            rng.randrange(new),
             arrival_time=rng.randrange(9),
             max_new_tokens=new,
+            prompt_tokens=tuple(rng.choices(range(20, 25), k=rng.randint(1, 8))),
+            generated_tokens=tuple(rng.choices(range(20, 30), k=rng.randrange(new))),
         )
         held = rng.randrange(request.num_known)
         admitted_at = request.arrival_time + rng.randrange(9)
@@ -630,6 +428,7 @@ RESUME: Comparison[Callable[[RequestView], Any]] = Comparison(
             _resuming(cursor=lambda r: min(r.kv_tokens, len(r.prompt_tokens))),
         ),
         Mistake("prompt_is_computed", _CURSOR, _resuming(cursor=lambda r: len(r.prompt_tokens))),
+        Mistake("prompt_is_computed", _CURSOR, _resuming(cursor=lambda r: len(_text(r)))),
         Mistake(
             "loses_its_place",
             "It queues with the arrival_time that it always had: whoever takes its admission for "
@@ -696,13 +495,24 @@ RESUME: Comparison[Callable[[RequestView], Any]] = Comparison(
             _resuming(tokens=lambda r: [*r.prompt_tokens, *r.generated_tokens[:-1]]),
         ),
         Mistake(
+            "each_letter_once",
+            "A letter may come back: every token of the text has a K/V of its own, also one that "
+            "was there before.",
+            _resuming(tokens=lambda r: list(dict.fromkeys(_text(r)))),
+        ),
+        Mistake(
+            "text_without_prompt",
+            "The text is the prompt and what was generated; here the prompt counts as generated.",
+            _resuming(num_generated=lambda r: len(r.prompt_tokens)),
+        ),
+        Mistake(
             "generated_first",
             "The text is the prompt and then what was generated, in this order.",
             _resuming(tokens=lambda r: [*r.generated_tokens, *r.prompt_tokens]),
         ),
     ),
-    idea="It goes back with its whole text to compute from token 0, with its own arrival_time and "
-    "all of its generated tokens.",
+    idea="Only the K/V is gone: say what has to be computed again for it, and keep everything else "
+    "as it was.",
     form=_resume_form,
     draw_call=_draw_resume,
     evidence=any_resumed(random.Random(0), 20),
@@ -751,6 +561,20 @@ RECORD: Comparison[Callable[[list[int], list[int], list[int]], dict[int, int]]] 
                 zip(sorted(forwarded), sampled, strict=True)
             ),
         ),
+        *alike(
+            "backwards",
+            "The first row belongs to the first id that was forwarded; here the last one got the "
+            "first row's token.",
+            lambda forwarded, active_now, sampled: dict(zip(forwarded[::-1], sampled, strict=True)),
+        ),
+        Mistake(
+            "same_token_once",
+            "Two requests may well get the same token: each row is one request's, whatever was "
+            "sampled from it.",
+            lambda forwarded, active_now, sampled: dict(
+                zip(forwarded, dict.fromkeys(sampled), strict=False)
+            ),
+        ),
         Mistake(
             "token_to_id",
             "The ids are the keys and the tokens the values: two requests may well get the same "
@@ -760,4 +584,10 @@ RECORD: Comparison[Callable[[list[int], list[int], list[int]], dict[int, int]]] 
     ),
     idea="Everybody who was forwarded gets the token of their own row, and nobody else gets one.",
     form=_record_form,
+    evidence=[
+        ([2, 9, 4], [9, 4, 2], [7, 7, 3]),
+        ([11, 3], [3], [5, 6]),
+        ([0, 1], [1, 0, 5], [8, 2]),
+        ([4, 6, 1], [], [30, 10, 20]),
+    ],
 )

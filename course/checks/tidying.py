@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from course.checks.comparing import Args, a_kind
 from course.judging import Ask, Failure, Rows
 from course.showing import show
+from nanogpt.plain_values import as_whole
 from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
 
 Field = Literal["running", "waiting", "kv", "previous_step", "next_up"]
@@ -26,7 +27,7 @@ def books(
     previous_step: Sequence[int] | None = None,
     next_up: int | None = None,
 ) -> Books:
-    """Books in which all who run hold K/V and were scheduled, unless it is said otherwise."""
+    """Books in which all that run hold K/V and were scheduled, unless it is said otherwise."""
     return Books(
         tuple(waiting),
         tuple(running),
@@ -89,7 +90,7 @@ def next_step(after: Books, args: Args) -> str | None:
     before, aborted, _ = args
     lost = [i for i in before.running if i not in after.running and i not in after.waiting]
     if lost:
-        return f"neither running nor waiting, so nobody ever computes it: {_requests(lost)}"
+        return f"neither running nor waiting, so it is never computed: {_requests(lost)}"
     twice = [i for i in after.waiting if i in after.running]
     if twice:
         return f"running and waiting, so it will be admitted once more: {_requests(twice)}"
@@ -102,7 +103,7 @@ def next_step(after: Books, args: Args) -> str | None:
         return f"{_requests(stale)} admitted in the next step, the engine stops: {problem}"
     leaked = sorted(after.kv.difference(after.running))
     if leaked:
-        return f"K/V that nobody uses and nobody ever releases: that of {_requests(leaked)}"
+        return f"K/V that is never used and never released: that of {_requests(leaked)}"
     if first in aborted and clean_up(*args).next_up is not None:
         return f"request {first} is admitted again, the one whose pass was aborted"
     return None
@@ -119,7 +120,7 @@ Undo = Callable[[Books, Sequence[int], "int | None"], Any]
 
 @dataclass(frozen=True, slots=True)
 class Slip:
-    """A known wrong idea about one field, and what somebody who has it writes there."""
+    """A known wrong idea about one field, and what it makes one write there."""
 
     field: Field
     key: str
@@ -128,7 +129,7 @@ class Slip:
 
 
 def _slips(field: Field, key: str, idea: str, *answers: Undo) -> tuple[Slip, ...]:
-    """One wrong idea and the several things that somebody who has it writes."""
+    """One wrong idea and the several things that it makes one write."""
     return tuple(Slip(field, key, idea, answer) for answer in answers)
 
 
@@ -145,11 +146,10 @@ _COLLATERAL = (
     "only the first one named."
 )
 _LOST = (
-    "Who stops running has to wait again, or nobody ever comes back to it: put the aborted ones "
-    "into `waiting`."
+    "What stops running has to wait again, or is never served: put the aborted ones into `waiting`."
 )
 _ORDER = (
-    "They go back in the order they ran in, so that nobody overtakes anybody by being aborted: go "
+    "They go back in the order they ran in, so that none overtakes another by being aborted: go "
     "through `running`."
 )
 _WAITER_KEEPS_ITS_PLACE = (
@@ -191,7 +191,7 @@ SLIPS: tuple[Slip, ...] = (
     Slip(
         "waiting",
         "behind",
-        "They had been admitted before all who wait, so they go back in front of them: at the end "
+        "They had been admitted before all that wait, so they go back in front of them: at the end "
         "of the queue, an abort would cost them their place too.",
         lambda books, aborted, waiter: (*books.waiting, *_back(books, aborted)),
     ),
@@ -207,7 +207,7 @@ SLIPS: tuple[Slip, ...] = (
     Slip(
         "waiting",
         "by_id",
-        "An id says nothing about whose turn it is: leave the order of those who wait as it is.",
+        "An id says nothing about whose turn it is: leave the order of those that wait as it is.",
         lambda books, aborted, waiter: tuple(sorted([*aborted, *books.waiting])),
     ),
     Slip(
@@ -248,14 +248,14 @@ SLIPS: tuple[Slip, ...] = (
     Slip(
         "kv",
         "leaks_kv",
-        "They will compute everything again, so their K/V is of no use to anybody: kept, it fills "
+        "They will compute everything again, so their K/V is of no use: kept, it fills "
         "the memory from one abort to the next.",
         lambda books, aborted, waiter: books.kv,
     ),
     Slip(
         "kv",
         "releases_all",
-        "Those who go on running need their K/V: release only that of the aborted ones.",
+        "Those that go on running need their K/V: release only that of the aborted ones.",
         lambda books, aborted, waiter: frozenset[int](),
     ),
     Slip(
@@ -274,7 +274,7 @@ SLIPS: tuple[Slip, ...] = (
     Slip(
         "previous_step",
         "forgets_previous_step",
-        "Who goes on running was scheduled in the last step and stays in its notes: only the "
+        "What goes on running was scheduled in the last step and stays in its notes: only the "
         "aborted ones come out of `previous_step`.",
         lambda books, aborted, waiter: frozenset[int](),
     ),
@@ -288,7 +288,7 @@ SLIPS: tuple[Slip, ...] = (
         "next_up",
         "forgets_the_waiter",
         "The aborted ones wait in front, so the next step would admit them again: name the waiter "
-        "in `next_up`, for whom all this was done.",
+        "in `next_up`, since all this was done for it.",
         lambda books, aborted, waiter: books.next_up,
         lambda books, aborted, waiter: None,
     ),
@@ -296,13 +296,13 @@ SLIPS: tuple[Slip, ...] = (
         "next_up",
         "waiter_is_gone",
         "The waiter may have gone while its pass was aborted: name it only if it still waits, or "
-        "the next step admits nobody.",
+        "the next step admits none.",
         lambda books, aborted, waiter: waiter,
     ),
     *_slips(
         "next_up",
         "older_choice",
-        "Who was chosen before this pass does not matter any more: without a waiter that waits, "
+        "What was chosen before this pass does not matter any more: without a waiter that waits, "
         "`next_up` is None.",
         lambda books, aborted, waiter: waiter if waiter in books.waiting else books.next_up,
         lambda books, aborted, waiter: waiter if waiter is not None else books.next_up,
@@ -310,7 +310,7 @@ SLIPS: tuple[Slip, ...] = (
     Slip(
         "next_up",
         "somebody_else",
-        "Nobody asked for somebody else to go first: without a waiter that waits, `next_up` is "
+        "No other request was asked to go first: without a waiter that waits, `next_up` is "
         "None, and the queue has its own order.",
         lambda books, aborted, waiter: (
             waiter if waiter in books.waiting else (*_back(books, aborted), *books.waiting)[0]
@@ -322,11 +322,12 @@ SLIPS: tuple[Slip, ...] = (
 # --- judging ---------------------------------------------------------------------------------
 
 _IDEAS: dict[Field, str] = {
-    "running": "Those in `aborted` stop running; the others go on, in their order.",
-    "waiting": "The aborted ones wait in front of those who wait, in the order they ran in.",
-    "kv": "Those in `aborted` hold no K/V any more; the others keep theirs.",
-    "previous_step": "Those in `aborted` come out of `previous_step`; the others stay in it.",
-    "next_up": "`next_up` is the waiter if it still waits, and otherwise None.",
+    "running": "Go through `running`: which requests were in the pass, and which go on as before?",
+    "waiting": "Go through `waiting`: which requests wait now, and in which order?",
+    "kv": "Go through `kv`: of which requests is the K/V released, and which need theirs?",
+    "previous_step": "`previous_step` is what the engine asks when it admits: for which requests "
+    "was there no such step?",
+    "next_up": "`next_up` is for the request that the pass was aborted for, as long as it waits.",
 }
 
 
@@ -377,10 +378,9 @@ def _failure(name: str, results: Sequence[tuple[Args, Any]]) -> Failure:
         return Failure(idea, rows, key)
     then = next_step(got, args)
     rows = (*rows, ("then", then)) if then else rows
-    guilty = [slip for slip in SLIPS if slip.field == wrong and _explains(slip, args, got)]
-    if guilty:
-        slip = max(guilty, key=lambda s: sum(_explains(s, *result) for result in results))
-        return Failure(slip.idea, rows, slip.key)
+    for slip in SLIPS:
+        if slip.field == wrong and all(_explains(slip, *result) for result in results):
+            return Failure(slip.idea, rows, slip.key)
     return Failure(_IDEAS[wrong], rows)
 
 
@@ -396,12 +396,12 @@ def _form(value: Any) -> tuple[str, str] | None:
         )
     for name, kinds in _KINDS:
         found = getattr(value, name)
-        if type(found) not in kinds:
-            wanted = " or ".join(_WORDS[kind] for kind in kinds if kind is not set)
+        if type(found) not in kinds and (name != "next_up" or as_whole(found) is None):
+            wanted = " or ".join(_WORDS[kind] for kind in kinds)
             return "wrong_type", f"`{name}` is {a_kind(found)}; in the books it is {wanted}."
-        if isinstance(found, tuple | frozenset | set):
+        if isinstance(found, tuple | frozenset):
             for item in cast("Iterable[Any]", found):
-                if type(item) is not int:
+                if as_whole(item) is None:
                     return "wrong_type", f"`{name}` holds ids, and {a_kind(item)} is none."
     return None
 
@@ -409,8 +409,8 @@ def _form(value: Any) -> tuple[str, str] | None:
 _KINDS: tuple[tuple[Field, tuple[type, ...]], ...] = (
     ("running", (tuple,)),
     ("waiting", (tuple,)),
-    ("kv", (frozenset, set)),
-    ("previous_step", (frozenset, set)),
+    ("kv", (frozenset,)),
+    ("previous_step", (frozenset,)),
     ("next_up", (int, type(None))),
 )
 _WORDS: dict[type, str] = {

@@ -3,12 +3,13 @@
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from course.checks.comparing import Comparison, Mistake, a_kind
+from course.checks.comparing import Comparison, Mistake, a_kind, alike
 from course.showing import named
+from nanogpt.plain_values import as_number
 from nanogpt.slo import predictor
 
 Points = list[tuple[int, float]]
@@ -39,7 +40,7 @@ def _number_form(what: str) -> Callable[[Any], tuple[str, str] | None]:
     """A form for results that are one finite number."""
 
     def form(value: Any) -> tuple[str, str] | None:
-        if type(value) not in (int, float):
+        if as_number(value) is None:
             return "not_a_number", f"The {what} is a number, not {a_kind(value)}."
         if not math.isfinite(value):
             return "not_finite", f"The {what} is a finite number, so that it can be compared."
@@ -100,7 +101,8 @@ def _mean_ratio(points: Points) -> float:
 
 
 def _mean_slope(points: Points) -> float:
-    return statistics.fmean(_through(*pair)[0] for pair in pairwise(sorted(points)))
+    pairs = pairwise(sorted(points))
+    return statistics.fmean(_through(*pair)[0] for pair in pairs if pair[0][0] != pair[1][0])
 
 
 def _other_way_round(points: Points) -> _Line:
@@ -119,7 +121,7 @@ def _line_form(value: Any) -> tuple[str, str] | None:
     if type(value) is not tuple or len(value) != 2:
         return "not_two", "Return two numbers: `return a, c`."
     for name, part in zip("ac", value, strict=True):
-        if isinstance(part, bool) or not isinstance(part, int | float):
+        if as_number(part) is None:
             return "not_numbers", f"{name} is a number, not {a_kind(part)}."
         if not math.isfinite(part):
             return "not_numbers", f"{name} is a finite number, not {part}."
@@ -150,6 +152,46 @@ _RATIOS = (
     "many in a long one: the slope is how time grows *with* the tokens."
 )
 _REPEATS = "A length that was measured twice has two points, and both of them count."
+_ROUNDED = (
+    "This is the right line with its numbers rounded: over thousands of tokens a small part of a "
+    "microsecond per token adds up, so return them as they come out."
+)
+
+
+_ROUNDINGS: tuple[Callable[[float], float], ...] = (
+    int, round, lambda value: round(value, 1), lambda value: round(value, 2),
+    lambda value: round(value, 3),
+)  # fmt: skip
+
+
+def _rounded_lines(points: Points) -> Iterator[_Line]:
+    """The right line with one or both of its numbers rounded, or c made from a rounded a."""
+    a, c = predictor.fit(points)
+    for how in _ROUNDINGS:
+        yield how(a), c
+        yield a, how(c)
+        yield how(a), how(c)
+        yield _through_means(how(a), points)
+
+
+def _rounded(index: int) -> Callable[[Points], _Line]:
+    return lambda points: [*_rounded_lines(points)][index]
+
+
+def _with_c(c: Callable[[float, Points], float]) -> Callable[[Points], _Line]:
+    """The right slope, and a constant of its own, c(a, points)."""
+
+    def line(points: Points) -> _Line:
+        a = predictor.fit(points)[0]
+        return a, c(a, points)
+
+    return line
+
+
+def _steeper(factor: Callable[[int], float]) -> Callable[[Points], Sequence[float]]:
+    """The line through the means whose slope is off by a factor that depends on their number."""
+    return lambda points: _through_means(predictor.fit(points)[0] * factor(len(points)), points)
+
 
 FIT: Comparison[Callable[[Points], _Line]] = Comparison(
     reference=_fitted,
@@ -184,19 +226,63 @@ FIT: Comparison[Callable[[Points], _Line]] = Comparison(
             "drops_repeats", _REPEATS, lambda points: predictor.fit(list(dict(points).items()))
         ),
         _wrong_line("drops_repeats", _REPEATS, lambda points: predictor.fit([*{*points}])),
+        *(
+            _wrong_line(
+                "other_units",
+                "The points are in microseconds, and so are a and c.",
+                lambda points, unit=unit: [part / unit for part in predictor.fit(points)],
+            )
+            for unit in (1e3, 1e6)
+        ),
+        *(
+            _wrong_line("rounded", _ROUNDED, _rounded(index))
+            for index in range(4 * len(_ROUNDINGS))
+        ),
         _wrong_line(
-            "milliseconds",
-            "The points are in microseconds, and so are a and c.",
-            lambda points: [part / 1000 for part in predictor.fit(points)],
+            "never_negative",
+            "Where long prompts cost more per token than short ones, the best line meets the axis "
+            "below 0: that is no error, so leave c as it is.",
+            _with_c(lambda a, points: max(0.0, _through_means(a, points)[1])),
+        ),
+        *(
+            _wrong_line(
+                "c_of_some",
+                "The slope is right, but c does not fit it: the line has to lie as close as it can "
+                "to all of the points, not to one of them.",
+                _with_c(c),
+            )
+            for c in (
+                lambda a, points: points[0][1] - a * points[0][0],
+                lambda a, points: points[-1][1] - a * points[-1][0],
+                lambda a, points: min(points)[1] - a * min(points)[0],
+                lambda a, points: min(time_us for _, time_us in points),
+                lambda a, points: statistics.fmean(time_us for _, time_us in points),
+                lambda a, points: min(time_us - a * n for n, time_us in points),
+            )
+        ),
+        *(
+            _wrong_line(
+                "sum_or_mean",
+                "The slope is one thing over another, and here one of the two is a sum and the "
+                "other a mean over the points (or one divides by n and the other by n - 1).",
+                _steeper(factor),
+            )
+            for factor in (
+                lambda n: n,
+                lambda n: 1 / n,
+                lambda n: (n - 1) / n,
+                lambda n: n / (n - 1),
+                lambda n: n - 1,
+            )
         ),
     ),
-    idea="The slope is the sum of (tokens - mean tokens) * (time - mean time) over the sum of "
-    "(tokens - mean tokens) ** 2, and the line goes through both means.",
+    idea="Another line lies closer to these points: the sum of the squared errors, over all of "
+    "them, can be smaller.",
     form=_line_form,
     draw=_draw_line,
     evidence=[
         *((any_sweep(random.Random(seed), 5),) for seed in range(4)),
-        ([(100, 21e3), (200, 28e3), (200, 28e3), (400, 55e3), (200, 34e3), (300, 39e3)],),
+        ([(100, 21037.0), (200, 28e3), (200, 28e3), (400, 55211.0), (200, 34e3), (300, 38713.0)],),
     ],
 )
 
@@ -245,8 +331,8 @@ SLACK: Comparison[_Slack] = Comparison(
         ),
         Mistake(
             "sign",
-            "The sign is turned round: time to spare counts above 0, and who is short of time has "
-            "less than 0.",
+            "The sign is turned round: time to spare counts above 0, and a request that is short "
+            "of time has less than 0.",
             lambda now, deadline, total, done, a, c: -_slack(now, deadline, total, done, a, c),
         ),
         Mistake(
@@ -263,6 +349,47 @@ SLACK: Comparison[_Slack] = Comparison(
             "empty_pass",
             "When nothing is left to compute there is no pass, so its fixed cost c is not paid.",
             _charging(lambda total, done, a, c: a * (total - done) + c),
+        ),
+        Mistake(
+            "c_for_each_token",
+            "A pass costs c once, however many tokens it computes; here it was paid for each of "
+            "them.",
+            _charging(lambda total, done, a, c: (a + c) * (total - done)),
+        ),
+        Mistake(
+            "c_of_the_first_pass",
+            "c is the fixed cost of the pass that computes what is left, so it is still to be paid "
+            "however much is done.",
+            _charging(lambda total, done, a, c: a * (total - done) + (c if done == 0 else 0)),
+        ),
+        *alike(
+            "adds_c",
+            "The fixed cost c takes time as well: it was added to the slack here (a minus counts "
+            "for what stands right behind it).",
+            _charging(lambda total, done, a, c: a * (total - done) - c),
+            _charging(lambda total, done, a, c: a * (total - done) - c if total > done else 0),
+        ),
+        Mistake(
+            "a_and_c",
+            "a and c changed places: a is what a token costs, c what the pass costs on top.",
+            _charging(lambda total, done, a, c: _work(total - done, c, a)),
+        ),
+        *alike(
+            "milliseconds",
+            "All times here are in microseconds, and so is the slack.",
+            lambda now, deadline, total, done, a, c: (
+                _slack(now, deadline, total, done, a, c) / 1000
+            ),
+            lambda now, deadline, total, done, a, c: (
+                _slack(now, deadline, total, done, a, c) // 1000
+            ),
+        ),
+        Mistake(
+            "no_sign",
+            "Below 0 the slack says that the request is doomed: keep the sign.",
+            lambda now, deadline, total, done, a, c: abs(
+                _slack(now, deadline, total, done, a, c)
+            ),
         ),
         Mistake(
             "c_in_proportion",
@@ -296,7 +423,8 @@ SLACK: Comparison[_Slack] = Comparison(
             ),
         ),
     ),
-    idea="The slack is deadline - now, minus a * (total - done) + c if any token is left.",
+    idea="The slack is what is left of the time until the deadline once the work that is still to "
+    "do has had its share.",
     form=_number_form("slack"),
     draw_call=named("now", "deadline", "total", "done", "a", "c"),
     evidence=[
@@ -332,6 +460,15 @@ def _size(slack: float, left: int) -> float:
     return 1 / max(abs(left) / 1000, 1)
 
 
+def _rounded_to(digits: int) -> _Urgency:
+    return _sized(lambda slack, left: round(_size(slack, left), digits))
+
+
+def _with_sign_of_time(slack: float, left: int) -> float:
+    """A size that is negative once the deadline is past."""
+    return math.copysign(_size(slack, left), left)
+
+
 def _doomed_get(score: Callable[[int], float]) -> _Urgency:
     """The right score, but for the doomed."""
     return lambda slack, left: Near(_size(slack, left) if slack >= 0 else score(left))
@@ -348,6 +485,15 @@ _ORDER = (
 _SIGN = (
     "A deadline that is still ahead does not mean that it can be met: the sign comes from the "
     "slack, which has the work in it."
+)
+
+_PAST_SIGN = (
+    "A deadline that is past makes the time negative, and a minus over a minus is a plus: the "
+    "doomed would come first, so the size has to be positive before it gets the slack's sign."
+)
+_WHOLE = (
+    "Parts of a millisecond count as well: divide the time without cutting it to whole "
+    "milliseconds."
 )
 
 URGENCY: Comparison[_Urgency] = Comparison(
@@ -367,7 +513,7 @@ URGENCY: Comparison[_Urgency] = Comparison(
         Mistake(
             "clamp_of_1_us",
             "A time counts as at least 1 ms, which is 1000 us; with 1 us, a request at its "
-            "deadline would beat everybody by any margin.",
+            "deadline would beat all others by any margin.",
             _sized(lambda slack, left: 1000 / max(abs(left), 1)),
         ),
         Mistake(
@@ -394,12 +540,26 @@ URGENCY: Comparison[_Urgency] = Comparison(
             "1000 before you divide by it.",
             _sized(lambda slack, left: 1 / max(abs(left), 1000)),
         ),
+        Mistake(
+            "per_second",
+            "The score is per millisecond, and from -1 to 1; here the time is in seconds.",
+            _sized(lambda slack, left: 1000 * _size(slack, left)),
+        ),
+        *(
+            Mistake(
+                "rounded",
+                "Far from their deadlines the scores are small, and rounded ones are all alike: "
+                "return the score as it comes out.",
+                _rounded_to(digits),
+            )
+            for digits in range(5)
+        ),
         Mistake("sign_of_the_time", _SIGN, _sized(_size, lambda slack, left: left >= 0)),
         Mistake("sign_of_the_time", _SIGN, _sized(_size, lambda slack, left: left > 0)),
         Mistake(
             "ignores_slack",
-            "Without a sign the doomed are as urgent as those who can be saved: below a slack of 0 "
-            "the score is negative.",
+            "Without a sign the doomed are as urgent as requests that can be saved: below a slack "
+            "of 0 the score is negative.",
             _sized(_size, lambda slack, left: True),
         ),
         Mistake(
@@ -414,7 +574,8 @@ URGENCY: Comparison[_Urgency] = Comparison(
         ),
         Mistake(
             "slack_over_time",
-            "The slack gives its sign alone: whoever has little of it would look less urgent.",
+            "The slack gives its sign alone: a request that has little of it would look less "
+            "urgent.",
             lambda slack, left: Near(slack / max(abs(left), 1000)),
         ),
         Mistake(
@@ -436,6 +597,23 @@ URGENCY: Comparison[_Urgency] = Comparison(
             "before you compare it with 1 ms.",
             _sized(lambda slack, left: 1 / max(left / 1000, 1)),
         ),
+        *(
+            Mistake("past_turns_the_sign", _PAST_SIGN, _sized(size))
+            for size in (
+                _with_sign_of_time,
+                lambda slack, left: 1000 / (left or 1000),
+                lambda slack, left: 1000 / (left if abs(left) >= 1000 else 1000),
+            )
+        ),
+        *(
+            Mistake("whole_milliseconds", _WHOLE, _sized(size))
+            for size in (
+                lambda slack, left: 1 / max(abs(left) // 1000, 1),
+                lambda slack, left: 1 / max(abs(left // 1000), 1),
+                lambda slack, left: 1 / max(round(abs(left) / 1000), 1),
+                lambda slack, left: 1 / max(math.ceil(abs(left) / 1000), 1),
+            )
+        ),
         Mistake(
             "zero_is_doomed",
             "With a slack of exactly 0 the request still makes it: that counts as positive.",
@@ -453,8 +631,8 @@ URGENCY: Comparison[_Urgency] = Comparison(
             _sized(lambda slack, left: 1 / (abs(left) / 1000 + 1)),
         ),
     ),
-    idea="The score is 1 over the time to the deadline in milliseconds, which counts as at least "
-    "1, with the sign of the slack.",
+    idea="The sign says whether the request can still make it, the size how near its deadline is "
+    "in milliseconds.",
     form=_number_form("urgency"),
     draw=lambda value: f"{value:.6g}" if type(value) in (float, Near) else repr(value),
     draw_call=named("slack", "time_to_deadline"),

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from course.checks.comparing import Comparison, Mistake, a_kind
 from course.showing import show
+from nanogpt.plain_values import as_items, as_whole
 
 Moves = Generator[tuple[Any, ...], int, None]
 Checkpoint = Callable[[int], Moves]
@@ -61,7 +62,7 @@ class Play:
 
     @property
     def hangs(self) -> bool:
-        """Whether somebody waits for ever."""
+        """Whether a rank waits for ever."""
         return self.problem is None and any(place in ("max", "sum") for place in self.places)
 
     def __str__(self) -> str:
@@ -71,8 +72,8 @@ class Play:
         did, here = ", ".join(self.did[rank]), self.places[rank]
         if self.problem is None and here in ("max", "sum"):
             absent = [r for r, place in enumerate(self.places) if place != here]
-            whom = ", and ".join(f"rank {r}, {_whereabouts(self.places[r])}" for r in absent)
-            did += f", where it waits for ever for {whom}"
+            missing = ", and ".join(f"rank {r}, {_whereabouts(self.places[r])}" for r in absent)
+            did += f", where it waits for ever for {missing}"
         return f"rank {rank}: {did or 'no move'}"
 
 
@@ -87,7 +88,7 @@ def _whereabouts(place: Place) -> str:
 
 
 class _NotAMoveError(Exception):
-    """Ends a play: somebody made a move that there is not; `what` says which."""
+    """Ends a play: a rank made a move that there is not; `what` says which."""
 
     def __init__(self, key: str, what: str, idea: str) -> None:
         super().__init__(idea)
@@ -203,12 +204,13 @@ def _checked(move: object) -> tuple[Any, ...]:
             "yields 'leave'",
             'It is the comma that makes a tuple: `yield ("leave",)`, not `yield ("leave")`.',
         )
-    if type(move) is tuple:
-        items = cast("tuple[Any, ...]", move)
-        if items == ("leave",):
-            return items
-        if len(items) == 2 and items[0] == "max" and type(items[1]) is int and items[1] in (0, 1):
-            return items
+    match as_items(move):
+        case ["leave"]:
+            return ("leave",)
+        case ["max", vote] if as_whole(vote) in (0, 1):
+            return "max", as_whole(vote)
+        case _:
+            pass
     raise _NotAMoveError(
         "not_a_move",
         f"yields {_short(move)}",
@@ -291,7 +293,7 @@ def _bringing(
 
 
 _LEAVES_FIRST = (
-    "Whoever leaves before the collective is missing in it, and the others wait there for ever: "
+    "A rank that leaves before the collective is missing in it, and the others wait there: "
     "bring the vote first, leave after the answer."
 )
 _TWICE = (
@@ -311,19 +313,19 @@ _MISTAKES: tuple[tuple[str, str, Checkpoint], ...] = (
     ("leaves_first", _LEAVES_FIRST, _only_the_others),
     (
         "only_voters_join",
-        "A rank with a vote of 0 has to come to the collective too: those who vote 1 wait there "
+        "A rank with a vote of 0 has to come to the collective too: those that vote 1 wait there "
         "for it, while it waits for them in the sum.",
         _only_voters,
     ),
     (
         "own_vote",
         "After the collective the own vote decides nothing any more: a rank that leaves or stays "
-        "by it does so alone, and then somebody waits for ever.",
+        "by it does so alone, and then another waits for ever.",
         _bringing(leaves=lambda vote, agreed: vote),
     ),
     (
         "leaves_always",
-        "Whether to leave is what the collective answers: when nobody wanted to, the answer is 0 "
+        "Whether to leave is what the collective answers: when none wanted to, the answer is 0 "
         "and all of them go on.",
         _bringing(leaves=lambda vote, agreed: True),
     ),
@@ -335,7 +337,7 @@ _MISTAKES: tuple[tuple[str, str, Checkpoint], ...] = (
     ),
     (
         "inverted",
-        "The answer 1 means that somebody wants to leave: leave then, and go on when it is 0.",
+        "The answer 1 means that a rank wants to leave: leave then, and go on when it is 0.",
         _bringing(leaves=lambda vote, agreed: not agreed),
     ),
     (
@@ -375,8 +377,8 @@ def _evidence() -> tuple[tuple[Votes], ...]:
 CHECKPOINT: Comparison[Callable[[Votes], Play]] = Comparison(
     reference=Played(_checkpoint),
     mistakes=tuple(Mistake(key, idea, Played(wrong)) for key, idea, wrong in _MISTAKES),
-    idea="Every rank makes the same moves: first the collective, with its own vote, and then, if "
-    "the answer is 1, the leave.",
+    idea="All ranks run these moves with votes of their own: follow one that has a 1 and one that "
+    "has a 0, move by move, and see where each of them ends.",
     form=lambda value: value.problem,
     draw=str,
     evidence=_evidence(),

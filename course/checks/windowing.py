@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course.checks.comparing import Args, Mistake, a_kind, alike, same
+from course.checks.comparing import Args, Mistake, a_kind, alike, explaining
 from course.judging import Ask, Failure, Rows
+from course.sameness import like, same
 from course.showing import named, show
+from nanogpt.plain_values import as_items, as_whole
 
 Kept = tuple[Tensor, Tensor]
 Eviction = Callable[[Tensor, Tensor, int, int], Kept]
@@ -65,10 +67,11 @@ class Measured:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self.__wrapped__ = function
         self.__code__ = getattr(function, "__code__", None)
 
     def __call__(self, *args: Any) -> Weighed:
-        """Ask the function, and weigh its result before anybody copies it."""
+        """Ask the function, and weigh its result before it is copied."""
         old = storages(item for item in args if isinstance(item, Tensor))
         value = self._function(*args)
         new = storages(item for item in _items(value) if isinstance(item, Tensor))
@@ -76,7 +79,14 @@ class Measured:
 
 
 def _items(value: Any) -> Sequence[Any]:
-    return value if type(value) is tuple else ()
+    """What a tuple or a list holds."""
+    return (as_items(value) or ()) if isinstance(value, list | tuple) else ()
+
+
+def draw_eviction(name: str, args: Args) -> str:
+    """The call, with the tensors as shapes."""
+    k, _, window, sinks = args
+    return f"{name}(k, v, window={window}, sinks={sinks}), k and v {tuple(k.shape)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +107,13 @@ class Case:
         kept = self.kept()
         return self.k[:, kept], self.v[:, kept]
 
+    def args(self) -> Args:
+        """What the function is given."""
+        return self.k, self.v, self.window, self.sinks
+
     def draw(self) -> str:
         """The call, with the tensors as shapes."""
-        shape = tuple(self.k.shape)
-        return f"evict(k, v, window={self.window}, sinks={self.sinks}), k and v {shape}"
+        return draw_eviction("evict", self.args())
 
     def draw_kept(self, value: Any) -> str:
         """What was kept, as the numbers of entries; ? is an entry that never was there."""
@@ -112,10 +125,12 @@ class Case:
         )
 
 
-def case(heads: int, length: int, window: int, sinks: int, dtype: torch.dtype) -> Case:
-    """K/V of H heads and S entries of size D = 2 that are all different."""
-    count = heads * length * 2
-    k = torch.arange(1, count + 1, dtype=dtype).view(heads, length, 2)  # (H, S, D)
+def case(
+    heads: int, length: int, window: int, sinks: int, dtype: torch.dtype, size: int = 2
+) -> Case:
+    """K/V of H heads and S entries of D = `size` that are all different."""
+    count = heads * length * size
+    k = (torch.arange(1, count + 1, dtype=dtype) / 4).view(heads, length, size)  # (H, S, D)
     return Case(k, -k, window, sinks)
 
 
@@ -155,8 +170,16 @@ def _kept(length: int, window: int, sinks: int) -> list[int]:
     return [i for i in range(length) if i < sinks or i >= length - window]
 
 
+_RIGHT = _keeping(_kept)
+
+
 def _keys_only(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
     return k[:, _kept(k.shape[1], window, sinks)], v
+
+
+def _twice_the_keys(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
+    kept = _kept(k.shape[1], window, sinks)
+    return k[:, kept], k[:, kept]
 
 
 def _exchanged(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
@@ -179,6 +202,20 @@ def _padded_behind(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tenso
 _SHORTER = "A text that is shorter than the limit is kept as it is; nothing is added to fill it up."
 
 
+def _window_behind_the_sinks(length: int, window: int, sinks: int) -> list[int]:
+    """An index into the whole text used behind the sinks, which shortens the window by them."""
+    if not sinks or length <= sinks + window:
+        return _kept(length, window, sinks)
+    return [*range(sinks), *range(sinks, length)[length - window :]]
+
+
+def _sinks_inside(length: int, window: int, sinks: int, at_most: int) -> list[int]:
+    """The sinks and a slice [-(window - sinks):], for a text of more than `at_most`."""
+    if not sinks or length <= at_most:
+        return list(range(length)) if length <= at_most else _kept(length, window, 0)
+    return [*range(length)[:sinks], *range(length)[-(window - sinks) :]]
+
+
 def _all_but_one(length: int, window: int, sinks: int) -> list[int]:
     """One entry gone, however many are too many."""
     kept = list(range(length))
@@ -195,8 +232,8 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
     ),
     Mistake(
         "nothing_dropped",
-        "Nothing was dropped here, although nobody will see the entries between the sinks and the "
-        "window again.",
+        "Nothing was dropped here, although the entries between the sinks and the window will not "
+        "be seen again.",
         _keeping(lambda length, window, sinks: range(length)),
     ),
     Mistake(
@@ -216,17 +253,39 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
         "The last `window` entries are kept, all of them; here the oldest of these is missing.",
         _keeping(lambda length, window, sinks: _kept(length, window - 1, sinks)),
     ),
-    Mistake(
+    *alike(
         "no_sinks",
         "The first `sinks` entries are kept as well: so much attention goes to them that the text "
         "breaks without them.",
         _keeping(lambda length, window, sinks: _kept(length, window, 0)),
+        _keeping(lambda length, window, sinks: _kept(length, window + sinks, 0)),
     ),
     Mistake(
+        "one_sink_more",
+        "Entries count from 0, so the sinks are those below `sinks`; entry `sinks` itself is none.",
+        _keeping(lambda length, window, sinks: _kept(length, window, sinks + 1)),
+    ),
+    Mistake(
+        "backwards",
+        "The entries stay in the order of the text, the oldest first.",
+        _keeping(lambda length, window, sinks: _kept(length, window, sinks)[::-1]),
+    ),
+    Mistake(
+        "keys_twice",
+        "The values are those of v; here the keys were returned for them.",
+        _twice_the_keys,
+    ),
+    *alike(
         "sinks_from_the_window",
         "The sinks come on top of the window: the last `window` entries are kept whatever the "
         "number of sinks.",
         _keeping(lambda length, window, sinks: _kept(length, max(1, window - sinks), sinks)),
+        _keeping(lambda length, window, sinks: _kept(length, max(0, window - sinks), sinks)),
+        _keeping(_window_behind_the_sinks),
+        _keeping(lambda length, window, sinks: _sinks_inside(length, window, sinks, window)),
+        _keeping(
+            lambda length, window, sinks: _sinks_inside(length, window, sinks, window + sinks)
+        ),
     ),
     Mistake(
         "twice",
@@ -244,13 +303,13 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
         "index counts from the end: entries were lost.",
         _keeping(
             lambda length, window, sinks: [
-                *range(min(sinks, length)), *range(length)[max(sinks, 0) :][length - window :],
+                *range(min(sinks, length)), *range(length)[length - window :],
             ]
         ),
         _keeping(
-            lambda length, window, sinks: [
-                *range(min(sinks, length)), *range(length)[length - window :],
-            ]
+            lambda length, window, sinks: (
+                _kept(length, window, sinks) if sinks else range(length)[length - window :]
+            )
         ),
     ),
     Mistake(
@@ -292,19 +351,32 @@ _EVICTIONS: tuple[Mistake[Eviction], ...] = (
 
 def judge_entries(ask: Ask, cases: Sequence[Case]) -> Failure | None:
     """Whether the right entries are kept and the arguments left alone; memory is not judged."""
+    results: list[tuple[Args, Any]] = []
     for index, item in enumerate(cases):
-        called = ask.call(item.k, item.v, item.window, item.sinks)
-        value = called.value.value
+        value = _evicted(ask, item)
         failure = _judge_form(item, value)
         if failure:
             return failure
+        results.insert(0, (item.args(), value))
         if not same(value, item.expected()):
-            more = [*cases[index + 1 :], *_EVIDENCE]
-            return _wrong_entries(item, value, _guilty(ask, item, value, more))
-        for name, before, after in zip("kv", (item.k, item.v), called.args_after[:2], strict=True):
-            if not same(before, after):
-                return _changed(item, name, before, after)
+            results += _more_evicted(ask, [*cases[index + 1 :], *_EVIDENCE])
+            return _wrong_entries(item, value, explaining(_EVICTIONS, _RIGHT, results))
     return None
+
+
+def _evicted(ask: Ask, item: Case) -> Any:
+    return like(ask(*item.args()).value, item.expected())
+
+
+def _more_evicted(ask: Ask, cases: Sequence[Case]) -> list[tuple[Args, Any]]:
+    """More results of the right form; an answer that breaks off has said enough."""
+    results: list[tuple[Args, Any]] = []
+    with contextlib.suppress(Exception):
+        for item in cases:
+            value = _evicted(ask, item)
+            if not _not_two_tensors(value):
+                results.append((item.args(), value))
+    return results
 
 
 def _judge_form(item: Case, value: Any) -> Failure | None:
@@ -320,27 +392,6 @@ def _judge_form(item: Case, value: Any) -> Failure | None:
     idea = f"Return two tensors, `return k, v`; this is {a_kind(value)}"
     parts = " and ".join(a_kind(part) for part in _items(value)[:3])
     return Failure(f"{idea}{f' of {parts}' if parts else ''}.", rows, "not_two")
-
-
-def _guilty(ask: Ask, first: Case, value: Any, more: Sequence[Case]) -> Mistake[Eviction] | None:
-    """The known mistake that explains this result and the most of what else is asked."""
-    results = [(first, value)]
-    try:
-        for item in more:
-            results.append((item, ask(item.k, item.v, item.window, item.sinks).value))
-    except Exception:
-        pass  # an answer that breaks off has said enough
-
-    def explains(mistake: Mistake[Eviction], item: Case, got: Any) -> bool:
-        wrong = mistake.answer(item.k, item.v, item.window, item.sinks)
-        return not _not_two_tensors(got) and same(got, wrong)
-
-    candidates = [mistake for mistake in _EVICTIONS if explains(mistake, first, value)]
-    return max(
-        candidates,
-        key=lambda mistake: sum(explains(mistake, item, got) for item, got in results),
-        default=None,
-    )
 
 
 def _wrong_entries(item: Case, value: Any, mistake: Mistake[Eviction] | None) -> Failure:
@@ -360,23 +411,10 @@ def _wrong_entries(item: Case, value: Any, mistake: Mistake[Eviction] | None) ->
     return Failure(idea, rows)
 
 
-def _changed(item: Case, name: str, before: Tensor, after: Any) -> Failure:
-    idea = (
-        f"What comes back is right, but {name} itself was changed on the way, and whoever passed "
-        "it in may still read it: build new tensors."
-    )
-    draw = [
-        _entries(tensor, item.k, item.v, name) if isinstance(tensor, Tensor) else show(tensor)
-        for tensor in (before, after)
-    ]
-    rows: Rows = (("input", item.draw()), ("before", draw[0]), ("after", draw[1]))
-    return Failure(idea, rows, "in_place")
-
-
 def judge_memory(ask: Ask, cases: Sequence[Case]) -> Failure | None:
     """Whether what is returned keeps no more bytes alive than it shows."""
     for item in cases:
-        weighed = ask(item.k, item.v, item.window, item.sinks)
+        weighed = ask(*item.args())
         shown = shown_bytes(item.expected())
         if weighed.live_bytes <= shown:
             continue
@@ -401,7 +439,7 @@ def _why_alive(ask: Ask, item: Case, weighed: Weighed, rows: Rows) -> tuple[str,
     if item.k.shape[0] == 1:
         length, dtype = item.k.shape[1], item.k.dtype
         twin = case(2, length, item.window, item.sinks, dtype)
-        if ask(twin.k, twin.v, twin.window, twin.sinks).live_bytes <= shown_bytes(twin.expected()):
+        if ask(*twin.args()).live_bytes <= shown_bytes(twin.expected()):
             idea = (
                 "With one head the kept entries lie in one piece already, so no copy was made and "
                 "the old storage stays whole: `.contiguous()` may return a view, `.clone()` never."
@@ -425,8 +463,8 @@ _EVIDENCE = tuple(
 # --- slots -----------------------------------------------------------------------------------
 
 _OVER_SINKS = (
-    "The sinks are kept for good, so nobody else may have their slots: only the other `window` "
-    "slots are used in turn."
+    "The sinks are kept for good, so no other position may have their slots: only the other "
+    "`window` slots are used in turn."
 )
 _GROWS = (
     "A storage with a slot for every position grows with the text: a new entry takes the slot of "
@@ -488,7 +526,7 @@ def judge_slots(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> 
     """Whether the positions, computed in this order, get slots that serve; any slots that do."""
     slots: dict[int, int] = {}
     for position in positions:
-        slot = ask(position, window, sinks)
+        slot = like(ask(position, window, sinks), 0)
         failure = _not_a_slot(ask, slot, window + sinks)
         if failure:
             return failure
@@ -498,7 +536,7 @@ def judge_slots(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> 
             key, idea = _explain_slots(ask, slots, window, sinks) or failure[:2]
             return Failure(idea, failure[2], key)
     for position in reversed(positions):
-        again = ask(position, window, sinks)
+        again = like(ask(position, window, sinks), 0)
         if again != slots[position]:
             idea = (
                 f"Asked again, position {position} is in another slot, but nothing is ever moved: "
@@ -518,7 +556,7 @@ def _not_a_slot(ask: Ask, slot: Any, room: int) -> Failure | None:
     rows = _slot_rows(ask, f"a slot from 0 to {room - 1}", slot)
     if slot is None:
         return Failure("ring_slot returned nothing: end it with `return`.", rows, "no_return")
-    if type(slot) is not int:
+    if as_whole(slot) is None:
         return Failure(f"A slot is a whole number (an int), not {a_kind(slot)}.", rows, "not_int")
     return None
 

@@ -29,14 +29,14 @@ class Finding:
     sentence: str
 
 
-def report(root: Path, *, port: int, half_made: bool) -> int:
+def report(root: Path, *, port: int, half_made: bool, installed: bool) -> int:
     """Print every finding; return 1 if something is wrong, else 0."""
-    findings = list(examine(root, port=port, half_made=half_made))
+    findings = list(examine(root, port=port, half_made=half_made, installed=installed))
     sys.stdout.write("".join(f"{f.kind:>5}  {f.sentence}\n" for f in findings))
     return int(any(f.kind == "wrong" for f in findings))
 
 
-def examine(root: Path, *, port: int, half_made: bool) -> Iterator[Finding]:
+def examine(root: Path, *, port: int, half_made: bool, installed: bool) -> Iterator[Finding]:
     """Look at everything that the course needs, most important first."""
     yield Finding("ok", f"Python {sys.version.split()[0]} is new enough.")
     unfit = list(before_install(root))
@@ -45,22 +45,22 @@ def examine(root: Path, *, port: int, half_made: bool) -> Iterator[Finding]:
         yield Finding("ok", f"{root} can be written to, and the disk has room.")
     if half_made:
         yield Finding("wrong", ".venv is half made: python3 learn.py makes it anew.")
-    elif (root / ".venv").exists():
+    elif installed:
         yield Finding("ok", ".venv is in order.")
     else:
-        yield Finding("note", ".venv is not there yet: python3 learn.py makes it.")
+        yield Finding("note", "the course is not installed yet: python3 learn.py does it.")
     if is_temporary(root):
         yield Finding("wrong", TEMPORARY.format(root))
     if port_is_free(port):
         yield Finding("ok", f"Port {port} is free.")
     else:
         yield Finding(
-            "wrong",
+            "note",
             f"port {port} is taken: perhaps the course is open already; learn.py then takes "
             "another port, or the one that you name with --port.",
         )
     if not has_display():
-        yield Finding("wrong", "no browser was found here: open the printed address in one.")
+        yield Finding("note", "no browser was found here: open the printed address in one.")
     yield from _for_the_tests()
 
 

@@ -33,10 +33,10 @@ class Installation:
 
     def ensure(self, *files: str) -> None:
         """Install these requirements files, unless the stamp says that they are installed."""
+        if self.holds(*files):
+            return
         state = self._read_stamp()
         wanted = {name: self._digest(name) for name in files}
-        if self.python.exists() and UNFINISHED not in state and wanted.items() <= state.items():
-            return
         for sentence in doctor.before_install(self.root):
             raise Failure(sentence)
         started = time.monotonic()
@@ -51,6 +51,12 @@ class Installation:
             raise
         self._write_stamp({**state, **wanted})
         _say(f"Installed in {time.monotonic() - started:.0f} s.")
+
+    def holds(self, *files: str) -> bool:
+        """Whether the stamp says that these requirements files are installed."""
+        state = self._read_stamp()
+        wanted = {name: self._digest(name) for name in files}
+        return self.python.exists() and UNFINISHED not in state and wanted.items() <= state.items()
 
     def is_half_made(self) -> bool:
         """Whether .venv is there and does not work, or its last installation was cut short."""

@@ -17,9 +17,12 @@ from typing import NoReturn
 
 from course.launcher import doctor
 from course.launcher.failure import Failure, last_line
+from course.launcher.kept import Reasons
 
 DEFAULT_PORT = 2718
 START_LIMIT_S = 90
+LISTEN_EVERY_S = 0.5
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 STOP_LIMIT_S = 5
 FIRST_PAGE = {"edit": "/?file=index.py&view-as=present", "run": "/?file=index.py"}
 
@@ -57,6 +60,21 @@ def choose_port(wanted: int | None) -> int:
     return free
 
 
+def choose_host() -> str:
+    """Return a name for this machine under which no other server has ever been.
+
+    Cookies belong to a host, whatever the port, so that on 127.0.0.1 the learner's would go to
+    every local server. Browsers find *.localhost by themselves, but Safari asks the system.
+    """
+    name = f"course-{secrets.token_hex(4)}.localhost"
+    if sys.platform == "darwin":
+        try:
+            socket.getaddrinfo(name, None)
+        except OSError:
+            return "127.0.0.1"
+    return name
+
+
 def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> int:
     """Show work/ in marimo's `mode` ("edit" or "run") to this machine alone, until Ctrl-C."""
     port = choose_port(options.port)
@@ -67,14 +85,16 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
             signal.signal(getattr(signal, name), signal.default_int_handler)
     token = secrets.token_urlsafe(16)
     log = root / "work" / "server.log"
+    reasons = Reasons(root / "work")
     server = _start(mode, python, root, port, token, log)
     try:
         _wait_until_listening(server, port, log)
-        address = f"http://127.0.0.1:{port}{FIRST_PAGE[mode]}&access_token={token}"
+        path = f":{port}{FIRST_PAGE[mode]}&access_token={token}"
+        address = f"http://{choose_host()}{path}"
         _say(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.")
         if not options.no_browser and doctor.has_display():
             webbrowser.open(address)
-        server.wait()
+        _wait(server, reasons)
         raise Failure(f"the course server stopped by itself: {_end(log)}.")
     except KeyboardInterrupt:
         _stop(server)
@@ -88,24 +108,35 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
 def _start(
     mode: str, python: Path, root: Path, port: int, token: str, log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start marimo out of the terminal's reach, so that Ctrl-C reaches the launcher alone."""
-    address = ("--host", "127.0.0.1", "--port", str(port), "--token-password-file", "-")
+    """Start the server out of the terminal's reach, so that Ctrl-C reaches the launcher alone.
+
+    Its input stays open as long as the launcher lives: its end ends the server.
+    """
     log.touch(mode=0o600)  # marimo prints the token
     with log.open("wb") as output:
         server = subprocess.Popen(
-            [python, "-m", "marimo", mode, "work", *address, "--headless", "--no-sandbox"],
+            [python, "-m", "course.launcher.host", mode, str(port)],
             cwd=root,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env={**os.environ, "MARIMO_SKIP_UPDATE_CHECK": "1"},
+            env={**os.environ, "MARIMO_SKIP_UPDATE_CHECK": "1", **ONE_THREAD},
         )
     assert server.stdin
     with contextlib.suppress(BrokenPipeError):  # it died at once: the log says why
-        server.stdin.write(token.encode())
-        server.stdin.close()
+        server.stdin.write(f"{token}\n".encode())
+        server.stdin.flush()
     return server
+
+
+def _wait(server: subprocess.Popen[bytes], reasons: Reasons) -> None:
+    """Wait for the server's end, saying what it keeps of the learner's and why."""
+    while server.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(LISTEN_EVERY_S)
+        for line in reasons.new():
+            _say(line)
 
 
 def _wait_until_listening(server: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -5,17 +5,18 @@ No learner's file is ever overwritten: a version that gives way is kept with the
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
-import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 from course.carry import carry, names_in
-from course.files import write_atomically
+from course.files import explain, read_bytes, write_atomically
 from course.launcher.failure import Failure
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
@@ -35,16 +36,19 @@ class Workspace:
 
         A lesson that was split off from another gets what the learner had written there.
         """
-        self.work.mkdir(exist_ok=True)
+        self._make_folder()
         known = self._record()
         said: list[str] = []
         for name in self.names():
             if os.path.lexists(self.work / name):
                 continue
-            self._copy(name)
+            try:
+                self._copy(name)
+            except OSError as error:
+                raise Failure(explain(error)) from None
             said.append(f"{name} is new.")
             if name not in known:
-                said += self._take_over(name, self._passed(name))
+                said += self._safely(name, lambda name: self._take_over(name, self._passed(name)))
         return said
 
     def names(self) -> list[str]:
@@ -73,31 +77,58 @@ class Workspace:
     def reset(self, wanted: str) -> Path | None:
         """Bring a lesson in anew; return where the learner's version is kept, if there was one."""
         name = self.lesson(wanted)
-        kept = self._keep(name) if (self.work / name).exists() else None
-        self._copy(name)
+        self._make_folder()
+        try:
+            kept = self._keep(name) if os.path.lexists(self.work / name) else None
+            self._copy(name)
+        except OSError as error:
+            raise Failure(explain(error)) from None
         return kept
 
     def update(self) -> list[str]:
-        """Bring new and changed lessons in, answers carried over; return a sentence for each."""
+        """Bring new and changed lessons in, answers carried over; return a sentence for each.
+
+        What goes wrong with one lesson is such a sentence too, and the others are brought in.
+        """
         said = self.bring_in()
         for name in self.names():
-            said += self._take_over(name, {})
+            said += self._safely(name, lambda name: self._take_over(name, {}))
         for name in self.newer():
-            said += self._bring_up_to_date(name)
+            said += self._safely(name, self._bring_up_to_date)
         return said
 
+    def _make_folder(self) -> None:
+        try:
+            self.work.mkdir(exist_ok=True)
+        except FileExistsError:
+            what = "a link that leads nowhere" if self.work.is_symlink() else "a file"
+            raise Failure(
+                f"{self.work} is {what}, and it is where your lessons should be: move it away, "
+                "and the course makes a folder in its place."
+            ) from None
+        except OSError as error:
+            raise Failure(explain(error)) from None
+
+    def _safely(self, name: str, step: Callable[[str], list[str]]) -> list[str]:
+        try:
+            return step(name)
+        except OSError as error:
+            return [f"{name} was left as it is: {explain(error)}"]
+
     def _bring_up_to_date(self, name: str) -> list[str]:
-        mine = self.work / name
+        mine = read_bytes(self.work / name)
         if _digest(mine) == self._record().get(name):
             self._copy(name)
             return [f"{name} was brought up to date."]
-        kept = self._keep(name)
+        said = f"{name} was brought up to date; yours was empty."
+        if mine.strip():
+            kept = self._keep(name).relative_to(self.work.parent).as_posix()
+            said = f"{name} was brought up to date; yours is kept as {kept}."
         if not LESSON.fullmatch(name):
             self._copy(name)
-            return [f"{name} was brought up to date; yours is kept as {self._say(kept)}."]
-        carried = carry(_read(mine), _read(self.pristine / name), self._passed(name))
+            return [said]
+        carried = carry(_text(mine), _text(self._pristine(name)), self._passed(name))
         self._write(name, carried.text.encode())
-        said = f"{name} was brought up to date; yours is kept as {self._say(kept)}."
         return [said, *carried.sentences()]
 
     def _take_over(self, name: str, passed: dict[str, str]) -> list[str]:
@@ -108,14 +139,16 @@ class Workspace:
         halves = self._halves(name)
         if not halves:
             return []
-        carried = [carry("", _read(self.work / name), passed)]
+        carried = [carry("", _text(read_bytes(self.work / name)), passed)]
         for half in halves:
-            theirs = names_in(_read(self.pristine / half))
-            before = carried[-1].text
-            carried.append(carry(_read(self.work / half), before, without=theirs))
-        if any(each.names for each in carried):
-            write_atomically(self.work / name, carried[-1].text.encode())
-        return [sentence for each in carried for sentence in each.sentences()]
+            theirs = names_in(_text(self._pristine(half)))
+            old = _text(read_bytes(self.work / half))
+            carried.append(carry(old, carried[-1].text, without=theirs))
+        filled = [each for each in carried if each.names]
+        if filled:
+            text = carried[-1].text.encode("utf-8", "surrogateescape")
+            write_atomically(self.work / name, text)
+        return [sentence for each in filled for sentence in each.sentences()]
 
     def _halves(self, name: str) -> list[str]:
         """Return the other lessons of the same number, such as l04_x.py, that the learner has."""
@@ -130,59 +163,72 @@ class Workspace:
         An exercise keeps its id when its lesson is split: l04.judge may belong to l04b_quality.py.
         """
         kept = (self.work / "answers").glob(f"{lesson[:3]}*.*.py")
-        paths = sorted(path for path in kept if path.name.count(".") == 2)
-        return {path.name.split(".")[1]: _read(path) for path in paths}
+        passed: dict[str, str] = {}
+        for path in sorted(path for path in kept if path.name.count(".") == 2):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                passed[path.name.split(".")[1]] = read_bytes(path).decode()
+        return passed
 
     def _is_newer(self, name: str, record: dict[str, str]) -> bool:
-        pristine = _digest(self.pristine / name)
-        if record.get(name) == pristine or not (self.work / name).exists():
+        pristine = _digest(self._pristine(name))
+        if record.get(name) == pristine or not os.path.lexists(self.work / name):
             return False
-        return _digest(self.work / name) != pristine
+        try:
+            return _digest(read_bytes(self.work / name)) != pristine
+        except OSError:
+            return True  # an update says what is wrong with it
+
+    def _pristine(self, name: str) -> bytes:
+        return (self.pristine / name).read_bytes()
 
     def _copy(self, name: str) -> None:
-        self._write(name, (self.pristine / name).read_bytes())
+        self._write(name, self._pristine(name))
 
     def _write(self, name: str, content: bytes) -> None:
         """Write the learner's file, then note which pristine file it came from."""
         write_atomically(self.work / name, content)
-        record = self._record() | {name: _digest(self.pristine / name)}
+        record = self._record() | {name: _digest(self._pristine(name))}
         write_atomically(self.work / RECORD, json.dumps(record, indent=1).encode())
 
     def _keep(self, name: str) -> Path:
-        """Copy the learner's file aside under a name with the date; return the copy."""
+        """Copy the learner's file aside under a name with the date; return the copy.
+
+        A version that is kept already is not copied again.
+        """
         mine = self.work / name
+        content = read_bytes(mine)
         folder = self.work / "kept"
-        folder.mkdir(exist_ok=True)
+        for kept in sorted(folder.glob(f"{mine.stem}.*{mine.suffix}")):
+            if kept.is_file() and kept.read_bytes() == content:
+                return kept
         stamp = time.strftime("%Y-%m-%d-%H%M%S")
         kept = folder / f"{mine.stem}.{stamp}{mine.suffix}"
         number = 1
         while kept.exists():
             number += 1
             kept = folder / f"{mine.stem}.{stamp}-{number}{mine.suffix}"
-        shutil.copy2(mine, kept)
+        write_atomically(kept, content)
         return kept
 
     def _record(self) -> dict[str, str]:
         """Return the record; a damaged one counts as empty, so that every file counts as edited."""
         try:
-            record = json.loads((self.work / RECORD).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            record = json.loads(read_bytes(self.work / RECORD))
+        except (OSError, ValueError, RecursionError):
             return {}
         if not isinstance(record, dict):
             return {}
         return cast("dict[str, str]", record)
-
-    def _say(self, path: Path) -> str:
-        return path.relative_to(self.work.parent).as_posix()
 
 
 def _is_learners(name: str) -> bool:
     return name in BESIDE_LESSONS or LESSON.fullmatch(name) is not None
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def _text(content: bytes) -> str:
+    """The text; a byte that is not UTF-8 stays in it as a mark that Python's parser refuses."""
+    return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")

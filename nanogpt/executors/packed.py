@@ -119,32 +119,53 @@ class GatheredAttention:
     def __init__(self, cache: KVStore, rows: Sequence[Row], masks: Sequence[Tensor]) -> None:
         """Shapes: masks (t, s + t) bool, one per row."""
         self.cache = cache
-        self.rows = rows
         self.place = place_rows(rows, cache)
-        self.num_new = [len(row.tokens) for row in rows]
-        self.groups = [(members, [masks[i] for i in members]) for members in equal_lengths(rows)]
+        self.groups = [
+            GatheredRows(cache, [rows[i] for i in members], [masks[i] for i in members])
+            for members in equal_lengths(rows)
+        ]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
         self.cache.write(layer, self.place, k, v)
-        news = list(zip(k.split(self.num_new), v.split(self.num_new), strict=True))
-        outs: list[Tensor] = []
+        out = torch.empty_like(q)  # (N, H, D)
         start = 0
-        for members, masks in self.groups:
-            num_new, longest = self.num_new[members[0]], max(mask.shape[1] for mask in masks)
-            kv = k.new_zeros(2, len(members), k.shape[1], longest, k.shape[2])  # (2, B, H, S, D)
-            for b, i in enumerate(members):
-                held = self.cache.gather(self.rows[i].request_id, layer)  # (H, s, D) each
-                for which in range(2):
-                    own = torch.cat([held[which], news[i][which].transpose(0, 1)], dim=1)
-                    kv[which, b, :, : own.shape[1]] = own  # (H, s + t, D)
-            end = start + len(members) * num_new
-            rows = q[start:end].unflatten(0, (len(members), -1)).transpose(1, 2)  # (B, H, T, D)
-            bias = _visible_bias(masks, q.dtype)
-            seen = F.scaled_dot_product_attention(rows, kv[0], kv[1], attn_mask=bias)
-            outs.append(seen.transpose(1, 2).flatten(0, 1))  # (B * T, H, D)
-            start = end
-        return torch.cat(outs)  # (N, H, D)
+        for group in self.groups:
+            here = slice(start, start + group.num_tokens)
+            group.attend(layer, q[here], k[here], v[here], out[here])
+            start = here.stop
+        return out
+
+
+class GatheredRows:
+    """B rows of T tokens each, and copies of what they hold: in front of it room for what is new.
+
+    Copied once per step for all layers; a layer then writes T columns and attends.
+    """
+
+    def __init__(self, cache: KVStore, rows: Sequence[Row], masks: Sequence[Tensor]) -> None:
+        self.num_rows, self.num_new = len(rows), len(rows[0].tokens)
+        self.num_tokens = self.num_rows * self.num_new
+        held = [cache.held(row.request_id) for row in rows]  # (2, L, H, s, D) each
+        longest = max(each.shape[3] for each in held)
+        num_kv, num_layers, num_heads, _, head_size = held[0].shape
+        shape = (num_kv, num_layers, len(rows), num_heads, self.num_new + longest, head_size)
+        self.kv = held[0].new_zeros(shape)  # (2, L, B, H, T + S, D)
+        for b, each in enumerate(held):
+            self.kv[:, :, b, :, self.num_new : self.num_new + each.shape[3]] = each
+        self.bias = _visible_bias(
+            [mask.roll(self.num_new, dims=1) for mask in masks], self.kv.dtype
+        )
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
+        """Write into `out`. Shapes: q, k, v, out (B * T, H, D)."""
+        q, k, v = (
+            each.unflatten(0, (self.num_rows, -1)).transpose(1, 2) for each in (q, k, v)
+        )  # (B, H, T, D) each
+        keys, values = self.kv[0, layer], self.kv[1, layer]  # (B, H, T + S, D) each
+        keys[:, :, : self.num_new], values[:, :, : self.num_new] = k, v
+        seen = F.scaled_dot_product_attention(q, keys, values, attn_mask=self.bias)
+        out.unflatten(0, (self.num_rows, -1)).copy_(seen.transpose(1, 2))  # (B, T, H, D)
 
 
 def equal_lengths(rows: Sequence[Row]) -> list[list[int]]:

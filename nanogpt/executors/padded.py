@@ -64,10 +64,11 @@ class PaddedAttention:
         self.mask = mask.unsqueeze(1)  # (B, 1, T, S + T)
         self.place = place_rows(rows, cache)
         self.past_lens = [cache.length(row.request_id) for row in rows]
+        self.past = left_padded([cache.held(row.request_id) for row in rows])
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q, k, v (B, T, H, D) -> (B, T, H, D)."""
-        past_k, past_v = self._left_padded_past(layer, k)  # (B, H, S, D) each
+        past_k, past_v = self.past[:, layer]  # (B, H, S, D) each
         keys = torch.cat([past_k, k.transpose(1, 2)], dim=2)  # (B, H, S + T, D)
         values = torch.cat([past_v, v.transpose(1, 2)], dim=2)
         new_k, new_v = self.new_kv(keys), self.new_kv(values)  # (N, H, D) each
@@ -80,15 +81,15 @@ class PaddedAttention:
         own = [padded[i, :, -len(row.tokens) :] for i, row in enumerate(self.rows)]  # (H, t, D)
         return torch.cat(own, dim=1).transpose(0, 1)  # (N, H, D)
 
-    def _left_padded_past(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        num_heads, head_size = like.shape[2:]
-        longest = max(self.past_lens)
-        past = like.new_zeros(2, len(self.rows), num_heads, longest, head_size)  # (2, B, H, S, D)
-        for i, (row, length) in enumerate(zip(self.rows, self.past_lens, strict=True)):
-            past[0, i, :, longest - length :], past[1, i, :, longest - length :] = (
-                self.cache.gather(row.request_id, layer)
-            )
-        return past[0], past[1]
+
+def left_padded(pasts: Sequence[Tensor]) -> Tensor:
+    """Pasts of unequal length side by side. Shapes: B of (2, L, H, s, D) -> (2, L, B, H, S, D)."""
+    longest = max(past.shape[3] for past in pasts)
+    num_kv, num_layers, num_heads, _, head_size = pasts[0].shape
+    whole = pasts[0].new_zeros(num_kv, num_layers, len(pasts), num_heads, longest, head_size)
+    for i, past in enumerate(pasts):
+        whole[:, :, i, :, longest - past.shape[3] :] = past
+    return whole
 
 
 def padded_mask(masks: Sequence[Tensor]) -> Tensor:

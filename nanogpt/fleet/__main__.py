@@ -7,7 +7,6 @@ number of processes.
 import argparse
 import dataclasses
 import json
-import math
 import os
 import sys
 import time
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, get_args
 
+from nanogpt.command_line import Number, Parser, Whole
 from nanogpt.fleet.comparing import Comparison, Summary, comparison, summarise, title
 from nanogpt.fleet.costs import COSTS
 from nanogpt.fleet.dashboard import (
@@ -22,16 +22,24 @@ from nanogpt.fleet.dashboard import (
     live,
     live_table,
     make_console,
+    remarks,
     totals_table,
 )
-from nanogpt.fleet.presets import FIFO, PRESETS
+from nanogpt.fleet.presets import AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO
 from nanogpt.fleet.running import Job, drive, run_jobs, stoppable
 from nanogpt.fleet.settings import FleetConfig
 from nanogpt.fleet.simulation import Simulation
-from nanogpt.fleet.workload import Scenario, make_workload
+from nanogpt.fleet.workload import (
+    FEWEST_KV_TOKENS,
+    SOURCE_RPS,
+    Scenario,
+    make_workload,
+    phases,
+)
 
 VERSION = 1
 INTERRUPTED = 130
+NOTHING_SERVED = 1
 REDRAW_S = 0.1
 LINE_S = 5.0
 PATIENCE_S = 2.0
@@ -46,6 +54,11 @@ def main(argv: Sequence[str]) -> int:
         parser.error("--policy fifo is the baseline itself; compare another policy with it")
     if arguments.speed is not None and arguments.repeats > 1:
         parser.error("--speed replays one run; leave it out with --repeats")
+    if arguments.kv_slots < FEWEST_KV_TOKENS:
+        parser.error(
+            f"--kv-slots {arguments.kv_slots}: no request fits; the smallest needs "
+            f"{FEWEST_KV_TOKENS} KV tokens"
+        )
     try:
         return run_many(arguments) if arguments.repeats > 1 else run_one(arguments)
     except KeyboardInterrupt:
@@ -53,51 +66,54 @@ def main(argv: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m nanogpt.fleet",
-        description="Simulates a fleet of LLM serving workers on a virtual clock.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+def _parser() -> Parser:
+    parser = Parser(
+        "python -m nanogpt.fleet",
+        "Simulates a fleet of LLM serving workers on a virtual clock. Without options everything "
+        "keeps up; --scenario burst --cost calibrated --compare-fifo shows what the rules are for.",
     )
-    parser.add_argument("--workers", type=_Whole(1, 64), default=4, help="simulated workers")
-    parser.add_argument(
-        "--rps", type=_Number(0.1, 1000), default=30.0, help="base requests per second"
-    )
-    parser.add_argument("--scenario", choices=get_args(Scenario), default="steady", help="the load")
-    parser.add_argument(
-        "--duration", type=_Number(1, 3600), default=20.0, help="seconds in which requests arrive"
-    )
-    parser.add_argument(
-        "--kv-slots", type=_Whole(1, 10**6), default=2048, help="KV tokens per worker"
-    )
-    parser.add_argument(
-        "--batch-size", type=_Whole(1, 1024), default=32, help="most requests in a worker's batch"
-    )
-    parser.add_argument("--seed", type=_Whole(0, 10**9), default=42, help="the load's (first) seed")
-    parser.add_argument("--policy", choices=tuple(PRESETS), default="adaptive", help="the rules")
-    parser.add_argument("--cost", choices=tuple(COSTS), default="source", help="what passes cost")
-    parser.add_argument(
-        "--compare-fifo", action="store_true", help="run naive FIFO beside it, on the same load"
-    )
-    parser.add_argument(
-        "--repeats", type=_Whole(1, 100), default=1,
-        help="seeds; from 2 on the paired differences to FIFO, with 95 %% intervals",
+    parser.option("--workers", Whole(1, 64), 4, "simulated workers")
+    parser.option(
+        "--rps", Number(0.1, 1000), 30.0,
+        "requests per second of 'steady'; the other scenarios have rates of their own",
     )  # fmt: skip
-    parser.add_argument(
-        "--jobs", type=_Whole(1, 64), default=min(os.cpu_count() or 1, 64),
-        help="processes for --repeats",
+    parser.choice(
+        "--scenario", get_args(Scenario), "steady",
+        "the load: steady at --rps; burst, 5 requests/s, then 200 for 5 s, then 5; "
+        "mixed_priority, 30, then 80 for 10 s, then 30",
     )  # fmt: skip
-    parser.add_argument(
-        "--speed", type=_Number(0.01, 1000), default=None,
-        help="replay at so many times the pace of the clock; as fast as it goes without",
+    parser.option("--duration", Number(1, 3600), 20.0, "seconds in which requests arrive")
+    parser.option("--kv-slots", Whole(1, 10**6), 2048, "KV tokens per worker")
+    parser.option("--batch-size", Whole(1, 1024), 32, "most requests in a worker's batch")
+    parser.option("--seed", Whole(0, 10**9), 42, "the load's (first) seed")
+    parser.choice("--policy", tuple(PRESETS), "adaptive", "the rules")
+    parser.choice(
+        "--cost", tuple(COSTS), "source",
+        "what passes cost: as the source has it, a decode of a batch of B taking 0.05 + 0.1 B ms, "
+        "or calibrated, worked out for a real GPU",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="write JSON instead of tables")
+    parser.switch(
+        "--compare-fifo",
+        "run FIFO beside it, on the same load: naive; beside --policy source with prefix cache "
+        "and speculation, as the source ran its own",
+    )
+    parser.option(
+        "--repeats", Whole(1, 100), 1,
+        "seeds; from 2 on the paired differences to FIFO, with 95 % intervals",
+    )  # fmt: skip
+    parser.option("--jobs", Whole(1, 64), min(os.cpu_count() or 1, 64), "processes for --repeats")
+    parser.option(
+        "--speed", Number(0.01, 1000), None,
+        "replay at so many times the pace of the clock; left out, as fast as it goes",
+    )  # fmt: skip
+    parser.switch("--json", "write JSON instead of tables")
     return parser
 
 
 def configs_of(arguments: argparse.Namespace) -> tuple[FleetConfig, ...]:
     """The fleets to run: the policy's, then FIFO's where it is compared with."""
     compared = arguments.compare_fifo or arguments.repeats > 1
+    fifo = SOURCE_FIFO if arguments.policy == AS_SOURCE.name else FIFO
     return tuple(
         dataclasses.replace(
             preset,
@@ -106,13 +122,18 @@ def configs_of(arguments: argparse.Namespace) -> tuple[FleetConfig, ...]:
             kv_tokens=arguments.kv_slots,
             cost=COSTS[arguments.cost],
         )
-        for preset in (PRESETS[arguments.policy], FIFO)[: 1 + compared]
+        for preset in (PRESETS[arguments.policy], fifo)[: 1 + compared]
     )
+
+
+def _rps(arguments: argparse.Namespace) -> float:
+    """The rate that a scenario's are relative to: the source's, but for the one it is given for."""
+    return arguments.rps if arguments.scenario == "steady" else SOURCE_RPS
 
 
 def run_one(arguments: argparse.Namespace) -> int:
     """One seed: the fleets side by side, drawn as they run where somebody watches."""
-    load = make_workload(arguments.scenario, arguments.rps, arguments.duration, arguments.seed)
+    load = make_workload(arguments.scenario, _rps(arguments), arguments.duration, arguments.seed)
     configs = configs_of(arguments)
     simulations = [Simulation(config, load) for config in configs]
     names, console = [title(config) for config in configs], make_console(sys.stdout)
@@ -135,14 +156,17 @@ def run_one(arguments: argparse.Namespace) -> int:
         _write_json(arguments, [summaries], stopped=stop.requested)
     else:
         console.print(totals_table(_heading(arguments), summaries, arguments.workers))
-    return INTERRUPTED if stop.requested else 0
+        for remark in remarks(summaries, arguments.cost):
+            console.print(remark)
+    served = any(each.totals.completed for each in summaries)
+    return INTERRUPTED if stop.requested else 0 if served else NOTHING_SERVED
 
 
 def run_many(arguments: argparse.Namespace) -> int:
     """Many seeds, and the paired differences from FIFO; after Ctrl-C, those that there are."""
     policy, fifo = configs_of(arguments)
     jobs = [
-        Job((policy, fifo), arguments.scenario, arguments.rps, arguments.duration, seed)
+        Job((policy, fifo), arguments.scenario, _rps(arguments), arguments.duration, seed)
         for seed in range(arguments.seed, arguments.seed + arguments.repeats)
     ]
     done: list[Sequence[Summary]] = []
@@ -186,8 +210,10 @@ def _write_json(
 
 
 def _heading(arguments: argparse.Namespace) -> str:
+    all_phases = phases(arguments.scenario, _rps(arguments), arguments.duration)
+    rates = ", then ".join(f"{rate:g}" for rate, _ in all_phases)
     return (
-        f"{arguments.scenario}, {arguments.rps:g} requests/s for {arguments.duration:g} s, "
+        f"{arguments.scenario}, {rates} requests/s for {arguments.duration:g} s, "
         f"{arguments.workers} workers, {arguments.cost} cost, seed {arguments.seed}"
         + (f" to {arguments.seed + arguments.repeats - 1}" if arguments.repeats > 1 else "")
     )
@@ -225,38 +251,6 @@ class _Progress:
     def end(self) -> None:
         if self._said and self._in_place:
             sys.stderr.write("\r\033[K")
-
-
-class _Whole:
-    """An argument that is a whole number within limits; argparse shows the sentence."""
-
-    def __init__(self, low: int, high: int) -> None:
-        self.low, self.high = low, high
-
-    def __call__(self, text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not self.low <= int(text) <= self.high:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number from {self.low} to {self.high}"
-            )
-        return int(text)
-
-
-class _Number:
-    """An argument that is a number within limits."""
-
-    def __init__(self, low: float, high: float) -> None:
-        self.low, self.high = low, high
-
-    def __call__(self, text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not self.low <= value <= self.high:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number from {self.low:g} to {self.high:g}"
-            )
-        return value
 
 
 if __name__ == "__main__":

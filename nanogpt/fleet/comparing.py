@@ -45,7 +45,7 @@ class Summary:
 
 def title(config: FleetConfig) -> str:
     """What a fleet is called before people: "FIFO", "adaptive"."""
-    return "FIFO" if config.name == "fifo" else config.name
+    return config.name.replace("fifo", "FIFO")
 
 
 def summarise(run: FleetRun) -> Summary:

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from nanogpt.fleet.comparing import Comparison, Row, Summary
+from nanogpt.fleet.costs import SOURCE_COST
 from nanogpt.fleet.metrics import WINDOW_S, Metrics, Sample
 
 PIPE_WIDTH = 100
@@ -66,6 +67,33 @@ def totals_table(heading: str, summaries: Sequence[Summary], num_workers: int) -
     for label, *cells in zip(labels, *columns, strict=True):
         table.add_row(label, *cells)
     return Group(heading, table, f"modelled; {what}")
+
+
+def remarks(summaries: Sequence[Summary], cost: str) -> list[str]:
+    """What the figures of a run do not say by themselves, a sentence each."""
+    said: list[str] = []
+    if cost == SOURCE_COST.name:
+        said.append(
+            "These are the source's costs: a step of B requests takes 0.05 + 0.1 B ms, and a "
+            "draft's tokens come out together. So ITL is far below any real model's; for one, "
+            "--cost calibrated."
+        )
+    totals = summaries[0].totals
+    calm = not any(each.totals.violations or each.totals.preemptions for each in summaries)
+    if not totals.arrived:
+        return ["No request arrived: give it more time (--duration) or a higher rate (--rps)."]
+    if totals.refused:
+        said.append(
+            f"{totals.refused:,} of {totals.arrived:,} requests need more KV tokens than a worker "
+            "has (--kv-slots), and were refused."
+        )
+    if calm and not any(each.stopped for each in summaries):
+        said.append(
+            "Every deadline was kept and nothing had to give way: the workers keep up, and the "
+            "rules have little to decide. They do in --scenario burst --cost calibrated "
+            "--compare-fifo."
+        )
+    return said
 
 
 def differences_table(heading: str, comparison: Comparison) -> Group:

@@ -1,5 +1,7 @@
 """The fleets that are compared: adaptive and mended, adaptive as its source has it, and naive."""
 
+from dataclasses import replace
+
 from nanogpt.fleet.settings import FleetConfig
 
 ADAPTIVE = FleetConfig()
@@ -29,6 +31,9 @@ FIFO = FleetConfig(
     dispatch_us=0,
 )
 """The baseline, truly naive: round-robin at arrival, in order of arrival, nothing shared."""
+
+SOURCE_FIFO = replace(FIFO, name="fifo as the source", prefix_cache="slots", speculation=True)
+"""The baseline that the source compared itself with: prefix cache and speculation in it, too."""
 
 STATIC = FleetConfig(
     name="static",

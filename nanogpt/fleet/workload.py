@@ -14,6 +14,8 @@ from typing import Literal, get_args
 
 Scenario = Literal["steady", "burst", "mixed_priority"]
 
+SOURCE_RPS = 30.0
+"""The rate at which the scenarios are the source's."""
 NUM_PROMPTS = 200
 NUM_SYSTEM_PROMPTS = 12
 SYSTEM_TOKENS = (24, 320)
@@ -23,6 +25,8 @@ SHORTEST_TOKENS, LONGEST_TOKENS = 10, 1500
 LENGTH_MU, LENGTH_SIGMA = 5.5, 1.0
 """Of the logarithm of a prompt's length."""
 SHORTEST_OUTPUT, LONGEST_OUTPUT = 20, 256
+FEWEST_KV_TOKENS = SHORTEST_TOKENS + SHORTEST_OUTPUT - 1
+"""What the smallest request that there can be needs."""
 
 PRIORITY_WEIGHTS = (1, 2, 5, 8, 10, 10, 10, 10, 12, 12)
 """How often each priority comes, from 0, the highest: the source's weights, turned round."""
@@ -107,7 +111,7 @@ def make_workload(
             raise ValueError(f"the {name} is {value}; it must be a number above 0")
     if not 0 <= acceptance <= 1:
         raise ValueError(f"the acceptance is {acceptance}; it must be from 0 to 1")
-    phases = _phases(scenario, requests_per_s, duration_s)
+    rates = phases(scenario, requests_per_s, duration_s)
 
     def stream(kind: str) -> random.Random:
         return random.Random(f"fleet load, seed {seed}, {kind}")
@@ -116,7 +120,7 @@ def make_workload(
     priorities, acceptances = stream("priorities"), stream("acceptance")
     pool = _prompt_pool(stream("prompt pool"))
     requests: list[FleetRequest] = []
-    for request_id, arrival_us in enumerate(_arrival_times(arrivals, phases)):
+    for request_id, arrival_us in enumerate(_arrival_times(arrivals, rates)):
         length = int(lengths.lognormvariate(LENGTH_MU, LENGTH_SIGMA))
         priority = priorities.choices(range(10), PRIORITY_WEIGHTS)[0]
         requests.append(
@@ -140,8 +144,11 @@ def slo_us(priority: int) -> int:
     return 2_000_000 if priority <= 5 else 5_000_000
 
 
-def _phases(scenario: str, rps: float, duration_s: float) -> list[tuple[float, float]]:
-    """(requests per second, until which second) of each phase."""
+def phases(scenario: str, rps: float, duration_s: float) -> list[tuple[float, float]]:
+    """(requests per second, until which second) of each phase.
+
+    Raises: ValueError for an unknown scenario.
+    """
     if scenario == "steady":
         return [(rps, duration_s)]
     if scenario == "burst":

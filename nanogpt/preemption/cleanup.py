@@ -13,6 +13,8 @@ from dataclasses import dataclass
 class Books:
     """Who is where, by request id. `kv` are those that hold K/V, `previous_step` those that the
     newest step was scheduled with; `next_up` goes before all others that wait.
+
+    Lists become tuples and sets frozensets, so that books stay as they were made.
     """
 
     waiting: tuple[int, ...]
@@ -20,6 +22,20 @@ class Books:
     kv: frozenset[int]
     previous_step: frozenset[int]
     next_up: int | None
+
+    def __post_init__(self) -> None:
+        for name, kind, frozen in _FROZEN:
+            value = getattr(self, name)
+            if isinstance(value, kind):
+                object.__setattr__(self, name, frozen(value))
+
+
+_FROZEN = (
+    ("waiting", list, tuple),
+    ("running", list, tuple),
+    ("kv", set, frozenset),
+    ("previous_step", set, frozenset),
+)
 
 
 def clean_up(books: Books, aborted: Sequence[int], waiter: int | None) -> Books:

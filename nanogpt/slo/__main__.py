@@ -12,10 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nanogpt.command_line import Numbers, Parser, Whole
 from nanogpt.slo.load import POST_COST
 from nanogpt.slo.predictor import fit_polynomial, read_sweep
 from nanogpt.slo.running import Job, run_jobs
-from nanogpt.slo.table import MOST_TRIALS, VARIANTS, Cell, Trial, cells, render
+from nanogpt.slo.table import MOST_TRIALS, VARIANTS, Cell, Trial, cells, in_the_noise, render
 
 
 def main(argv: Sequence[str]) -> int:
@@ -27,28 +28,27 @@ def main(argv: Sequence[str]) -> int:
     return ladder(arguments)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m nanogpt.slo",
-        description="Simulates SLO-aware preemption of prefills: variants by load, as a table.",
+def _parser() -> Parser:
+    parser = Parser(
+        "python -m nanogpt.slo",
+        "Simulates SLO-aware preemption of prefills: variants by load, as a table.",
     )
-    parser.add_argument("--json", action="store_true", help="write JSON instead of text")
-    parser.add_argument(
-        "--rates", type=_rates, default=(2.0, 4.0, 6.0, 8.0, 10.0),
-        help="requests per second, such as 2,4,6",
+    parser.switch("--json", "write JSON instead of text")
+    rates = (2.0, 4.0, 6.0, 8.0, 10.0)
+    parser.option("--rates", Numbers(0.1, 50), rates, "requests per second")
+    parser.option(
+        "--trials", Whole(2, MOST_TRIALS), 5,
+        "loads per rate, one seed each; with 2 an interval says next to nothing",
     )  # fmt: skip
-    parser.add_argument(
-        "--trials", type=_whole(2, MOST_TRIALS), default=5, help="loads per rate, one seed each"
+    parser.option("--seconds", Whole(10, 3600), 120, "how long requests arrive")
+    parser.option("--seed", Whole(0, 10**9), 0, "the first seed")
+    parser.option("--jobs", Whole(1, 64), min(os.cpu_count() or 1, 64), "processes")
+    commands = parser.add_subparsers(
+        dest="command", metavar="command", parser_class=argparse.ArgumentParser
     )
-    parser.add_argument(
-        "--seconds", type=_whole(10, 3600), default=120, help="how long requests arrive"
+    fitting = commands.add_parser(
+        "fit", help="fit the predictor to a file of measured prefills", allow_abbrev=False
     )
-    parser.add_argument("--seed", type=_whole(0, 10**9), default=0, help="the first seed")
-    parser.add_argument(
-        "--jobs", type=_whole(1, 64), default=min(os.cpu_count() or 1, 64), help="processes"
-    )
-    commands = parser.add_subparsers(dest="command", metavar="")
-    fitting = commands.add_parser("fit", help="fit the predictor to a file of measured prefills")
     fitting.add_argument("file", type=Path, help="lines of tokens,microseconds")
     fitting.add_argument("--cubic", action="store_true", help="a cubic instead of a line")
     fitting.add_argument("--json", action="store_true", help="write JSON instead of text")
@@ -80,6 +80,13 @@ def ladder(arguments: argparse.Namespace) -> int:
         f"{POST_COST.c_us / 1000:.3f} ms per pass; {arguments.seconds} s of arrivals, "
         f"{arguments.trials} paired seeds from {arguments.seed}.\n\n{render(table)}\n"
     ))  # fmt: skip
+    unsure, of_all = in_the_noise(table)
+    if unsure and not arguments.json:
+        sys.stdout.write(
+            f"\nIn {unsure} of {of_all} differences of urgent attainment the interval is wider "
+            f"than the difference: {arguments.trials} seeds do not show whether there is one. "
+            "More do (--trials).\n"
+        )
     if stopped:
         sys.stderr.write(f"Stopped after {len(trials)} of {len(jobs)} runs.\n")
         return 130
@@ -90,7 +97,11 @@ def refit(parser: argparse.ArgumentParser, path: Path, degree: int, as_json: boo
     """Fits the predictor to a sweep in a file, and says how well it fits."""
     try:
         fitted = fit_polynomial(read_sweep(path), degree)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except OSError as error:
+        parser.error(f"{path} cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        parser.error(f"{path} is not text in UTF-8")
+    except ValueError as error:
         parser.error(f"{error}")
     if as_json:
         sys.stdout.write(json.dumps(dataclasses.asdict(fitted)) + "\n")
@@ -128,37 +139,6 @@ def _progress(done: int, total: int) -> None:
 def _end_progress() -> None:
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
-
-
-class _Whole:
-    """An argument that is a whole number within limits; argparse shows the sentence."""
-
-    def __init__(self, low: int, high: int) -> None:
-        self.low, self.high = low, high
-
-    def __call__(self, text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not self.low <= int(text) <= self.high:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number from {self.low} to {self.high}"
-            )
-        return int(text)
-
-
-def _whole(low: int, high: int) -> _Whole:
-    return _Whole(low, high)
-
-
-def _rates(text: str) -> tuple[float, ...]:
-    """Rates separated by commas, each once."""
-    try:
-        rates = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        rates = ()
-    if not rates or len(set(rates)) < len(rates) or not all(0.1 <= rate <= 50 for rate in rates):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of different rates from 0.1 to 50, such as 2,4,6"
-        )
-    return rates
 
 
 if __name__ == "__main__":

@@ -106,6 +106,14 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(fmean(values), T_975[len(values) - 2] * spread)
 
 
+def in_the_noise(table: Sequence[Cell]) -> tuple[int, int]:
+    """Of the differences in urgent attainment, those narrower than their interval, and all."""
+    gains = [cell.urgent_gain for cell in table if cell.variant != CONTROL.name]
+    known = [(gain.mean, gain.half_width) for gain in gains if gain is not None]
+    wider = [half > abs(mean) for mean, half in known if half is not None]
+    return sum(wider), len(wider)
+
+
 def _cell(
     variant: Variant, rate: float, own: Sequence[Trial | None], control: Sequence[Trial | None]
 ) -> Cell:

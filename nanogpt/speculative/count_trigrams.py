@@ -4,11 +4,11 @@ From the part of Tiny Shakespeare that the shipped model was trained on, so that
 more of the rest than the model does. The text is downloaded when `--corpus` is left out.
 """
 
-import argparse
 from pathlib import Path
 
 import torch
 
+from nanogpt.command_line import Parser
 from nanogpt.config import SHAKESPEARE
 from nanogpt.speculative.trigram import SHIPPED_COUNTS, count_trigrams, save_counts
 from nanogpt.tokenizer import encode
@@ -17,9 +17,13 @@ from nanogpt.train import read_corpus, split
 
 def main() -> None:
     """Parse the command line, count and write."""
-    parser = argparse.ArgumentParser(description="Count the trigrams of Tiny Shakespeare.")
-    parser.add_argument("--corpus", type=Path, help="input.txt; downloaded when left out")
-    parser.add_argument("--out", type=Path, default=SHIPPED_COUNTS)
+    parser = Parser(
+        "python -m nanogpt.speculative.count_trigrams", "Counts the trigrams of Tiny Shakespeare."
+    )
+    parser.add_argument("--corpus", type=Path, help="input.txt (left out: it is downloaded)")
+    parser.add_argument(
+        "--out", type=Path, default=SHIPPED_COUNTS, help="default: the shipped file"
+    )
     options = parser.parse_args()
     try:
         tokens = torch.tensor(encode(read_corpus(options.corpus)))  # (N,)

@@ -19,6 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from nanogpt.weights import check_sum
+
 SHIPPED_COUNTS = Path(__file__).parent.parent / "checkpoints" / "trigram.safetensors"
 
 
@@ -44,6 +46,7 @@ class TrigramDraft:
         path = Path(path)
         if not path.is_file():
             raise ValueError(f"there is no file of counts at {path}")
+        check_sum(path)
         try:
             with safe_open(path, framework="pt") as file:
                 vocab_size = int(json.loads((file.metadata() or {})["vocab_size"]))

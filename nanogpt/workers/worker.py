@@ -90,6 +90,7 @@ class Worker:
         """
         self.cache.published = []
         record = self.engine.step()
+        self.engine.scheduler.preempted.clear()  # a history would keep their K/V for ever
         sampled = {work.request_id: i for i, work in enumerate(record.work) if work.tokens}
         # Row i has logits i, as no worker has drafts. Cloned: a pickled view would carry all rows.
         logits = {i: self.executor.logits[sampled[i]].clone() for i in self.wanted & sampled.keys()}

@@ -30,8 +30,11 @@ SAVED = (
     else ROOT / ".browser-test"
 )
 expect.set_options(timeout=30_000)
-# A name cannot be looked up, so that nothing of a test leaves this machine.
-ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+# No name but this machine's can be looked up, so that nothing of a test leaves it.
+ALONE = (
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, "
+    "EXCLUDE *.localhost"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,15 @@ class CourseServer:
     def work(self) -> Path:
         """The learner's folder of this course."""
         return self.root / "work"
+
+    @property
+    def host(self) -> str:
+        """The name under which the course was opened."""
+        return urlsplit(self.address).hostname or ""
+
+    def address_of(self, file: str) -> str:
+        """Where a lesson's file opens, with the token."""
+        return self.address.replace("index.py&view-as=present", file)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +110,6 @@ def course_server(chromium: Browser) -> Iterator[CourseServer]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
-    # A second thread of the kernel's would spin while the page, which it waits for, wants its core.
-    environment["OMP_NUM_THREADS"] = "1"
     process = subprocess.Popen(
         [sys.executable, "learn.py", "--no-browser", "--port", str(port)],
         cwd=folder,
@@ -148,7 +158,7 @@ def page(chromium: Browser, course_server: CourseServer, complaints: list[str]) 
 
     def saw(url: str) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("blob", "data") and parts.hostname != "127.0.0.1":
+        if parts.scheme not in ("blob", "data") and parts.hostname != course_server.host:
             complaints.append(f"asked for {url}")
 
     page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")

@@ -9,7 +9,6 @@ import re
 import pytest
 from driving import (
     PICTURES,
-    STOPPED,
     assert_accessible,
     assert_fits,
     assert_ran_by_itself,
@@ -33,13 +32,27 @@ def chunk_mask(num_past: int, num_new: int) -> Tensor:
 """
 INPUTS = """\
 def chunk_inputs(tokens, cursor, n):
-    end = cursor + n
-    return tokens[cursor:end], list(range(cursor, end)), end == len(tokens)
+    end = cursor + n * ONCE
+    return tokens[cursor:end], places(cursor, end), end == len(tokens)
+
+import numpy as np
+ONCE = 1
+
+def places(cursor, end):
+    return np.arange(cursor, end).tolist()
 """
 ENDLESS = """\
 def chunk_inputs(tokens, cursor, n):
     while True:
         cursor += 1
+"""
+KEEPS_THE_LOCK = """\
+def chunk_inputs(tokens, cursor, n):
+    return sum(range(10**12))
+"""
+LEAVES = """\
+def chunk_inputs(tokens, cursor, n):
+    __import__("os")._exit(0)
 """
 # Legal, and not the reference's: whoever has not started goes before whoever has.
 NEWEST_FIRST = """\
@@ -157,16 +170,32 @@ def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson,
     assert SIZE not in (course_server.root / "lessons" / file.name).read_text()
 
 
-def test_after_an_endless_loop_the_work_goes_on(lesson):
-    lesson.answer(ENDLESS)
-    expect(lesson.report("chunk_inputs", "timeout")).to_contain_text("Took too long")
-    stopped = lesson.timeline.locator(".sn-note-bad")
-    expect(stopped).to_contain_text(re.compile(f"chunk_inputs {STOPPED}"))
+@pytest.mark.parametrize(
+    ("source", "status", "words"),
+    [
+        (ENDLESS, "timeout", "and was stopped"),
+        (KEEPS_THE_LOCK, "timeout", "inside one operation that Python cannot interrupt"),
+        (LEAVES, "raised", "ended the whole Python process"),
+    ],
+    ids=["an endless loop", "a call that keeps the lock", "os._exit"],
+)
+def test_after_an_answer_that_never_comes_back_the_work_goes_on(
+    lesson, course_server, source, status, words
+):
+    lesson.answer(source)
+    expect(lesson.report("chunk_inputs", status)).to_contain_text(words)
+    expect(lesson.stand_in("chunk_inputs")).to_be_visible()
     lesson.answer(MASK)
     lesson.report("chunk_mask", "passed")
     lesson.answer(INPUTS)
     lesson.report("chunk_inputs", "passed")
-    expect(stopped).to_have_count(0)
+    expect(lesson.stand_in("chunk_inputs")).to_have_count(0)
+    expect(lesson.timeline.locator(".sn-note-bad")).to_have_count(0)
+    # What the answer uses is kept with it.
+    kept = (course_server.work / "answers" / "l01.chunk_inputs.py").read_text()
+    assert re.findall(r"^(?:import|def)? ?(\w+)", kept, re.MULTILINE) == [
+        "numpy", "ONCE", "places", "chunk_inputs"
+    ]  # fmt: skip
 
 
 def test_a_timeline_is_stepped_by_keyboard_alone(lesson):

@@ -70,6 +70,7 @@ def test_lesson_2_opens_by_its_link_and_runs_by_itself(lesson):
 
 
 def test_the_two_pictures_at_the_top_are_stepped_together(lesson):
+    lesson.show_answer("l02.recompute")
     budget = widget(lesson, "kv-budget", "KV tokens against a budget of 22")
     timeline = widget(lesson, "timeline", "The same steps, request by request").first
     press_on(budget, "Home", *["ArrowRight"] * 6)
@@ -119,6 +120,7 @@ def test_the_heap_is_stepped_by_keyboard_alone(lesson):
 
 
 def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
+    lesson.show_answer("l02.livelock")
     picture = widget(lesson, "kv-budget", "Exhibit A")
     symptom = picture.locator(".sn-note-bad")
     expect(symptom).to_contain_text("stopped after 40 steps")

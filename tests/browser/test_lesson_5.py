@@ -8,7 +8,6 @@ import re
 import pytest
 from driving import (
     PICTURES,
-    STOPPED,
     assert_accessible,
     assert_fits,
     assert_ran_by_itself,
@@ -72,7 +71,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("The report's TTFT goes from 410 to 522 ms")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l05.price.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l05.price.json")] != [])
 
 
 def test_a_wrong_slack_is_marked_where_it_differs_and_a_right_one_is_drawn(lesson, course_server):
@@ -108,13 +107,11 @@ def test_a_wrong_slack_is_marked_where_it_differs_and_a_right_one_is_drawn(lesso
 def test_after_an_endless_gate_a_right_one_decides_the_eight_moments(lesson):
     lesson.answer(GATE_ENDLESS)
     expect(lesson.report("gate", "timeout")).to_contain_text("Took too long")
-    stopped = lesson.page.locator(".output table", has_text="The run stopped")
-    expect(stopped).to_contain_text(re.compile(f"your gate {STOPPED}"), timeout=60_000)
-    expect(lesson.page.get_by_text("What gate answers cannot be drawn")).to_be_attached()
+    expect(lesson.stand_in("gate")).to_be_visible()
 
     lesson.answer(GATE)
     lesson.report("gate", "passed")
-    expect(stopped).to_have_count(0, timeout=60_000)
+    expect(lesson.stand_in("gate")).to_have_count(0)
     picture = widget(lesson, "gate-picture", "Eight moments, by your gate")
     expect(picture).to_be_attached(timeout=60_000)
     press_on(picture, "Home")

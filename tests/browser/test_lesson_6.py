@@ -103,7 +103,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("That is what makes it a race")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l06.hangs.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l06.hangs.json")] != [])
 
 
 def test_the_recorded_preemption_is_told_by_keyboard(lesson):

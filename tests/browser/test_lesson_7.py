@@ -9,7 +9,6 @@ import pytest
 from driving import (
     OUTSIDE,
     PICTURES,
-    STOPPED,
     assert_accessible,
     assert_fits,
     assert_ran_by_itself,
@@ -122,7 +121,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("Most requests pass quickly")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l07.overload.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l07.overload.json")] != [])
 
 
 def test_the_lanes_of_the_quiet_fleet_and_its_seeds_are_told_by_keyboard(lesson):
@@ -178,10 +177,8 @@ def test_a_wrong_bump_is_named_and_marked_where_the_fleet_s_decisions_part(lesso
 def test_after_an_endless_route_a_right_one_sends_as_the_reference_does(lesson, compared):
     lesson.answer(ROUTE_ENDLESS)
     expect(lesson.report("route", "timeout")).to_contain_text("Took too long")
-    stopped = re.compile(f"The run stopped: your route {STOPPED}")
+    expect(lesson.stand_in("route")).to_be_visible()
     hottest = lesson.page.locator(".output table", has_text="requests per worker").first
-    expect(hottest).to_contain_text(stopped, timeout=WAIT_MS)
-    expect(compared).to_contain_text(stopped, timeout=WAIT_MS)
 
     lesson.answer(ROUTE)
     lesson.report("route", "passed")

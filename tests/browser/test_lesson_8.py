@@ -8,7 +8,6 @@ import re
 import pytest
 from driving import (
     PICTURES,
-    STOPPED,
     assert_accessible,
     assert_fits,
     assert_no_text_is_cut_off,
@@ -90,7 +89,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("second chance")
     progress = course_server.work / "progress"
-    wait_for(lambda: [*progress.rglob("l08.resample.json")] != [], limit_s=30)
+    wait_for(lambda: [*progress.rglob("l08.resample.json")] != [])
 
 
 def test_the_passes_of_a_text_are_told_by_keyboard(lesson):
@@ -168,14 +167,12 @@ def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_t
 
 
 def test_after_an_endless_accept_the_work_goes_on(lesson, ran):
-    law = lesson.page.locator(".output", has_text="cannot be worked out; the check says more")
     lesson.answer(ACCEPT_ENDLESS)
     expect(lesson.report("accept", "timeout")).to_contain_text("Took too long")
-    expect(law).to_be_attached(timeout=WAIT_MS)
-    expect(ran).to_contain_text(re.compile(f"your accept {STOPPED}"), timeout=WAIT_MS)
+    expect(lesson.stand_in("accept")).to_be_visible()
     lesson.answer(ACCEPT)
     lesson.report("accept", "passed")
-    expect(law).to_have_count(0, timeout=WAIT_MS)
+    expect(lesson.stand_in("accept")).to_have_count(0)
     expect(ran).to_contain_text("Step for step, it is the reference's run.", timeout=WAIT_MS)
 
 

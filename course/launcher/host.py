@@ -1,0 +1,77 @@
+"""The course's server: marimo, and around it what marimo leaves to whoever starts it.
+
+`python -m course.launcher.host edit|run PORT` serves work/ to this machine. The first line of its
+input is the token; the end of its input is the end of the launcher, and its own. Runs in .venv,
+and its kernels load this module again: nothing is imported or done at its top.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+
+STOP_LIMIT_S = 4.0  # the launcher waits a little longer before it ends the server itself
+
+
+def main(mode: str, port: str) -> None:
+    """Serve until the launcher says stop, or is gone."""
+    token, lifeline = _take_input()
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+
+    from marimo._cli.cli import main as marimo
+
+    from course.launcher import page_guard, save_guard
+
+    page_guard.install()
+    if mode == "edit":
+        save_guard.install()
+    address = ("--host", "127.0.0.1", "--port", port, "--token-password", token)
+    watch = ("--watch",) if mode == "edit" else ()
+    try:
+        marimo([mode, "work", *address, "--headless", "--no-sandbox", *watch])
+    finally:
+        _end_children()
+
+
+def _take_input() -> tuple[str, int]:
+    """Return the token, and the input as a file that no kernel inherits."""
+    lifeline = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    token = b""
+    while not token.endswith(b"\n"):
+        byte = os.read(lifeline, 1)
+        if not byte:
+            sys.exit("the launcher was gone before the server had started")
+        token += byte
+    return token.decode().strip(), lifeline
+
+
+def _end_with(lifeline: int) -> None:
+    """Wait until the launcher is gone, however it ended; then stop as Ctrl-C stops."""
+    while os.read(lifeline, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(STOP_LIMIT_S)
+    _end_children()
+    os._exit(1)
+
+
+def _end_children() -> None:
+    """End the kernels that are left: one that hangs in a call into C notices nothing itself."""
+    import psutil
+
+    left = psutil.Process().children(recursive=True)
+    for process in left:
+        with contextlib.suppress(psutil.Error):  # it has just ended by itself
+            process.kill()
+    psutil.wait_procs(left, timeout=1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,192 @@
+"""Lets a lesson be open in the browser and in an editor at once, and loses neither's work.
+
+marimo shows in the page what an editor writes (`--watch`), but each side can overwrite what the
+other has just written and it never saw. Here the file wins, since writing it was deliberate, and
+what only the page held is kept beside it; so is what a page cannot show and would save away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from marimo._messaging.notification import BannerNotification
+from marimo._server import session_manager
+from marimo._server.registry import LIFESPAN_REGISTRY
+from marimo._server.workspace import _base as workspace
+from marimo._session.file_change_handler import FileChangeCoordinator
+from marimo._session.notebook import AppFileManager
+
+from course.launcher.kept import keep, note
+
+# What stands around the cells: marimo writes it anew at every save.
+AROUND_CELLS = re.compile(
+    r"import marimo$|__generated_with|app = marimo\.App|@app\.|with app\.setup|(async )?def _\(|"
+    r"return\b|if __name__|app\.run\(\)|\W*$"
+)
+PAGE_HEARS_S = 1.0  # as long as a page waits before it saves a change of its own
+PAGE_TELLS_S = 0.5  # a page tells its server what was typed once nothing was for a while
+_servers: list[
+    session_manager.SessionManager
+] = []  # the one of this process, from when it has started
+
+
+class LessonFile(AppFileManager):
+    """A notebook's file that is written only over a version that the page has seen."""
+
+    def __init__(self, filename: str | Path | None, **options: Any) -> None:
+        self._seen: str | None  # what the file held when it was last read or written here
+        self._brought: Counter[str]  # the cells' lines when they last came from the file
+        self._replaced: dict[str, str] = {}  # the cells that the file just changed, as they were
+        self._new_ids: set[str] = set()
+        self._replaced_at = 0.0
+        super().__init__(filename, **options)
+        self._came_from_file()
+
+    def save(self, request: Any, **options: Any) -> str:
+        """Save what a page holds, unless it has not heard yet of what came from the file."""
+        if time.monotonic() < self._replaced_at + PAGE_HEARS_S:
+            cells = zip(request.cell_ids, request.codes, strict=True)
+            if self._new_ids - set(request.cell_ids) or any(
+                self._replaced.get(cell_id) == code for cell_id, code in cells
+            ):
+                return self.to_code()  # the page saves again once it has heard
+        return super().save(request, **options)
+
+    def _load_app(self, path: str | None) -> Any:
+        self._seen = self._on_disk()
+        return super()._load_app(path)
+
+    def _save_file(self, path: Path, *, persist: bool, **options: Any) -> str:
+        on_disk = self._on_disk()
+        if persist and on_disk is not None and not self._has_seen(on_disk):
+            contents = super()._save_file(path, persist=False, **options)
+            self._keep_page(on_disk, self.to_code(), self._cell_lines())
+            self._bring_up_to_date()
+            return contents
+        contents = super()._save_file(path, persist=persist, **options)
+        if persist:
+            self._seen = self._on_disk()
+        return contents
+
+    def reload_and_mark_content_as_last_save(self, content: str | None) -> Any:
+        """Take the file's version into the page.
+
+        Raises: ValueError for an empty file, and what marimo raises at one that is no notebook;
+        the page then goes on with what it has.
+        """
+        page = self.to_code(), self._cell_lines()
+        before = self._codes()
+        if content is not None and not content.strip():
+            self._seen = content
+            raise ValueError("an empty file is no lesson; perhaps it is just being written")
+        try:
+            result = super().reload_and_mark_content_as_last_save(content)
+        except Exception as error:
+            self._keep_file(f"cannot be read as a lesson ({error}), so the page keeps its own")
+            raise
+        after = self._codes()
+        self._replaced = {i: code for i, code in before.items() if after.get(i) != code}
+        self._new_ids = after.keys() - before.keys()
+        self._replaced_at = time.monotonic()
+        self._keep_page(self._seen or "", *page)
+        self._came_from_file()
+        return result
+
+    def _came_from_file(self) -> None:
+        """Note what the cells are now; keep the file where they are not all of it."""
+        self._brought = self._cell_lines()
+        if self._seen is None or self.path is None:
+            return
+        dropped = _lines(self._seen) - (_lines(self.to_code()) | self._brought)
+        first = next((line for line in dropped if not AROUND_CELLS.match(line)), None)
+        if first is not None:
+            self._keep_file(f"has a line that stands in no cell, which the page drops: {first}")
+
+    def _keep_page(self, arriving: str, text: str, cells: Counter[str]) -> None:
+        """Keep the page's version if lines that were typed there are not in what arrives."""
+        typed, edited = cells - self._brought, _lines(arriving) - self._brought
+        if self.path is not None and typed - edited:
+            self._tell(
+                text,
+                f"{Path(self.path).name} was changed outside the page, and the page shows that "
+                "now. What you typed in the page meanwhile gave way.",
+            )
+
+    def _keep_file(self, what: str) -> None:
+        """Keep the file's own version, which the page's next save will overwrite."""
+        self._seen = self._on_disk()
+        if self._seen is not None and self.path is not None:
+            self._tell(self._seen, f"{Path(self.path).name} {what}.")
+
+    def _tell(self, text: str, reason: str) -> None:
+        assert self.path is not None
+        kept = keep(Path(self.path), text.encode())
+        if kept is None:
+            return
+        sentence = note(kept, reason)
+        banner = BannerNotification(title="Two versions of this lesson", description=sentence)
+        for server in _servers:
+            for session in server.sessions.values():
+                if session.app_file_manager is self:
+                    session.notify(banner, from_consumer_id=None)
+
+    def _bring_up_to_date(self) -> None:
+        """Have the server take the file's version into the page."""
+        for server in _servers:
+            task = asyncio.get_running_loop().create_task(
+                server.trigger_file_change(str(self.path))
+            )
+            _tasks.add(task)
+            task.add_done_callback(_tasks.discard)
+
+    def _has_seen(self, text: str) -> bool:
+        return text == self._seen or self.content_matches_last_save(text)
+
+    def _codes(self) -> dict[str, str]:
+        return {str(cell.cell_id): cell.code for cell in self.app.cell_manager.cell_data()}
+
+    def _cell_lines(self) -> Counter[str]:
+        return _lines("\n".join(self.app.cell_manager.codes()))
+
+    def _on_disk(self) -> str | None:
+        try:
+            return Path(self.path or "").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+
+class PatientCoordinator(FileChangeCoordinator):
+    """Takes a file's new version into the page once the page has told what it holds."""
+
+    async def handle_change(self, file_path: Path, session: Any) -> Any:
+        """Wait a little, then do what marimo does."""
+        await asyncio.sleep(PAGE_TELLS_S)
+        return await super().handle_change(file_path, session)
+
+
+_tasks: set[asyncio.Task[None]] = set()  # what runs is not collected
+
+
+def install() -> None:
+    """Have every lesson that marimo opens in this process guarded."""
+    workspace.AppFileManager = LessonFile  # pyright: ignore[reportPrivateImportUsage]
+    session_manager.FileChangeCoordinator = PatientCoordinator  # pyright: ignore[reportPrivateImportUsage]
+    LIFESPAN_REGISTRY.register("save guard", _remember_server)
+
+
+@contextlib.asynccontextmanager
+async def _remember_server(app: Any) -> AsyncGenerator[None]:
+    _servers.append(app.state.session_manager)
+    yield
+    _servers.clear()
+
+
+def _lines(text: str) -> Counter[str]:
+    return Counter(line.strip() for line in text.splitlines() if line.strip())

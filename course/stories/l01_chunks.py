@@ -1,0 +1,258 @@
+"""Behind lesson 1: its requests, its two exhibits, and the tables of what chunks bring and cost."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from course.attempt import Attempt
+from course.calling import call
+from nanogpt import (
+    GPT,
+    EngineConfig,
+    ModelConfig,
+    Request,
+    Trace,
+    decode,
+    encode,
+    generate,
+    masks,
+)
+from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
+from nanogpt.metrics import Summary, summary
+from nanogpt.plain_values import as_whole
+
+Arrivals = list[tuple[int, Request]]
+
+SOLILOQUY = (
+    "To be, or not to be: that is the question:\n"
+    "Whether 'tis nobler in the mind to suffer\n"
+    "The slings and arrows of outrageous fortune,\n"
+    "Or to take arms against a sea of troubles,\n"
+    "And by opposing end them? To die: to sleep;\n"
+    "No more; and by a sleep to say we end\n"
+    "The heart-ache and the thousand natural shocks\n"
+    "That flesh is heir to, 'tis a consummation\n"
+    "Devoutly to be wish'd. To die, to sleep;\n"
+    "To sleep: perchance to dream: ay, there's the rub;"
+)[:400]
+_OPENINGS = ("ROMEO:\n", "JULIET:\n", "HAMLET:\n", "PORTIA:\n")
+_MERCY = (
+    "PORTIA:\nThe quality of mercy is not strain'd,\nIt droppeth as the gentle rain from heaven\n"
+    "Upon the place beneath: it is twice blest;\nIt blesseth him that gives and him that takes:\n"
+)
+_MACBETH = (
+    "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\n"
+    "Creeps in this petty pace from day to day\n"
+    "To the last syllable of recorded time,\nAnd all our yesterdays have lighted fools\n"
+    "The way to dusty death. "
+)
+_SIX = (  # arrival step, prompt, new tokens
+    (0, "ROMEO:\nBut, soft! what light", 24),
+    (0, "JULIET:\nO Romeo, Romeo! ", 24),
+    (4, _MACBETH, 16),
+    (5, "HAMLET:\nAlas, poor Yorick! ", 20),
+    (9, _MERCY, 16),
+    (18, "RICHARD:\nA horse! a horse! ", 16),
+)
+
+
+def newcomer() -> Arrivals:
+    """Four streams from step 0 on, and a prompt of 400 tokens that arrives at step 6."""
+    streams = [(0, Request(i, encode(text), 24)) for i, text in enumerate(_OPENINGS)]
+    return [*streams, (6, Request(4, encode(SOLILOQUY), 8))]
+
+
+def six_requests() -> Arrivals:
+    """Fresh requests of the same six prompts: the engine writes into the ones that it is given."""
+    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_SIX)]
+
+
+def one_tiny_layer() -> GPT:
+    """A model that costs next to nothing to run, for runs of which only the plan matters."""
+    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8))
+
+
+# --- what chunks bring and cost -----------------------------------------------------------------
+
+
+def changed_by_chunks(gpu: tuple[Trace, Trace], cpu: tuple[Trace, Trace]) -> str:
+    """Worst gap, mean TTFT and throughput of whole prompts and of chunks, on both machines."""
+
+    def change(name: str, part: Callable[[Summary], float]) -> str:
+        pairs = [(part(summary(whole)), part(summary(chunks))) for whole, chunks in (gpu, cpu)]
+        on_gpu, on_cpu = (f"{before:,.4g} to {after:,.4g}" for before, after in pairs)
+        return f"{name}: {on_gpu} on the GPU, {on_cpu} on the CPU."
+
+    return "\n".join(
+        [
+            "From whole prompts to chunks, both modelled:",
+            change("**Worst gap** in ms", lambda s: _ms(s.worst_itl_us)),
+            change("**Mean TTFT** in ms", lambda s: _ms(s.mean_ttft_us)),
+            change("**Throughput** in tokens/s", lambda s: s.tokens_per_s),
+        ]
+    )
+
+
+def bill(title: str, runs: Mapping[str, Summary]) -> str:
+    """Throughput, mean TTFT, worst gap and forwards of each run, as a Markdown table."""
+    base = next(iter(runs.values()))
+    rows = [
+        f"| {title} | tokens/s | | mean TTFT | | worst gap | | forwards |",
+        "|:--|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, run in runs.items():
+        pairs = [
+            (run.tokens_per_s, base.tokens_per_s, "{:,.0f}"),
+            (_ms(run.mean_ttft_us), _ms(base.mean_ttft_us), "{:,.1f} ms"),
+            (_ms(run.worst_itl_us), _ms(base.worst_itl_us), "{:,.1f} ms"),
+        ]
+        cells = [f"{form.format(value)} | ×{value / first:.2f}" for value, first, form in pairs]
+        rows.append(f"| {name} | {' | '.join(cells)} | {run.num_forwards} |")
+    return "\n".join(rows)
+
+
+def _ms(us: float | None) -> float:
+    assert us is not None, "a run without two tokens of a request has no gap"
+    return us / 1000
+
+
+def price_table() -> str:
+    """What chunks of four sizes add to a step of four decodes, by both cost models."""
+
+    def price(clock: CostModel, chunk: int) -> str:
+        alone, both = clock.step_us(0, 4), clock.step_us(chunk, 4)
+        return f"{both - alone:,} µs ({(both - alone) / alone:.0%} of {alone:,} µs)"
+
+    return (
+        "| a chunk of | a large GPU (modelled) | a CPU (modelled) |\n|--:|:--|:--|\n"
+        + "\n".join(
+            f"| {chunk} | {price(LARGE_GPU, chunk)} | {price(SERVER_CPU, chunk)} |"
+            for chunk in (4, 8, 16, 32)
+        )
+    )
+
+
+def budget_verdict(
+    attempt: Attempt,
+    step_us: Callable[[int], int],
+    limit_us: int,
+    worst_gap_us: Callable[[int], float],
+) -> str:
+    """What the learner's `pick_budget` chose, and whether a run with it keeps the promise."""
+    limit = f"a limit of {limit_us / 1000:g} ms"
+    if not attempt.started or attempt.function is None:
+        return f"Write `pick_budget`, and this line says what it makes of {limit}."
+    picked = as_whole(call(attempt.function, (step_us, 4, limit_us)).value)
+    if picked is None or picked < 1:
+        return "`pick_budget` gave no budget here; its check says more."
+    gap_us = worst_gap_us(picked)
+    kept = "the promise is kept" if gap_us <= limit_us else "**the promise is broken**"
+    return (
+        f"Your `pick_budget` chose **{picked}** for {limit}. The worst gap with it is "
+        f"{gap_us / 1000:.1f} ms (modelled): {kept}."
+    )
+
+
+# --- the learner's run --------------------------------------------------------------------------
+
+
+def drawn_masks(attempt: Attempt | None) -> list[dict[str, Any]]:
+    """Masks for a MaskStepper: the learner's beside the right one; exhibit A's for None."""
+    if attempt is None:
+        labels = list("To be, or not to")
+        return [
+            {"name": name, "num_past": 8, "mask": of(8, 8).tolist(), "labels": labels}
+            for name, of in (("exhibit A", unmasked_later), ("right", masks.chunk_mask))
+        ]
+    labels = list("To be, ")
+    right = masks.chunk_mask(4, 3).tolist()
+    beside = {"name": "right", "num_past": 4, "mask": right, "labels": labels}
+    if not attempt.started or attempt.function is None:
+        note = (
+            "Your chunk holds the last three of these seven queries; four keys are past. Once you "
+            "have written `chunk_mask`, yours stands here."
+        )
+        whole = masks.chunk_mask(0, 7).tolist()
+        named = {"name": "the whole prompt at once", "num_past": 0, "note": note}
+        return [{**named, "mask": whole, "labels": labels}]
+    mine = call(attempt.function, (4, 3)).value
+    if not isinstance(mine, torch.Tensor) or mine.dtype != torch.bool or mine.shape != (3, 7):
+        return [
+            {**beside, "note": "Yours is not a bool tensor of shape (3, 7): it cannot be drawn."}
+        ]
+    return [{**beside, "name": "yours", "mask": mine.tolist()}, beside]
+
+
+def unmasked_later(num_past: int, num_new: int) -> torch.Tensor:
+    """Exhibit A, bool (T, S): causal in the first chunk; every key in sight of later ones."""
+    if num_past > 0:
+        return torch.ones(num_new, num_past + num_new, dtype=torch.bool)
+    return masks.chunk_mask(num_past, num_new)
+
+
+def texts_table(
+    attempts: Mapping[str, Attempt],
+    model: GPT,
+    settings: EngineConfig,
+    yours: Trace,
+    reference: Trace,
+) -> str:
+    """Which parts of the run were the learner's, whether its texts are the oracle's, the texts."""
+    rows = [
+        f"| {request.id} | …{shown(decode(request.prompt_tokens)[-24:])} "
+        f"| {shown(decode(list(yours.generated_tokens(request.id))))} |"
+        for _, request in six_requests()
+    ]
+    head = "| request | end of its prompt | what it got (⏎ is a line break) |\n|--:|:--|:--|\n"
+    verdict = _verdict(model, settings, yours, reference)
+    return f"{_whose(attempts)}\n\n{verdict}\n\n{head}" + "\n".join(rows)
+
+
+def _whose(attempts: Mapping[str, Attempt]) -> str:
+    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
+    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
+    if not mine:
+        return "This run used the reference for every part: none of yours is written yet."
+    if not others:
+        return "Every part of this run that the lesson is about is yours."
+    return (
+        f"In this run {', '.join(mine)} came from you and {', '.join(others)} from the reference."
+    )
+
+
+def _verdict(model: GPT, settings: EngineConfig, yours: Trace, reference: Trace) -> str:
+    if yours.error:
+        return f"**The run stopped early:** {yours.error}"
+    wrong = [
+        str(request.id)
+        for _, request in six_requests()
+        if list(yours.generated_tokens(request.id)) != _oracle(model, settings, request)
+    ]
+    if wrong:
+        return (
+            f"**Not what the oracle `generate()` says: the text of request {', '.join(wrong)}.** A "
+            "plan cannot do that; look at `chunk_mask` and `chunk_inputs`."
+        )
+    same = (
+        "and step for step the plan is the reference's too"
+        if yours.steps == reference.steps
+        else "though the plan is not the reference's: step to the first difference"
+    )
+    return f"**All six texts equal those of the oracle `generate()`, token for token**, {same}."
+
+
+def _oracle(model: GPT, settings: EngineConfig, request: Request) -> list[int]:
+    return generate(
+        model,
+        request.prompt_tokens,
+        request.max_new_tokens,
+        temperature=settings.temperature,
+        seed=settings.seed,
+        request_id=request.id,
+    )
+
+
+def shown(text: str) -> str:
+    """A piece of text as Markdown code in a table cell: line breaks drawn, bars harmless."""
+    return f"`{text.replace(chr(10), '⏎').replace('|', '/')}`" if text else "nothing"

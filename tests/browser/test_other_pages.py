@@ -1,0 +1,69 @@
+"""What a page of another local server can reach with the learner's cookie: nothing."""
+
+import contextlib
+import functools
+import http.server
+import threading
+from urllib.parse import urlsplit
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+# Whether a websocket says anything: "message", or "closed" without a word.
+ASK = """([address, words]) => new Promise((answer) => {
+    const socket = new WebSocket(address);
+    socket.onopen = () => words && socket.send(words);
+    socket.onmessage = () => { answer("message"); socket.close(); };
+    socket.onclose = () => answer("closed");
+})"""
+TERMINAL = ("/terminal/ws", "echo hello\r")
+SESSION = ("/ws?file=index.py&session_id=s_other1", "")
+HOSTS = ["127.0.0.1", "localhost", "the course's own"]
+
+
+@pytest.fixture(scope="module")
+def other_port(tmp_path_factory):
+    """The port of another local server, with an empty page."""
+    folder = tmp_path_factory.mktemp("other")
+    (folder / "index.html").write_text("<title>other</title>")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.fixture
+def opened(chromium, course_server):
+    """A browser in which the course was opened by its name; on demand by another host too."""
+    with contextlib.closing(chromium.new_context()) as context:
+        page = context.new_page()
+        page.goto(course_server.address)
+        page.wait_for_load_state("networkidle")
+        yield page
+
+
+def ask(page, host, course_server, socket):
+    path, words = socket
+    port = urlsplit(course_server.address).port
+    return page.evaluate(ASK, [f"ws://{host}:{port}{path}", words])
+
+
+@pytest.mark.parametrize("socket", [TERMINAL, SESSION], ids=["terminal", "session"])
+def test_the_courses_own_page_reaches_its_server(opened, course_server, socket):
+    assert ask(opened, course_server.host, course_server, socket) == "message"
+
+
+@pytest.mark.parametrize("socket", [TERMINAL, SESSION], ids=["terminal", "session"])
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_page_of_another_port_reaches_nothing(opened, course_server, other_port, host, socket):
+    """Not even where the learner opened the course by that very host, so that the cookie goes."""
+    host = course_server.host if host == HOSTS[-1] else host
+    opened.goto(course_server.address.replace(course_server.host, host))
+    opened.wait_for_load_state("networkidle")
+    other = opened.context.new_page()
+    other.goto(f"http://{host}:{other_port}/")
+    assert other.title() == "other"
+    for target in ("127.0.0.1", "localhost", course_server.host):
+        assert ask(other, target, course_server, socket) == "closed"
