@@ -33,7 +33,8 @@ _CSS = (
 .sng-task pre{margin:.6rem 0 0;padding:.5rem .7rem;border-radius:5px;background:var(--sng-raised)}
 .sng-task dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.25rem .9rem;
  margin:.6rem 0 0;font-size:13px}
-.sng-task dt{color:var(--sng-soft)}
+.sng-task dl pre{margin:0}
+.sng-task dt{padding-top:.5rem;color:var(--sng-soft)}
 .sng-task dd{margin:0}
 """
 )
