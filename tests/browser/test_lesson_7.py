@@ -197,7 +197,9 @@ def test_after_an_endless_route_a_right_one_sends_as_the_reference_does(lesson, 
 def test_a_policy_is_scored_load_by_load(lesson, compared):
     lesson.answer(MY_POLICY_BY_ARRIVAL)
     card = lesson.report("my_policy", "failed")
-    expect(card).to_contain_text("You nearly always take the oldest request, which is what FIFO does")
+    expect(card).to_contain_text(
+        "You nearly always take the oldest request, which is what FIFO does"
+    )
     expect(card).to_contain_text(re.compile(r"-?\d+ percentage points to FIFO on average"))
     lesson.answer(MY_POLICY)
     expect(lesson.report("my_policy", "passed")).to_contain_text("Passed")
