@@ -15,6 +15,7 @@ FOCUSED = """() => {
     while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
     return [at.tagName, at.className, at.getAttribute("aria-label") ?? at.textContent];
 }"""
+SETTLED = "() => new Promise((done) => requestIdleCallback(() => requestIdleCallback(done)))"
 HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
 TEXT_LINES = """(all) => all.filter((each) => each.checkVisibility() && each.textContent.length > 300).map((each) => {
     const range = document.createRange();
@@ -61,7 +62,9 @@ def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(lesson, 
         tag, css, name = page.evaluate(FOCUSED)
         seen.append((tag, css, name))
         if "cm-content" in css:
-            page.wait_for_timeout(300)  # marimo's editor stumbles over a key right after its focus
+            # marimo's editor stumbles over a key right after its focus, until the page has settled.
+            page.wait_for_timeout(300)
+            page.evaluate(SETTLED)
             page.keyboard.press("Escape")
         if "front page" in name:
             break
