@@ -144,7 +144,7 @@ class Lesson:
         self.page.keyboard.press("Control+Enter")
 
     def show_answer(self, key: str) -> None:
-        """Have a prediction's answer shown, and with it everything on the page that waits for it."""
+        """Have a prediction's answer shown, and all that waits for it on the page."""
         question = self.page.locator(f".sn-prediction[data-key='{key}']")
         question.get_by_role("button", name="Show me").click()
         expect(self.page.locator(f".sn-waits[data-after='{key}']")).to_have_count(0)

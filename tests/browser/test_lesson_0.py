@@ -17,7 +17,9 @@ FOCUSED = """() => {
 }"""
 SETTLED = "() => new Promise((done) => requestIdleCallback(() => requestIdleCallback(done)))"
 HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
-TEXT_LINES = """(all) => all.filter((each) => each.checkVisibility() && each.textContent.length > 300).map((each) => {
+TEXT_LINES = """(all) => all.filter(
+    (each) => each.checkVisibility() && each.textContent.length > 300
+).map((each) => {
     const range = document.createRange();
     range.selectNodeContents(each);
     const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 8)));
