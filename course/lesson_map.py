@@ -37,7 +37,7 @@ LESSONS = (
         title="Chunked prefill",
         builds="Cut long prompts into chunks that fit a token budget, so that nobody else's text "
         "stops while one is read.",
-        minutes=45,
+        minutes=60,
         builds_on=("0",),
     ),
     Lesson(
@@ -45,7 +45,7 @@ LESSONS = (
         title="The scheduler",
         builds="Decide who goes first, who may start and who gives way when the KV budget is "
         "short, so that everybody's text gets done.",
-        minutes=50,
+        minutes=90,
         builds_on=("1",),
     ),
     Lesson(
@@ -53,7 +53,7 @@ LESSONS = (
         title="Interleaving",
         builds="Run decodes and chunks in one forward per step: first padded and masked, then in "
         "one flat row that wastes nothing.",
-        minutes=55,
+        minutes=105,
         builds_on=("1",),
     ),
     Lesson(
@@ -61,7 +61,7 @@ LESSONS = (
         title="Sliding windows",
         builds="Keep only the K/V that can still be seen, count it honestly, and find out what "
         "the text loses.",
-        minutes=60,
+        minutes=105,
         builds_on=("1", "2"),
     ),
     Lesson(
@@ -69,7 +69,7 @@ LESSONS = (
         title="SLO policy",
         builds="Say which prefill gives way to an urgent one, and find out what each repair of "
         "that decision is worth.",
-        minutes=45,
+        minutes=75,
         builds_on=("2",),
     ),
     Lesson(
@@ -85,7 +85,7 @@ LESSONS = (
         title="Serving with a fleet",
         builds="Decide who goes next and to which of four workers, and find out from many seeds "
         "which of it pays.",
-        minutes=55,
+        minutes=65,
         builds_on=("2", "5"),
     ),
     Lesson(

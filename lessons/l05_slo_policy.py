@@ -54,7 +54,7 @@ def _():
     mo.md(r"""
     # 5 · SLO policy
 
-    **45 minutes.** Builds on lesson 2 (queues, preemption, starvation).
+    **75 minutes.** Builds on lesson 2 (queues, preemption, starvation).
     Afterwards you can say how much time a request has to spare, rank requests by it, decide when a running prefill should give way
     and who may run beside an urgent one, and tell from a table whether all of that was worth it.
 

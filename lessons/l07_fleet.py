@@ -56,7 +56,7 @@ def _():
     mo.md(r"""
     # 7 · Serving with a fleet
 
-    **55 minutes.** Builds on lesson 2 (queues, priorities, starvation) and lesson 5 (deadlines and slack).
+    **65 minutes.** Builds on lesson 2 (queues, priorities, starvation) and lesson 5 (deadlines and slack).
     Afterwards you can keep a queue in which requests change their rank and leave, say who is urgent, send each request to the worker that
     will be done with it first, and judge from many seeds whether any of this was worth it.
 

@@ -15,6 +15,7 @@ FOCUSED = """() => {
     while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
     return [at.tagName, at.className, at.getAttribute("aria-label") ?? at.textContent];
 }"""
+SETTLED = "() => new Promise((done) => requestIdleCallback(() => requestIdleCallback(done)))"
 HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
 TEXT_LINES = """(all) => all.filter(
     (each) => each.checkVisibility() && each.textContent.length > 300
