@@ -42,7 +42,7 @@ def _():
     mo.md(r"""
     # 2 · The scheduler
 
-    **90 minutes.** Builds on lesson 1 (chunks, the plan of a step, the token budget).
+    **90 minutes**, in two sittings: a good place to stop is before *Break it*. Builds on lesson 1 (chunks, the plan of a step, the token budget).
     Afterwards you can rank a queue, let requests in under a memory budget, throw one out when memory
     runs short and bring it back without losing a letter of its text; and you can say which rules
     finish every workload, which starve somebody, and what each of them costs.

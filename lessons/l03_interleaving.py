@@ -47,7 +47,7 @@ def _():
     mo.md(r"""
     # 3 · Interleaving
 
-    **105 minutes.** Builds on lesson 1 (chunks, masks, the token budget); lesson 2 helps.
+    **105 minutes**, in two sittings: a good place to stop is before *Break it*. Builds on lesson 1 (chunks, masks, the token budget); lesson 2 helps.
     Afterwards you can put decodes and chunks through the model in one forward, pad and mask them so that
     nobody sees a hole, take the padding out again, and say from counts alone which form is faster where.
 

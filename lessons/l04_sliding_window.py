@@ -56,7 +56,7 @@ def _():
     mo.md(r"""
     # 4 · The sliding window
 
-    **105 minutes.** Builds on lessons 1 and 2 (chunks, the KV budget, preemption).
+    **105 minutes**, in two sittings: a good place to stop is before *Measure it: what does a window cost?*. Builds on lessons 1 and 2 (chunks, the KV budget, preemption).
     Afterwards you can bound what a request holds without making its text depend on the schedule,
     keep the scheduler's count equal to what is in memory, measure memory by what is really alive, and
     judge what a window does to a model without being flattered by your own metric.
