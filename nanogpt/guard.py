@@ -5,6 +5,7 @@ single call into C that keeps the interpreter's lock (`sum(range(10**12))`) can 
 or be stopped from another process.
 """
 
+import contextlib
 import ctypes
 import linecache
 import threading
@@ -66,7 +67,7 @@ class _Worker:
         self._cpu_start = 0.0
         self._stopped = False
         self.outcome = Outcome(None, None, False, 0.0)
-        self._thread = threading.Thread(target=self._serve, name="guarded call", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="guarded call", daemon=True)
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -116,6 +117,10 @@ class _Worker:
             return time.clock_gettime(self._clock_id)
         except OSError:  # the thread has ended
             return None
+
+    def _run(self) -> None:
+        with contextlib.suppress(_Stop):  # one that arrives after its call ends the thread alone
+            self._serve()
 
     def _serve(self) -> None:
         # Read here, in the thread itself: asking for a thread that has ended is undefined in C.

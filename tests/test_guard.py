@@ -9,6 +9,7 @@ import time
 import pytest
 from launching import wait_for
 
+from nanogpt import guard
 from nanogpt.guard import PartError, describe_error, describe_timeout, guarded, run_limited
 
 turns = [0]  # how often the endless loops went round
@@ -236,3 +237,13 @@ def test_on_a_busy_machine_the_time_it_did_get_is_told():
 def test_a_part_that_waits_too_long_says_so():
     with pytest.raises(PartError, match=r"had not finished after 0.4 s, nearly all of it waiting"):
         guarded("plan_step", sleep_for_ever, limit_s=0.1)()
+
+
+def test_a_stop_that_arrives_after_its_call_ends_the_worker_in_silence() -> None:
+    worker = guard._Worker()
+    worker.start(int, ())
+    assert worker.finished(10)
+    worker._inject(guard._Stop)
+    worker._go.release()
+    worker._thread.join(10)
+    assert not worker.is_alive()
