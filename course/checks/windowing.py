@@ -116,11 +116,15 @@ class Case:
         return draw_eviction("evict", self.args())
 
     def draw_kept(self, value: Any) -> str:
-        """What was kept, as the numbers of entries; ? is an entry that never was there."""
+        """What was kept, as the numbers of entries; ? is an entry that never was there.
+
+        Another dtype than K/V came in is named.
+        """
         if _not_two_tensors(value):
             return show(value)
         return "\n".join(
             f"{name}: {_entries(got, self.k, self.v, name)}"
+            + ("" if got.dtype == self.k.dtype else f" as {str(got.dtype).removeprefix('torch.')}")
             for name, got in zip("kv", value, strict=True)
         )
 
