@@ -26,7 +26,7 @@ pytestmark = pytest.mark.browser
 
 SIZE = "return max(0, min(budget - num_decodes, remaining))"
 MASK = """\
-def chunk_mask(num_past: int, num_new: int) -> Tensor:
+def chunk_mask(num_past: int, num_new: int) -> torch.Tensor:
     keys = torch.arange(num_past + num_new)
     return keys[None, :] <= num_past + torch.arange(num_new)[:, None]
 """
