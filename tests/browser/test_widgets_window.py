@@ -304,7 +304,7 @@ def test_sinks_are_kept_or_cut(show):
 
 
 def test_the_cone_widens_by_a_window_with_every_layer(show):
-    page = show([ReceptiveField(8, 4, 48, probe=27)])
+    page = from_the_start(show([ReceptiveField(8, 4, 48, probe=27)]))
     focus_toolbar(page)
     counts = []
     for _ in range(5):
