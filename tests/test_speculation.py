@@ -367,13 +367,13 @@ def test_a_roll_back_that_drops_the_texts_own_kv_is_refused(wrong: Callable[...,
     assert "belong to tokens that stand in the text" in error_with("roll_back_kv", wrong)
 
 
-@pytest.mark.parametrize("answer", [None, -1, 2.0, 10**6, True])
+@pytest.mark.parametrize("answer", [None, -1, 2.5, 10**6, True])
 def test_a_roll_back_that_is_no_count_is_refused(answer: Any):
     assert "must be a whole number of 0.." in error_with("roll_back_kv", lambda *_: answer)
 
 
 @pytest.mark.parametrize(
-    "answer", [None, (True,), (1, 3), (True, 3.0), (False, VOCAB), (False, -1)]
+    "answer", [None, (True,), (1, 3), (True, 3.5), (False, VOCAB), (False, -1)]
 )
 def test_an_accept_that_is_no_verdict_is_refused(answer: Any):
     assert "it must be (kept, token)" in error_with("accept", lambda *_: answer)
