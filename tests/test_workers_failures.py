@@ -110,7 +110,7 @@ def test_an_error_in_a_worker_arrives_with_its_words():
     torch.nn.init.constant_(broken.ln_f.weight, float("nan"))
     fleet = Fleet(broken, 1, SETTINGS)
     process_ids = fleet.process_ids
-    words = r"worker 0 failed: NotFiniteError: step 0: the logits of request 3 are not finite .*; no"
+    words = r"worker 0 failed: NotFiniteError: step 0: the logits of request 3 are not finite"
     with pytest.raises(WorkersFailed, match=words):
         fleet.serve([Request(3, prompt(5), 2)])
     assert_gone(process_ids.values())
