@@ -3,7 +3,6 @@
 One server and one page serve all tests; each writes into exercise cells that no other needs.
 """
 
-import ast
 import re
 
 import pytest
@@ -19,7 +18,8 @@ from driving import (
 from launching import wait_for
 from playwright.sync_api import expect
 
-from nanogpt import Engine, EngineConfig, Parts, Request, encode, load_model
+from course.stories.l01_chunks import six_requests
+from nanogpt import Engine, EngineConfig, Parts, load_model
 from nanogpt.clock import LARGE_GPU, CostClock
 
 pytestmark = pytest.mark.browser
@@ -85,19 +85,9 @@ DRAWN = """(picture) => {
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def lesson_requests(folder):
-    """The arrivals of the lesson's replay, from the cell that defines them."""
-    lesson = ast.parse((folder / "lessons" / "l01_chunked_prefill.py").read_text())
-    cells = [node for node in lesson.body if isinstance(node, ast.FunctionDef)]
-    [cell] = [each for each in cells if "def play(" in ast.unparse(each)]
-    names = {"Request": Request, "encode": encode}
-    exec(ast.unparse(cell.body[:-1]), names)
-    return names["play"]()
-
-
-def run_with(parts, folder):
+def run_with(parts):
     engine = Engine(load_model(), EngineConfig(token_budget=32), parts, clock=CostClock(LARGE_GPU))
-    return engine.run(lesson_requests(folder)).steps
+    return engine.run(six_requests()).steps
 
 
 def plan_of(step):
@@ -220,9 +210,9 @@ def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(
 ):
     names = {}
     exec(NEWEST_FIRST, names)
-    steps = run_with(Parts(plan_step=names["plan_step"]), course_server.root)
+    steps = run_with(Parts(plan_step=names["plan_step"]))
     plans = [plan_of(step) for step in steps]
-    reference = [plan_of(step) for step in run_with(Parts(), course_server.root)]
+    reference = [plan_of(step) for step in run_with(Parts())]
     pairs = enumerate(zip(plans, reference, strict=False))
     first = next(index for index, (mine, other) in pairs if mine != other)
     assert first > 0
