@@ -205,9 +205,7 @@ def test_a_timeline_is_stepped_by_keyboard_alone(lesson):
     assert lesson.page.evaluate(scrolled) == before
 
 
-def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(
-    lesson, course_server
-):
+def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(lesson):
     names = {}
     exec(NEWEST_FIRST, names)
     steps = run_with(Parts(plan_step=names["plan_step"]))
