@@ -147,6 +147,12 @@ def test_a_lesson_opens_by_its_link_and_runs_by_itself(lesson):
 # ---- answering -----------------------------------------------------------------------------------
 
 
+def test_an_open_lesson_is_at_rest(lesson):
+    # An animation, even of what is out of sight, keeps a core busy for as long as the page is open.
+    moving = "document.getAnimations().filter((each) => each.playState === 'running').length"
+    wait_for(lambda: lesson.page.evaluate(moving) == 0)
+
+
 def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson, course_server):
     lesson.cell("chunk_size").locator(".cm-line", has_text="raise NotImpl").click()
     keyboard = lesson.page.keyboard

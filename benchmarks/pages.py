@@ -1,0 +1,268 @@
+"""How long a learner waits in the browser: for a lesson to open, and for a verdict after an edit.
+
+    python -m benchmarks.pages [--lessons l01,l05] [--edits 20] [--repeats 3] [--busy 0]
+
+Needs requirements-test.txt and Chromium. The real learn.py serves a copy of the course; of every
+lesson are measured, from the navigation's start, the heading, the first verdict and the first
+picture, and, from the key press that runs the cell, the verdict and the moment at which the last
+cell has run, pictures included. `--busy` keeps that many processes counting beside it.
+"""
+
+import ast
+import contextlib
+import importlib
+import inspect
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.measure import describe, machine
+from course.launcher.doctor import is_temporary
+from course.registry import Exercise, lesson_exercises
+from nanogpt.command_line import Parser, Whole
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("nanogpt", "lessons", "widgets", "course", "solutions")
+FILES = ("learn.py", "pyproject.toml", *(each.name for each in ROOT.glob("requirements*")))
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+LIMIT_MS = 120_000
+
+# Notes in window.seen when something is first to be seen; a shadow root tells no observer.
+WATCH = """() => {
+    const seen = window.seen = {};
+    const marks = {
+        heading: () => document.querySelector("h1"),
+        verdict: () => document.querySelector(".sng-report"),
+        picture: () => [...document.querySelectorAll("marimo-anywidget")].some((each) =>
+            each.shadowRoot?.querySelector(".sn:not(.sn-prediction):not(.sn-hints)")),
+    };
+    const timer = setInterval(() => {
+        for (const [name, found] of Object.entries(marks)) {
+            if (!(name in seen) && found()) seen[name] = performance.now();
+        }
+        if (Object.keys(seen).length === 3) clearInterval(timer);
+    }, 10);
+}"""
+READY = """() => Object.keys(window.seen).length === 3
+    && !document.querySelector('[data-status="running"], [data-status="queued"]')"""
+# From the key press to the card's new status, and to the end of the last cell.
+TIME = """([exercise, status]) => {
+    window.edit = {};
+    const pressed = (event) => {
+        if (event.key !== "Enter" || !event.ctrlKey) return;
+        document.removeEventListener("keydown", pressed, true);
+        const start = performance.now();
+        const timer = setInterval(() => {
+            const card = document.querySelector(`.sng-report[data-exercise="${exercise}"]`);
+            if (card?.dataset.status !== status) return;
+            window.edit.verdict ??= performance.now() - start;
+            if (document.querySelector('[data-status="running"], [data-status="queued"]')) return;
+            clearInterval(timer);
+            window.edit.pictures = performance.now() - start;
+        }, 5);
+    };
+    document.addEventListener("keydown", pressed, true);
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Seconds from the navigation to what is first seen of a lesson."""
+
+    heading_s: float
+    verdict_s: float
+    picture_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Milliseconds from the key that runs a cell to its verdict, and to the last cell's end."""
+
+    verdict_ms: float
+    pictures_ms: float
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    stems = [each.stem for each in sorted(ROOT.glob("lessons/l[0-9]*.py"))]
+    parser = Parser("python -m benchmarks.pages", str(__doc__))
+    parser.add_argument("--lessons", default="", help="such as l01,l05 (default all)")
+    parser.option("--edits", Whole(0, 1000), 20, "right answers typed in each lesson")
+    parser.option("--repeats", Whole(1, 100), 3, "openings of each lesson")
+    parser.option("--busy", Whole(0, 64), 0, "processes that count beside it")
+    options = parser.parse_args(arguments)
+    wanted = tuple(options.lessons.split(","))
+    chosen = [each for each in stems if each.startswith(wanted)]
+    print(describe(machine()), f"; {options.busy} busy processes", sep="")
+    print(f"{'lesson':28} {'heading':>8} {'verdict':>8} {'picture':>8}   seconds, slowest of "
+          f"{options.repeats}; then ms from the key, median and p95 of {options.edits}")  # fmt: skip
+    openings: dict[str, list[Opening]] = {stem: [] for stem in chosen}
+    edits: dict[str, list[Edit]] = {stem: [] for stem in chosen}
+    with busy(options.busy), chromium() as browser:
+        for repeat in range(options.repeats):
+            with course() as address:
+                for stem in chosen:
+                    with opened(browser, address, stem) as page:
+                        openings[stem].append(opening(page))
+                        if repeat == 0 and options.edits:
+                            edits[stem] = list(typed(page, stem, options.edits))
+    for stem in chosen:
+        print(row(stem, openings[stem], edits[stem]))
+    if all_edits := [edit for each in edits.values() for edit in each]:
+        print(f"{'all lessons':28} {'':26} {percentiles(all_edits)}")
+
+
+def row(stem: str, openings: Sequence[Opening], edits: Sequence[Edit]) -> str:
+    """A lesson's line."""
+    slowest = (
+        max(each.heading_s for each in openings),
+        max(each.verdict_s for each in openings),
+        max(each.picture_s for each in openings),
+    )
+    return f"{stem:28} " + " ".join(f"{each:8.1f}" for each in slowest) + f" {percentiles(edits)}"
+
+
+def percentiles(edits: Sequence[Edit]) -> str:
+    """Median and p95 of the verdicts and of the pictures."""
+    if not edits:
+        return ""
+    shown = []
+    for name, values in (
+        ("verdict", sorted(each.verdict_ms for each in edits)),
+        ("pictures", sorted(each.pictures_ms for each in edits)),
+    ):
+        p95 = values[min(len(values) - 1, int(0.95 * len(values)))]
+        shown.append(f"{name} {statistics.median(values):5.0f} {p95:5.0f}")
+    return "   ".join(shown)
+
+
+# ---- a lesson in the browser ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, address: str, stem: str) -> Iterator[Page]:
+    """A new learner's page of a lesson, all of it run."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.add_init_script(f"({WATCH})()")
+    page.goto(address.replace("index.py&view-as=present", f"{stem}.py"))
+    page.wait_for_function(READY, timeout=LIMIT_MS)
+    yield page
+    context.close()
+
+
+def opening(page: Page) -> Opening:
+    """When the page first showed what."""
+    seen = page.evaluate("window.seen")
+    return Opening(*(seen[name] / 1000 for name in ("heading", "verdict", "picture")))
+
+
+def typed(page: Page, stem: str, count: int) -> Iterator[Edit]:
+    """Type right answers to the lesson's exercises in turn, each `count` over their number times.
+
+    Before each one, its stub is put back and its verdict awaited, untimed.
+    """
+    exercises = lesson_exercises(stem)
+    stubs = stubs_of(stem)
+    for number in range(count):
+        item = exercises[number % len(exercises)]
+        if number >= len(exercises):
+            run_cell(page, item, stubs[item.name], "not_started")
+        yield run_cell(page, item, answer_to(item), "passed")
+
+
+def run_cell(page: Page, item: Exercise, source: str, status: str) -> Edit:
+    """Write a function over the one of its name, run its cell, and wait for its verdict."""
+    page.evaluate(TIME, [item.id, status])
+    page.locator(".cm-content", has_text=f"def {item.name}(").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(source)
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function("window.edit.pictures !== undefined", timeout=LIMIT_MS)
+    edit: dict[str, Any] = page.evaluate("window.edit")
+    return Edit(edit["verdict"], edit["pictures"])
+
+
+def stubs_of(stem: str) -> dict[str, str]:
+    """The source of every function of a lesson's file, by its name."""
+    text = (ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8")
+    found = [each for each in ast.parse(text).body if isinstance(each, ast.FunctionDef)]
+    return {each.name: ast.get_source_segment(text, each) or "" for each in found}
+
+
+def answer_to(item: Exercise) -> str:
+    """The worked answer's source, without annotations: their names may not stand in the lesson."""
+    solutions = importlib.import_module(f"solutions.{item.lesson}")
+    function = ast.parse(inspect.getsource(solutions.RIGHT[item.id][0])).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    function.name, function.returns = item.name, None
+    for argument in (*function.args.args, *function.args.kwonlyargs):
+        argument.annotation = None
+    return ast.unparse(function)
+
+
+# ---- what runs beside the page -------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium, without a window."""
+    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if program is None:
+        raise SystemExit("Chromium is not installed.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def course() -> Iterator[str]:
+    """The address of a new learner's course, served from a copy outside the temporary folders."""
+    home = Path.home() / ".cache" if is_temporary(ROOT) else ROOT / ".browser-test"
+    home.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=home))
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__marimo__"))
+    for name in FILES:
+        shutil.copy2(ROOT / name, folder / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    command = [sys.executable, "learn.py", "--no-browser"]
+    environment = os.environ | {"PYTHONPATH": str(folder), "SERVING_NANOGPT_WORK": f"{folder}/work"}
+    server = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout
+    try:
+        yield next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that count as fast as they can."""
+    counting = "while True: pass"
+    processes = [subprocess.Popen([sys.executable, "-c", counting]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    main()
