@@ -24,11 +24,12 @@ def main(mode: str, port: str) -> None:
 
     from marimo._cli.cli import main as marimo
 
-    from course.launcher import page_guard, save_guard
+    from course.launcher import page_guard, save_guard, warm_kernels
 
     page_guard.install()
     if mode == "edit":
         save_guard.install()
+        warm_kernels.install()
     address = ("--host", "127.0.0.1", "--port", port, "--token-password", token)
     watch = ("--watch",) if mode == "edit" else ()
     try:

@@ -4,7 +4,10 @@ One server and one page serve all tests; each writes into exercise cells that no
 """
 
 import re
+import sys
+from pathlib import Path
 
+import psutil
 import pytest
 from driving import (
     PICTURES,
@@ -145,6 +148,20 @@ def test_a_lesson_opens_by_its_link_and_runs_by_itself(lesson):
 
 
 # ---- answering -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a kernel imports everything itself")
+def test_a_lesson_s_kernel_comes_from_a_process_with_the_large_imports_done(lesson, course_server):
+    ours = [each for each in psutil.process_iter() if runs_in(each, course_server.root)]
+    imported = {each for each in ours if "'torch'" in str(each.cmdline())}  # forks keep its words
+    assert [len(imported & set(each.children())) for each in imported if each.children()] == [2]
+
+
+def runs_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return process.cwd() == str(folder)
+    except psutil.Error:  # ended by now, or another user's
+        return False
 
 
 def test_an_open_lesson_is_at_rest(lesson):
