@@ -149,7 +149,8 @@ def test_a_full_disk_leaves_everything_whole(space: Workspace, monkeypatch, plac
         raise OSError(errno.ENOSPC, "No space left on device")
 
     real_write = files.write_atomically
-    monkeypatch.setattr("course.launcher.workspace.write_atomically", write)
+    for module in ("workspace", "kept"):
+        monkeypatch.setattr(f"course.launcher.{module}.write_atomically", write)
     said = space.update()
     assert any("the disk is full: make room." in each for each in said), said
     for stem in STEMS:

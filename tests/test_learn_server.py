@@ -167,7 +167,7 @@ def test_checks_and_lessons_compute_with_one_thread_wherever_they_run():
 def test_what_is_kept_while_the_course_is_open_is_said(course: Path, opened: Callable):
     process, _, _ = opened("--port", str(free_port()))
     lesson = course / "work" / "l01_chunks.py"
-    note(keep(lesson, b"mine"), "It gave way.")
+    note(keep(lesson, b"mine", lesson.parent)[0], "It gave way.")
     [kept] = lesson.parent.glob("kept/*.py")
     assert process.stdout
     said = [process.stdout.readline() for _ in range(3)]
@@ -177,8 +177,13 @@ def test_what_is_kept_while_the_course_is_open_is_said(course: Path, opened: Cal
 def test_a_version_is_kept_once(tmp_path: Path):
     lesson = tmp_path / "work" / "l01_chunks.py"
     lesson.parent.mkdir()
-    kept = [keep(lesson, text) for text in (b"one", b"two", b"one")]
-    assert [each and each.read_bytes() for each in kept] == [b"one", b"two", None]
+    kept = [keep(lesson, text, tmp_path) for text in (b"one", b"two", b"one")]
+    assert [(each.read_bytes(), is_new) for each, is_new in kept] == [
+        (b"one", True),
+        (b"two", True),
+        (b"one", False),
+    ]
+    assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
 def test_a_taken_port_is_said_and_another_one_is_used(course: Path, opened: Callable):

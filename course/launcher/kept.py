@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
+
+from course.files import write_atomically
 
 FOLDER = "kept"
 REASONS = "why.txt"
 
 
-def keep(mine: Path, content: bytes) -> Path | None:
-    """Write a version of the learner's file `mine` aside under a name with the date.
+def keep(mine: Path, content: bytes, work: Path) -> tuple[Path, bool]:
+    """Write a version of the learner's file `mine` aside, in work/kept/ under a name with the date.
 
-    Returns None where that very version is kept already.
+    Returns the copy, and whether it is new: a version that is kept already is not written again.
+    Raises: OSError naming the file.
     """
-    folder = mine.parent / FOLDER
-    folder.mkdir(exist_ok=True)
-    if any(_holds(kept, content) for kept in folder.glob(f"{mine.stem}.*{mine.suffix}")):
-        return None
+    folder = work / FOLDER
+    for kept in sorted(folder.glob(f"{mine.stem}.*{mine.suffix}")):
+        if _holds(kept, content):
+            return kept, False
+    folder.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y-%m-%d-%H%M%S")
-    number = 1
-    while True:
-        ending = f"-{number}" if number > 1 else ""
-        kept = folder / f"{mine.stem}.{stamp}{ending}{mine.suffix}"
-        try:
-            with kept.open("xb") as file:
-                file.write(content)
-        except FileExistsError:
-            number += 1
-        else:
-            return kept
+    endings = itertools.chain([""], map("-{}".format, itertools.count(2)))
+    names = (folder / f"{mine.stem}.{stamp}{ending}{mine.suffix}" for ending in endings)
+    kept = next(name for name in names if _claim(name))
+    try:
+        write_atomically(kept, content)
+    except BaseException:
+        kept.unlink()
+        raise
+    return kept, True
 
 
 def _holds(file: Path, content: bytes) -> bool:
-    return file.stat().st_size == len(content) and file.read_bytes() == content
+    return file.is_file() and file.read_bytes() == content
+
+
+def _claim(file: Path) -> bool:
+    """Make an empty file of this name, unless another process has one."""
+    try:
+        file.open("xb").close()
+    except FileExistsError:
+        return False
+    return True
 
 
 def note(kept: Path, reason: str) -> str:

@@ -127,8 +127,9 @@ class LessonFile(AppFileManager):
 
     def _tell(self, text: str, reason: str) -> None:
         assert self.path is not None
-        kept = keep(Path(self.path), text.encode())
-        if kept is None:
+        mine = Path(self.path)
+        kept, is_new = keep(mine, text.encode(), mine.parent)
+        if not is_new:
             return
         sentence = note(kept, reason)
         banner = BannerNotification(title="Two versions of this lesson", description=sentence)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -18,6 +17,7 @@ from typing import cast
 from course.carry import carry, names_in
 from course.files import explain, read_bytes, write_atomically
 from course.launcher.failure import Failure
+from course.launcher.kept import keep
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
 BESIDE_LESSONS = ("course.css", "glossary.py", "index.py", "pyproject.toml")
@@ -191,24 +191,9 @@ class Workspace:
         write_atomically(self.work / RECORD, json.dumps(record, indent=1).encode())
 
     def _keep(self, name: str) -> Path:
-        """Copy the learner's file aside under a name with the date; return the copy.
-
-        A version that is kept already is not copied again.
-        """
+        """Copy the learner's file aside; return the copy."""
         mine = self.work / name
-        content = read_bytes(mine)
-        folder = self.work / "kept"
-        for kept in sorted(folder.glob(f"{mine.stem}.*{mine.suffix}")):
-            if kept.is_file() and kept.read_bytes() == content:
-                return kept
-        stamp = time.strftime("%Y-%m-%d-%H%M%S")
-        kept = folder / f"{mine.stem}.{stamp}{mine.suffix}"
-        number = 1
-        while kept.exists():
-            number += 1
-            kept = folder / f"{mine.stem}.{stamp}-{number}{mine.suffix}"
-        write_atomically(kept, content)
-        return kept
+        return keep(mine, read_bytes(mine), self.work)[0]
 
     def _record(self) -> dict[str, str]:
         """Return the record; a damaged one counts as empty, so that every file counts as edited."""
