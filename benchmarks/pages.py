@@ -2,8 +2,8 @@
 
     python -m benchmarks.pages [--lessons l01,l05] [--edits 20] [--repeats 3] [--busy 0]
 
-Needs requirements-test.txt and Chromium. The real learn.py serves a copy of the course; of every
-lesson are measured, from the navigation's start, the heading, the first verdict and the first
+Needs requirements-test.txt and Chromium. The course's own server shows a copy of the lessons; of
+every lesson are measured, from the navigation's start, the heading, the first verdict and the first
 picture, and, from the key press that runs the cell, the verdict and the moment at which the last
 cell has run, pictures included. `--busy` keeps that many processes counting beside it.
 """
@@ -13,12 +13,13 @@ import contextlib
 import importlib
 import inspect
 import os
-import re
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +28,13 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import describe, machine
-from course.launcher.doctor import is_temporary
+from course.launcher.doctor import is_temporary, port_is_free
+from course.launcher.server import FIRST_PAGE, ONE_THREAD
+from course.launcher.workspace import Workspace
 from course.registry import Exercise, lesson_exercises
 from nanogpt.command_line import Parser, Whole
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("nanogpt", "lessons", "widgets", "course", "solutions")
-FILES = ("learn.py", "pyproject.toml", *(each.name for each in ROOT.glob("requirements*")))
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LIMIT_MS = 120_000
 
@@ -104,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = tuple(options.lessons.split(","))
     chosen = [each for each in stems if each.startswith(wanted)]
     print(describe(machine()), f"; {options.busy} busy processes", sep="")
-    print(f"{'lesson':28} {'heading':>8} {'verdict':>8} {'picture':>8}   seconds, slowest of "
-          f"{options.repeats}; then ms from the key, median and p95 of {options.edits}")  # fmt: skip
+    print(f"seconds, slowest of {options.repeats}; ms from the key, median and p95\n")
+    print(f"{'lesson':28} {'heading':>8} {'verdict':>8} {'picture':>8}")
     openings: dict[str, list[Opening]] = {stem: [] for stem in chosen}
     edits: dict[str, list[Edit]] = {stem: [] for stem in chosen}
     with busy(options.busy), chromium() as browser:
@@ -151,9 +152,14 @@ def percentiles(edits: Sequence[Edit]) -> str:
 
 @contextlib.contextmanager
 def opened(browser: Browser, address: str, stem: str) -> Iterator[Page]:
-    """A new learner's page of a lesson, all of it run."""
+    """A learner's page of a lesson, all of it run; as they do, it came by the course's first page.
+
+    So the browser has marimo's scripts already.
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector(".sng-map", timeout=LIMIT_MS)
     page.add_init_script(f"({WATCH})()")
     page.goto(address.replace("index.py&view-as=present", f"{stem}.py"))
     page.wait_for_function(READY, timeout=LIMIT_MS)
@@ -228,26 +234,35 @@ def chromium() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def course() -> Iterator[str]:
-    """The address of a new learner's course, served from a copy outside the temporary folders."""
+    """The address of a new learner's course, whose work/ lies outside the temporary folders."""
     home = Path.home() / ".cache" if is_temporary(ROOT) else ROOT / ".browser-test"
     home.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=home))
-    for name in FOLDERS:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__marimo__"))
-    for name in FILES:
-        shutil.copy2(ROOT / name, folder / name)
-    (folder / ".venv").symlink_to(sys.prefix)
-    command = [sys.executable, "learn.py", "--no-browser"]
-    environment = os.environ | {"PYTHONPATH": str(folder), "SERVING_NANOGPT_WORK": f"{folder}/work"}
+    shutil.copytree(ROOT / "lessons", folder / "lessons")
+    workspace = Workspace(folder)
+    workspace.bring_in()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    own = {"PYTHONPATH": str(ROOT), "SERVING_NANOGPT_WORK": str(workspace.work)}
     server = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "course.launcher.host", "edit", str(port)],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **ONE_THREAD, **own},
     )
-    assert server.stdout
+    assert server.stdin
     try:
-        yield next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
+        server.stdin.write(b"benchmark\n")
+        server.stdin.flush()
+        while port_is_free(port):
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}{FIRST_PAGE['edit']}&access_token=benchmark"
     finally:
-        server.terminate()
-        server.communicate(timeout=30)
+        server.stdin.close()  # the end of its input is its own
+        server.wait(timeout=30)
         shutil.rmtree(folder)
 
 
