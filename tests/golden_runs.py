@@ -1,0 +1,85 @@
+"""Engine runs whose traces must stay as they are while code moves, over every setting there is.
+
+    PYTHONPATH=tests python -m golden_runs > traces.jsonl
+
+prints each as one line of JSON, so that two states of the code can be compared with diff;
+tests/golden/traces.json holds a digest of each.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from fakes import prompt_of, tiny_model
+
+from nanogpt.clock import SERVER_CPU, CostClock
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
+from nanogpt.parts import Parts
+from nanogpt.planning import plan_whole_prompts
+from nanogpt.request import Request
+from nanogpt.speculative.trigram import TrigramDraft
+
+# (arrival step, prompt length, max_new_tokens, priority)
+BURST = ((0, 9, 6, 1), (0, 3, 8, 2), (0, 17, 4, 0), (0, 1, 9, 1), (0, 6, 6, 2))
+TRICKLE = ((0, 5, 10, 2), (1, 21, 5, 1), (3, 2, 12, 2), (4, 11, 3, 0), (9, 8, 7, 0), (30, 4, 4, 1))
+LOADS = {"burst": BURST, "trickle": TRICKLE}
+TIGHT = {"max_kv_tokens": 32, "max_batch_size": 4}
+URGENT = {**TIGHT, "policy": "priority", "preempt_to_admit": True}
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "small budget": {"token_budget": 3},
+    "one prompt at a time": {"max_prefilling": 1, "token_budget": 8},
+    "tight": TIGHT,
+    "sampled": {**TIGHT, "temperature": 0.8, "seed": 3},
+    "shortest first": {**TIGHT, "policy": lambda view: (view.max_new_tokens, view.id)},
+    "urgent": URGENT,
+    "ring": {"sliding_window": 6, "kv_storage": "ring"},
+    "ring with sinks": {"sliding_window": 6, "num_sinks": 2, "kv_storage": "ring", **TIGHT},
+    "evict with sinks": {"sliding_window": 6, "num_sinks": 2, "kv_storage": "evict", **URGENT},
+}
+PACKED_ALONE: dict[str, dict[str, Any]] = {
+    "batch invariant": {**TIGHT, "batch_invariant": True},
+    "prefix cache": {**TIGHT, "prefix_cache_tokens": 64},
+    "drafts": {"num_draft_tokens": 3},
+    "drafts, urgent": {**URGENT, "num_draft_tokens": 3},
+    "drafts, sampled, prefix cache": {
+        **TIGHT, "temperature": 0.8, "num_draft_tokens": 2, "prefix_cache_tokens": 64,
+    },
+}  # fmt: skip
+
+
+def runs() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Every run by its name: its load, and the settings of its engine."""
+    executors, loads = ("packed", "padded", "fused", "strip"), tuple(LOADS)
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for at, (name, how) in enumerate(SETTINGS.items()):
+        for turn, executor in enumerate(executors, at):  # so that each executor meets both loads
+            found[f"{name}, {executor}"] = (loads[turn % 2], {**how, "executor": executor})
+    for name, how in PACKED_ALONE.items():
+        found |= {f"{name}, {load}": (load, how) for load in LOADS}
+    return found
+
+
+def trace_of(load: str, settings: dict[str, Any]) -> str:
+    """The trace of one run as JSON."""
+    draft = TrigramDraft.load() if settings.get("num_draft_tokens") else None
+    parts = Parts(plan_step=plan_whole_prompts) if settings == SETTINGS["plain"] else Parts()
+    config = EngineConfig(**settings)
+    engine = Engine(tiny_model(), config, parts, clock=CostClock(SERVER_CPU), draft=draft)
+    arrivals = [
+        (step, Request(i, prompt_of(0 if i == 3 else i, length), max_new, priority))
+        for i, (step, length, max_new, priority) in enumerate(LOADS[load])
+    ]
+    return json.dumps(engine.run(arrivals).to_json(), sort_keys=True)
+
+
+def digest(text: str) -> str:
+    """Enough of a SHA-256 to tell two texts apart."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    for name, (load, how) in runs().items():
+        print(json.dumps([name, json.loads(trace_of(load, how))]))  # noqa: T201
