@@ -957,7 +957,7 @@ _WRONG_URGENCIES = (
         "clamp_in_seconds",
         "Times are in seconds.",
         _signed(lambda slack, left: 1 / max(abs(left) / 1_000_000, 1)),
-        "per second",
+        "at least a second",
     ),
     _wrong(
         "urgency",

@@ -8,6 +8,7 @@ tests/golden/traces.json holds a digest of each.
 
 import hashlib
 import json
+import sys
 from typing import Any
 
 from fakes import prompt_of, tiny_model
@@ -82,4 +83,4 @@ def digest(text: str) -> str:
 
 if __name__ == "__main__":
     for name, (load, how) in runs().items():
-        print(json.dumps([name, json.loads(trace_of(load, how))]))  # noqa: T201
+        sys.stdout.write(json.dumps([name, json.loads(trace_of(load, how))]) + "\n")

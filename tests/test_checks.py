@@ -4,12 +4,15 @@ import ast
 import functools
 import importlib
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from golden_runs import digest
+from golden_verdicts import SEEDS, UNLIKE_ITSELF, answers, key_of, said
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutants import mutants
@@ -40,6 +43,9 @@ WRONG = [
     for wrong in module.WRONG
 ]
 IDS = [item.id for item in exercises()]
+WRITTEN: dict[str, str] = json.loads(
+    Path(__file__).with_name("golden").joinpath("verdicts.json").read_text(encoding="utf-8")
+)
 POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume", "l05.gate"}
 # Judged by its score over whole loads, which a slip may leave as good as it was.
 SCORED = "l07.my_policy"
@@ -68,6 +74,16 @@ def test_a_right_answer_passes_whatever_the_seed(exercise_id: str, answer: Any) 
         report = exercise(exercise_id).check(answer, seed=seed)
         assert report.status == "passed", report.text()
         assert report.passed == len(report.checks)
+        assert_as_written_down(exercise_id, answer.__name__, seed, report)
+
+
+def test_the_verdicts_written_down_are_those_of_today_s_answers() -> None:
+    assert WRITTEN.keys() == {
+        key_of(exercise_id, name, seed)
+        for exercise_id, name, _ in answers()
+        for seed in SEEDS
+        if (exercise_id, name) not in UNLIKE_ITSELF
+    }
 
 
 @pytest.mark.parametrize("exercise_id", SEEDED)
@@ -84,12 +100,19 @@ def verdict_on(wrong: WrongAnswer, seed: int) -> Report:
     return exercise(wrong.exercise).check(wrong.function, seed=seed)
 
 
+def assert_as_written_down(exercise_id: str, name: str, seed: int, report: Report) -> None:
+    """Of the first two seeds every word is, in tests/golden/."""
+    if seed in SEEDS and (exercise_id, name) not in UNLIKE_ITSELF:
+        assert digest(said(report)) == WRITTEN[key_of(exercise_id, name, seed)], report.text()
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_answer_fails_with_its_own_misconception(wrong: WrongAnswer) -> None:
     for seed in (0, 1):
         report = verdict_on(wrong, seed)
         assert report.status == "failed", report.text()
         assert report.misconception == wrong.key, report.text()
+        assert_as_written_down(wrong.exercise, wrong.name, seed, report)
 
 
 @pytest.mark.parametrize("wrong", WRONG)
