@@ -98,7 +98,7 @@ case "$(cat "{venv}/uv" 2>/dev/null) $*" in
     *--dry-run*) ;;
     "full "*) echo "Prepared 70 packages in 2ms"
               echo "error: No space left on device (os error 28)" >&2; exit 2 ;;
-    "half "*) echo "Prepared 70 packages in 2ms"; echo "error: failed to link" >&2; exit 2 ;;
+    "half "*) echo "Resolved 70 packages in 2ms"; echo "error: failed to link" >&2; exit 2 ;;
     "hang "*) touch "{venv}/hanging"; while [ -e "{venv}/uv" ]; do sleep 0.05; done ;;
 esac
 echo "Resolved 70 packages in 1ms"

@@ -271,7 +271,7 @@ def test_what_uv_does_is_said_in_words():
         "Downloading marimo (37.6MiB)",
         " Downloaded marimo",
         "      Built serving-nanogpt @ file:///course",
-        "Prepared 70 packages in 6.31s",
+        "Prepared 2 packages in 6.31s",
     ):
         doing.hear(line)
         said.append((doing.phase, doing.detail))

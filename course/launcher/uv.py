@@ -33,7 +33,7 @@ _NAMES = {
 _RESOLVED = re.compile(r"Resolved (\d+ packages?)")
 _GETTING = re.compile(r"\s*(?:Downloading|Building) (\S+)(?: (\(.*\)))?")
 _GOT = re.compile(r"\s*(?:Downloaded|Built) (\S+)")
-_PREPARED = re.compile(r"Prepared (\d+ packages?)")
+_NOT_GOT = re.compile(r"Failed to (?:fetch|download|build)")
 _GPU = re.compile(r"^ \+ (?:nvidia-|cuda-|triton)", re.MULTILINE)
 
 
@@ -50,14 +50,16 @@ class UvDoing(Doing):
 
     def __init__(self, phase: str) -> None:
         super().__init__(phase)
+        self.number = ""
         self.under_way: dict[str, str] = {}
 
     def hear(self, line: str) -> None:
         """Take in what it resolves, gets and puts in place."""
         if match := _RESOLVED.match(line):
-            self.phase = f"getting what is missing of {match[1]}"
-        elif match := _PREPARED.match(line):
-            self.phase = f"putting {match[1]} in place"
+            self.number = match[1]
+            self.phase = f"getting what is missing of {self.number}"
+        elif line.startswith("Prepared"):  # only what it had not kept from another time
+            self.phase = f"putting {self.number} in place"
         elif match := _GETTING.match(line):
             self.under_way[match[1]] = f"{match[1]} {match[2] or ''}".strip()
         elif match := _GOT.match(line):
@@ -145,7 +147,8 @@ def _refuse(ended: Ended, runner: Runner) -> None:
     if ended.status and is_disk_full(ended.output):
         raise disk_full(runner.log)
     if ended.status:
-        raise Unusable(_reason(ended.output), has_begun="Prepared" in ended.output)
+        has_all = "Resolved" in ended.output and not _NOT_GOT.search(ended.output)
+        raise Unusable(_reason(ended.output), has_begun=has_all)
 
 
 def _reason(output: str) -> str:
