@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from course.launcher.ticker import Ticker
@@ -16,7 +16,7 @@ _FAR = 1 << 20  # the byte that Windows locks, beyond the number, which stays re
 
 
 @contextlib.contextmanager
-def turn(path: Path, ticker: Ticker) -> Iterator[int]:
+def turn(path: Path, ticker: Ticker) -> Generator[int]:
     """Hold the lock file `path`, in which the holder's process number stands.
 
     Yields its descriptor. A program that inherits that holds the lock too: after a launcher that
@@ -26,7 +26,8 @@ def turn(path: Path, ticker: Ticker) -> Iterator[int]:
     try:
         while not (_is_locked(lock) and _is_still(path, lock)):
             holder = _read(lock)
-            ticker.show(f"waiting for process {holder}, which had begun to install before")
+            if holder:  # it writes its number when it has the lock
+                ticker.show(f"waiting for process {holder}, which had begun to install before")
             time.sleep(LOOK_EVERY_S)
             os.close(lock)
             lock = _open(path)
@@ -48,7 +49,7 @@ def _open(path: Path) -> int:
 
 def _read(lock: int) -> str:
     os.lseek(lock, 0, os.SEEK_SET)
-    return os.read(lock, 20).decode(errors="replace") or "?"
+    return os.read(lock, 20).decode(errors="replace")
 
 
 def _is_still(path: Path, lock: int) -> bool:
