@@ -48,8 +48,7 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("exhibit_d", "fused_rows", "longest_first"),
     ],
     "l04_sliding_window": [
-        ("exhibit_a", "evict", "view"),
-        ("exhibit_b", "evict", "one_per_call"),
+        ("exhibit_a", "evict", "one_per_call"),
     ],
     "l05_slo_policy": [
         ("exhibit_a", "slack", "ignores_progress"),
@@ -67,18 +66,6 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("exhibit_d", "roll_back_kv", "keeps_rejected"),
     ],
 }
-
-
-def limits_by_name(
-    policy="fcfs", *, max_batch_size=4, token_budget=16, max_kv_tokens=22, sliding_window=None
-):
-    """Exhibit D of lesson 4, repaired: nobody has an exercise for it."""
-    return {
-        "max_batch_size": max_batch_size,
-        "token_budget": token_budget,
-        "max_kv_tokens": max_kv_tokens,
-        "sliding_window": sliding_window,
-    }
 
 
 def sees_preemptions(totals):
@@ -108,7 +95,6 @@ def forget(memory):
 
 
 WITHOUT_EXERCISE = {
-    "l04_sliding_window": {"exhibit_d": limits_by_name},
     "l07_fleet": {
         "exhibit_b": sees_preemptions,
         "exhibit_c": share_of_the_batch,
