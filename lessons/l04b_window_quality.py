@@ -110,6 +110,7 @@ def _(ReceptiveField):
             41,
             "What the last token can know about, W = 8, layer by layer",
             query=40,
+            probe=20,
             question="How far back does the last token's knowledge reach?",
         ),
     )

@@ -51,10 +51,7 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("exhibit_a", "evict", "one_per_call"),
     ],
     "l05_slo_policy": [
-        ("exhibit_a", "slack", "ignores_progress"),
-        ("exhibit_b", "gate", "margin_on_negative_scores"),
-        ("exhibit_c", "gate", "ignores_rule_1"),
-        ("exhibit_d", "gate", "ignores_mode"),
+        ("exhibit_a", "gate", "margin_on_negative_scores"),
     ],
     "l07_fleet": [
         ("exhibit_a", "on_event", "drops_the_counter"),
@@ -66,6 +63,11 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("exhibit_d", "roll_back_kv", "keeps_rejected"),
     ],
 }
+
+
+def outranks(waiter, runner, margin):
+    """Exhibit A of lesson 5, repaired: a piece of a gate, where signs go first."""
+    return waiter >= 0 and (runner < 0 or waiter > margin * runner)
 
 
 def sees_preemptions(totals):
@@ -95,6 +97,7 @@ def forget(memory):
 
 
 WITHOUT_EXERCISE = {
+    "l05_slo_policy": {"exhibit_a": outranks},
     "l07_fleet": {
         "exhibit_b": sees_preemptions,
         "exhibit_c": share_of_the_batch,
