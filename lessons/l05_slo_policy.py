@@ -220,6 +220,7 @@ def _(Curves, fit_attempt, fitted):
         ("prompt", "tokens"),
         ("a prefill", "ms"),
         "Our model on a CPU, measured once",
+        source="" if fit_attempt.started else "your line is not written yet",
         question="Where does a straight line leave the points?",
     )
     return (fit_words,)
@@ -306,7 +307,7 @@ def _(policy):
         "A has its deadline in 400 ms and **1 ms** of slack. B has its deadline in 399 ms and **390 ms** of slack. Which ranks first?",
         ("A: it has no time to lose", "B: its deadline is nearer", "Neither: the scores are equal"),
         1,
-        f"**B**, {policy.urgency(390_000, 399_000):.6f} against {policy.urgency(1_000, 400_000):.6f}: only the sign of the slack counts, not its size. This is *earliest deadline first* with the doomed sorted out. Is it wrong? "
+        f"**B**, {policy.urgency(390_000, 399_000):.6f} against {policy.urgency(1_000, 400_000):.6f}: only the sign of the slack counts, not its size. This is earliest deadline first with the doomed sorted out. Is it wrong? "
         "A needs 399 ms of computing and B 9. Together that is 408 ms, and there are 400: one of them is lost whatever the order, and B first "
         "loses A. A rule by slack alone would have lost B. Neither sees that the two do not fit together.",
     )
@@ -527,7 +528,7 @@ def _():
             "All that run are immune",
         ),
         2,
-        "The engine takes arrivals from its inbox *between* steps, and it hands the monitor a snapshot at the end of scheduling. The request that comes in mid-pass, the very one that "
+        "The engine takes arrivals from its inbox between steps, and it hands the monitor a snapshot at the end of scheduling. The request that comes in mid-pass, the very one that "
         "the monitor exists for, is in neither. What is in the snapshot waited when the pass began, and nearly all of it was batched along.",
     )
     return
@@ -603,7 +604,7 @@ def _():
     ## Break it
 
     Two defects of the gate, on the machine with round numbers: 10 ms per pass, 0.1 ms per token, 10
-    layers; blue is what a pass computed in that line, grey what it had before.
+    layers; a bar says how far a pass came.
 
     ### Exhibit A: after you, no, after you
 
@@ -642,7 +643,7 @@ def _():
             "The waiting queue: preempted requests belong at its end",
         ),
         2,
-        "The scores are negative and nearly the same, and each 'beats' the other's times 1.2: a score of -0.011, *less* urgent than -0.010, is above -0.010 × 1.2 = -0.012. Each of the two finds the other one preemptible. The signs have to go first. "
+        "The scores are negative and nearly the same, and each 'beats' the other's times 1.2: a score of -0.011, less urgent than -0.010, is above -0.010 × 1.2 = -0.012. Each of the two finds the other one preemptible. The signs have to go first. "
         "The post's author met this loop: **21,360 wasted steps at zero tokens per second**. Rule 1 stops it after one round, and the cause stays.",
     )
     return

@@ -21,7 +21,7 @@ from nanogpt.slo import (
     simulate,
 )
 from nanogpt.slo.variants import ROUND_COST
-from widgets import bar, whose
+from widgets import bar
 
 Gate = Callable[..., int | None]
 
@@ -138,8 +138,8 @@ def fitted(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
     """Series for Curves, the measured points and the curves through them, and what they say."""
     points = sweep()
     right, mine = predictor.fit(points), _answered(attempt, points)
-    lines = {f"a line: {whose(False)}": right} if mine is None else {"your line": mine}
-    if mine is not None and not _close(mine, right):
+    lines = {} if mine is None else {"your line": mine}
+    if mine is None or not _close(mine, right):
         lines["the reference's line"] = right
     straight, cubic = (predictor.fit_polynomial(points, degree) for degree in (1, 3))
     curves: dict[str, Callable[[int], float]] = {

@@ -91,7 +91,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
 
 def test_the_learners_line_is_drawn_through_the_points_beside_the_references(lesson):
     curves = widget(lesson, "curves", "Our model on a CPU, measured once")
-    expect(curves).to_contain_text("a line: the reference (yours is not written yet)")
+    expect(curves).to_contain_text("your line is not written yet")
     lesson.answer(FIT_THROUGH_0)
     lesson.report("fit", "failed")
     expect(curves).to_contain_text("your line", timeout=60_000)
