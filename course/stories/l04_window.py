@@ -56,8 +56,8 @@ def drawn_masks(attempt: Attempt) -> list[dict[str, Any]]:
     def pairs(visible: Callable[..., bool]) -> list[list[bool]]:
         return [[visible(q, k, 4, 1) for k in range(len(labels))] for q in range(len(labels))]
 
-    right = {"name": "the reference", "num_past": 0, "labels": labels}
-    right["mask"] = pairs(sliding_window.visible)
+    mask = pairs(sliding_window.visible)
+    right = {"name": "the reference", "num_past": 0, "labels": labels, "mask": mask}
     if not attempt.started or attempt.function is None:
         return [{**right, "name": whose(False)}]
     mine: Any = call(pairs, (attempt.function,)).value

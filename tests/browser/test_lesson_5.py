@@ -54,6 +54,8 @@ def exhibit_a(waiter, runner, margin):
 """
 FIT = """\
 def fit(points):
+    if len({x for x, _ in points}) < 2:
+        raise ValueError("one length says nothing of the slope")
     n = len(points)
     mean_x, mean_y = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
     spread = sum((x - mean_x) ** 2 for x, _ in points)
