@@ -609,8 +609,9 @@ def _():
     ### Exhibit A: after you, no, after you
 
     Two requests arrive together. Neither of them can make it any more: 110 ms of work each, 50 ms of
-    time. The next one comes ten seconds later. Rule 1 is switched off for now. The gate asks this
-    function whether the waiter outranks the runner that it is measured by:
+    time. The next one comes ten seconds later. Rule 1 is switched off for now. The gate asks
+    `exhibit_a` whether the waiter outranks the runner that it is measured by, and that answers
+    `waiter > margin * runner`.
     <span data-yours></span>
     """)
     return

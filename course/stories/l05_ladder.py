@@ -114,7 +114,7 @@ def _decision(
 
 def under_load(load: Sequence[Arrival], attempts: Mapping[str, Attempt]) -> str:
     """Half a minute by the learner's functions beside the reference, in three variants."""
-    parts = {name: each.or_reference(getattr(policy, name)) for name, each in attempts.items()}
+    parts: Any = {n: each.or_reference(getattr(policy, n)) for n, each in attempts.items()}
     rows = [
         f"{_whose(attempts)} {len(load)} requests, modelled:",
         "",
@@ -243,7 +243,7 @@ def gate_by(outranks: Outranks) -> Gate:
 
 
 def without_rule_1(
-    waiter: SloView, runners: Sequence[SloView], margin: float, mode: str
+    waiter: SloView, runners: Sequence[SloView], margin: float, mode: policy.Mode
 ) -> int | None:
     """Exhibit B: a gate for which no runner is immune."""
     mortal = [replace(each, num_preemptions=0) for each in runners]

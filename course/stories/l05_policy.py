@@ -194,7 +194,7 @@ def slack_case(
                 "done_tokens": done,
                 "predicted_us": policy.predict(500 - done, a, c),
                 "slack_us": spare,
-                "urgency": policy.urgency(spare, deadline - now),
+                "urgency": policy.urgency(round(spare), deadline - now),
             }
         )
     return {
