@@ -1,4 +1,4 @@
-"""torch, imported at its first use: a lesson's setup cell takes it from here.
+"""torch and what needs it, imported at first use: a lesson's setup cell takes it from here.
 
 Importing torch takes over a second, which the first words of a page need not wait for.
 """
@@ -14,3 +14,4 @@ class _Lazy(ModuleType):
 
 
 torch = _Lazy("torch")
+slo = _Lazy("nanogpt.slo")  # for the types in signatures

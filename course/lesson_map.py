@@ -59,10 +59,18 @@ LESSONS = (
     Lesson(
         stem="l04_sliding_window",
         title="Sliding windows",
-        builds="Keep only the K/V that can still be seen, count it honestly, and find out what "
-        "the text loses.",
-        minutes=105,
+        builds="Keep only the K/V that can still be seen, count it honestly, and measure memory by "
+        "what is really alive.",
+        minutes=65,
         builds_on=("1", "2"),
+    ),
+    Lesson(
+        stem="l04b_window_quality",
+        title="What a window costs",
+        builds="Find out what a window does to the text, with a metric that no lucky draw can "
+        "flatter, and why.",
+        minutes=30,
+        builds_on=("4",),
     ),
     Lesson(
         stem="l05_slo_policy",

@@ -48,14 +48,10 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("exhibit_d", "fused_rows", "longest_first"),
     ],
     "l04_sliding_window": [
-        ("exhibit_a", "evict", "view"),
-        ("exhibit_b", "evict", "one_per_call"),
+        ("exhibit_a", "evict", "one_per_call"),
     ],
     "l05_slo_policy": [
-        ("exhibit_a", "slack", "ignores_progress"),
-        ("exhibit_b", "gate", "margin_on_negative_scores"),
-        ("exhibit_c", "gate", "ignores_rule_1"),
-        ("exhibit_d", "gate", "ignores_mode"),
+        ("exhibit_a", "gate", "margin_on_negative_scores"),
     ],
     "l07_fleet": [
         ("exhibit_a", "on_event", "drops_the_counter"),
@@ -69,16 +65,9 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
 }
 
 
-def limits_by_name(
-    policy="fcfs", *, max_batch_size=4, token_budget=16, max_kv_tokens=22, sliding_window=None
-):
-    """Exhibit D of lesson 4, repaired: nobody has an exercise for it."""
-    return {
-        "max_batch_size": max_batch_size,
-        "token_budget": token_budget,
-        "max_kv_tokens": max_kv_tokens,
-        "sliding_window": sliding_window,
-    }
+def outranks(waiter, runner, margin):
+    """Exhibit A of lesson 5, repaired: a piece of a gate, where signs go first."""
+    return waiter >= 0 and (runner < 0 or waiter > margin * runner)
 
 
 def sees_preemptions(totals):
@@ -108,7 +97,7 @@ def forget(memory):
 
 
 WITHOUT_EXERCISE = {
-    "l04_sliding_window": {"exhibit_d": limits_by_name},
+    "l05_slo_policy": {"exhibit_a": outranks},
     "l07_fleet": {
         "exhibit_b": sees_preemptions,
         "exhibit_c": share_of_the_batch,

@@ -1,4 +1,4 @@
-"""The checks of lesson 4: what they accept beside the solutions, and what their cards show."""
+"""The checks of lessons 4 and 4b: what they accept beside solutions, and what their cards show."""
 
 import random
 from collections.abc import Callable
@@ -16,12 +16,13 @@ from course.checks import live_memory, readings, visibility, windowing
 from course.registry import exercise
 from nanogpt import sliding_window
 from solutions import l04_sliding_window as l04
+from solutions import l04b_window_quality as l04b
 
 MANY = settings(deadline=None, max_examples=60, database=None)
 SOME = settings(MANY, max_examples=15)
-NAMES = [exercise(exercise_id).name for exercise_id in l04.RIGHT]
+NAMES = [exercise(exercise_id).name for exercise_id in (*l04.RIGHT, *l04b.RIGHT)]
 POSITION, WINDOW, SINKS = st.integers(0, 60), st.integers(1, 20), st.integers(0, 6)
-WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l04.WRONG}
+WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in (*l04.WRONG, *l04b.WRONG)}
 MISTAKES = {
     "l04.visible": visibility.VISIBLE.mistakes,
     "l04.evict": windowing._EVICTIONS,
@@ -136,7 +137,7 @@ def test_every_mistake_that_a_check_knows_has_a_wrong_answer_that_makes_it(
     exercise_id: str,
 ) -> None:
     known = {mistake.key for mistake in MISTAKES[exercise_id]}
-    shown = {wrong.key for wrong in l04.WRONG if wrong.exercise == exercise_id}
+    shown = {wrong.key for wrong in WRONG.values() if wrong.exercise == exercise_id}
     assert known <= shown, known - shown
 
 
@@ -221,8 +222,9 @@ def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answe
         "l04.held": checks._HELD.idea,
         "l04.live_bytes": live_memory.BYTES.idea,
     }
+    solution = getattr(l04b if item.name == "judge" else l04, item.name)
     for text in (*item.hints, ideas.get(exercise_id, "")):
-        assert given_away(text, getattr(l04, item.name)) == []
+        assert given_away(text, solution) == []
 
 
 @pytest.mark.parametrize("loss", ["exp of large logits", "log of a softmax"])
@@ -283,4 +285,4 @@ def test_live_bytes_is_the_engine_s(picks: list[tuple[int, int]]) -> None:
 def test_judge_is_the_engine_s(seed: int, length: int) -> None:
     full, window, targets = readings.readings(random.Random(seed), length, 7)
     engine_s = sliding_window.judge(full, window, targets)
-    assert l04.judge(full, window, targets) == pytest.approx(engine_s)
+    assert l04b.judge(full, window, targets) == pytest.approx(engine_s)

@@ -2,9 +2,13 @@
 
 import re
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 
 import pytest
 from launching import LESSON, learn, write_lesson
+from support import ROOT
+
+from course.launcher.workspace import Workspace
 
 SOLVED = "    return [(request, 1) for request in decodes]  # mine"
 
@@ -180,3 +184,23 @@ def test_a_function_that_the_course_gives_in_one_half_answers_no_stub_of_the_oth
     given.write_text(given.read_text().replace("@app.function", MY_JUDGE + "@app.function"))
     learn(split, "update")
     assert JUDGE in (split / "work" / "l01b_more.py").read_text()
+
+
+def test_an_answer_written_before_lesson_4_was_split_moves_to_lesson_4b(tmp_path: Path):
+    copytree(ROOT / "lessons", tmp_path / "lessons", ignore=ignore_patterns("__pycache__"))
+    mine = tmp_path / "work" / "l04_sliding_window.py"
+    mine.parent.mkdir()
+    answers = (
+        "@app.function\ndef judge(full_logits, window_logits, targets):\n    return 1.0, 0.0\n"
+    )
+    before = (tmp_path / "lessons" / mine.name).read_text()
+    stub = '    raise NotImplementedError("Exercise 4.1: may this query attend to this key?")\n'
+    answered = before.replace(stub, "    return key <= query\n")
+    assert answered != before
+    mine.write_text(answered.replace("@app.function", f"{answers}\n\n@app.function", 1))
+    said = Workspace(tmp_path).update()
+    second = mine.with_name("l04b_window_quality.py").read_text()
+    assert "    return 1.0, 0.0\n" in second
+    assert "return key <= query\n" in mine.read_text()
+    assert "def judge" not in mine.read_text()
+    assert {"Carried over: judge.", "Carried over: visible."} <= {*said}

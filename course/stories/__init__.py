@@ -15,4 +15,9 @@ def recorded(name: str) -> Any:
 
     Raises: FileNotFoundError for a name without a file.
     """
-    return json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads(data_path(f"{name}.json").read_text(encoding="utf-8"))
+
+
+def data_path(name: str) -> Path:
+    """Where a file of lessons/data/ lies."""
+    return _DATA / name

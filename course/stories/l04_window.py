@@ -1,0 +1,238 @@
+"""Behind lesson 4: its requests, storage in pictures, and what the learner's functions did."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from course.attempt import Attempt
+from course.calling import call
+from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode, generate, sliding_window
+from nanogpt.block_table import BlockPool
+from nanogpt.clock import SERVER_CPU, CostClock
+from nanogpt.plain_values import as_whole
+from widgets import whose
+
+Arrivals = list[tuple[int, Request]]
+LiveBytes = Callable[[list[torch.Tensor]], int]
+
+_THREE = ((0, "MERCUTIO"), (0, "ROMEO:"), (5, "BENVOLIO"))
+_FIVE = (  # arrival step, prompt, new tokens
+    (
+        0,
+        "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ",
+        24,
+    ),
+    (0, "ROMEO:\nBut, soft! what light", 20),
+    (2, "PORTIA:\nThe quality of mercy is not strain'd,\n", 24),
+    (6, "JULIET:\nO Romeo, Romeo! ", 16),
+    (9, "HAMLET:\nAlas, poor Yorick! ", 20),
+)
+
+# --- what is held -------------------------------------------------------------------------------
+
+
+def grown(model: GPT, window: int | None) -> dict[str, Any]:
+    """A run of three requests of 40 new tokens each, as a KVGrowth takes it."""
+    arrivals = [(at, Request(i, encode(text), 40)) for i, (at, text) in enumerate(_THREE)]
+    engine = Engine(model, EngineConfig(sliding_window=window), clock=CostClock(SERVER_CPU))
+    label = "no window" if window is None else f"W = {window}"
+    return {"label": label, "window": window, "trace": engine.run(arrivals).to_json()}
+
+
+def held_after(run: Mapping[str, Any], step: int) -> tuple[str, int]:
+    """What the requests of a run hold after a step: "38 + 36 + 33", and the sum."""
+    record = run["trace"]["steps"][step]
+    return " + ".join(str(each["kv_tokens"]) for each in record["kv"]), record["kv_after"]
+
+
+# --- who sees what ------------------------------------------------------------------------------
+
+
+def drawn_masks(attempt: Attempt) -> list[dict[str, Any]]:
+    """A window of 4 and 1 sink for a MaskStepper, by the learner's `visible` and the reference."""
+    labels = list("The quality of")
+
+    def pairs(visible: Callable[..., bool]) -> list[list[bool]]:
+        return [[visible(q, k, 4, 1) for k in range(len(labels))] for q in range(len(labels))]
+
+    mask = pairs(sliding_window.visible)
+    right = {"name": "the reference", "num_past": 0, "labels": labels, "mask": mask}
+    if not attempt.started or attempt.function is None:
+        return [{**right, "name": whose(False)}]
+    mine: Any = call(pairs, (attempt.function,)).value
+    if mine is None or any(cell not in (False, True) for row in mine for cell in row):
+        note = "Yours does not answer True or False for every pair, so it cannot be drawn."
+        return [{**right, "note": note}]
+    return [
+        {**right, "name": "yours", "mask": [[bool(cell) for cell in row] for row in mine]},
+        right,
+    ]
+
+
+# --- what lies where ----------------------------------------------------------------------------
+
+
+def storage_story(live: LiveBytes = sliding_window.live_bytes) -> list[dict[str, Any]]:
+    """Ten requests of 40 entries in one batch, one head's K: steps of a StorageStrip."""
+    batch = torch.zeros(10, 40, 8)  # (B, S, D), float32
+    mine = batch[3:4]  # what disassembling the batch gives request 3
+    last = mine[:, -20:]
+    copy = last.clone()
+    moments: list[tuple[str, dict[str, torch.Tensor], dict[str, torch.Tensor]]] = [
+        (
+            "One head's keys of ten requests, 40 entries each, as the batch leaves them.",
+            {"the batch": batch},
+            {"the whole batch": batch},
+        ),
+        (
+            "The batch is taken apart: request 3 keeps its row, a view. The others are done.",
+            {"the batch": batch},
+            {"request 3": mine},
+        ),
+        (
+            "Evict by slicing: request 3 now shows its last 20 entries.",
+            {"the batch": batch},
+            {"request 3": last},
+        ),
+        (
+            "Evict by copying: 20 entries in a storage of their own. For a moment there are both.",
+            {"the batch": batch, "the copy": copy},
+            {"the view": last, "request 3": copy},
+        ),
+        (
+            "The view is gone, and with it the last reason to keep the batch.",
+            {"the copy": copy},
+            {"request 3": copy},
+        ),
+    ]
+    return [_moment(*each, live) for each in moments]
+
+
+def _moment(
+    words: str,
+    buffers: Mapping[str, torch.Tensor],
+    tensors: Mapping[str, torch.Tensor],
+    live: LiveBytes,
+) -> dict[str, Any]:
+    storages = {name: each.untyped_storage() for name, each in buffers.items()}
+    places = {each.data_ptr(): index for index, each in enumerate(storages.values())}
+    return {
+        "words": words,
+        "storages": [{"label": n, "nbytes": each.nbytes()} for n, each in storages.items()],
+        "views": [
+            {
+                "label": name,
+                "storage": places[each.untyped_storage().data_ptr()],
+                "offset_bytes": each.storage_offset() * each.element_size(),
+                "nbytes": each.numel() * each.element_size(),
+            }
+            for name, each in tensors.items()
+        ],
+        "live_bytes": live([*tensors.values()]),
+        "counted_bytes": sum(each.numel() * each.element_size() for each in tensors.values()),
+    }
+
+
+def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
+    """Steps of a StorageStrip by the learner's `ring_slot`; a sentence while there are none."""
+    window, sinks = 5, 2
+    if not attempt.started or attempt.function is None:
+        return "Once you have written `ring_slot`, sixteen positions go into your seven slots here."
+    function = attempt.function
+    found: Any = call(
+        lambda: [as_whole(function(position, window, sinks)) for position in range(16)], ()
+    ).value
+    if found is None or not all(slot is not None and 0 <= slot < 7 for slot in found):
+        return (
+            "Your `ring_slot` leaves the seven slots, so it cannot be drawn; its check says more."
+        )
+    slots: list[int | None] = [None] * (window + sinks)
+    steps: list[dict[str, Any]] = []
+    for position, slot in enumerate(found):
+        over = "" if slots[slot] is None else f", over position {slots[slot]}"
+        slots[slot] = position
+        cells = [{"position": each, "new": each == position} for each in slots]
+        words = f"Position {position} goes into slot {slot}{over}."
+        steps.append({"words": words, "slots": cells, "sinks": sinks, "window": window})
+    return steps
+
+
+def pool_of_blocks() -> BlockPool:
+    """Eight blocks of 4: request 0 has a window of 5 and one sink, requests 1 and 2 none."""
+    pool = BlockPool(num_blocks=8, block_size=4)
+    pool.allocate(0, 10)
+    pool.allocate(1, 6)
+    for turn in range(6):
+        pool.append(0)
+        pool.evict(0, window=5, sinks=1)
+        if turn % 3 == 0:
+            pool.append(1)
+    pool.free(1)
+    pool.allocate(2, 9)
+    return pool
+
+
+# --- the learner's run --------------------------------------------------------------------------
+
+
+def five_requests() -> Arrivals:
+    """Fresh requests of the same prompts: the engine writes into the ones that it is given."""
+    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_FIVE)]
+
+
+def whose_parts(attempts: Mapping[str, Attempt], earlier: str) -> str:
+    """Which of the four functions were the learner's, and what earlier lessons brought along."""
+    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
+    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
+    if not mine:
+        said = "These runs used the reference for all four: none of yours is written yet."
+    elif not others:
+        said = "All four functions of these runs are yours."
+    else:
+        said = (
+            f"In these runs {', '.join(mine)} came from you "
+            f"and {', '.join(others)} from the reference."
+        )
+    return f"{said} Of the earlier lessons: {earlier}"
+
+
+def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:
+    """Of each run: its texts beside the oracle's, the most KV tokens, and whether books agree."""
+    wanted = {r.id: _oracle(model, settings, r) for _, r in five_requests()}
+    rows = [
+        "| run | texts, beside the oracle's | most held by one | highest peak of all "
+        "| held and counted | held and live bytes |",
+        "|:--|:--|--:|--:|:--|:--|",
+    ]
+    for name, trace in runs.items():
+        wrong = [i for i in wanted if list(trace.generated_tokens(i)) != wanted[i]]
+        texts = f"not those of request {', '.join(map(str, wrong))}" if wrong else "all equal"
+        said = f" ({trace.error})" if trace.error else ""
+        rows.append(f"| {name}{said} | {texts} | {_books(model, trace)} |")
+    return "\n".join(rows)
+
+
+def _books(model: GPT, trace: Trace) -> str:
+    """The four right cells of `runs_table`."""
+    kv = [each for step in trace.steps for each in step.kv]
+    size = 2 * model.config.num_layers * model.config.num_channels * 8  # K and V, float64
+    counted = all(each.kv_tokens == each.counted_tokens for each in kv)
+    alive = all(each.live_bytes == each.kv_tokens * size for each in kv)
+    most = max((each.kv_tokens for each in kv), default=0)
+    peak = max((step.kv_peak for step in trace.steps), default=0)
+    counts, bytes_ = ("equal" if same else "**differ**" for same in (counted, alive))
+    return f"{most} | {peak} | {counts} | {bytes_}"
+
+
+def _oracle(model: GPT, settings: EngineConfig, request: Request) -> Sequence[int]:
+    return generate(
+        model,
+        request.prompt_tokens,
+        request.max_new_tokens,
+        temperature=settings.temperature,
+        seed=settings.seed,
+        request_id=request.id,
+        sliding_window=settings.sliding_window,
+        num_sinks=settings.num_sinks,
+    )

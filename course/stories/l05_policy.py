@@ -1,0 +1,247 @@
+"""Behind lesson 5: its requests, runs under a policy, and what its pictures and tables show."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from course.attempt import Attempt
+from course.calling import call
+from course.stories import recorded
+from nanogpt.guard import PartError
+from nanogpt.plain_values import as_number
+from nanogpt.slo import (
+    POST_COST,
+    Arrival,
+    PrefillCost,
+    Run,
+    SloParts,
+    Variant,
+    policy,
+    predictor,
+    simulate,
+)
+from nanogpt.slo.variants import ROUND_COST
+from widgets import bar
+
+Gate = Callable[..., int | None]
+
+REPORT_AND_VOICE = (  # id, arrival, tokens, urgent, promised within: times in µs
+    Arrival(0, 0, 4000, False, 5_000_000),
+    Arrival(1, 50_000, 200, True, 100_000),
+)
+
+# --- runs ---------------------------------------------------------------------------------------
+
+
+def simulated(
+    load: Sequence[Arrival],
+    variant: Variant,
+    cost: PrefillCost = ROUND_COST,
+    most: int = 300,
+    **parts: Any,
+) -> Run | str:
+    """A run with these functions in the policy; a sentence instead when one of them fails.
+
+    It is stopped after `most` preemptions: a gate may go on for ever.
+    """
+    granted: list[int] = []
+    if parts.get("gate", policy.gate) is not policy.gate:
+        parts["gate"] = _bounded(parts["gate"], most, granted)
+    try:
+        return simulate(tuple(load), variant, cost, SloParts(**parts))
+    except PartError as error:
+        if len(granted) > most:
+            return f"**The run was stopped** after {most} preemptions: hardly a request got done."
+        return f"**The run stopped:** {error}"
+
+
+def _bounded(gate: Gate, most: int, granted: list[int]) -> Gate:
+    def limited(*moment: Any) -> int | None:
+        victim = gate(*moment)
+        if victim is not None:
+            granted.append(victim)
+        if len(granted) > most:
+            raise RuntimeError("too many preemptions")
+        return victim
+
+    return limited
+
+
+def ttft_ms(run: Run, request: int) -> float:
+    """From a request's arrival to its first token."""
+    first_us = run.results[request].first_token_us
+    assert first_us is not None
+    return (first_us - run.arrivals[request].arrival_us) / 1000
+
+
+def passes(run: Run | str, most: int = 8) -> str:
+    """The first passes of a run and how its first requests fared, as two Markdown tables."""
+    if isinstance(run, str):
+        return run
+    layers = run.cost.num_layers
+    lines = ["| ms | whose pass | layers |", "|--:|:--|:--|"]
+    for each in run.passes[:most]:
+        before, after = each.layers
+        end = "" if each.ending == "finished" else f", **{each.ending}**"
+        drawn = bar([(after - before) / layers, before / layers], f"{after - before} of {layers}")
+        who = " + ".join(str(i) for i in each.ids)
+        span = f"{each.start_us / 1000:,.0f} to {each.end_us / 1000:,.0f}"
+        lines.append(f"| {span} | {who} | {drawn}{end} |")
+    if len(run.passes) > most:
+        lines.append(f"| … | … | {len(run.passes) - most} more passes |")
+    lines += ["", "| request | arrives | deadline | first token |", "|--:|--:|--:|:--|"]
+    for arrival, result in list(zip(run.arrivals, run.results, strict=True))[:4]:
+        first = "never"
+        if result.first_token_us is not None:
+            first = f"{result.first_token_us / 1000:,.0f} ms"
+        verdict = "in time" if result.attained else "**missed**"
+        lines.append(
+            f"| {arrival.id} | {arrival.arrival_us / 1000:,.0f} "
+            f"| {arrival.deadline_us / 1000:,.0f} ms | {first}, {verdict} |"
+        )
+    return "\n".join(lines)
+
+
+def chunk_prices() -> str:
+    """What a prompt of 4,000 tokens costs in chunks, by the line that the post measured."""
+
+    def in_chunks(size: int) -> tuple[float, float]:
+        """The whole prefill, and the longest wait for a gap, in ms."""
+        chunks = [min(size, 4000 - start) for start in range(0, 4000, size)]
+        times = [policy.predict(n, POST_COST.a_us, POST_COST.c_us) / 1000 for n in chunks]
+        return sum(times), max(times)
+
+    whole, _ = in_chunks(4000)
+    rows = ["| 4,000 tokens in chunks of | the whole prefill | longest wait for a gap |"]
+    rows.append("|:--|--:|--:|")
+    for size in (4000, 512, 128):
+        total, wait = in_chunks(size)
+        rows.append(f"| {size:,} | {total:,.0f} ms, ×{total / whole:.2f} | {wait:,.0f} ms |")
+    layers = POST_COST.num_layers
+    rows.append(
+        f"| one piece, left between two of {layers} layers "
+        f"| {whole:,.0f} ms, ×1.00 | {whole / layers:,.0f} ms |"
+    )
+    return "\n".join(rows)
+
+
+# --- the line -----------------------------------------------------------------------------------
+
+
+def sweep() -> list[tuple[int, float]]:
+    """(tokens, µs) of one prefill each: our model on a CPU, measured once."""
+    points = recorded("step_costs")["points"]
+    return [(each["tokens"], each["us"]) for each in points if each["tokens"] >= 16]
+
+
+def fitted(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
+    """Series for Curves, the measured points and the curves through them, and what they say."""
+    points = sweep()
+    right, mine = predictor.fit(points), _answered(attempt, points)
+    lines = {} if mine is None else {"your line": mine}
+    if mine is None or not _close(mine, right):
+        lines["the reference's line"] = right
+    straight, cubic = (predictor.fit_polynomial(points, degree) for degree in (1, 3))
+    curves: dict[str, Callable[[int], float]] = {
+        name: functools.partial(policy.predict, a=a, c=c) for name, (a, c) in lines.items()
+    }
+    curves["a cubic"] = cubic.predict_us
+    series: list[dict[str, Any]] = [
+        {"name": "measured", "style": "points", "points": [[n, us / 1000] for n, us in points]}
+    ]
+    for name, curve in curves.items():
+        series.append({"name": name, "points": [[n, curve(n) / 1000] for n, _ in points]})
+    a, c = mine or right
+    said = (
+        f"The line says **{a / 1000:.4f} ms per token and {c / 1000:.2f} ms per pass**. R², the "
+        f"share of the ups and downs that a curve explains: {straight.r_squared:.4f} for the best "
+        f"line, {cubic.r_squared:.4f} for a cubic."
+    )
+    return series, said
+
+
+def _answered(attempt: Attempt, points: list[tuple[int, float]]) -> tuple[float, float] | None:
+    """The learner's (a, c), None while there are no two numbers."""
+    if not attempt.started or attempt.function is None:
+        return None
+    match call(attempt.function, (points,)).value:
+        case [a, c]:
+            slope, at_0 = as_number(a), as_number(c)
+            return None if slope is None or at_0 is None else (float(slope), float(at_0))
+        case _:
+            return None
+
+
+def _close(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return all(abs(a - b) <= 1e-6 * abs(b) for a, b in zip(one, other, strict=True))
+
+
+# --- slack and the gate -------------------------------------------------------------------------
+
+
+def slack_case(
+    label: str, deadline: int, rate: float = 0.0, slack: Callable[..., float] = policy.slack
+) -> dict[str, Any]:
+    """500 tokens seen every 10 ms, for a SlackTimeline; `rate` tokens are computed per µs."""
+    a, c = ROUND_COST.a_us, ROUND_COST.c_us
+    moments: list[dict[str, Any]] = []
+    for now in range(0, 40_001, 10_000):
+        done = int(now * rate)
+        spare = slack(now, deadline, 500, done, a, c)
+        moments.append(
+            {
+                "now_us": now,
+                "done_tokens": done,
+                "predicted_us": policy.predict(500 - done, a, c),
+                "slack_us": spare,
+                "urgency": policy.urgency(round(spare), deadline - now),
+            }
+        )
+    return {
+        "label": label,
+        "arrival_us": 0,
+        "deadline_us": deadline,
+        "total_tokens": 500,
+        "a": a,
+        "c": c,
+        "moments": moments,
+    }
+
+
+def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
+    """A runner and a waiter by the learner's `slack`, or a sentence while they cannot be drawn."""
+    if not attempt.started or attempt.function is None:
+        return "Once you have written `slack`, a runner and a waiter are drawn here by it."
+    function = attempt.function
+
+    def mine(*args: Any) -> float:
+        found = as_number(call(function, args).value)
+        if found is None:
+            raise ValueError("slack gave no number")
+        return found
+
+    try:
+        return [
+            slack_case("it runs", 80_000, rate=1 / ROUND_COST.a_us, slack=mine),
+            slack_case("it waits", 80_000, slack=mine),
+        ]
+    except (TypeError, ValueError):
+        return "What `slack` gives cannot be drawn; the check says more."
+
+
+def in_a_pass(*others: int) -> float:
+    """When a head of 200 tokens is done that shares its pass with others, in ms."""
+    return policy.predict(200 + sum(others), ROUND_COST.a_us, ROUND_COST.c_us) / 1000
+
+
+def shared_passes() -> str:
+    """How long the head waits for its first token, by what comes along."""
+    rows = [
+        "| in the pass | the head gets its first token after | of its 100 ms |",
+        "|:--|--:|:--|",
+    ]
+    for others in ((), (300,), (300, 300), (300, 300, 300), (4000,)):
+        what = "200 tokens" + "".join(f" + {n:,}" for n in others)
+        ms = in_a_pass(*others)
+        rows.append(f"| {what} | {ms:g} ms | {'in time' if ms <= 100 else '**missed**'} |")
+    return "\n".join(rows)
