@@ -30,6 +30,7 @@ DOORS = """() => {
     }
     document.getElementById("before").focus();
 }"""
+HEIGHT = "document.documentElement.scrollHeight"
 FOCUSED = "document.activeElement.id || document.activeElement.closest('.widget')?.id"
 
 
@@ -58,9 +59,11 @@ def test_tab_goes_through_every_widget_and_out_again_both_ways(show, gallery):
     pictures = {f"widget-{at}" for at, each in enumerate(widgets) if each.has_trait("start")}
     for key, door in (("Tab", "after"), ("Shift+Tab", "before")):
         visited = []
+        height = page.evaluate(HEIGHT)
         for _ in range(8 * len(widgets)):
             page.keyboard.press(key)
             visited.append(page.evaluate(FOCUSED))
+            assert page.evaluate(HEIGHT) == height, "or a click finds the page moved"
             if visited[-1] == door:
                 break
         assert visited[-1] == door
