@@ -76,7 +76,7 @@ LESSONS = (
         stem="l06_preempting_the_pass",
         title="Preempting the pass",
         builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
-        "everybody back.",
+        "all of them back.",
         minutes=50,
         builds_on=("5",),
     ),
