@@ -43,6 +43,7 @@ def _():
     from course.stories import l08_exhibits as exhibits
     from course.stories import l08_measured as measured
     from course.stories import l08_runs as runs
+    from course.stories import l08_worth as worth
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
     from nanogpt.speculative import acceptance
     from nanogpt.speculative.story import story
@@ -72,6 +73,7 @@ def _():
         story,
         torch,
         whose,
+        worth,
     )
 
 
@@ -274,14 +276,14 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(measured):
+def _(worth):
     predict(
         "l08.four_times",
         "p = 0.85, K = 4, a draft token costs 0.1 of a target pass, and a verifying pass takes as long as "
         "a decode. **How many times as fast** is it really?",
         ("About 4.0", "About 3.4", "About 2.65", "About 1.4"),
         2,
-        measured.four_times(),
+        worth.four_times(),
     )
     return
 
@@ -354,19 +356,15 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, measured, speedup_attempt, tokens_attempt, whose):
+def _(Curves, speedup_attempt, tokens_attempt, worth):
     after(
         "l08.four_times",
         Curves(
-            measured.speedup_series(
-                speedup_attempt,
-                tokens_attempt,
-                whose(speedup_attempt.started and tokens_attempt.started),
-            ),
+            worth.speedup_series(speedup_attempt, tokens_attempt),
             ("drafts, K", ""),
             ("speed-up", ""),
             "What speculation is worth, α = 0.1",
-            sliders=[{"name": "p", "values": list(measured.RATES), "shown": 3}],
+            sliders=[{"name": "p", "values": list(worth.RATES), "shown": 3}],
             question="How far ahead is it worth guessing, if each guess stays with probability p?",
         ),
     )
@@ -374,13 +372,13 @@ def _(Curves, measured, speedup_attempt, tokens_attempt, whose):
 
 
 @app.cell(hide_code=True)
-def _(measured):
+def _(worth):
     after(
         "l08.four_times",
         mo.md(
             "A long guess is a bet on all of its letters at once: with p = 0.4 anything beyond two is paid "
             "for in vain. Break-even, the p at which a round brings what it costs: "
-            f"{measured.edges()}. For one draft it is α itself: p tokens more for α more time."
+            f"{worth.edges()}. For one draft it is α itself: p tokens more for α more time."
         ),
     )
     return

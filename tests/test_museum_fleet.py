@@ -9,7 +9,7 @@ import re
 import pytest
 from notebooks import Notebooks, Visit
 
-from course.stories import l08_drafts, l08_measured
+from course.stories import l08_drafts, l08_worth
 from nanogpt.fleet import ADAPTIVE, FIFO
 
 
@@ -101,8 +101,8 @@ def test_a_second_draw_from_p_bends_the_law_and_one_from_what_is_missing_keeps_i
 
 
 def test_the_published_speed_up_is_more_than_a_perfect_draft_brings():
-    assert "**2.65 times**" in l08_measured.four_times()
-    assert "which is **3.57**" in l08_measured.four_times()
+    assert "**2.65 times**" in l08_worth.four_times()
+    assert "which is **3.57**" in l08_worth.four_times()
 
 
 def test_exhibit_a_promises_what_the_machine_does_not_do(shipped_8, repaired_8):

@@ -63,14 +63,7 @@ def pieces_table() -> str:
         return [_brought(found[loads[load], name][metric], metric) for load, metric, _ in _COLUMNS]
 
     head = f"| piece | {' | '.join(title for *_, title in _COLUMNS)} |\n|:--|{'--:|' * 4}\n"
-    return head + "\n".join(
-        f"| {name} | "
-        + " | ".join(
-            _brought(found[loads[load], name][metric], metric) for load, metric, _ in _COLUMNS
-        )
-        + " |"
-        for name in names
-    )
+    return head + "\n".join(f"| {name} | {' | '.join(cells(name))} |" for name in names)
 
 
 def _brought(row: Row, metric: str) -> str:

@@ -16,15 +16,16 @@ from typing import Any
 from nanogpt import EngineConfig, Request, load_model
 from nanogpt.fleet import ADAPTIVE, AS_SOURCE, CALIBRATED_COST, COSTS, FIFO, SOURCE_COST, policy
 from nanogpt.fleet.comparing import Comparison, compare
+from nanogpt.fleet.costs import CostModel
 from nanogpt.fleet.presets import SOURCE_FIFO
-from nanogpt.fleet.workload import SOURCE_RPS
+from nanogpt.fleet.workload import SOURCE_RPS, Scenario
 from nanogpt.workers.fleet import Fleet
 from nanogpt.workers.routing import RoundRobin
 
 Record = dict[str, Any]
 _TEN, _SIX = range(42, 52), range(42, 48)
 _SHOWN = ("ttft_p50_ms", "ttft_p99_ms", "itl_mean_ms", "slo_violations")
-_SCENARIOS = ("steady", "burst", "mixed_priority")
+_SCENARIOS: tuple[Scenario, ...] = ("steady", "burst", "mixed_priority")
 _PIECES: dict[str, dict[str, Any]] = {  # what switches each piece of the adaptive fleet off
     "order by priority": {"order": "fifo"},
     "ageing": {"ageing_us": None},
@@ -79,11 +80,12 @@ def _as_source() -> list[Record]:
 
 def _pieces() -> list[Record]:
     found: list[Record] = []
-    for title, cost, scenario, rps, seconds in (
+    loads: tuple[tuple[str, CostModel, Scenario, int, int], ...] = (
         ("30 requests per second, source's costs", SOURCE_COST, "steady", 30, 10),
         ("300 requests per second, source's costs", SOURCE_COST, "steady", 300, 4),
         ("a burst of 200 per second, calibrated costs", CALIBRATED_COST, "burst", 30, 15),
-    ):
+    )
+    for title, cost, scenario, rps, seconds in loads:
         for name, without in _PIECES.items():
             other = replace(ADAPTIVE, name="without", **without)
             short = _shortened(compare((other, ADAPTIVE), scenario, rps, seconds, _SIX, cost))

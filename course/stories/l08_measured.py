@@ -1,12 +1,9 @@
-"""Behind lesson 8's figures: speed-up by two formulas, how many drafts stay, what a watch says."""
+"""Behind lesson 8's figures: how many drafts stay, what a watch says, what a crowd does."""
 
-import random
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from course.attempt import Attempt
-from course.calling import call
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, CostClock, WallClock
 from nanogpt.fleet.speculating import Drafts, break_even
@@ -28,64 +25,7 @@ _OPENINGS = (
     "GLOUCESTER:\nMy ",
     "The king is not",
 )
-RATES = (0.2, 0.4, 0.6, 0.85, 0.95)
-_MOST_DRAFTS = 12
 _ALPHA, _K = 0.1, 4
-
-
-# --- what it is worth, by formula ---------------------------------------------------------------
-
-
-def four_times() -> str:
-    """What p = 0.85, K = 4 and a draft cost of 0.1 are really worth, in words."""
-    p, worth = 0.85, acceptance.speedup
-    return (
-        f"A pass gives {acceptance.expected_tokens(p, _K):.3f} tokens and a round takes "
-        f"1 + 4 · 0.1 = {1 + _K * _ALPHA:g} passes' time: **{worth(p, _K, _ALPHA):.2f} times**. "
-        f"And 4.0 cannot be, whatever the draft: a **perfect** one, p = 1, gives {_K + 1} tokens "
-        f"in {1 + _K * _ALPHA:g}, which is **{worth(1.0, _K, _ALPHA):.2f}**. The published formula "
-        "charges for one drafted token where the draft model runs K times, and it counts each "
-        "guess by itself, as if those behind a rejected one could stay. (Break-even is at p = "
-        f"{break_even(_K, _ALPHA):.2f}; the description has about 0.6.)"
-    )
-
-
-def speedup_series(speedup: Attempt, tokens: Attempt, name: str) -> list[Series]:
-    """Speed-up by the number of drafts, as published and by the rule, for each p: curves."""
-    rule = _curve(acceptance.speedup)
-    if speedup.started and tokens.started:
-        mine = call(_curve, (speedup.function,)).value
-        rule = mine if mine is not None and _all_numbers(mine) else rule
-    published = _curve(lambda p, k, alpha: (1 + k * p) / (1 + alpha))
-    return [
-        {"name": which, "points": points[p], "when": {"p": p}}
-        for which, points in (("as published", published), (name, rule))
-        for p in RATES
-    ]
-
-
-def _curve(rule: Any) -> dict[float, list[list[float]]]:
-    return {p: [[k, rule(p, k, _ALPHA)] for k in range(_MOST_DRAFTS + 1)] for p in RATES}
-
-
-def _all_numbers(curves: dict[float, list[list[Any]]]) -> bool:
-    return all(isinstance(y, int | float) for points in curves.values() for _, y in points)
-
-
-def edges() -> str:
-    """Break-even by K, in words."""
-    return ", ".join(f"{break_even(k, _ALPHA):.2f} for K = {k}" for k in (1, 2, 4, 8))
-
-
-def rounds(p: float, k: int, times: int = 20_000) -> float:
-    """Tokens per pass of a machine that drafts and verifies, dice thrown for each guess."""
-    dice, tokens = random.Random(8), 0
-    for _ in range(times):
-        accepted = 0
-        while accepted < k and dice.random() < p:
-            accepted += 1
-        tokens += accepted + 1
-    return tokens / times
 
 
 # --- how many stay ------------------------------------------------------------------------------
