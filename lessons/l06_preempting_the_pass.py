@@ -374,7 +374,7 @@ def _():
     mo.md(r"""
     ### No pass sleeps for ever
 
-    Aborting throws away up to nine tenths of a pass. The paper does not abort: it **suspends**. Our pass is
+    Aborting throws work away. The paper does not abort: it **suspends**. Our pass is
     a generator, so a rank simply stops stepping it and keeps it, the K/V written so far and the hidden state
     between two layers. Later it is stepped on. Nothing is computed twice.
 
@@ -596,7 +596,9 @@ def _():
 
 @app.cell(hide_code=True)
 def _(lab):
-    mo.md(f"""
+    after(
+        "l06.hangs",
+        mo.md(f"""
     /// details | The race lab (optional): nine races between ranks, monitor and engine
 
     Each swaps one piece of the engine for a wrong one (`nanogpt/preemption/races.py`), everything else as in
@@ -611,7 +613,8 @@ def _(lab):
     the timeout it would say nothing, for ever. And a group in which a collective has timed out is of no further
     use: the engine ends all ranks and says why.
     ///
-    """)
+    """),
+    )
     return
 
 

@@ -741,13 +741,15 @@ def _():
 
 @app.cell(hide_code=True)
 def _(measured):
-    mo.md(measured.pieces_table())
+    after("l07.overload", mo.md(measured.pieces_table()))
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    mo.md(r"""
+    after(
+        "l07.overload",
+        mo.md(r"""
     - **As long as no request waits, no queue discipline does anything.** At 30 per second only the
       prefix cache, and routing to it, shorten the prefill.
     - **Order by priority** buys the median with the 99th percentile. **Ageing** gives that back, and in
@@ -758,7 +760,14 @@ def _():
       no time.
     - **Speculation** is the largest piece under load. At 30 per second it makes the median TTFT
       *longer*: a newcomer waits for a step to end, and steps with drafts take longer.
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     Repeat a part of it yourself. The source's own comparison is one command, in the course's folder:
 
     ```
