@@ -84,16 +84,16 @@ LESSONS = (
         stem="l06_preempting_the_pass",
         title="Preempting the pass",
         builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
-        "everybody back.",
+        "all of them back.",
         minutes=50,
         builds_on=("5",),
     ),
     Lesson(
         stem="l07_fleet",
         title="Serving with a fleet",
-        builds="Decide who goes next and to which of four workers, and find out from many seeds "
-        "which of it pays.",
-        minutes=65,
+        builds="Decide which request goes next and to which of four workers, and find out from "
+        "many seeds which of it pays.",
+        minutes=85,
         builds_on=("2", "5"),
     ),
     Lesson(
@@ -101,7 +101,7 @@ LESSONS = (
         title="Speculative decoding",
         builds="Guess several tokens ahead, keep those that change nothing about the text, and "
         "find out when that is worth it.",
-        minutes=45,
+        minutes=60,
         builds_on=("0",),
     ),
 )

@@ -99,7 +99,7 @@ def checkpoint_from_a_list(vote: int) -> Generator[tuple, int, None]:
 # --- clean_up --------------------------------------------------------------------------------
 
 
-def clean_up(books: Books, aborted: list[int], waiter: int | None) -> Books:
+def clean_up(books: "Books", aborted: list[int], waiter: int | None) -> "Books":
     """Return the books as they should be once an aborted pass is undone.
 
     `books` says who is where, by request id: the tuples `waiting` and `running`, in order; the

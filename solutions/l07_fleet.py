@@ -411,7 +411,7 @@ def _worse_for_the_late(priority: int, now: int, deadline: int, remaining: int) 
 # --- route -----------------------------------------------------------------------------------
 
 
-def route(workers: list[WorkerView], hits: dict[int, int]) -> int:
+def route(workers: "list[WorkerView]", hits: dict[int, int]) -> int:
     """Return the `id` of the worker to send a request to: where its prefill is done first.
 
     `workers` are those with room for it, at least one, in any order. Each has its `id`, its
@@ -514,7 +514,7 @@ def _fills_in_the_hits(workers: list[WorkerView], hits: dict[int, int]) -> int:
 # --- my_policy -------------------------------------------------------------------------------
 
 
-def my_policy(snapshot: FleetSnapshot) -> tuple[int, int] | None:
+def my_policy(snapshot: "FleetSnapshot") -> tuple[int, int] | None:
     """Return `(request_id, worker_id)`: who is given to which worker now. None ends the round.
 
     In a dispatch round you are asked again and again, each time with a new snapshot, until you

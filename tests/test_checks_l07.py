@@ -462,6 +462,6 @@ def test_the_task_s_case_is_right_and_its_signature_the_answer_s_own(item: Exerc
     solution = getattr(l07, item.name)
     assert same(item.task.worked(solution), item.task.result)
     lines = inspect.getsource(solution).split(':\n    """')[0].removeprefix("def ")
-    signature = " ".join(lines.split()).replace("( ", "(").replace(" )", ")")
+    signature = " ".join(lines.split()).replace("( ", "(").replace(" )", ")").replace('"', "")
     assert item.task.signature == signature
     assert all(rule.endswith(".") for rule in item.task.rules)

@@ -28,7 +28,6 @@ NOTHING_ANSWERS: dict[str, str] = {
     "l06.layer_28": "only its own reveal says it",
     "l06.exhibit_a": "only its own reveal says it",
     "l06.exhibit_b": "only its own reveal says it",
-    "l08.exhibit_e": "only its own reveal says it",
 }
 
 

@@ -15,8 +15,8 @@ from notebooks import LIMIT_S, Notebooks, Visit
 from support import ROOT
 
 from course.registry import exercise
+from course.stories import l06_races, l06_stage_ranks
 from course.stories.l05_ladder import starving
-from lessons import l06_preempting_the_pass as lesson_6
 from nanogpt.preemption import races
 from nanogpt.preemption.agreement import BY_STEP
 from nanogpt.preemption.runner import Runner
@@ -51,7 +51,7 @@ def recording():
 @pytest.fixture(scope="module")
 def without_processes(notebooks: Notebooks, recording) -> Visit:
     """Lesson 6 where no process is started: all that it shows is recorded."""
-    names = {"HERE": False, "run_here": None, "real": recording["experiment"], "source": "recorded"}
+    names = {"HERE": False, "real": recording["experiment"], "source": "recorded"}
     answers = {**names, "where": "**Recorded**"}
     return notebooks.start_with("l06_preempting_the_pass", answers).result(LIMIT_S)
 
@@ -97,7 +97,7 @@ def as_recorded(words: str) -> str:
 
 @pytest.mark.parametrize(("race", "piece", "name", "misconception"), WRONG_PIECES)
 def test_a_check_says_what_is_wrong_with_a_piece_of_a_race(race, piece, name, misconception):
-    assert race in lesson_6.all_races()
+    assert race in l06_races.all_races()
     for seed in range(3):
         report = exercise(f"l06.{name}").check(piece, seed=seed)
         assert (report.status, report.misconception) == ("failed", misconception)
@@ -124,16 +124,16 @@ def open_ranks() -> Iterator[Callable[[], Runner]]:
         runner.close()
 
 
-@pytest.mark.parametrize("race", sorted(lesson_6.all_races()))
+@pytest.mark.parametrize("race", sorted(l06_races.all_races()))
 def test_a_race_goes_in_real_processes_as_it_was_recorded(race, recording, open_ranks):
-    run = lesson_6.all_races()[race]
+    run = l06_races.all_races()[race]
     for how, wrong in (("right", False), ("wrong", True)):
         said = run(open_ranks(), wrong)
         assert as_recorded(said) == as_recorded(recording["races"][race][how])
 
 
 def test_the_race_lab_runs_a_race_on_ranks_of_its_own(recording):
-    said = lesson_6.run_race(lesson_6.race_books)
+    said = l06_races.run_race(l06_races.race_books)
     assert said == recording["races"]["books"]
 
 
@@ -141,8 +141,8 @@ def test_a_solution_in_the_place_of_the_wrong_piece_repairs_the_real_ranks(monke
     monkeypatch.setattr(races, "keep_previous_step", solutions_6.clean_up)
     monkeypatch.setattr(races, "FLAG", replace(BY_STEP, local_vote=solutions_6.local_vote))
     with Runner(2, timeout_s=5.0) as runner:
-        assert lesson_6.race_books(runner, True) == "the next step admitted requests [0, 1]"
-        late = lesson_6.race_late_write(runner, True)
+        assert l06_races.race_books(runner, True) == "the next step admitted requests [0, 1]"
+        late = l06_stage_ranks.race_late_write(runner, True)
         assert as_recorded(late) == "step n was meant; step n was computed to its end"
-        left = lesson_6.race_leaving(runner, solutions_6.checkpoint)
+        left = l06_stage_ranks.race_leaving(runner, solutions_6.checkpoint)
         assert as_recorded(left) == "step n was left at layer 1 of 4"

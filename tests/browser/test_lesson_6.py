@@ -94,14 +94,17 @@ def test_lesson_6_opens_by_its_link_and_runs_by_itself(lesson, course_server):
     assert ranks_of(course_server) == []
 
 
-def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_server):
+def test_the_stage_waits_for_its_prediction_which_is_committed_by_keyboard(lesson, course_server):
     question = lesson.page.locator(".sn-prediction", has_text="How often does it hang?")
+    board = widget(lesson, "vote-board", "The target is written between two glances at layer 3")
     expect(question).not_to_contain_text("That is what makes it a race")
+    expect(board).to_have_count(0)
     question.get_by_role("radio").first.focus()
     for key in ("ArrowDown", "Enter"):
         lesson.page.keyboard.press(key)
     expect(question.locator(".sn-pr-verdict")).to_have_text("You predicted it.")
     expect(question).to_contain_text("That is what makes it a race")
+    expect(board).to_be_visible()
     progress = course_server.work / "progress"
     wait_for(lambda: [*progress.rglob("l06.hangs.json")] != [])
 
@@ -158,13 +161,16 @@ def test_after_an_endless_loop_the_work_goes_on(lesson):
     expect(mine).to_be_attached(timeout=60_000)
     lesson.answer(FATE)
     lesson.report("resume_or_abort", "passed")
-    asked = lesson.page.locator(".output", has_text="by your resume_or_abort")
-    expect(asked).to_contain_text("1000 ms: sleep, 1200 ms: resume.")
+    asked = lesson.page.locator(".output", has_text="By your resume_or_abort:")
+    expect(asked).to_contain_text("sleeps 1,200 ms, then: resume")
 
 
 def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
     lesson.answer(CLEAN_UP)
     lesson.report("clean_up", "passed")
+    books = lesson.page.locator(".output table", has_text="scheduled last")
+    cells = books.locator("tr", has_text="yours").locator("td")
+    expect(cells).to_have_text(["yours", "2 8 5 3", "6", "6", "6", "3"])
     # A machine that is too busy shows the recording instead, and says so.
     ran = lesson.page.locator(".output", has_text="The pass over 1,400 tokens takes")
     words = re.compile("^(On this machine, just now, with your clean_up|Recorded, not run here)")
@@ -192,7 +198,7 @@ def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson,
         unavailable("processes are found in /proc, which is not here")
     lesson.wait_until_open()
     assert ranks_of(course_server) == []
-    lesson.cell("run_here").click()
+    lesson.page.locator(".cm-content", has_text="HERE = True").click()
     lesson.page.keyboard.press("Control+Enter")
     wait_for(lambda: len(ranks_of(course_server)) == 2, limit_s=60)
     lesson.page.goto(course_server.address)  # the lesson's own page is closed by that

@@ -1,0 +1,203 @@
+"""Behind lesson 8: what a pass costs, two models' guesses, the rule's law, a cache."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from course.attempt import Attempt
+from course.calling import call
+from course.stories import recorded
+from nanogpt import GPT, EngineConfig, Trace, decode, encode, generate
+from nanogpt.clock import LARGE_GPU
+from nanogpt.sampling import probabilities
+from nanogpt.speculative import acceptance
+from nanogpt.speculative.drafting import Draft
+from nanogpt.trace import WorkRecord
+
+Rule = Callable[..., Any]
+
+OPENING = "ROMEO:\nBut soft, what light "
+FOUR_AHEAD = EngineConfig(token_budget=64, num_draft_tokens=4)
+"""Greedy, one request, four drafts ahead."""
+WANTED, PROPOSED = (1 / 8, 2 / 8, 5 / 8), (5 / 8, 1 / 8, 2 / 8)
+"""p and q of three tokens."""
+
+
+def shown(text: str) -> str:
+    """Text as Markdown code in a table cell: line breaks drawn, and spaces in short ones."""
+    drawn = text.replace("\n", "⏎").replace("|", "/")
+    return f"`{drawn if len(text) > 15 else drawn.replace(' ', '␣')}`" if text else "nothing"
+
+
+# --- why guess ----------------------------------------------------------------------------------
+
+
+def pass_costs() -> str:
+    """What passes over 1 to 64 tokens cost, measured on a CPU and modelled on a GPU; Markdown."""
+    cpu = {each["tokens"]: each["us"] for each in recorded("step_costs")["points"]}
+    rows = [
+        f"| {n} | {cpu[n] / 1000:.2f} ms, ×{cpu[n] / cpu[1]:.2f} | "
+        f"{LARGE_GPU.step_us(0, n) / 1000:.2f} ms, "
+        f"×{LARGE_GPU.step_us(0, n) / LARGE_GPU.step_us(0, 1):.2f} |"
+        for n in (1, 4, 16, 64)
+    ]
+    head = "| tokens in the pass | our model on a CPU, measured once | a large GPU, modelled |"
+    return f"{head}\n|--:|--:|--:|\n" + "\n".join(rows)
+
+
+def chances(model: GPT, draft: Draft, text: str) -> tuple[list[float], list[float]]:
+    """What both think comes after `text`: the target's p and the draft's q, each (V,)."""
+    known = encode(text)
+    with torch.inference_mode():
+        logits, _ = model(torch.tensor([known]))  # (1, T, V)
+    return probabilities(logits[0, -1:], 1.0)[0].tolist(), list(draft(known))
+
+
+def favourites(model: GPT, draft: Draft) -> str:
+    """The likeliest characters after four beginnings, by the target and by the draft; Markdown."""
+
+    def best(numbers: Sequence[float]) -> str:
+        first = sorted(range(len(numbers)), key=lambda token: -numbers[token])[:4]
+        return ", ".join(f"{shown(decode([token]))} {numbers[token]:.0%}" for token in first)
+
+    rows: list[str] = []
+    for text in ("But so", "not to b", "Now is the wi"):
+        p, q = chances(model, draft, text)
+        rows.append(f"| {shown(text)} | {best(p)} | {best(q)} |")
+    head = "| the text so far | the target (sees all of it) | the draft (sees two characters) |"
+    return f"{head}\n|:--|:--|:--|\n" + "\n".join(rows)
+
+
+def tally(trace: Trace, ids: Sequence[int] | None = None) -> dict[str, int]:
+    """Passes that gave tokens, tokens, drafts, those looked at and accepted, of some requests."""
+    works = [
+        work
+        for step in trace.steps
+        for work in step.work
+        if work.tokens and (ids is None or work.request_id in ids)
+    ]
+    return {
+        "passes": len(works),
+        "tokens": sum(len(work.tokens) for work in works),
+        "drafted": sum(len(work.drafted) for work in works),
+        "judged": sum(min(work.num_accepted + 1, len(work.drafted)) for work in works),
+        "accepted": sum(work.num_accepted for work in works),
+    }
+
+
+def first_run_said(trace: Trace, model: GPT) -> str:
+    """What the first run took, and whether its text is the oracle's; Markdown."""
+    counts = tally(trace)
+    same = list(trace.generated_tokens(0)) == generate(model, encode(OPENING), counts["tokens"])
+    return (
+        f"**{counts['passes']} passes for {counts['tokens']} characters.** The draft made "
+        f"{counts['drafted']} guesses; {counts['judged']} of them were looked at (none behind a "
+        f"rejected one), and {counts['accepted']} stayed. Beside the oracle, which computes "
+        "everything one by one, the text is "
+        f"**{'the same, character by character' if same else 'another one'}**."
+    )
+
+
+# --- the rule -----------------------------------------------------------------------------------
+
+_PARTS = 40
+_GRID = [(i + 0.5) / _PARTS for i in range(_PARTS)]
+
+Outcomes = list[list[list[list[Any]]]]
+
+
+def outcomes_of(accept: Rule) -> Outcomes:
+    """What `accept` answers for each draft of the three tokens, over a grid of u and v."""
+    p, q = list(WANTED), list(PROPOSED)
+    return [
+        [[list(accept(list(p), list(q), token, u, v)) for v in _GRID] for u in _GRID]
+        for token in range(len(p))
+    ]
+
+
+def answered(attempt: Attempt) -> tuple[Outcomes, bool]:
+    """(outcomes, whether they are the learner's): the reference's where that is not to be had."""
+    if attempt.started:
+        found = call(outcomes_of, (attempt.function,)).value
+        if found is not None and _drawable(found):
+            return found, True
+    return outcomes_of(acceptance.accept), False
+
+
+def _drawable(outcomes: Outcomes) -> bool:
+    known = range(len(WANTED))
+    return all(
+        len(answer) == 2 and isinstance(answer[0], bool) and answer[1] in known
+        for table in outcomes
+        for row in table
+        for answer in row
+    )
+
+
+def law(rest: Callable[[Sequence[float], Sequence[float]], Sequence[float]]) -> list[float]:
+    """How often each of the three tokens stands there if a rejected one is drawn from `rest`."""
+    stays = [min(p, q) for p, q in zip(WANTED, PROPOSED, strict=True)]
+    weights = rest(WANTED, PROPOSED)
+    gone = 1 - sum(stays)
+    return [kept + gone * w / sum(weights) for kept, w in zip(stays, weights, strict=True)]
+
+
+def from_p(p: Sequence[float], q: Sequence[float]) -> Sequence[float]:
+    """A second draw from the target's own probabilities."""
+    return p
+
+
+def from_what_is_missing(p: Sequence[float], q: Sequence[float]) -> Sequence[float]:
+    """A draw from what the target has more than the draft."""
+    return [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
+
+
+def resampled_from_p() -> str:
+    """What a second draw from p makes of the three tokens, in words."""
+    found, right = law(from_p), law(from_what_is_missing)
+    return (
+        "Take three tokens with p = 1/8, 2/8, 5/8 and q = 5/8, 1/8, 2/8. With a second draw from "
+        f"p, they stand there {', '.join(f'{8 * each:g}/8' for each in found)} of the time. The "
+        f"first of them comes {found[0] / right[0] - 1:.0%} too often: the draft proposes it too "
+        "often, it is thinned out to just p, and then it gets a **second chance**. The last word "
+        "was the target's, and the sum is wrong all the same."
+    )
+
+
+def eighths() -> list[tuple[str, int, int]]:
+    """(name, p, q) of the three tokens, in eighths."""
+    return [
+        (name, round(8 * p), round(8 * q))
+        for name, p, q in zip("abc", WANTED, PROPOSED, strict=True)
+    ]
+
+
+# --- the cache ----------------------------------------------------------------------------------
+
+
+def cache_of_a_pass(trace: Trace) -> str:
+    """The cache and the text after the first pass in which some drafts stayed; Markdown."""
+    known = encode(OPENING)
+    for step in trace.steps:
+        for work in step.work:
+            if 0 < work.num_accepted < len(work.drafted):
+                held, text = [*known, *work.drafted], [*known, *work.tokens]
+                return _cache_table(len(known) - 3, held, text, work)
+            known += work.tokens
+    raise ValueError("the run has no pass in which some drafts stayed and some went")
+
+
+def _cache_table(start: int, held: list[int], text: list[int], work: WorkRecord) -> str:
+    width = len(held) - start
+
+    def letters(tokens: list[int]) -> str:
+        cells = [shown(decode([token])) for token in tokens[start:]]
+        return " | ".join([*cells, *[""] * (width - len(cells))])
+
+    head = " | ".join(str(start + i) for i in range(width))
+    return (
+        f"{len(work.drafted)} drafted, {work.num_accepted} accepted; {len(held)} KV tokens held:"
+        f"\n\n| position | {head} |\n|:--|{':-:|' * width}\n"
+        f"| K/V held | {letters(held)} |\n| the text | {letters(text)} |"
+    )

@@ -1,0 +1,206 @@
+"""Behind lesson 8's engine: three requests by the learner's parts, and a law tested by counting."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from course.answers import LoadedParts
+from course.attempt import Attempt
+from course.calling import call
+from course.replay import replay
+from course.stories.l08_drafts import OPENING, chances, shown, tally
+from nanogpt import (
+    GPT,
+    Engine,
+    EngineConfig,
+    Parts,
+    Request,
+    Trace,
+    decode,
+    encode,
+    generate,
+    load_model,
+)
+from nanogpt.sampling import probabilities
+from nanogpt.speculative.drafting import Draft
+from nanogpt.trace import WorkRecord
+
+Rule = Callable[..., Any]
+Arrivals = list[tuple[int, Request]]
+
+# --- the learner's run --------------------------------------------------------------------------
+
+_LINES = (  # arrival step, prompt, new tokens
+    (0, OPENING, 40),
+    (0, "JULIET:\nO Romeo, Romeo! ", 40),
+    (6, "First Citizen:\nWe are accounted poor ", 30),
+)
+
+
+def three_requests() -> Arrivals:
+    """Fresh requests of the same prompts: the engine writes into the ones it is given."""
+    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_LINES)]
+
+
+def run_said(
+    attempts: Mapping[str, Attempt], earlier: LoadedParts, yours: Trace, reference: Trace
+) -> str:
+    """Whose parts were in the run, where it leaves the reference's, and its texts; Markdown."""
+    exact = load_model(dtype=torch.float64)
+    plain = Engine(exact, EngineConfig(token_budget=32)).run(three_requests())
+    rows = "\n".join(_request_row(request, yours, plain, exact) for _, request in three_requests())
+    return (
+        f"{_whose(attempts)} Of the earlier lessons: {earlier.sentence} "
+        f"{_verdict(yours, reference)}\n\n"
+        "| request | passes without drafts | with | its text is | what it got |\n"
+        f"|--:|--:|--:|:--|:--|\n{rows}\n\n"
+        f"{len(plain.steps)} steps without drafts, {len(yours.steps)} with."
+    )
+
+
+def _whose(attempts: Mapping[str, Attempt]) -> str:
+    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
+    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
+    if not mine:
+        return f"This run used the reference for {' and '.join(others)}: not written yet."
+    if not others:
+        return f"{' and '.join(mine)} of this run are yours."
+    return f"In this run {mine[0]} came from you and {others[0]} from the reference."
+
+
+def _verdict(yours: Trace, reference: Trace) -> str:
+    if yours.error:
+        return f"**The run stopped early**, in step {len(yours.steps)}: {yours.error}"
+    if yours.steps == reference.steps:
+        return "Step for step, it is the reference's run."
+    for mine, right in zip(yours.steps, reference.steps, strict=False):
+        for one, other in zip(mine.work, right.work, strict=False):
+            if one != other and None not in (one.sampled, other.sampled):
+                return (
+                    f"It is **not the reference's run**. They part in step {mine.step}: of "
+                    f"request {one.request_id}, yours kept {_gave(one)}; the reference kept "
+                    f"{_gave(other)}."
+                )
+    return "It is not the reference's run."
+
+
+def _gave(work: WorkRecord) -> str:
+    assert work.sampled is not None, "only what gave a token is compared"
+    drafts = f"{work.num_accepted} of {len(work.drafted)} drafts"
+    return f"{drafts}, and then {shown(decode([work.sampled]))}"
+
+
+def _request_row(request: Request, mine: Trace, plain: Trace, exact: GPT) -> str:
+    i = request.id
+    wanted = generate(exact, request.prompt_tokens, request.max_new_tokens)
+    got = list(mine.generated_tokens(i))
+    pairs = enumerate(zip(got, wanted, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), None)
+    verdict = (
+        f"differs from character {same} on"
+        if same is not None
+        else "the oracle's"
+        if got == wanted
+        else "stops early"
+    )
+    passes = f"{tally(plain, [i])['passes']} | {tally(mine, [i])['passes']}"
+    return f"| {i} | {passes} | {verdict} | {shown(decode(got))} |"
+
+
+# --- when dice are thrown -----------------------------------------------------------------------
+
+_PLACE = "KING RICHARD III:\nNow is the wi"
+_TIMES = 20_000
+
+
+def judged_often(
+    accept: Rule, p: Sequence[float], q: Sequence[float], times: int
+) -> tuple[list[int], int]:
+    """How often each token stood there over random drafts, and how many drafts stayed."""
+    dice, counts, kept = random.Random(8), [0] * len(p), 0
+    for token in dice.choices(range(len(q)), q, k=times):
+        stays, stands = accept(p, q, token, dice.random(), dice.random())
+        counts[stands] += 1
+        kept += stays
+    return counts, kept
+
+
+def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft, names: int = 5) -> str:
+    """What comes out at one place of a text by a rule, beside p, and what chance explains."""
+    p, q = chances(model, draft, _PLACE)
+    found = call(judged_often, (rule, p, q, _TIMES)).value
+    if found is None:
+        return f"By {whose} it cannot be counted; the check says more."
+    counts, kept = found
+    rows: list[str] = []
+    for token in sorted(range(len(p)), key=lambda token: -max(p[token], q[token]))[:names]:
+        share = counts[token] / _TIMES
+        error = (p[token] * (1 - p[token]) / _TIMES) ** 0.5
+        off = abs(share - p[token]) / error if error else float(share > 0) * 99
+        told = f"**{off:.1f}**" if off > 4 else f"{off:.1f}"
+        rows.append(
+            f"| {shown(decode([token]))} | {q[token]:.1%} | {p[token]:.1%} | {share:.1%} | {told} |"
+        )
+    head = "| what stands there | the draft, q | wanted, p | came out | off, in standard errors |"
+    return (
+        f"{_TIMES:,} guesses after {shown(_PLACE)}, judged by {whose}; {kept / _TIMES:.0%} stayed."
+        f"\n\n{head}\n|:--|--:|--:|--:|--:|\n" + "\n".join(rows)
+    )
+
+
+def texts_said(parts: Parts, draft: Draft, num_requests: int = 150) -> str:
+    """Sampled texts of many requests with one prompt, with drafts and without; Markdown."""
+    exact = load_model(dtype=torch.float64)
+    config = EngineConfig(
+        token_budget=2048,
+        max_batch_size=num_requests,
+        temperature=1.0,
+        seed=8,
+    )
+
+    def texts(num_drafts: int, parts: Parts) -> tuple[list[str], str | None]:
+        requests = [(0, Request(i, encode("O, "), 3)) for i in range(num_requests)]
+        settings = replace(config, num_draft_tokens=num_drafts)
+        trace = replay(Engine(exact, settings, parts, draft=draft), requests)
+        return [decode(list(trace.generated_tokens(i))) for i in range(num_requests)], trace.error
+
+    mine, error = texts(1, parts)
+    if error:
+        return f"**The engine's run stopped early:** {error}"
+    plain, _ = texts(0, Parts())
+    alike = sum(a == b for a, b in zip(plain, mine, strict=True))
+    seconds = second_law(exact)
+    (with_drafts, freedom), (without, _) = (
+        _chi_square(Counter(text[1] for text in each), seconds, num_requests)
+        for each in (mine, plain)
+    )
+    return (
+        f"And the whole engine: {num_requests} requests with the prompt {shown('O, ')}, three "
+        f"characters each. With the same seeds, **{alike} of the {num_requests} texts are those "
+        "without drafts**. The second character is the first that a draft may have written. "
+        f"Against its exact probabilities the χ² of the run with drafts is {with_drafts:.1f}, "
+        f"without drafts {without:.1f}; chance alone gives {freedom} on average, give or take "
+        f"{(2 * freedom) ** 0.5:.0f}."
+    )
+
+
+@torch.inference_mode()
+def second_law(model: GPT) -> list[float]:
+    """The exact chances of the second character after the prompt, over every first one: (V,)."""
+    known = encode("O, ")
+    first = probabilities(model(torch.tensor([known]))[0][0, -1:], 1.0)[0]  # (V,)
+    every = torch.tensor([[*known, token] for token in range(len(first))])  # (V, T)
+    return (first @ probabilities(model(every)[0][:, -1], 1.0)).tolist()
+
+
+def _chi_square(seen: Mapping[str, int], chance: Sequence[float], total: int) -> tuple[float, int]:
+    """Over the characters expected at least five times, and all the others together."""
+    often = [token for token, p in enumerate(chance) if p * total >= 5]
+    wanted = [chance[token] * total for token in often]
+    found = [seen[decode([token])] for token in often]
+    wanted, found = [*wanted, total - sum(wanted)], [*found, total - sum(found)]
+    return sum((f - w) ** 2 / w for f, w in zip(found, wanted, strict=True)), len(often)
