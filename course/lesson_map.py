@@ -59,10 +59,18 @@ LESSONS = (
     Lesson(
         stem="l03_interleaving",
         title="Interleaving",
-        builds="Run decodes and chunks in one forward per step: first padded and masked, then in "
-        "one flat row that wastes nothing.",
-        minutes=105,
+        builds="Run decodes and chunks in one forward per step, padded and masked so that no token "
+        "sees a hole.",
+        minutes=60,
         builds_on=("1",),
+    ),
+    Lesson(
+        stem="l03b_packing",
+        title="Nothing padded",
+        builds="Run the same step in one flat row, and find out from counts which form is faster "
+        "where.",
+        minutes=20,
+        builds_on=("3",),
     ),
     Lesson(
         stem="l04_sliding_window",

@@ -584,7 +584,7 @@ def _(KVBudget, oldest, policies, twins, victim_attempt, whose):
             politeness.to_json(),
             "Two equal requests, stopped after 40 steps",
             other=your_twins.to_json(),
-            names=("exhibit A", f"choose_victim: {whose(victim_attempt.started)}"),
+            names=("exhibit A", whose(victim_attempt.started)),
             question="What does a livelock look like?",
         ),
     )
@@ -600,6 +600,8 @@ def _():
     will ever be logged. The published key was `max((priority, -arrival_time))`, which reads like *the most
     recent among the least important*; the minus sign makes it the oldest. Some request must be safe from
     all others, or there is no progress: under the rule of 2.3 it is the head of the line.
+    vLLM had a cousin of it: a preempted request is resumed, finds no room for its long prompt, and is
+    preempted again in the next step ([#25538](https://github.com/vllm-project/vllm/issues/25538)).
     """),
     )
     return
@@ -645,18 +647,6 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after(
-        "l02.crossed_lines",
-        mo.md(r"""
-    Each text reads like noise here. With two requests of similar style it would read like language, and it
-    would be a stranger's.
-    """),
-    )
-    return
-
-
-@app.cell(hide_code=True)
-def _():
     mo.md(r"""
     ## How production engines do it
 
@@ -665,8 +655,7 @@ def _():
       under FCFS the one admitted last. Its K/V is freed and its output tokens stay. Under FCFS it goes to
       the *front* of the waiting queue; under priority it is pushed back on the heap by `(priority,
       arrival_time)`, its old place. In a step that preempted, none is admitted. Blocks that the prefix cache
-      still has are found again, so the fee is often less than the lesson's 34 against 19. Recompute was
-      chosen over swapping in 2023, since many small copies cost more than computing again
+      still has are found again, so the fee is often less than it is here. Recompute was chosen over swapping in 2023, since many small copies cost more than computing again
       ([#12](https://github.com/vllm-project/vllm/pull/12)).
     - **nano-vllm** preempts the newest, keeps its tokens, and puts it at the *front* of a deque
       (`nanovllm/engine/scheduler.py`).
@@ -677,14 +666,20 @@ def _():
     What the fee can grow to: a proposal in vLLM measured that 10 to 23 % of all computed tokens were
     recomputed in online serving under KV pressure, and 79 % in a forced worst case
     ([RFC #54644](https://github.com/vllm-project/vllm/issues/54644)).
+    """)
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    after(
+        "l02.crossed_lines",
+        mo.md(r"""
     /// details | The defects that your functions keep out are real
 
     - **admit.** [vLLM #39734](https://github.com/vllm-project/vllm/issues/39734): a prompt longer than the KV cache waits at the
       head, and all behind it with it, until a client gives up. [vllm-rbln #957](https://github.com/RBLN-SW/vllm-rbln/issues/957): one such request froze a
       server in the field.
-    - **choose_victim.** [vLLM #25538](https://github.com/vllm-project/vllm/issues/25538): a preempted request is resumed, finds no room for its long prompt, and
-      is preempted again in the next step.
     - **sort_key, resume.** [vLLM #27441](https://github.com/vllm-project/vllm/issues/27441): requests that were passed over came back to the queue in another
       order, until [#32173](https://github.com/vllm-project/vllm/pull/32173) mended it. The post's question is open there:
       [#51574](https://github.com/vllm-project/vllm/pull/51574). [FastDeploy #3080](https://github.com/PaddlePaddle/FastDeploy/pull/3080): a request that comes back
@@ -693,7 +688,14 @@ def _():
       requests got a neighbour's values, and everything looked valid.
 
     ///
+    """),
+    )
+    return
 
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     One promise is easier to keep here than there. Recomputing is one long prefill where there were many
     decodes, so sums are formed in another order, and on a real GPU a near-tie can fall the other way:
     *identical logical context, not bit-identical output* ([onnxruntime-genai #2418](https://github.com/microsoft/onnxruntime-genai/pull/2418)). Our

@@ -34,12 +34,6 @@ LIMIT_S = 400
 JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
-    "l03_interleaving": [
-        ("exhibit_a", "full_mask", "new_padding_visible"),
-        ("exhibit_b", "full_mask", "all_masked"),
-        ("exhibit_c", "fused_rows", "length_as_position"),
-        ("exhibit_d", "fused_rows", "longest_first"),
-    ],
     "l04_sliding_window": [
         ("exhibit_a", "evict", "view"),
         ("exhibit_b", "evict", "one_per_call"),

@@ -1,6 +1,6 @@
 """The museums of the lessons: what is exhibited as broken is broken, and can be repaired.
 
-Lessons 2 to 4, as they are shipped, and with the solutions in place of their exhibits. The
+Lesson 4, as it is shipped, and with the solutions in place of its exhibits. The
 exhibits of all lessons that have a check are held to it.
 """
 
@@ -16,19 +16,9 @@ import torch
 from notebooks import MUSEUMS, Notebooks, Visit
 
 from course.registry import exercise
-from course.stories import l01_chunks, l01_exhibits, l02_exhibits
+from course.stories import l01_chunks, l01_exhibits, l02_exhibits, l03_exhibits
 from nanogpt import Trace, generate, load_model
 from nanogpt.policies import choose_victim
-
-
-@pytest.fixture(scope="module")
-def shipped_3(notebooks: Notebooks) -> Visit:
-    return notebooks.solved("l03_interleaving")
-
-
-@pytest.fixture(scope="module")
-def repaired_3(notebooks: Notebooks) -> Visit:
-    return notebooks.unsolved("l03_interleaving")
 
 
 @pytest.fixture(scope="module")
@@ -124,59 +114,36 @@ def test_exhibit_b_spoils_texts_under_priority_alone():
 # ---- the symptoms of lesson 3 --------------------------------------------------------------------
 
 
-def test_a_neighbours_length_changes_a_text_until_exhibit_a_is_repaired(shipped_3, repaired_3):
-    said = shipped_3.table(">what Romeo says<")
-    alone = said.pop("nobody comes")
+def test_a_check_names_the_misconception_of_each_exhibit_of_lesson_3():
+    for exhibit, misconception in (
+        (l03_exhibits.padding_in_sight, "new_padding_visible"),
+        (l03_exhibits.rows_that_see_nothing, "all_masked"),
+        (l03_exhibits.forgets_the_past, "past_padding_visible"),
+    ):
+        report = exercise("l03.full_mask").check(exhibit)
+        assert (report.status, report.misconception) == ("failed", misconception)
+
+
+def test_under_exhibit_a_a_neighbours_length_changes_a_text():
+    exact = load_model(dtype=torch.float64)
+    rows = l03_exhibits.neighbour_table(exact).splitlines()[2:]
+    said = dict(re.fullmatch(r"\| (.+?) \| `(.*)` \|", row).groups() for row in rows)
+    alone = said.pop("nothing comes")
     assert said.pop("1") == alone  # a chunk of one token is padded by nothing
     assert list(said) == ["2", "4", "8", "16", "32"]
     assert alone not in said.values()
-    facts = shipped_3.names["neighbour_facts"]
+    facts = l03_exhibits.neighbour_facts(exact)
     assert facts[1] == (0, 0)
     flipped, shares = zip(*(facts[n] for n in (2, 8, 32)), strict=True)
     assert min(flipped) > 0
     assert list(shares) == sorted(shares) and shares[0] > 0
 
-    assert list(repaired_3.table(">what Romeo says<").values()) == [alone] * 7
-    assert set(repaired_3.names["neighbour_facts"].values()) == {(0, 0)}
 
-
-def test_exhibit_b_turns_the_short_row_into_nan_until_it_is_repaired(shipped_3, repaired_3):
-    number, nan, pair = "a number", "NaN", "a number and a number"
-    names = ["1 layer, random weights", "2 layers, random weights", "the trained model, 4 layers"]
-    broken, whole = (each.table(">row of 3 tokens<") for each in (shipped_3, repaired_3))
-    assert broken == dict(
-        zip(names, [[number, number, pair], [nan, number, pair], [nan, number, pair]], strict=True)
-    )
-    assert whole == {name: [number, number, pair] for name in names}
-
-
-def test_exhibit_c_shifts_positions_until_it_is_repaired(shipped_3, repaired_3):
-    def right(visit):
-        return {who: got == oracle for who, (got, oracle) in visit.table("Juliet</td>").items()}
-
-    assert right(shipped_3) == {"Romeo": False, "Juliet": True}
-    assert right(repaired_3) == {"Romeo": True, "Juliet": True}
-    changed = [
-        [int(n) for n in re.findall(r"\d+", each.names["shift_facts"])]
-        for each in (shipped_3, repaired_3)
-    ]
-    assert 0 < changed[0][0] < changed[0][2] < 60  # first letters, and whole texts, of 60
-    assert (changed[1][0], changed[1][2]) == (0, 0)
-
-
-def test_exhibit_d_crosses_texts_from_the_third_arrival_on_until_it_is_repaired(
-    shipped_3, repaired_3
-):
-    def texts(visit):
-        return [(got, oracle) for _, got, oracle in visit.table(">arrives<").values()]
-
-    *running, (hamlet, his) = texts(shipped_3)
-    for got, oracle in running:  # a letter in each of the steps 0 to 5, and then somebody else's
-        assert (got[:6], got[6] == oracle[6]) == (oracle[:6], False)
-    assert hamlet[0] != his[0]
-    whole = texts(repaired_3)
-    assert [oracle for _, oracle in whole] == [oracle for _, oracle in running] + [his]
-    assert all(got == oracle for got, oracle in whole)
+def test_exhibit_b_turns_the_short_row_into_nan_from_two_layers_on():
+    rows = l03_exhibits.nan_table(load_model(dtype=torch.float64)).splitlines()[2:]
+    number, nan, pair = "a number", "**NaN**", "a number and a number"
+    cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows]
+    assert cells == [[number, number, pair], [nan, number, pair], [nan, number, pair]]
 
 
 # ---- the symptoms of lesson 4 --------------------------------------------------------------------
