@@ -54,7 +54,7 @@ def _():
         your_run,
     )
     from nanogpt import Engine, EngineConfig, load_model, policies
-    from widgets import HeapStepper, KVBudget, Timeline, whose
+    from widgets import HeapStepper, KVBudget, Timeline
 
     return (
         Engine,
@@ -80,7 +80,6 @@ def _():
         twins,
         verona,
         what_romeo_cost,
-        whose,
         your_run,
     )
 
@@ -575,7 +574,7 @@ def _(steps_if_kept):
 
 
 @app.cell(hide_code=True)
-def _(KVBudget, oldest, policies, twins, victim_attempt, whose):
+def _(KVBudget, oldest, policies, twins, victim_attempt):
     politeness = twins(oldest)
     your_twins = twins(victim_attempt.or_reference(policies.choose_victim))
     after(
@@ -584,7 +583,7 @@ def _(KVBudget, oldest, policies, twins, victim_attempt, whose):
             politeness.to_json(),
             "Two equal requests, stopped after 40 steps",
             other=your_twins.to_json(),
-            names=("exhibit A", whose(victim_attempt.started)),
+            names=("exhibit A", "yours" if victim_attempt.started else "the reference"),
             question="What does a livelock look like?",
         ),
     )

@@ -117,7 +117,7 @@ def test_packed_loses_in_no_line_and_padding_has_the_longest_gaps_at_256():
 
 def test_the_curves_meet_where_the_lesson_says():
     series, sliders = l03b_packing.step_curves()
-    assert len(Curves(series, ("chunk", ""), ("a step", "ms"), sliders=sliders, log_x=True).series)
+    assert len(Curves(series, ("chunk", ""), ("a step", "ms"), sliders=sliders).series)
     gpu, cpu = l03b_packing.MACHINES
     assert [l03b_packing.longest_chunk(gpu, n) for n in (1, 4, 16, 64)] == [165, 63, 18, 4]
     assert [l03b_packing.longest_chunk(cpu, n) for n in (1, 4, 16, 64)] == [16, 4, 1, 1]

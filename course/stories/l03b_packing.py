@@ -169,8 +169,8 @@ def crowd_table(runs: Runs) -> str:
 
 def step_curves() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Curves of a step's cost over its chunk, for each form, and the sliders that choose."""
-    chunks = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256]
-    decodes = [1, 4, 16, 64]
+    chunks = [1, 4, 8, *range(16, 193, 16)]
+    decodes = [1, 2, 4, 8]
     series = [
         {
             "name": form,
@@ -186,7 +186,7 @@ def step_curves() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         }.items()
     ]
     sliders = [
-        {"name": "decodes", "values": decodes, "shown": 1},
+        {"name": "decodes", "values": decodes, "shown": 2},
         {"name": "machine", "values": list(MACHINES), "shown": 0},
     ]
     return series, sliders

@@ -139,7 +139,7 @@ def test_a_wrong_victim_is_told_why_and_the_right_one_ends_the_livelock(lesson):
     twins = widget(lesson, "kv-budget", "Two equal requests")
     expect(twins).to_have_count(0)
     lesson.show_answer("l02.livelock")
-    expect(twins).to_contain_text("reference (yours is not written yet)", ignore_case=True)
+    expect(twins).to_contain_text("The reference, step")
     lesson.answer(POLITE_VICTIM)
     expect(lesson.report("choose_victim", "failed")).to_contain_text("the largest one gives way")
     lesson.answer(VICTIM)
