@@ -654,7 +654,8 @@ def _():
       under FCFS the one admitted last. Its K/V is freed and its output tokens stay. Under FCFS it goes to
       the *front* of the waiting queue; under priority it is pushed back on the heap by `(priority,
       arrival_time)`, its old place. In a step that preempted, none is admitted. Blocks that the prefix cache
-      still has are found again, so the fee is often less than it is here. Recompute was chosen over swapping in 2023, since many small copies cost more than computing again
+      still has are found again, so the fee is often less than it is here. Recompute was chosen over
+      swapping in 2023, since many small copies cost more than computing again
       ([#12](https://github.com/vllm-project/vllm/pull/12)).
     - **nano-vllm** preempts the newest, keeps its tokens, and puts it at the *front* of a deque
       (`nanovllm/engine/scheduler.py`).

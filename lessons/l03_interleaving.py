@@ -328,8 +328,8 @@ def _():
 
 @app.function
 def new_mask(num_new: list[int]) -> torch.Tensor:
-    """Return who may attend to whom among the new columns of a fused step: bool (B, T, T)."""
-    raise NotImplementedError("Exercise 3.2: who may see whom among the new columns?")
+    """Return which new tokens of a fused step may attend to which: bool (B, T, T)."""
+    raise NotImplementedError("Exercise 3.2: which new tokens may see which?")
 
 
 @app.cell(hide_code=True)
@@ -377,7 +377,7 @@ def _():
 
 @app.function
 def full_mask(past_lens: list[int], num_new: list[int]) -> torch.Tensor:
-    """Return who may attend to whom in a fused step: bool (B, T, S + T)."""
+    """Return which keys each token of a fused step may attend to: bool (B, T, S + T)."""
     raise NotImplementedError("Exercise 3.3: the past and the new columns of every row")
 
 

@@ -94,7 +94,7 @@ def _():
 @app.function
 def pack(past_lens: list[int], num_new: list[int]) -> tuple[list[int], list[int], torch.Tensor]:
     """Return `(cu_q, cu_k, mask)`: whose is what in a packed step, where nothing is padded."""
-    raise NotImplementedError("Exercise 3b.1: whose queries and keys are whose, and who sees whom")
+    raise NotImplementedError("Exercise 3b.1: whose queries and keys are whose, and which see which")
 
 
 @app.cell(hide_code=True)
