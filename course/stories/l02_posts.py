@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from course.attempt import Attempt
-from nanogpt import GPT, Parts, Request, Scheduler, decode, encode, generate, scheduled_generate
+from nanogpt import (
+    GPT,
+    Parts,
+    Request,
+    Scheduler,
+    Trace,
+    decode,
+    encode,
+    generate,
+    scheduled_generate,
+)
 
 
 class PostTest(NamedTuple):
@@ -40,17 +50,19 @@ def tests_table(tests: list[PostTest]) -> str:
 
 def _serve(
     model: GPT, parts: Parts, requests: list[Request], policy: str, max_kv_tokens: int = 256
-) -> Scheduler:
-    return scheduled_generate(
+) -> tuple[Scheduler, Trace]:
+    done = scheduled_generate(
         model, requests, policy, token_budget=16, max_kv_tokens=max_kv_tokens, parts=parts,
         max_steps=300,
     )  # fmt: skip
+    assert done.trace is not None
+    return done, done.trace
 
 
 def _first_come(model: GPT, parts: Parts) -> PostTest:
     prompts = ("O Romeo, ", "To be or ", "KING HENRY:\n")
     requests = [Request(i, encode(prompt), 10) for i, prompt in enumerate(prompts)]
-    trace = _serve(model, parts, requests, "fcfs").trace
+    _, trace = _serve(model, parts, requests, "fcfs")
     order = [i for step in trace.steps for i in step.finished]
     # The post only claims it: each text is that of the request alone.
     alone = all(r.generated_tokens == generate(model, r.prompt_tokens, 10) for r in requests)
@@ -67,7 +79,7 @@ def _two_policies(model: GPT, parts: Parts) -> PostTest:
                 Request(1, encode("B " * 3), 3, priority=0),
             ],
             policy,
-        ).trace.steps[0].admitted
+        )[1].steps[0].admitted
         for policy in ("fcfs", "priority")
     }  # fmt: skip
     said = ", ".join(f"{policy} admits {list(ids)}" for policy, ids in first.items())
@@ -82,13 +94,13 @@ def _under_pressure(model: GPT, parts: Parts) -> tuple[PostTest, PostTest]:
         ]
 
     pressed, baseline = as_and_bs(), as_and_bs()[0]
-    squeezed = _serve(model, parts, pressed, "priority", max_kv_tokens=22)
+    squeezed, trace = _serve(model, parts, pressed, "priority", max_kv_tokens=22)
     _serve(model, parts, [baseline], "fcfs")
     ids = [request.id for request in squeezed.preempted]
     done = all(request.status == "done" for request in pressed)
 
     stressed = pressed[0]
-    works = [w for step in squeezed.trace.steps for w in step.work if w.request_id == 0]
+    works = [w for step in trace.steps for w in step.work if w.request_id == 0]
     held = works[-1].end  # before its last token released everything
     expected = len(stressed.prompt_tokens) + stressed.num_generated - 1
     equal = stressed.generated_tokens == baseline.generated_tokens

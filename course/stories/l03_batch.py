@@ -235,13 +235,15 @@ def cut_letters(attempt: Attempt) -> str:
     if attempt.started and attempt.function is not None:
         mine = call(attempt.function, (k, [4, 3, 0], [1, 1, 3])).value
     lines = ["| in the tensor (past, new) | what `split_kv` cut out |", "|:--|:--|"]
-    for i, row in enumerate(rows):
-        try:
-            cut = "`" + "".join(chr(int(c)) for c in mine[i].flatten().tolist()) + "`"
-        except (TypeError, IndexError, AttributeError, ValueError):
-            cut = "not written yet" if mine is None else "nothing that can be read"
-        lines.append(f"| `{row[:4]}` `{row[4:]}` | {cut} |")
+    lines += [f"| `{row[:4]}` `{row[4:]}` | {_cut(mine, i)} |" for i, row in enumerate(rows)]
     return "\n".join(lines)
+
+
+def _cut(mine: Any, row: int) -> str:
+    try:
+        return "`" + "".join(chr(int(c)) for c in mine[row].flatten().tolist()) + "`"
+    except (TypeError, IndexError, AttributeError, ValueError):
+        return "not written yet" if mine is None else "nothing that can be read"
 
 
 # --- the learner's run --------------------------------------------------------------------------
@@ -279,6 +281,7 @@ def posts_call(model: GPT) -> str:
     )  # fmt: skip
     alone = [generate(model, r.prompt_tokens, r.max_new_tokens) for r in requests]
     same = [list(request.generated_tokens) for request in requests] == alone
+    assert done.trace is not None
     calls = [len(step.forwards) for step in done.trace.steps]
     claim = "holds" if same and calls == [1] * len(calls) else "**does not hold**"
     return (

@@ -142,10 +142,10 @@ def neighbour_facts(model: GPT) -> dict[int, tuple[int, float]]:
     _, held = fused_forward(model, texts, [[] for _ in texts], [23] * 60)
     found: dict[int, tuple[int, float]] = {}
     for n in (1, 2, 8, 32):
-        step: Any = ([*texts, encode(SOLILOQUY[:n])], [*held, []], [1] * 60 + [n])
+        known, num_new = [*texts, encode(SOLILOQUY[:n])], [1] * 60 + [n]
         seen: list[Tensor] = []
-        right, _ = fused_forward(model, *step)
-        wrong, _ = fused_forward(model, *step, padding_in_sight, seen)
+        right, _ = fused_forward(model, known, [*held, []], num_new)
+        wrong, _ = fused_forward(model, known, [*held, []], num_new, padding_in_sight, seen)
         flipped = int((right.argmax(dim=1) != wrong.argmax(dim=1))[:60].sum())
         lost = [each[:60, :, -1, 23 : 23 + n - 1].sum(dim=-1).mean() for each in seen]
         found[n] = flipped, float(torch.stack(lost).mean())
