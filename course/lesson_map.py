@@ -43,18 +43,34 @@ LESSONS = (
     Lesson(
         stem="l02_scheduling",
         title="The scheduler",
-        builds="Decide who goes first, who may start and who gives way when the KV budget is "
-        "short, so that everybody's text gets done.",
-        minutes=90,
+        builds="Decide which request goes first, which may start and which gives way when the KV "
+        "budget is short, so that every text gets done.",
+        minutes=60,
         builds_on=("1",),
+    ),
+    Lesson(
+        stem="l02b_waiting",
+        title="Who waits",
+        builds="Rank a queue so that waiting counts; measure what a priority moves, what it costs, "
+        "and which request it starves.",
+        minutes=20,
+        builds_on=("2",),
     ),
     Lesson(
         stem="l03_interleaving",
         title="Interleaving",
-        builds="Run decodes and chunks in one forward per step: first padded and masked, then in "
-        "one flat row that wastes nothing.",
-        minutes=105,
+        builds="Run decodes and chunks in one forward per step, padded and masked so that no token "
+        "sees a hole.",
+        minutes=60,
         builds_on=("1",),
+    ),
+    Lesson(
+        stem="l03b_packing",
+        title="Nothing padded",
+        builds="Run the same step in one flat row, and find out from counts which form is faster "
+        "where.",
+        minutes=20,
+        builds_on=("3",),
     ),
     Lesson(
         stem="l04_sliding_window",

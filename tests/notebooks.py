@@ -34,19 +34,6 @@ LIMIT_S = 400
 JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
-    "l02_scheduling": [
-        ("exhibit_a", "choose_victim", "oldest"),
-        ("exhibit_b", "resume", "loses_its_place"),
-        ("exhibit_c", "record", "records_active"),
-        ("exhibit_d", "resume", "orphans"),
-        ("exhibit_e", "admit", "never_refuses"),
-    ],
-    "l03_interleaving": [
-        ("exhibit_a", "full_mask", "new_padding_visible"),
-        ("exhibit_b", "full_mask", "all_masked"),
-        ("exhibit_c", "fused_rows", "length_as_position"),
-        ("exhibit_d", "fused_rows", "longest_first"),
-    ],
     "l04_sliding_window": [
         ("exhibit_a", "evict", "one_per_call"),
     ],

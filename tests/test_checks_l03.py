@@ -14,24 +14,27 @@ from torch import Tensor
 from course import judging
 from course.checks import fusing as looking
 from course.checks import l03_interleaving as checks
+from course.checks import l03b_packing as checks_b
 from course.checks import new_tokens, packing, padded_step
+from course.checks.lengths import any_lengths
 from course.judging import run_checks
 from course.registry import exercise
 from course.report import Report
 from nanogpt import fusing
 from solutions import l03_interleaving as l03
+from solutions import l03b_packing as l03b
 from solutions.wrong import WrongAnswer
 
 MANY = settings(deadline=None, max_examples=80, database=None)
-IDS = list(l03.RIGHT)
-WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l03.WRONG}
+ANSWERS = {item: right[0] for module in (l03, l03b) for item, right in module.RIGHT.items()}
+WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in (*l03.WRONG, *l03b.WRONG)}
 ANY_MIX = {
     "l03.fused_rows": checks._ROWS_CHECKS[-1:],
     "l03.new_mask": checks._NEW_CHECKS[-1:],
     "l03.full_mask": checks._FULL_CHECKS[-1:],
     "l03.split_kv": checks._SPLIT_CHECKS[-1:],
     "l03.sample_rows": checks._SAMPLE_CHECKS[-1:],
-    "l03.pack": checks._PACK_CHECKS[-1:],
+    "l03.pack": checks_b._PACK_CHECKS[-1:],
 }
 
 
@@ -124,7 +127,7 @@ def test_sample_rows_is_the_engine_s(
 @given(lengths())
 def test_pack_is_the_engine_s(step: tuple[list[int], list[int]]) -> None:
     wanted = fusing.pack(*step)
-    for pack in (l03.pack, packing.PACK.reference):
+    for pack in (l03b.pack, packing.PACK.reference):
         cu_q, cu_k, mask = pack(*step)
         assert (cu_q, cu_k) == wanted[:2]
         assert torch.equal(mask, wanted[2])
@@ -281,16 +284,16 @@ def test_a_mistake_of_one_s_own_gets_the_rule_and_the_grid() -> None:
     assert "| . ." in dict(report.example)["got"]
 
 
-@pytest.mark.parametrize("exercise_id", IDS)
+@pytest.mark.parametrize("exercise_id", ANSWERS)
 def test_however_large_the_drawn_case_the_card_stays_small(exercise_id: str) -> None:
     """An answer that is wrong for large steps alone, so that one of these is drawn."""
-    solution = getattr(l03, exercise_id.partition(".")[2])
+    solution = ANSWERS[exercise_id]
 
     def tires(*args: Any) -> Any:
         value = solution(*args)
         if sum(args[-1]) < 6:
             return value
-        wrong = next(w for w in l03.WRONG if w.exercise == exercise_id)
+        wrong = next(w for w in WRONG.values() if w.exercise == exercise_id)
         return wrong.function(*args)
 
     reports = [run_checks(exercise_id, tires, ANY_MIX[exercise_id], seed=s) for s in range(8)]
@@ -311,15 +314,15 @@ def test_drawn_mixes_alone_catch_every_wrong_answer(name: str) -> None:
     assert all(report.status == "failed" for report in reports)
 
 
-@pytest.mark.parametrize("exercise_id", IDS)
+@pytest.mark.parametrize("exercise_id", ANSWERS)
 def test_the_solution_passes_with_25_seeds(exercise_id: str) -> None:
     item = exercise(exercise_id)
-    reports = [item.check(getattr(l03, item.name), seed=seed) for seed in range(5, 30)]
+    reports = [item.check(ANSWERS[exercise_id], seed=seed) for seed in range(5, 30)]
     assert {report.status for report in reports} == {"passed"}
 
 
 def test_drawn_mixes_hold_decodes_first_chunks_and_padding_of_both_kinds() -> None:
-    cases = [case for seed in range(3) for case in checks._any_lengths(random.Random(seed), 20)]
+    cases = [case for seed in range(3) for case in any_lengths(random.Random(seed), 20)]
     both = [len(set(past)) > 1 and len(set(new)) > 1 for past, new in cases]
     assert sum(both) >= 15
     assert any(max(past) == 0 for past, _ in cases)
@@ -360,13 +363,13 @@ IDEAS = {
 }
 
 
-@pytest.mark.parametrize("exercise_id", IDS)
+@pytest.mark.parametrize("exercise_id", ANSWERS)
 def test_hints_and_the_sentence_for_an_unknown_mistake_hold_no_code_of_the_answer(
     exercise_id: str,
 ) -> None:
     item = exercise(exercise_id)
     for text in (*item.hints, *IDEAS[exercise_id]):
-        assert given_away(text, getattr(l03, item.name)) == []
+        assert given_away(text, ANSWERS[exercise_id]) == []
 
 
 # --- cases that can tell -----------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The museums of the lessons: what is exhibited as broken is broken, and can be repaired.
 
-Lessons 2 to 4, as they are shipped, and with the solutions in place of their exhibits. The
+Lesson 4, as it is shipped, and with the solutions in place of its exhibits. The
 exhibits of all lessons that have a check are held to it.
 """
 
@@ -11,34 +11,14 @@ import re
 from typing import Any
 
 import pytest
+import torch
 from notebooks import MUSEUMS, Notebooks, Visit
 
 from course.registry import exercise
-from course.stories import l01_chunks, l01_exhibits
+from course.stories import l01_chunks, l01_exhibits, l02_exhibits, l03_exhibits
 from course.stories.l05_ladder import gate_by
 from nanogpt import Trace, generate, load_model
-
-EVERYONE = [0, 1, 2, 3, 4, 5]
-
-
-@pytest.fixture(scope="module")
-def shipped(notebooks: Notebooks) -> Visit:
-    return notebooks.solved("l02_scheduling")
-
-
-@pytest.fixture(scope="module")
-def repaired(notebooks: Notebooks) -> Visit:
-    return notebooks.unsolved("l02_scheduling")
-
-
-@pytest.fixture(scope="module")
-def shipped_3(notebooks: Notebooks) -> Visit:
-    return notebooks.solved("l03_interleaving")
-
-
-@pytest.fixture(scope="module")
-def repaired_3(notebooks: Notebooks) -> Visit:
-    return notebooks.unsolved("l03_interleaving")
+from nanogpt.policies import choose_victim
 
 
 @pytest.fixture(scope="module")
@@ -103,109 +83,69 @@ def test_the_cards_of_a_museum_turn_green_when_its_exhibits_are_repaired(stem, n
 # ---- the symptoms of lesson 2 --------------------------------------------------------------------
 
 
-def test_exhibit_a_is_a_livelock_until_it_is_repaired(shipped, repaired):
-    stuck, free = shipped.trace("politeness"), repaired.trace("politeness")
+def test_a_check_names_the_misconception_of_each_exhibit_of_lesson_2():
+    for name, exhibit, misconception in (
+        ("choose_victim", l02_exhibits.oldest, "oldest"),
+        ("resume", l02_exhibits.start_over, "restarts"),
+        ("record", l02_exhibits.along_the_active, "records_active"),
+    ):
+        report = exercise(f"l02.{name}").check(exhibit)
+        assert (report.status, report.misconception) == ("failed", misconception)
+
+
+def test_exhibit_a_is_a_livelock_and_the_right_victim_ends_it():
+    stuck, free = (l02_exhibits.twins(rule) for rule in (l02_exhibits.oldest, choose_victim))
     assert stuck.error and "stopped after 40 steps" in stuck.error
-    assert all(step.work for step in stuck.steps)  # always busy, and nobody gets done
+    assert all(step.work for step in stuck.steps)  # always busy, and neither gets done
     assert finished(stuck) == []
     assert num_preempted(stuck) > 15
     assert free.error is None
     assert (len(free.steps), num_preempted(free), finished(free)) == (20, 1, [0, 1])
+    assert l02_exhibits.steps_if_kept() == 19
 
 
-def test_exhibit_b_lets_later_requests_overtake_until_it_is_repaired(shipped, repaired):
-    assert finished(shipped.trace("fair")) == EVERYONE
-    assert sorted(finished(shipped.trace("rude"))) == EVERYONE
-    assert finished(shipped.trace("rude")).index(2) > finished(shipped.trace("rude")).index(5)
-    assert num_preempted(shipped.trace("rude")) > num_preempted(shipped.trace("fair"))
-    assert repaired.trace("rude").steps == repaired.trace("fair").steps
-
-
-def test_exhibit_c_spoils_texts_under_priority_alone_until_it_is_repaired(shipped, repaired):
-    def columns(visit):
-        texts = visit.text(">under FCFS<").split("<code>")[1:]
-        texts = [each.split("</code>")[0] for each in texts]
-        return texts[0::3], texts[1::3], texts[2::3]
-
-    fcfs, ranked, oracle = columns(shipped)
-    assert fcfs == oracle
-    assert len(oracle) == 3 and all(a != b for a, b in zip(ranked, oracle, strict=True))
-    fcfs, ranked, oracle = columns(repaired)
-    assert fcfs == ranked == oracle
-
-
-def test_exhibit_d_is_refused_by_the_engine_until_it_is_repaired(shipped, repaired):
-    orphaned, whole = shipped.trace("orphaned"), repaired.trace("orphaned")
-    assert orphaned.error and "keeps 6 generated ones" in orphaned.error
-    assert finished(orphaned) == []
-    assert whole == repaired.trace("tragedy")
-    assert finished(whole) == [1, 0]
-
-
-def test_exhibit_e_blocks_the_queue_until_it_is_repaired(shipped, repaired):
-    blocked, warned = shipped.trace("crowded"), repaired.trace("crowded")
-    assert blocked.error and "nothing can ever run again" in blocked.error
-    assert finished(blocked) == [0]
-    assert warned.steps == ()
-    assert warned.error and "request 1 needs 18 + 8 - 1 = 25 KV tokens" in warned.error
+def test_exhibit_b_spoils_texts_under_priority_alone():
+    table = l02_exhibits.crossed_table(load_model(dtype=torch.float64)).splitlines()[2:]
+    rows = [re.findall(r"`(.*?)`", row) for row in table]
+    assert len(rows) == 3
+    for fcfs, ranked, oracle in rows:
+        assert fcfs == oracle
+        assert ranked != oracle
 
 
 # ---- the symptoms of lesson 3 --------------------------------------------------------------------
 
 
-def test_a_neighbours_length_changes_a_text_until_exhibit_a_is_repaired(shipped_3, repaired_3):
-    said = shipped_3.table(">what Romeo says<")
-    alone = said.pop("nobody comes")
+def test_a_check_names_the_misconception_of_each_exhibit_of_lesson_3():
+    for exhibit, misconception in (
+        (l03_exhibits.padding_in_sight, "new_padding_visible"),
+        (l03_exhibits.rows_that_see_nothing, "all_masked"),
+        (l03_exhibits.forgets_the_past, "past_padding_visible"),
+    ):
+        report = exercise("l03.full_mask").check(exhibit)
+        assert (report.status, report.misconception) == ("failed", misconception)
+
+
+def test_under_exhibit_a_a_neighbours_length_changes_a_text():
+    exact = load_model(dtype=torch.float64)
+    rows = l03_exhibits.neighbour_table(exact).splitlines()[2:]
+    said = dict(re.fullmatch(r"\| (.+?) \| `(.*)` \|", row).groups() for row in rows)
+    alone = said.pop("nothing comes")
     assert said.pop("1") == alone  # a chunk of one token is padded by nothing
     assert list(said) == ["2", "4", "8", "16", "32"]
     assert alone not in said.values()
-    facts = shipped_3.names["neighbour_facts"]
+    facts = l03_exhibits.neighbour_facts(exact)
     assert facts[1] == (0, 0)
     flipped, shares = zip(*(facts[n] for n in (2, 8, 32)), strict=True)
     assert min(flipped) > 0
     assert list(shares) == sorted(shares) and shares[0] > 0
 
-    assert list(repaired_3.table(">what Romeo says<").values()) == [alone] * 7
-    assert set(repaired_3.names["neighbour_facts"].values()) == {(0, 0)}
 
-
-def test_exhibit_b_turns_the_short_row_into_nan_until_it_is_repaired(shipped_3, repaired_3):
-    number, nan, pair = "a number", "NaN", "a number and a number"
-    names = ["1 layer, random weights", "2 layers, random weights", "the trained model, 4 layers"]
-    broken, whole = (each.table(">row of 3 tokens<") for each in (shipped_3, repaired_3))
-    assert broken == dict(
-        zip(names, [[number, number, pair], [nan, number, pair], [nan, number, pair]], strict=True)
-    )
-    assert whole == {name: [number, number, pair] for name in names}
-
-
-def test_exhibit_c_shifts_positions_until_it_is_repaired(shipped_3, repaired_3):
-    def right(visit):
-        return {who: got == oracle for who, (got, oracle) in visit.table("Juliet</td>").items()}
-
-    assert right(shipped_3) == {"Romeo": False, "Juliet": True}
-    assert right(repaired_3) == {"Romeo": True, "Juliet": True}
-    changed = [
-        [int(n) for n in re.findall(r"\d+", each.names["shift_facts"])]
-        for each in (shipped_3, repaired_3)
-    ]
-    assert 0 < changed[0][0] < changed[0][2] < 60  # first letters, and whole texts, of 60
-    assert (changed[1][0], changed[1][2]) == (0, 0)
-
-
-def test_exhibit_d_crosses_texts_from_the_third_arrival_on_until_it_is_repaired(
-    shipped_3, repaired_3
-):
-    def texts(visit):
-        return [(got, oracle) for _, got, oracle in visit.table(">arrives<").values()]
-
-    *running, (hamlet, his) = texts(shipped_3)
-    for got, oracle in running:  # a letter in each of the steps 0 to 5, and then somebody else's
-        assert (got[:6], got[6] == oracle[6]) == (oracle[:6], False)
-    assert hamlet[0] != his[0]
-    whole = texts(repaired_3)
-    assert [oracle for _, oracle in whole] == [oracle for _, oracle in running] + [his]
-    assert all(got == oracle for got, oracle in whole)
+def test_exhibit_b_turns_the_short_row_into_nan_from_two_layers_on():
+    rows = l03_exhibits.nan_table(load_model(dtype=torch.float64)).splitlines()[2:]
+    number, nan, pair = "a number", "**NaN**", "a number and a number"
+    cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows]
+    assert cells == [[number, number, pair], [nan, number, pair], [nan, number, pair]]
 
 
 # ---- the symptoms of lesson 4 --------------------------------------------------------------------

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from course.checks.comparing import Args
+from course.checks.lengths import any_lengths, some_lengths
 from course.checks.new_tokens import SAMPLE
-from course.checks.packing import PACK
 from course.checks.padded_step import FULL, NEW, ROWS, SPLIT, make_kv
 from course.judging import Ask, Check, Failure, run_checks
 from course.registry import Exercise
@@ -16,19 +16,6 @@ from course.report import Report
 from course.task import Task
 
 Ints = list[int]
-
-
-def _lengths(rng: random.Random, rows: int) -> tuple[Ints, Ints]:
-    """Lengths of the past and of the new tokens, decodes and first chunks among them."""
-    past = [rng.choice((0, rng.randint(1, 6))) for _ in range(rows)]
-    return past, [rng.choice((1, rng.randint(1, 4))) for _ in range(rows)]
-
-
-def _any_lengths(rng: random.Random, count: int, *, most_rows: int = 4) -> list[Args]:
-    """Small steps first; at the end a large one, a long text beside a short first chunk."""
-    cases = [_lengths(rng, 1 + i % most_rows) for i in range(count - 1)]
-    cases.sort(key=lambda case: sum(case[0]) + 2 * sum(case[1]))
-    return [*cases, ([rng.randint(10, 14), 0], [rng.randint(4, 5), rng.randint(1, 5)])]
 
 
 def _text(rng: random.Random, length: int) -> Ints:
@@ -58,7 +45,7 @@ def _middle_of_a_prompt(ask: Ask, rng: random.Random) -> Failure | None:
 
 def _any_rows(ask: Ask, rng: random.Random) -> Failure | None:
     cases: list[Args] = []
-    for cursors, num_new in _any_lengths(rng, 20):
+    for cursors, num_new in any_lengths(rng, 20):
         ends = [cursor + n for cursor, n in zip(cursors, num_new, strict=True)]
         known = [_text(rng, end + rng.choice((0, 0, 2))) for end in ends]
         cases.append((known, cursors, num_new))
@@ -131,7 +118,7 @@ def _first_chunks(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def _any_full(ask: Ask, rng: random.Random) -> Failure | None:
-    return FULL.judge(ask, _any_lengths(rng, 20))
+    return FULL.judge(ask, any_lengths(rng, 20))
 
 
 _FULL_CHECKS: tuple[tuple[str, Check], ...] = (
@@ -176,7 +163,7 @@ def _cut_no_past(ask: Ask, rng: random.Random) -> Failure | None:
 
 def _any_cut(ask: Ask, rng: random.Random) -> Failure | None:
     kinds = ((torch.float32, 1), (torch.float64, -1), (torch.float16, 1))
-    cases = _any_lengths(rng, 20)
+    cases = any_lengths(rng, 20)
     for part, (dtype, sign) in enumerate(kinds):
         failure = _judge_split(ask, cases[part::3], rng.choice((1, 3, 5)), dtype, sign)
         if failure:
@@ -219,7 +206,7 @@ def _whole_texts(ask: Ask, rng: random.Random) -> Failure | None:
 def _any_sampling(ask: Ask, rng: random.Random) -> Failure | None:
     cases: list[Args] = []
     for i in range(25):
-        cursors, num_new = _lengths(rng, 1 + i % 5)
+        cursors, num_new = some_lengths(rng, 1 + i % 5)
         ends = [cursor + new for cursor, new in zip(cursors, num_new, strict=True)]
         cases.append(
             (num_new, cursors, [end + rng.choice((0, 0, 1, rng.randint(2, 40))) for end in ends])
@@ -239,38 +226,6 @@ _SAMPLE_CHECKS: tuple[tuple[str, Check], ...] = (
 def check_sample_rows(function: Callable[..., Any], *, seed: int = 0) -> Report:
     """Judge an answer to l03.sample_rows."""
     return run_checks("l03.sample_rows", function, _SAMPLE_CHECKS, seed=seed)
-
-
-# --- pack ------------------------------------------------------------------------------------
-
-
-def _two_packed(ask: Ask, rng: random.Random) -> Failure | None:
-    return PACK.judge(ask, [([3, 1], [1, 2]), ([2, 1], [1, 1]), ([1, 2], [2, 1])])
-
-
-def _one_packed(ask: Ask, rng: random.Random) -> Failure | None:
-    return PACK.judge(ask, [([3], [2]), ([2], [1]), ([0], [3])])
-
-
-def _packed_first_chunks(ask: Ask, rng: random.Random) -> Failure | None:
-    return PACK.judge(ask, [([0, 0], [1, 2]), ([0, 2], [2, 2]), ([1, 0, 2], [1, 1, 1])])
-
-
-def _any_packed(ask: Ask, rng: random.Random) -> Failure | None:
-    return PACK.judge(ask, _any_lengths(rng, 20, most_rows=3))
-
-
-_PACK_CHECKS: tuple[tuple[str, Check], ...] = (
-    ("a decode and a chunk", _two_packed),
-    ("one request alone", _one_packed),
-    ("first chunks, no past at all", _packed_first_chunks),
-    ("any mix", _any_packed),
-)
-
-
-def check_pack(function: Callable[..., Any], *, seed: int = 0) -> Report:
-    """Judge an answer to l03.pack."""
-    return run_checks("l03.pack", function, _PACK_CHECKS, seed=seed)
 
 
 # --- registry --------------------------------------------------------------------------------
@@ -449,47 +404,6 @@ EXERCISES = (
             ),
             args=([1, 2, 2], [4, 0, 3], [5, 6, 5]),
             result=[0, 2],
-        ),
-    ),
-    Exercise(
-        id="l03.pack",
-        lesson="l03_interleaving",
-        name="pack",
-        title="Nothing padded",
-        minutes=10,
-        points=3,
-        part="pack",
-        hints=(
-            "Write the keys of two requests on one line, past and new. Where does the second one "
-            "begin, and which cells of the mask are its own?",
-            "Borders are running totals: of what for the queries, and of what for the keys? The "
-            "mask is False but for a block per request, and that block is the mask of a chunk "
-            "behind its past.",
-            "itertools.accumulate makes the running totals; mind the entry in front. Fill a mask "
-            "of False block by block: the borders say which rows and columns are request i's. "
-            "What does `tril` have to know for a block's last row to be all True?",
-        ),
-        check=check_pack,
-        task=Task(
-            signature="pack(past_lens: list[int], num_new: list[int]) "
-            "-> tuple[list[int], list[int], Tensor]",
-            rules=(
-                "The new tokens of all B requests stand in one row of N queries, request after "
-                "request: `num_new[i]` of request i (at least 1).",
-                "Their keys stand in one row of K, request after request: those of its "
-                "`past_lens[i]` cached tokens (0 or more), then those of its new ones.",
-                "Returns `(cu_q, cu_k, mask)`. `cu_q` and `cu_k` are lists of B + 1 whole "
-                "numbers: request i owns the queries from cu_q[i] up to, not including, "
-                "cu_q[i + 1], and the keys from cu_k[i] up to, not including, cu_k[i + 1].",
-                "`mask` is a bool tensor (N, K): True where the query may attend to the key, one "
-                "of its own request that does not come after it in the text.",
-            ),
-            args=([1, 0], [1, 2]),
-            result=(
-                [0, 1, 3],
-                [0, 2, 4],
-                torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]).bool(),
-            ),
         ),
     ),
 )

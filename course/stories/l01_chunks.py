@@ -7,15 +7,14 @@ import torch
 
 from course.attempt import Attempt
 from course.calling import call
+from course.stories.texts import served
 from nanogpt import (
     GPT,
     EngineConfig,
     ModelConfig,
     Request,
     Trace,
-    decode,
     encode,
-    generate,
     masks,
 )
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
@@ -199,60 +198,5 @@ def texts_table(
     reference: Trace,
 ) -> str:
     """Which parts of the run were the learner's, whether its texts are the oracle's, the texts."""
-    rows = [
-        f"| {request.id} | …{shown(decode(request.prompt_tokens)[-24:])} "
-        f"| {shown(decode(list(yours.generated_tokens(request.id))))} |"
-        for _, request in six_requests()
-    ]
-    head = "| request | end of its prompt | what it got (⏎ is a line break) |\n|--:|:--|:--|\n"
-    verdict = _verdict(model, settings, yours, reference)
-    return f"{_whose(attempts)}\n\n{verdict}\n\n{head}" + "\n".join(rows)
-
-
-def _whose(attempts: Mapping[str, Attempt]) -> str:
-    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
-    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
-    if not mine:
-        return "This run used the reference for every part: none of yours is written yet."
-    if not others:
-        return "Every part of this run that the lesson is about is yours."
-    return (
-        f"In this run {', '.join(mine)} came from you and {', '.join(others)} from the reference."
-    )
-
-
-def _verdict(model: GPT, settings: EngineConfig, yours: Trace, reference: Trace) -> str:
-    if yours.error:
-        return f"**The run stopped early:** {yours.error}"
-    wrong = [
-        str(request.id)
-        for _, request in six_requests()
-        if list(yours.generated_tokens(request.id)) != _oracle(model, settings, request)
-    ]
-    if wrong:
-        return (
-            f"**Not what the oracle `generate()` says: the text of request {', '.join(wrong)}.** A "
-            "plan cannot do that; look at `chunk_mask` and `chunk_inputs`."
-        )
-    same = (
-        "and step for step the plan is the reference's too"
-        if yours.steps == reference.steps
-        else "though the plan is not the reference's: step to the first difference"
-    )
-    return f"**All six texts equal those of the oracle `generate()`, token for token**, {same}."
-
-
-def _oracle(model: GPT, settings: EngineConfig, request: Request) -> list[int]:
-    return generate(
-        model,
-        request.prompt_tokens,
-        request.max_new_tokens,
-        temperature=settings.temperature,
-        seed=settings.seed,
-        request_id=request.id,
-    )
-
-
-def shown(text: str) -> str:
-    """A piece of text as Markdown code in a table cell: line breaks drawn, bars harmless."""
-    return f"`{text.replace(chr(10), '⏎').replace('|', '/')}`" if text else "nothing"
+    blame = "A plan cannot do that; look at `chunk_mask` and `chunk_inputs`."
+    return served(attempts, six_requests(), model, settings, yours, reference, blame)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 import torch.nn.functional as F
 
-from course.stories.l01_chunks import SOLILOQUY, shown, unmasked_later
+from course.stories.l01_chunks import SOLILOQUY, unmasked_later
+from course.stories.texts import shown
 from nanogpt import (
     GPT,
     Engine,

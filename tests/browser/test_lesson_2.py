@@ -1,4 +1,4 @@
-"""Lesson 2 as a learner works in it: a right answer, a repaired exhibit, the heap by keyboard.
+"""Lessons 2 and 2b as a learner works in them: predicted, answered wrong and right, replayed.
 
 One server and one page serve all tests; each writes into cells that no other needs.
 """
@@ -22,7 +22,7 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
-NUM_REPORTS = 11  # six exercises and five exhibits
+NUM_REPORTS = 5
 SORT_KEY = """\
 def sort_key(policy, request):
     if policy == "fcfs":
@@ -31,9 +31,14 @@ def sort_key(policy, request):
         return (request.priority, request.arrival_time)
     raise ValueError(policy)
 """
-EXHIBIT_A = """\
-def exhibit_a(active):
+VICTIM = """\
+def choose_victim(active):
     return max(active, key=lambda request: (request.key, request.arrival_time, request.id)).id
+"""
+POLITE_VICTIM = VICTIM.replace("max(", "min(")
+AGED_KEY = """\
+def aged_key(request, rate):
+    return (request.arrival_time + rate * request.priority,)
 """
 # Where the nodes and cells of a heap's entries stand, by their key: [key, x, y].
 PLACES = """(all) => all.map((each) => {
@@ -65,17 +70,28 @@ def top_of(heap):
 
 
 def test_lesson_2_opens_by_its_link_and_runs_by_itself(lesson):
-    kinds = ("kv-budget", "timeline", "heap-stepper", "prediction", "hints")
-    assert_ran_by_itself(lesson, "The scheduler", kinds, not_started=6, failed=5)
+    kinds = ("heap-stepper", "kv-budget", "timeline", "prediction", "hints")
+    assert_ran_by_itself(lesson, "The scheduler", kinds, not_started=5)
+    post = lesson.page.locator(".output table", has_text="KEY CHECK")
+    expect(post.get_by_text("yes", exact=True)).to_have_count(4)
+    expect(post).to_contain_text("KV cache length: 19 ✓")
 
 
-def test_the_two_pictures_at_the_top_are_stepped_together(lesson):
-    lesson.show_answer("l02.recompute")
+def test_a_prediction_opens_the_picture_at_the_preemption(lesson):
     budget = widget(lesson, "kv-budget", "KV tokens against a budget of 22")
-    timeline = widget(lesson, "timeline", "The same steps, request by request").first
-    press_on(budget, "Home", *["ArrowRight"] * 6)
+    expect(budget).to_have_count(0)
+    expect(lesson.page.locator(".output").get_by_text("safety valve")).to_be_hidden()
+    lesson.show_answer("l02.recompute")
     expect(budget.locator(".sn-live")).to_contain_text("Request 0 is preempted")
-    expect(timeline.locator(".sn-live")).to_contain_text("Step 6")
+    expect(lesson.page.locator(".output").get_by_text("safety valve")).to_be_visible()
+
+
+def test_the_two_pictures_of_the_six_requests_are_stepped_together(lesson):
+    budget = widget(lesson, "kv-budget", "KV tokens against a budget of 160")
+    timeline = widget(lesson, "timeline", "The same steps, request by request")
+    press_on(budget, "Home", *["ArrowRight"] * 7)
+    expect(budget.locator(".sn-live")).to_contain_text("Request 2 is preempted")
+    expect(timeline.locator(".sn-live")).to_contain_text("Step 7")
 
 
 # ---- the heap ------------------------------------------------------------------------------------
@@ -116,25 +132,24 @@ def test_the_heap_is_stepped_by_keyboard_alone(lesson):
     assert heap.locator(".sn-he-taken").count() == 0
 
 
-# ---- the museum ----------------------------------------------------------------------------------
+# ---- a wrong rule, a right one -------------------------------------------------------------------
 
 
-def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
+def test_a_wrong_victim_is_told_why_and_the_right_one_ends_the_livelock(lesson):
+    twins = widget(lesson, "kv-budget", "Two equal requests")
+    expect(twins).to_have_count(0)
     lesson.show_answer("l02.livelock")
-    picture = widget(lesson, "kv-budget", "Exhibit A")
-    symptom = picture.locator(".sn-note-bad")
-    expect(symptom).to_contain_text("stopped after 40 steps")
-    lesson.report("choose_victim", "failed", place=1)
-    picture.scroll_into_view_if_needed()
-    lesson.page.screenshot(path=PICTURES / "l02_exhibit_a_broken.png")
-
-    lesson.answer(EXHIBIT_A)
-    lesson.report("choose_victim", "passed", place=1)
-    lesson.report("choose_victim", "not_started", place=0)
-    expect(symptom).to_have_count(0)
-    press_on(picture, "End")
-    expect(picture.locator(".sn-live")).to_contain_text("Step 19: 0 of 22 KV tokens held.")
-    lesson.page.screenshot(path=PICTURES / "l02_exhibit_a_repaired.png")
+    expect(twins).to_contain_text("The reference, step")
+    lesson.answer(POLITE_VICTIM)
+    expect(lesson.report("choose_victim", "failed")).to_contain_text("the largest one gives way")
+    lesson.answer(VICTIM)
+    lesson.report("choose_victim", "passed")
+    said = lesson.page.get_by_text("In this run sort_key, choose_victim came from you")
+    expect(said).to_be_attached(timeout=60_000)
+    press_on(twins, "End")
+    expect(twins.locator(".sn-live")).to_contain_text("Exhibit A, step 39: 22 of 22")
+    expect(twins.locator(".sn-live")).to_contain_text("Yours is already done.")
+    lesson.page.screenshot(path=PICTURES / "l02_livelock.png")
 
 
 # ---- looking -------------------------------------------------------------------------------------
@@ -150,15 +165,49 @@ def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_2(lesson, scheme
 def test_lesson_2_fits_its_page(lesson, scheme, width):
     page = lesson.page
     assert_fits(lesson, width, scheme)
-    assert page.locator(".output table, .output pre").count() >= 8
     heap = page.locator(".sn-heap-stepper")
     press_on(heap, "Home", *["ArrowRight"] * 14)
     places = {
         "top": widget(lesson, "kv-budget", "KV tokens against a budget of 22"),
         "heap": heap,
         "stage": widget(lesson, "kv-budget", "KV tokens against a budget of 160"),
+        "exhibit_a": page.get_by_role("heading", name=re.compile("Exhibit A")),
         "exhibit_b": page.get_by_role("heading", name=re.compile("Exhibit B")),
-        "exhibit_c": page.get_by_role("heading", name=re.compile("Exhibit C")),
-        "exhibit_e": page.get_by_role("heading", name=re.compile("Exhibit E")),
     }
     take_pictures(lesson, places, f"{scheme}_{width}")
+
+
+# ---- lesson 2b -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def waiting(lesson, open_lesson, course_server):
+    """Lesson 2b, reached from the first page."""
+    lesson.page.goto(course_server.address)
+    lesson.page.set_viewport_size({"width": 1280, "height": 900})
+    return open_lesson("l02b", 1)
+
+
+def test_lesson_2b_opens_by_its_link_and_runs_by_itself(waiting):
+    assert_ran_by_itself(waiting, "Who waits", ("curves", "prediction", "hints"), not_started=1)
+
+
+def test_the_bills_of_priority_wait_for_their_prediction(waiting):
+    table = waiting.page.locator(".output table", has_text="inversion")
+    expect(table).to_be_hidden()
+    waiting.show_answer("l02.priority")
+    expect(table).to_be_visible()
+
+
+def test_ageing_is_drawn_by_the_learners_key(waiting):
+    waiting.answer(AGED_KEY)
+    expect(waiting.report("aged_key", "passed")).to_contain_text("Passed")
+    expect(waiting.page.get_by_text("Ageing ranks by your aged_key.")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_lesson_2b_fits_its_page(waiting, width):
+    assert_fits(waiting, width)
+    places = {"curves": waiting.page.locator(".sn-curves")}
+    take_pictures(waiting, places, str(width))
+    assert_accessible(waiting, "dark")

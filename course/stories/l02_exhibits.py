@@ -1,0 +1,75 @@
+"""Behind lesson 2's exhibits: a livelock of two polite requests, and tokens in the wrong hands."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from course.replay import replay
+from course.stories.l01_chunks import one_tiny_layer
+from course.stories.l02_scheduler import POST
+from course.stories.texts import shown
+from nanogpt import (
+    GPT,
+    Engine,
+    EngineConfig,
+    Parts,
+    Request,
+    Trace,
+    decode,
+    encode,
+    generate,
+    policies,
+)
+from nanogpt.policies import RequestView
+
+WayBack = Callable[[RequestView], Any]
+_TRIO = (("ROMEO:\nBut, soft! ", 2), ("JULIET:\nO Romeo, ", 0), ("HAMLET:\nA", 1))
+
+
+def oldest(active: Sequence[RequestView]) -> int:
+    """Exhibit A, the victim: the request that was admitted longest ago."""
+    return min(active, key=lambda request: (request.admitted_at or 0, request.id)).id
+
+
+def start_over(request: RequestView) -> tuple[list[int], int, int, int]:
+    """The published way back: the generated tokens are thrown away."""
+    return list(request.prompt_tokens), 0, request.arrival_time, 0
+
+
+def twins(victim: Callable[[Sequence[RequestView]], int], way_back: WayBack = start_over) -> Trace:
+    """Two equal requests, 10 tokens of prompt and 10 new, in 22 KV tokens; 40 steps at most."""
+    parts = Parts(choose_victim=victim, resume=way_back)
+    equal = [(0, Request(i, [1 + i] * 10, 10)) for i in (0, 1)]
+    return replay(Engine(one_tiny_layer(), replace(POST, policy="fcfs"), parts), equal, 40)
+
+
+def steps_if_kept() -> int:
+    """How many steps the twins take under exhibit A when a victim keeps its text."""
+    return len(twins(oldest, policies.resume).steps)
+
+
+def along_the_active(
+    forwarded: Sequence[int], active_now: Sequence[int], sampled: Sequence[int]
+) -> dict[int, int]:
+    """Exhibit B: each token to the request at its place among those that are active now."""
+    return dict(zip(active_now, sampled, strict=False))
+
+
+def crossed_table(model: GPT) -> str:
+    """Three texts under exhibit B, by FCFS and by priority, beside the oracle's."""
+    fcfs, ranked = (
+        replay(Engine(model, EngineConfig(policy=policy), Parts(record=along_the_active)), _trio())
+        for policy in ("fcfs", "priority")
+    )
+    rows = [
+        f"| {r.id} | {r.priority} | {shown(decode(list(fcfs.generated_tokens(r.id))))} "
+        f"| {shown(decode(list(ranked.generated_tokens(r.id))))} "
+        f"| {shown(decode(generate(model, r.prompt_tokens, 20)))} |"
+        for _, r in _trio()
+    ]
+    head = "| request | priority | under FCFS | under priority | the oracle |"
+    return "\n".join([head, "|--:|--:|:--|:--|:--|", *rows])
+
+
+def _trio() -> list[tuple[int, Request]]:
+    return [(0, Request(i, encode(p), 20, priority=r)) for i, (p, r) in enumerate(_TRIO)]
