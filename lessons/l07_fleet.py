@@ -257,7 +257,7 @@ def _():
         "l07.overload",
         mo.md(r"""
     By priority alone, the lowest classes are served when no other request is left: *starvation*,
-    lesson 2. Its cure there was ageing: what waits gains rank. But a key that changes with time breaks
+    lesson 2b. Its cure there was ageing: what waits gains rank. But a key that changes with time breaks
     a heap, which compares two entries when they are pushed and believes the answer for ever. Does it?
     """),
     )
