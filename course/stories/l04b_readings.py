@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from course.attempt import Attempt
 from course.calling import call
 from course.stories import recorded
-from course.stories.l01_chunks import shown
+from course.stories.texts import shown
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode, sliding_window
 from nanogpt.oracle import attend_in_window
 
