@@ -13,6 +13,7 @@ import multiprocessing
 import multiprocessing.forkserver
 import sys
 import threading
+from typing import Any
 
 PRELOADED = ("marimo._runtime.runtime", "anywidget", "numpy", "torch")
 
@@ -25,5 +26,9 @@ def install() -> None:
 
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload(list(PRELOADED))
-    kernel.get_context = lambda _: forking  # it asks for "spawn"
+
+    def instead(method: str) -> Any:
+        return forking
+
+    setattr(kernel, "get_context", instead)  # noqa: B010 (it is not exported)
     threading.Thread(target=multiprocessing.forkserver.ensure_running, daemon=True).start()
