@@ -35,7 +35,7 @@ LESSONS = (
     Lesson(
         stem="l01_chunked_prefill",
         title="Chunked prefill",
-        builds="Cut long prompts into chunks that fit a token budget, so that nobody else's text "
+        builds="Cut long prompts into chunks that fit a token budget, so that no other text "
         "stops while one is read.",
         minutes=60,
         builds_on=("0",),

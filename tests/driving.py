@@ -128,6 +128,11 @@ class Lesson:
     def wait_until_open(self) -> None:
         """Wait until every cell has run and every check has answered."""
         expect(self.page.locator(".sng-report")).to_have_count(self.num_reports, timeout=LIMIT_MS)
+        self.wait_until_run()
+
+    def wait_until_run(self) -> None:
+        """Wait until every cell has run."""
+        expect(self.page.locator(".sng-report").first).to_be_attached(timeout=LIMIT_MS)
         busy = self.page.locator('[data-status="running"], [data-status="queued"]')
         expect(busy).to_have_count(0, timeout=LIMIT_MS)
 

@@ -56,7 +56,7 @@ class CourseServer:
 
     def address_of(self, file: str) -> str:
         """Where a lesson's file opens, with the token."""
-        return self.address.replace("index.py&view-as=present", file)
+        return re.sub(r"file=index\.py(&view-as=present)?", f"file={file}", self.address)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,13 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture(scope="module")
-def course_server(chromium: Browser) -> Iterator[CourseServer]:
+def mode() -> str:
+    """How the course is opened: to be worked in. A module that only looks at it says "run"."""
+    return "open"
+
+
+@pytest.fixture(scope="module")
+def course_server(chromium: Browser, mode: str) -> Iterator[CourseServer]:
     """A course of this module's own, opened as a newcomer opens it; stopped by its process id."""
     SAVED.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=SAVED))
@@ -111,7 +117,7 @@ def course_server(chromium: Browser) -> Iterator[CourseServer]:
         port = probe.getsockname()[1]
     environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
     process = subprocess.Popen(
-        [sys.executable, "learn.py", "--no-browser", "--port", str(port)],
+        [sys.executable, "learn.py", mode, "--no-browser", "--port", str(port)],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

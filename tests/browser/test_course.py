@@ -164,12 +164,6 @@ def runs_in(process: psutil.Process, folder: Path) -> bool:
         return False
 
 
-def test_an_open_lesson_is_at_rest(lesson):
-    # An animation, even of what is out of sight, keeps a core busy for as long as the page is open.
-    moving = "document.getAnimations().filter((each) => each.playState === 'running').length"
-    wait_for(lambda: lesson.page.evaluate(moving) == 0)
-
-
 def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson, course_server):
     lesson.cell("chunk_size").locator(".cm-line", has_text="raise NotImpl").click()
     keyboard = lesson.page.keyboard

@@ -9,13 +9,6 @@ from course.registry import lesson_exercises
 
 pytestmark = pytest.mark.browser
 
-# What has the focus, through shadow roots: [tag, class, name].
-FOCUSED = """() => {
-    let at = document.activeElement;
-    while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
-    return [at.tagName, at.className, at.getAttribute("aria-label") ?? at.textContent];
-}"""
-SETTLED = "() => new Promise((done) => requestIdleCallback(() => requestIdleCallback(done)))"
 HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
 TEXT_LINES = """(all) => all.filter(
     (each) => each.checkVisibility() && each.textContent.length > 300
@@ -50,37 +43,6 @@ def test_no_editor_of_a_hidden_cell_is_on_the_page(lesson):
     hidden = lesson.page.locator(HIDDEN_EDITORS)
     assert hidden.count() > 20
     assert [each for each in hidden.all() if each.is_visible()] == []
-
-
-def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(
-    lesson, course_server, complaints
-):
-    """By Tab, and from an editor by Esc and Tab, as its frame says."""
-    page = lesson.page
-    file = course_server.work / "l00_kv_cache.py"
-    before = file.read_text()
-    page.evaluate("document.activeElement.blur()")
-    seen = []
-    for _ in range(120):
-        page.keyboard.press("Tab")
-        tag, css, name = page.evaluate(FOCUSED)
-        seen.append((tag, css, name))
-        if "cm-content" in css:
-            page.keyboard.press("Escape")
-        if "front page" in name:
-            break
-    names = [name for _, _, name in seen]
-    assert any("Back to the course's front page" in name for name in names)
-    assert names.count("Commit") == 4
-    assert names.count("Show a hint") == 3
-    assert any("def finish_steps" in name for name in names)
-    assert "Play" in names
-    assert [tag for tag, _, _ in seen].count("INPUT") == 4
-    page.wait_for_timeout(2500)  # longer than marimo waits before it saves
-    assert file.read_text() == before
-    # marimo's editor says so at every Esc, with our style sheet and without.
-    own = [each for each in complaints if "Field is not present in this state" not in each]
-    complaints[:] = own
 
 
 def test_a_prediction_is_committed_by_keyboard_and_shows_what_it_withheld(lesson):

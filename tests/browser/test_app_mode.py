@@ -1,0 +1,38 @@
+"""Every lesson in app mode, where no code is on the page: to be read, predicted and looked at."""
+
+import pytest
+from driving import LIMIT_MS, Lesson, assert_accessible, assert_fits
+from notebooks import STEMS
+from playwright.sync_api import expect
+
+from course.lesson_map import find_lesson
+from course.registry import lesson_exercises
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def mode():
+    return "run"
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_server, stem):
+    page.goto(course_server.address_of(f"{stem}.py"))
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_contain_text(find_lesson(stem).title, timeout=LIMIT_MS)
+    tasks = page.locator(".sng-task")
+    expect(tasks).to_have_count(len(lesson_exercises(stem)), timeout=LIMIT_MS)
+    lesson = Lesson(page, stem.partition("_")[0], 0)
+    lesson.wait_until_run()
+    assert page.locator(".cm-content").count() == 0
+    assert page.locator(".marimo-error").count() == 0
+    question = page.locator(".sn-prediction").first
+    question.get_by_role("button", name="Show me").click()
+    expect(
+        page.locator(f".sn-waits[data-after='{question.get_attribute('data-key')}']")
+    ).to_have_count(0)
+    expect(page.locator(".sn").last).to_be_attached()
+    assert_accessible(lesson, "dark")
+    assert_fits(lesson, 390)
+    page.set_viewport_size({"width": 1280, "height": 900})
