@@ -44,6 +44,8 @@ from course.launcher.install import COURSE, TESTS, Installation
 from course.launcher.server import DEFAULT_PORT, parse_options, serve
 from course.launcher.workspace import Workspace
 
+# A shell that has it set would have torch compiled anew at every start of a kernel.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 ROOT = Path(__file__).resolve().parent
 INSTALLATION = Installation(ROOT)
 WORKSPACE = Workspace(ROOT)

@@ -1,5 +1,6 @@
 """Settings of every test: no test writes to the learner's own folder."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 # A shell that runs tests in the background has them, and what they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# What tests start would compile torch anew each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Small tensors: two threads would spend their time waiting for each other.
 torch.set_num_threads(1)
 

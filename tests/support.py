@@ -33,7 +33,7 @@ def find_program(*names: str) -> str:
 
 def copy_course(to: Path) -> Path:
     """Copy the course's files, without anything of a learner's, to a new folder."""
-    ignore = shutil.ignore_patterns("__pycache__", "__marimo__")
+    ignore = shutil.ignore_patterns("__marimo__")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, to / name, ignore=ignore)
     for name in FILES:

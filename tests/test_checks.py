@@ -253,6 +253,7 @@ def test_a_task_s_signature_is_the_stub_s(item: Exercise) -> None:
     stub = next(n for n in body if isinstance(n, ast.FunctionDef) and n.name == item.name)
     assert stub.returns is not None and item.task is not None
     signature = f"{stub.name}({ast.unparse(stub.args)}) -> {ast.unparse(stub.returns)}"
+    signature = signature.replace("'", "")  # around the names that a lesson's setup does not bring
     assert item.task.signature == signature
 
 

@@ -287,7 +287,7 @@ EXERCISES = (
         ),
         check=check_new_mask,
         task=Task(
-            signature="new_mask(num_new: list[int]) -> Tensor",
+            signature="new_mask(num_new: list[int]) -> torch.Tensor",
             rules=(
                 "Row i of the batch holds `num_new[i]` tokens (at least 1) at the right end of its "
                 "T = max(num_new) columns, and padding in front of them.",
@@ -320,7 +320,7 @@ EXERCISES = (
         ),
         check=check_full_mask,
         task=Task(
-            signature="full_mask(past_lens: list[int], num_new: list[int]) -> Tensor",
+            signature="full_mask(past_lens: list[int], num_new: list[int]) -> torch.Tensor",
             rules=(
                 "The keys are S = max(past_lens) cached columns and behind them T = max(num_new) "
                 "new ones; the queries are the T new columns.",
@@ -358,8 +358,8 @@ EXERCISES = (
         ),
         check=check_split_kv,
         task=Task(
-            signature="split_kv(k: Tensor, past_lens: list[int], num_new: list[int]) "
-            "-> list[Tensor]",
+            signature="split_kv(k: torch.Tensor, past_lens: list[int], num_new: list[int]) -> "
+            "list[torch.Tensor]",
             rules=(
                 "`k` is (B, S + T, D), with the columns of the whole mask: S = max(past_lens) "
                 "cached ones, then T = max(num_new) new ones.",

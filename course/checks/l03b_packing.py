@@ -64,8 +64,8 @@ EXERCISES = (
         ),
         check=check_pack,
         task=Task(
-            signature="pack(past_lens: list[int], num_new: list[int]) "
-            "-> tuple[list[int], list[int], Tensor]",
+            signature="pack(past_lens: list[int], num_new: list[int]) -> "
+            "tuple[list[int], list[int], torch.Tensor]",
             rules=(
                 "The new tokens of all B requests stand in one row of N queries, request after "
                 "request: `num_new[i]` of request i (at least 1).",

@@ -467,8 +467,8 @@ EXERCISES = (
         ),
         check=check_evict,
         task=Task(
-            signature="evict(k: Tensor, v: Tensor, window: int, sinks: int) "
-            "-> tuple[Tensor, Tensor]",
+            signature="evict(k: torch.Tensor, v: torch.Tensor, window: int, sinks: int) -> "
+            "tuple[torch.Tensor, torch.Tensor]",
             rules=(
                 "`k` and `v` are one request's K/V in one layer, (H, S, D): H heads, S entries in "
                 "the order of the text, oldest first.",
@@ -575,7 +575,7 @@ EXERCISES = (
         ),
         check=check_live_bytes,
         task=Task(
-            signature="live_bytes(tensors: list[Tensor]) -> int",
+            signature="live_bytes(tensors: list[torch.Tensor]) -> int",
             rules=(
                 "A tensor shows a storage, all of it or a part: a slice, a transposed or an "
                 "expanded tensor has the storage of the tensor that it was made from.",

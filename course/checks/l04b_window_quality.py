@@ -78,8 +78,8 @@ EXERCISES = (
         ),
         check=check_judge,
         task=Task(
-            signature="judge(full_logits: Tensor, window_logits: Tensor, targets: Tensor) "
-            "-> tuple[float, float]",
+            signature="judge(full_logits: torch.Tensor, window_logits: torch.Tensor, targets: "
+            "torch.Tensor) -> tuple[float, float]",
             rules=(
                 "The model has read a text twice, with its full context and with a window. Row t "
                 "of each logits (T, V), of any size, is what it expects next at one place; "

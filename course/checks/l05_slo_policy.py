@@ -644,8 +644,8 @@ EXERCISES = (
         ),
         check=check_gate,
         task=Task(
-            signature="gate(waiter: SloView, runners: list[SloView], margin: float, mode: str) "
-            "-> int | None",
+            signature="gate(waiter: slo.SloView, runners: list[slo.SloView], margin: float, mode: "
+            "str) -> int | None",
             rules=(
                 "`runners` run now, in any order; there may be none. A runner that was preempted "
                 "before (`num_preemptions` above 0) is immune: it is left out of all that follows.",
@@ -690,8 +690,8 @@ EXERCISES = (
         ),
         check=check_slo_batch,
         task=Task(
-            signature="slo_batch(head: SloView, waiters: list[SloView], a: float, c: float, "
-            "bound: int, guard: float) -> list[int]",
+            signature="slo_batch(head: slo.SloView, waiters: list[slo.SloView], a: float, "
+            "c: float, bound: int, guard: float) -> list[int]",
             rules=(
                 "A pass over n tokens takes a * n + c microseconds, and all requests in it get "
                 "done when it ends. Each brings the `tokens` that it still has to compute.",
