@@ -22,20 +22,30 @@ Function: TypeAlias = Callable[..., Any]
 class Misconception:
     """A wrong idea that people have, and how a check knows it.
 
-    `belief` is the idea in the words of a person who has it, `idea` the sentence that puts it right,
-    or a function of the result that makes one. `answers` are what such a person would write: the
-    idea is named when one of them gives every result that the answer gave. `form` recognises it by
-    a result alone instead. `also` are other ways to write it, by which the tests know that it is
-    found, and by which nothing is explained: independent ones, and those that change what they are
-    given or remember it.
+    `belief` is the idea in the words of a person who has it, `idea` the sentence that puts it
+    right, or a function of the result that makes it; "" where a rule of the judge has the words.
+    `answer`, and those of `alike`, are what such a person would write: the idea is named when one
+    of them gives every result that the answer gave. `form` knows it by a single result instead.
+    `also` are other ways to write it, by which nothing is explained; tests see that they are found.
     """
 
     key: str
     belief: str
     idea: str | Callable[[Any], str] = ""
-    answers: Sequence[Function] = ()
+    answer: Function | None = None
+    alike: Sequence[Function] = ()
     form: Callable[[Any], bool] | None = None
     also: Sequence[Function] = ()
+
+    @property
+    def answers(self) -> tuple[Function, ...]:
+        """By which an answer is explained."""
+        return () if self.answer is None else (self.answer, *self.alike)
+
+    @property
+    def written(self) -> tuple[Function, ...]:
+        """Every way to write it."""
+        return (*self.answers, *self.also)
 
     def sentence(self, value: Any = None) -> str:
         """What puts it right, for a result."""

@@ -6,13 +6,14 @@ prints status, sentence, example, misconception, checks and tally of each with t
 JSON each; tests/golden/verdicts.json holds a digest of each.
 """
 
-import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from course.registry import exercise, exercises
+from answers import IDS, right, wrong
+
+from course.registry import exercise
 from course.report import Report
 
 SEEDS = (0, 1)
@@ -22,13 +23,11 @@ SAID = ("status", "idea", "example", "misconception", "checks", "passed", "stdou
 
 def answers() -> Iterator[tuple[str, str, Callable[..., Any]]]:
     """(exercise id, name of the answer, the answer), of all lessons."""
-    for stem in sorted({item.lesson for item in exercises()}):
-        solutions = importlib.import_module(f"solutions.{stem}")
-        for exercise_id, right in solutions.RIGHT.items():
-            for function in right:
-                yield exercise_id, function.__name__, function
-        for wrong in solutions.WRONG:
-            yield wrong.exercise, wrong.name, wrong.function
+    for exercise_id in IDS:
+        for function in right(exercise_id):
+            yield exercise_id, function.__name__, function
+        for each in wrong(exercise_id):
+            yield exercise_id, each.name, each.function
 
 
 def key_of(exercise_id: str, name: str, seed: int) -> str:

@@ -158,6 +158,17 @@ def whole_number(value: Any) -> tuple[str, str] | None:
     return "not_int", f"The answer is a whole number of tokens (an int), not {a_kind(value)}."
 
 
+def not_whole(belief: str, *ways: Callable[..., Any]) -> Misconception:
+    """Of answers that are a number of tokens: another number than a whole one."""
+    return Misconception(
+        "not_int",
+        belief,
+        lambda value: f"The answer is a whole number of tokens (an int), not {a_kind(value)}.",
+        form=lambda value: as_whole(value) is None,
+        also=ways,
+    )
+
+
 def list_of_ints(value: Any) -> tuple[str, str] | None:
     """A form for results that are a list of whole numbers."""
     items = as_items(value)
