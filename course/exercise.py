@@ -1,7 +1,7 @@
 """What one exercise is, whole: the task, the right answers, the wrong ideas, and how it is judged.
 
-A record of it stands in solutions/LESSON/NAME.py; registry, checks, tasks on the page and the tables
-in the tests are derived from these records.
+A record of it stands in solutions/LESSON/NAME.py; the registry, the checks, the tasks on the page
+and the tables in the tests are derived from these records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
