@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 import torch
 from answers import worked
