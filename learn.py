@@ -10,7 +10,19 @@ python3 learn.py doctor       say what is wrong with this machine's set-up
 python3 learn.py test         run every test (further arguments go to pytest)
 """
 
+import os
+import signal
 import sys
+
+
+def stop(*_):
+    """End at once, in one line: for Ctrl-C while nothing has been begun."""
+    os.write(2, b"learn.py: stopped.\n")
+    os._exit(130)
+
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may have it ignored
+    signal.signal(signal.SIGINT, stop)
 
 # Nothing newer than Python 3.6 may stand in this file, so that the sentence can be said at all.
 if sys.version_info < (3, 11):
@@ -20,11 +32,12 @@ if sys.version_info < (3, 11):
         % (sys.version_info[0], sys.version_info[1], sys.executable)
     )
 
-import os
 import subprocess
 import tempfile
 from pathlib import Path
 
+from course.closed_pipe import quietly
+from course.files import explain
 from course.launcher import doctor
 from course.launcher.failure import Failure
 from course.launcher.install import COURSE, TESTS, Installation
@@ -44,14 +57,18 @@ def main(argv: list) -> int:
     if rest[:1] in (["-h"], ["--help"]) and verb != "test":
         print(__doc__.strip())
         return 0
+    if signal.getsignal(signal.SIGINT) is stop:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on, there is an end
     try:
         if verb not in VERBS:
             raise Failure(f"there is no verb {verb!r}; the verbs are: {', '.join(VERBS)}.")
         return VERBS[verb](rest)
     except Failure as failure:
         sentence, status = str(failure), 1
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        sentence, status = f"{error.strerror or error}: {error.filename or ROOT}.", 1
+        sentence, status = explain(error), 1
     except KeyboardInterrupt:
         sentence, status = "stopped.", 130
     print(f"learn.py: {sentence}", file=sys.stderr)
@@ -59,9 +76,9 @@ def main(argv: list) -> int:
 
 
 def prepare() -> None:
-    """Install what is missing, bring in missing lessons, say which have a newer version."""
+    """Bring in missing lessons, install what is missing, say which have a newer version."""
+    WORKSPACE.bring_in()  # first: what is wrong with work/ is said before the long wait
     INSTALLATION.ensure(COURSE)
-    WORKSPACE.bring_in()
     newer = WORKSPACE.newer()
     if newer:
         print(f"There is a newer version of {', '.join(newer)}: python3 learn.py update")
@@ -83,7 +100,14 @@ def asked_of_course(verb: str):
 
     def ask(argv: list) -> int:
         prepare()
-        return subprocess.call([INSTALLATION.python, "-m", "course", verb, *argv], cwd=ROOT)
+        command = [INSTALLATION.python, "-m", "course", verb, *argv]
+        # In a session of its own, so that Ctrl-C reaches this process alone and is said once.
+        with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as asked:
+            try:
+                return asked.wait()
+            except BaseException:
+                asked.kill()
+                raise
 
     return ask
 
@@ -129,7 +153,7 @@ def see_doctor(argv: list) -> int:
         ROOT,
         port=DEFAULT_PORT,
         half_made=INSTALLATION.is_half_made(),
-        installed=INSTALLATION.holds(COURSE),
+        installed=INSTALLATION.describe() if INSTALLATION.holds(COURSE) else [],
     )
 
 
@@ -145,4 +169,4 @@ VERBS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(quietly(lambda: main(sys.argv[1:])))

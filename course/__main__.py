@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course import progress
+from course.closed_pipe import quietly
 from course.lesson_map import Lesson, find_lesson
 from course.standing import Standing, next_standing, standings
 
@@ -127,4 +128,4 @@ def next_step(standing: Standing | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(quietly(lambda: main(sys.argv[1:])))

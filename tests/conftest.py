@@ -10,7 +10,7 @@ import torch
 from hypothesis import settings
 from launching import LESSON, write_lesson
 from notebooks import Notebooks
-from support import copy_course, lend_python
+from support import REQUIREMENTS, copy_course, lend_python
 
 # What it asserts for the browser tests is told as fully as what they assert themselves.
 pytest.register_assert_rewrite("driving")
@@ -48,7 +48,7 @@ def bare(tmp_path: Path) -> Path:
         lesson.unlink()
     for stem, title in (("index", "The course"), ("l01_chunks", "Chunks")):
         write_lesson(course, stem, LESSON.format(title=title))
-    for name in ("requirements.txt", "requirements-test.txt"):
+    for name in REQUIREMENTS:
         (course / name).write_text("# nothing\n")
     (course / "course" / "__main__.py").write_text("import sys\nprint('asked', *sys.argv[1:])\n")
     return course

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("nanogpt", "lessons", "widgets", "course", "solutions")
-FILES = ("learn.py", "pyproject.toml", "requirements.txt", "requirements-test.txt")
+REQUIREMENTS = ("requirements.txt", "requirements-test.txt", "requirements.lock")
+FILES = ("learn.py", "pyproject.toml", *REQUIREMENTS)
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -41,32 +42,66 @@ def copy_course(to: Path) -> Path:
 
 
 def lend_python(course: Path, python: str) -> None:
-    """Give a copied course a .venv whose Python is `python`, with an installation that is done.
+    """Give a copied course a .venv whose Python is `python` and which only pretends to install.
 
-    Its `python -m pip` only notes its arguments in .venv/pip.log, or does what the file .venv/pip
-    says ("fail", "full", "cut off", "hang"). Everything else is run by the real Python.
+    Its `python -m pip` and uv note their arguments in .venv/pip.log and .venv/uv.log, and do what
+    the words in the files .venv/pip and .venv/uv say. Everything else is run by the real Python.
     """
     venv = course / ".venv"
     (venv / "bin").mkdir(parents=True)
-    program = venv / "bin" / "python"
-    program.write_text(FAKE_PYTHON.format(venv=venv, python=python))
-    program.chmod(0o755)
+    write_program(venv / "bin" / "python", FAKE_PYTHON.format(venv=venv, python=python))
+    write_program(venv / "uv-to-get", FAKE_UV.format(venv=venv))
+
+
+def write_program(path: Path, text: str) -> None:
+    """Write a program that can be run."""
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 FAKE_PYTHON = """#!/bin/sh
-if [ "$2" = pip ]; then
-    echo "$@" >> "{venv}/pip.log"
-    echo "Collecting torch==2.13.0 (from -r requirements.txt (line 3))"
-    case "$(cat "{venv}/pip" 2>/dev/null)" in
-        fail) echo "ERROR: No matching distribution found for torch"; exit 1 ;;
-        "cut off") echo "WARNING: Retrying after NameResolutionError('no name')"; exit 1 ;;
-        full) echo "Installing collected packages: torch"
-              echo "OSError: [Errno 28] No space left on device"; exit 1 ;;
-        hang) touch "{venv}/hanging"; exec sleep 60 ;;
-    esac
+if [ "$2" != pip ]; then
+    PYTHONPATH="{venv}/.." exec "{python}" "$@"
+fi
+if [ "$3" = config ]; then
+    cat "{venv}/pip-config" 2>/dev/null
     exit 0
 fi
-PYTHONPATH="{venv}/.." exec "{python}" "$@"
+echo "$@" >> "{venv}/pip.log"
+mode="$(cat "{venv}/pip" 2>/dev/null)"
+case "$mode $*" in
+    "no uv "*uv==*) echo "ERROR: No matching distribution found for uv"; exit 1 ;;
+    "cut off "*) echo "WARNING: Retrying after NameResolutionError('no name')"; exit 1 ;;
+    *uv==*) cp "{venv}/uv-to-get" "{venv}/bin/uv"; exit 0 ;;
+esac
+echo "Collecting torch==2.13.0 (from -r requirements.txt (line 3))"
+case "$mode" in
+    fail) echo "ERROR: No matching distribution found for torch"; exit 1 ;;
+    full) echo "Installing collected packages: torch"
+          echo "OSError: [Errno 28] No space left on device"; exit 1 ;;
+esac
+"""
+
+FAKE_UV = """#!/bin/sh
+if [ "$1" = --version ]; then
+    echo "uv 0.13.9 (a stand-in)"
+    exit 0
+fi
+echo "$@" >> "{venv}/uv.log"
+env | grep -E "^(UV_|SSL_|ALL_PROXY)" | sort > "{venv}/uv-environment"
+case "$(cat "{venv}/uv" 2>/dev/null) $*" in
+    "fail "*) echo "error: Failed to fetch torch" >&2; exit 2 ;;
+    "gpu "*torch-backend*) ;;
+    "gpu "*--dry-run*) echo " + nvidia-cublas==13.1.1.3" ;;
+    "only gpu "*torch-backend*) echo "error: Failed to fetch the index" >&2; exit 2 ;;
+    "only gpu "*--dry-run*) echo " + nvidia-cublas==13.1.1.3" ;;
+    *--dry-run*) ;;
+    "full "*) echo "Prepared 70 packages in 2ms"
+              echo "error: No space left on device (os error 28)" >&2; exit 2 ;;
+    "half "*) echo "Resolved 70 packages in 2ms"; echo "error: failed to link" >&2; exit 2 ;;
+    "hang "*) touch "{venv}/hanging"; while [ -e "{venv}/uv" ]; do sleep 0.05; done ;;
+esac
+echo "Resolved 70 packages in 1ms"
 """
 
 

@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,14 +29,19 @@ class Finding:
     sentence: str
 
 
-def report(root: Path, *, port: int, half_made: bool, installed: bool) -> int:
-    """Print every finding; return 1 if something is wrong, else 0."""
+def report(root: Path, *, port: int, half_made: bool, installed: Sequence[str]) -> int:
+    """Print every finding; return 1 if something is wrong, else 0.
+
+    `installed` are sentences on what is installed, none where nothing is.
+    """
     findings = list(examine(root, port=port, half_made=half_made, installed=installed))
     sys.stdout.write("".join(f"{f.kind:>5}  {f.sentence}\n" for f in findings))
     return int(any(f.kind == "wrong" for f in findings))
 
 
-def examine(root: Path, *, port: int, half_made: bool, installed: bool) -> Iterator[Finding]:
+def examine(
+    root: Path, *, port: int, half_made: bool, installed: Sequence[str]
+) -> Iterator[Finding]:
     """Look at everything that the course needs, most important first."""
     yield Finding("ok", f"Python {sys.version.split()[0]} is new enough.")
     unfit = list(before_install(root))
@@ -46,7 +51,7 @@ def examine(root: Path, *, port: int, half_made: bool, installed: bool) -> Itera
     if half_made:
         yield Finding("wrong", ".venv is half made: python3 learn.py makes it anew.")
     elif installed:
-        yield Finding("ok", ".venv is in order.")
+        yield from (Finding("ok", sentence) for sentence in installed)
     else:
         yield Finding("note", "the course is not installed yet: python3 learn.py does it.")
     if is_temporary(root):

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from course.launcher import doctor
 from course.launcher.failure import Failure, last_line
-from course.launcher.pip import NothingInstalled, run_pip
+from course.launcher.pip import NothingInstalled, disk_full, is_disk_full, packages, run_pip
+from course.launcher.running import Doing, Runner
+from course.launcher.ticker import Ticker
+from course.launcher.turn import turn
+from course.launcher.uv import UV, Unusable, run_uv
 from course.launcher.workspace import write_atomically
 
 COURSE, TESTS = "requirements.txt", "requirements-test.txt"
-UNFINISHED = "unfinished"
+LOCK = "requirements.lock"  # the exact version of everything that these bring along
+TURN = ".installing"
+UNFINISHED, INSTALLER = "unfinished", "installer"
+_BARE = re.compile(r"(pip|setuptools|wheel|uv)-")
 
 
 class Installation:
@@ -35,22 +44,44 @@ class Installation:
         """Install these requirements files, unless the stamp says that they are installed."""
         if self.holds(*files):
             return
-        state = self._read_stamp()
-        wanted = {name: self._digest(name) for name in files}
         for sentence in doctor.before_install(self.root):
             raise Failure(sentence)
-        started = time.monotonic()
+        with Ticker() as ticker, turn(self.root / TURN, ticker) as held:
+            if not self.holds(*files):  # another launcher may have done it by now
+                log = self.venv / "install.log"
+                self._install(files, Runner(self.root, ticker, held, log))
+                ticker.say_done()
+
+    def _install(self, files: Sequence[str], runner: Runner) -> None:
+        self._make_room(runner.ticker)
+        runner.log.unlink(missing_ok=True)
+        state = self._read_stamp()
         if UNFINISHED in state or not self._works():
-            self._make_venv()
+            self._make_venv(runner)
             state = {}
+        wanted = {name: self._digest(name) for name in files}
         self._write_stamp({**state, UNFINISHED: "yes"})
         try:
-            run_pip(self.python, self.root, files, log=self.venv / "install.log")
+            installer = self._install_files(files, runner)
         except NothingInstalled:
             self._write_stamp(state)
             raise
-        self._write_stamp({**state, **wanted})
-        _say(f"Installed in {time.monotonic() - started:.0f} s.")
+        self._write_stamp({**state, **wanted, INSTALLER: installer})
+
+    def _install_files(self, files: Sequence[str], runner: Runner) -> str:
+        """Install with uv, or else with pip; return what did it."""
+        wanted = [argument for name in files for argument in ("-r", name)] + ["-c", LOCK]
+        try:
+            run_uv(runner, self.python, wanted)
+            return UV.replace("==", " ")
+        except Unusable as unusable:
+            runner.ticker.say(f"uv cannot install here ({unusable}): going on with pip.")
+            has_begun = unusable.has_begun
+        try:
+            run_pip(runner, self.python, wanted)
+        except NothingInstalled as failure:
+            raise Failure(str(failure)) if has_begun else failure from None
+        return "pip"
 
     def holds(self, *files: str) -> bool:
         """Whether the stamp says that these requirements files are installed."""
@@ -59,24 +90,46 @@ class Installation:
         return self.python.exists() and UNFINISHED not in state and wanted.items() <= state.items()
 
     def is_half_made(self) -> bool:
-        """Whether .venv is there and does not work, or its last installation was cut short."""
-        if not os.path.lexists(self.venv):
+        """Whether the course's .venv does not work, or its last installation was cut short."""
+        if not os.path.lexists(self.stamp):
             return False
         return UNFINISHED in self._read_stamp() or not self._works()
 
+    def describe(self) -> list[str]:
+        """Return sentences on what is installed, and how."""
+        installer = self._read_stamp().get(INSTALLER, "pip")
+        said = [f".venv is in order: Python {self._python_version()}, installed with {installer}."]
+        held = packages(self.venv)
+        for torch in (name.removeprefix("torch-") for name in held if name.startswith("torch-")):
+            has_gpu = any(name.startswith("nvidia_") for name in held)
+            build = "with GPU libraries, which the course does not use" if has_gpu else "CPU build"
+            said.append(f"PyTorch {torch}, {build}.")
+        return said
+
     def _digest(self, name: str) -> str:
         """Return what identifies an installation: pins, the package's data, Python and place."""
-        text = "".join(_read(self.root / file) for file in (name, "pyproject.toml"))
-        identity = f"{text}{sys.version_info[:2]}{self.root}"
+        text = "".join(_read(self.root / file) for file in (name, LOCK, "pyproject.toml"))
+        identity = f"{text}{self._python_version()}{self.root}"
         return hashlib.sha256(identity.encode()).hexdigest()
+
+    def _python_version(self) -> str:
+        """Return that of .venv, such as "3.11"; without one, that of this Python.
+
+        Another Python may start the course: it is .venv's that runs it.
+        """
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            found = re.search(r"^version\s*=\s*(\d+\.\d+)", _read(self.venv / "pyvenv.cfg"), re.M)
+            if found:
+                return found[1]
+        return "{}.{}".format(*sys.version_info[:2])
 
     def _read_stamp(self) -> dict[str, str]:
         """Return the stamp; a damaged one counts as an unfinished installation."""
         try:
             state = json.loads(_read(self.stamp))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {UNFINISHED: "yes"}
         return cast("dict[str, str]", state) if isinstance(state, dict) else {UNFINISHED: "yes"}
 
@@ -84,36 +137,48 @@ class Installation:
         write_atomically(self.stamp, json.dumps(state).encode())
 
     def _works(self) -> bool:
-        """Whether .venv has a running Python of this version, with pip."""
-        question = "import sys, pip; print(sys.version_info[:2])"
+        """Whether .venv has a running Python that is new enough, with pip."""
+        question = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
         try:
-            answer = subprocess.run([self.python, "-c", question], capture_output=True, text=True)
+            asked = subprocess.run([self.python, "-c", question], capture_output=True)
         except OSError:
             return False
-        return answer.stdout.strip() == str(sys.version_info[:2])
+        return asked.returncode == 0
 
-    def _make_venv(self) -> None:
-        """Make .venv from nothing."""
-        _say("Making .venv ...")
-        if self.venv.is_dir() and not self.venv.is_symlink():
-            shutil.rmtree(self.venv)
-        elif os.path.lexists(self.venv):
-            self.venv.unlink()
+    def _make_room(self, ticker: Ticker) -> None:
+        """Move away what stands in the place of .venv and was not made for the course.
+
+        A .venv that works and holds nothing yet is as good as one made here.
+        """
+        if not os.path.lexists(self.venv) or os.path.lexists(self.stamp):
+            return
+        if self._works() and all(_BARE.match(name) for name in packages(self.venv)):
+            return
+        aside = self.root / time.strftime(".venv-kept-%Y-%m-%d-%H%M%S")
+        self.venv.rename(aside)
+        ticker.say(f".venv was not made for the course: it is moved to {aside.name}.")
+
+    def _make_venv(self, runner: Runner) -> None:
+        """Make .venv from nothing; until it is complete, its stamp says so."""
+        there = list(self.venv.iterdir()) if self.venv.exists() else []
+        doing = Doing("making .venv anew" if there else "making .venv")
+        runner.ticker.show(doing.phase)
+        self._write_stamp({UNFINISHED: "yes"})
+        for path in there:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path != self.stamp:
+                path.unlink()
         python = getattr(sys, "_base_executable", None) or sys.executable
-        made = subprocess.run([python, "-m", "venv", self.venv], capture_output=True, text=True)
-        if made.returncode:
-            shutil.rmtree(self.venv, ignore_errors=True)
+        made = runner.run([python, "-m", "venv", self.venv], doing)
+        if made.status and is_disk_full(made.output):
+            raise disk_full(runner.log)
+        if made.status:
             raise Failure(
-                f"{python} could not make a virtual environment "
-                f"({last_line(made.stdout + made.stderr)}); on Debian and Ubuntu this helps: "
-                "sudo apt install python3-venv."
+                f"{python} could not make a virtual environment ({last_line(made.output)}); "
+                "on Debian and Ubuntu this helps: sudo apt install python3-venv."
             )
 
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
