@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from course.callees import name_callee
-from course.judging import Check, run_checks
+from course.judging import Check, Failure, Rows, run_checks
 from course.report import Report
 from course.showing import show_call
 from course.task import Task
@@ -23,7 +23,8 @@ class Misconception:
     """A wrong idea that people have, and how a check knows it.
 
     `belief` is the idea in the words of a person who has it, `idea` the sentence that puts it
-    right, or a function of the result that makes it; "" where a rule of the judge has the words.
+    right, or a function that makes it of the result (or of what the exercise's own judge gives it);
+    "" where a rule of the judge has the words.
     `answer`, and those of `alike`, are what such a person would write: the idea is named when one
     of them gives every result that the answer gave. `form` knows it by a single result instead.
     `also` are other ways to write it, by which nothing is explained; tests see that they are found.
@@ -31,7 +32,7 @@ class Misconception:
 
     key: str
     belief: str
-    idea: str | Callable[[Any], str] = ""
+    idea: str | Callable[..., str] = ""
     answer: Function | None = None
     alike: Sequence[Function] = ()
     form: Callable[[Any], bool] | None = None
@@ -47,9 +48,13 @@ class Misconception:
         """Every way to write it."""
         return (*self.answers, *self.also)
 
-    def sentence(self, value: Any = None) -> str:
-        """What puts it right, for a result."""
-        return self.idea if isinstance(self.idea, str) else self.idea(value)
+    def sentence(self, *values: Any) -> str:
+        """What puts it right, for a result, or for what else the idea is a function of."""
+        return self.idea if isinstance(self.idea, str) else self.idea(*values)
+
+    def failure(self, rows: Rows, *values: Any) -> Failure:
+        """The failure that names it, where a judge of the exercise's own has found it."""
+        return Failure(self.sentence(*values), rows, self.key)
 
 
 @dataclass(frozen=True, slots=True)

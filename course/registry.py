@@ -1,4 +1,4 @@
-"""Every exercise of the course, found through the check modules that define them.
+"""Every exercise of the course, found through the modules that define them.
 
 A lesson's module is imported when one of its exercises is asked for, and no other lesson's.
 """
