@@ -139,7 +139,7 @@ def test_torch_computes_in_the_child_also_when_the_parent_used_several_threads()
 
 
 def test_a_broken_check_is_no_answers_fault(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("course.checks.l00_kv_cache.run_checks", None)
+    monkeypatch.setattr("course.exercise.run_checks", None)
     with pytest.raises(RuntimeError, match="The check itself went wrong: TypeError"):
         check_apart(NEXT, worked("l00.next_inputs"))
 

@@ -39,6 +39,9 @@ class Mistake(Generic[Answer]):
         return self.idea
 
 
+Known = TypeVar("Known", bound=Mistake[Any] | Misconception)
+
+
 def alike(key: str, idea: str, *answers: Answer) -> tuple[Mistake[Answer], ...]:
     """One wrong idea and the several things that somebody who has it would answer."""
     return tuple(Mistake(key, idea, answer) for answer in answers)
@@ -133,10 +136,8 @@ class Comparison(Generic[Answer]):
 
 
 def explaining(
-    mistakes: Sequence[Mistake[Any] | Misconception],
-    reference: Callable[..., Any],
-    results: Sequence[Result],
-) -> Mistake[Any] | Misconception | None:
+    mistakes: Sequence[Known], reference: Callable[..., Any], results: Sequence[Result]
+) -> Known | None:
     """The first mistake that gives all of these results, of which the first is a wrong one.
 
     One that contradicts a single result would be a guess. A result that the mistake and the
@@ -178,6 +179,17 @@ def list_of_ints(value: Any) -> tuple[str, str] | None:
         if as_whole(item) is None:
             return "not_a_list", f"The list holds whole numbers; one of these is {a_kind(item)}."
     return None
+
+
+def not_a_list(belief: str, *ways: Callable[..., Any]) -> Misconception:
+    """Of answers that are a list of whole numbers: something else than that."""
+    return Misconception(
+        "not_a_list",
+        belief,
+        lambda value: (list_of_ints(value) or ("", ""))[1],
+        form=lambda value: list_of_ints(value) is not None,
+        also=ways,
+    )
 
 
 def a_kind(value: Any) -> str:
