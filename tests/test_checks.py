@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import golden_verdicts
 import pytest
 import torch
 from answers import IDS, Wrong, right, worked, wrong
@@ -36,9 +37,7 @@ WRONG = [
     for exercise_id in IDS
     for each in wrong(exercise_id)
 ]
-WRITTEN: dict[str, str] = json.loads(
-    Path(__file__).with_name("golden").joinpath("verdicts.json").read_text(encoding="utf-8")
-)
+WRITTEN: dict[str, str] = json.loads(golden_verdicts.WRITTEN.read_text(encoding="utf-8"))
 POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume", "l05.gate"}
 # Judged by its score over whole loads, which a slip may leave as good as it was.
 SCORED = "l07.my_policy"
