@@ -7,46 +7,57 @@ import dataclasses
 import dis
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from course.report import Report
 from nanogpt.guard import code_inside
 
-if TYPE_CHECKING:
-    from course.registry import CheckFunction, Exercise
+
+class Checked(Protocol):
+    """An exercise, as far as this needs it."""
+
+    @property
+    def name(self) -> str:
+        """Its function's."""
+        ...
+
+    @property
+    def check(self) -> Callable[..., Report]:
+        """Its check."""
+        ...
 
 
-def naming_callees(item: "Exercise", others: Sequence["Exercise"]) -> "CheckFunction":
-    """The exercise's check, whose report names the exercise among `others` that fails beneath it.
+def name_callee(
+    report: Report,
+    function: Callable[..., Any],
+    others: Sequence["Checked"],
+    *,
+    seed: int,
+) -> Report:
+    """The report on an exercise's answer, which names the one among `others` that fails beneath it.
 
-    `others` are those of the same lesson with their plain checks, so that two answers that call
+    `others` are those of the same lesson with checks that name none, so that two answers that call
     each other come to an end.
     """
-    plain = item.check
-
-    def check(function: Callable[..., Any], *, seed: int = 0) -> Report:
-        report = plain(function, seed=seed)
-        if report.status in ("passed", "not_started"):
-            return report
-        for other, called in _called(function, others):
-            beneath = other.check(called, seed=seed)
-            if beneath.status == "passed":
-                continue
-            what = (
-                "is not written yet"
-                if beneath.status == "not_started"
-                else "does not pass its own check yet: mend that one first"
-            )
-            idea = f"`{item.name}` calls `{other.name}`, which {what}."
-            return dataclasses.replace(report, idea=idea, misconception=None)
+    if report.status in ("passed", "not_started"):
         return report
-
-    return check
+    for other, called in _called(function, others):
+        beneath = other.check(called, seed=seed)
+        if beneath.status == "passed":
+            continue
+        what = (
+            "is not written yet"
+            if beneath.status == "not_started"
+            else "does not pass its own check yet: mend that one first"
+        )
+        idea = f"`{report.name}` calls `{other.name}`, which {what}."
+        return dataclasses.replace(report, idea=idea, misconception=None)
+    return report
 
 
 def _called(
-    function: Callable[..., Any], others: Sequence["Exercise"]
-) -> Iterator[tuple["Exercise", Callable[..., Any]]]:
+    function: Callable[..., Any], others: Sequence["Checked"]
+) -> Iterator[tuple["Checked", Callable[..., Any]]]:
     """The other exercises' functions that this one names among its globals."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):

@@ -6,6 +6,7 @@ Importing this loads neither torch nor the checks, so that the overview opens at
 import ast
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +144,29 @@ def find_lesson(wanted: str) -> Lesson:
 
 
 def entries(lesson: Lesson) -> tuple[ExerciseEntry, ...]:
-    """The lesson's exercises, read from its check module's text without running it."""
-    path = Path(__file__).with_name("checks") / f"{lesson.stem}.py"
-    calls = [
-        node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    """The lesson's exercises, read from the text of their modules without running it."""
+    course = Path(__file__).parent
+    folder = course.parent / "solutions" / lesson.stem
+    if not folder.is_dir():
+        said = _said(course / "checks" / f"{lesson.stem}.py")
+        return tuple(ExerciseEntry(each["id"], each["title"], each["minutes"]) for each in said)
+    found = [(each, path.stem) for path in folder.glob("[!_]*.py") for each in _said(path)]
+    found.sort(key=lambda pair: pair[0]["number"])
+    return tuple(
+        ExerciseEntry(f"{lesson.stem[:3]}.{name}", each["title"], each["minutes"])
+        for each, name in found
+    )
+
+
+def _said(path: Path) -> list[dict[str | None, Any]]:
+    """What each `Exercise(...)` of a module is called with, as far as it stands there as it is."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        {
+            word.arg: word.value.value
+            for word in node.keywords
+            if isinstance(word.value, ast.Constant)
+        }
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Exercise"
     ]
-    return tuple(_entry(call) for call in calls)
-
-
-def _entry(call: ast.Call) -> ExerciseEntry:
-    values = {word.arg: word.value for word in call.keywords}
-    exercise_id, title, minutes = (
-        ast.literal_eval(values[field]) for field in ("id", "title", "minutes")
-    )
-    return ExerciseEntry(exercise_id, title, minutes)

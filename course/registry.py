@@ -1,4 +1,4 @@
-"""Every exercise of the course, found through the check modules that define them.
+"""Every exercise of the course, found through the modules that define them.
 
 A lesson's module is imported when one of its exercises is asked for, and no other lesson's.
 """
@@ -8,12 +8,12 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from course.callees import naming_callees
+from course.callees import name_callee
 from course.report import Report
 from course.task import Task
 
@@ -71,16 +71,42 @@ def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
     """
     if stem not in _stems():
         return ()
+    if (_SOLUTIONS / stem).is_dir():
+        return _whole(stem)
     found: tuple[Exercise, ...] = importlib.import_module(f"course.checks.{stem}").EXERCISES
     return tuple(
-        dataclasses.replace(item, check=naming_callees(item, [e for e in found if e is not item]))
+        dataclasses.replace(item, check=_naming(item, [e for e in found if e is not item]))
         for item in found
     )
 
 
+def _whole(stem: str) -> tuple[Any, ...]:
+    """The exercises that have a module each in solutions/, but for those with an underscore."""
+    names = [each.name for each in pkgutil.iter_modules([str(_SOLUTIONS / stem)])]
+    modules = [
+        importlib.import_module(f"solutions.{stem}.{name}")
+        for name in names
+        if not name.startswith("_")
+    ]
+    found = sorted((module.EXERCISE for module in modules), key=lambda item: item.number)
+    return tuple(
+        dataclasses.replace(item, others=[e for e in found if e is not item]) for item in found
+    )
+
+
+def _naming(item: Exercise, others: Sequence[Exercise]) -> CheckFunction:
+    def check(function: Callable[..., Any], *, seed: int = 0) -> Report:
+        return name_callee(item.check(function, seed=seed), function, others, seed=seed)
+
+    return check
+
+
 @functools.cache
 def _stems() -> tuple[str, ...]:
-    """The lessons with checks, in order, none of them imported."""
-    folder = Path(__file__).parent / "checks"
-    names = sorted(module.name for module in pkgutil.iter_modules([str(folder)]))
-    return tuple(name for name in names if re.match(r"l\d\d[a-z]?_", name))
+    """The lessons with exercises, in order, none of them imported."""
+    names = {each.name for each in pkgutil.iter_modules([str(_CHECKS), str(_SOLUTIONS)])}
+    return tuple(sorted(name for name in names if re.match(r"l\d\d[a-z]?_", name)))
+
+
+_CHECKS = Path(__file__).parent / "checks"
+_SOLUTIONS = Path(__file__).parents[1] / "solutions"

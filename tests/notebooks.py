@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from answers import worked
 from support import ROOT
 
 from course.attempt import Attempt
@@ -156,17 +157,13 @@ def _can_leave(value: Any) -> bool:
 
 
 def _solved(stem: str) -> Visit:
-    solutions = importlib.import_module(f"solutions.{stem}")
-    return visit(
-        stem, {item.name: getattr(solutions, item.name) for item in lesson_exercises(stem)}
-    )
+    return visit(stem, {item.name: worked(item.id) for item in lesson_exercises(stem)})
 
 
 def _unsolved(stem: str) -> Visit:
     if stem not in MUSEUMS:
         return visit(stem, {})
-    solutions = importlib.import_module(f"solutions.{stem}")
-    right = {exhibit: getattr(solutions, name) for exhibit, name, _ in MUSEUMS[stem]}
+    right = {exhibit: worked(f"{stem[:3]}.{name}") for exhibit, name, _ in MUSEUMS[stem]}
     return visit(stem, right | WITHOUT_EXERCISE.get(stem, {}))
 
 

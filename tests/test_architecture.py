@@ -13,11 +13,13 @@ MAY_IMPORT = {
     "widgets": {"widgets"},
     "course": {"course", "nanogpt", "widgets"},
     "lessons": {"nanogpt", "widgets", "course"},
-    "solutions": {"solutions", "nanogpt"},
+    "solutions": {"solutions", "nanogpt", "course"},
     "benchmarks": {"benchmarks", "course", "nanogpt"},
 }
+JUDGES = {"exercise", "task", "showing", "judging", "calling", "checks"}
 LONGEST_MODULE = 330
 LONGEST_CHECKS = 800  # a lesson's checks: many short functions, read one at a time
+LONGEST_EXERCISE = 460  # with its right answers, its wrong ideas and its cases
 LONGEST_FUNCTION = 60
 MODULES = sorted(
     path.relative_to(ROOT)
@@ -60,6 +62,13 @@ def test_a_module_imports_only_what_its_package_may(path: Path):
     package = path.parts[0]
     ours = packages(imported_by(tree_of(path))) & OURS
     assert ours <= MAY_IMPORT[package], f"{path} imports {sorted(ours - MAY_IMPORT[package])}"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.parts[0] == "solutions"], ids=str)
+def test_an_exercise_knows_of_the_course_only_what_judges_it(path: Path):
+    """The course finds the exercises by name, in its registry; no other module there knows them."""
+    names = {name for name in imported_by(tree_of(path)) if name.startswith("course.")}
+    assert {name.split(".")[1] for name in names} <= JUDGES
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.parts[0] == "widgets"], ids=str)
@@ -161,7 +170,21 @@ def test_importing_the_package_touches_neither_random_numbers_nor_threads():
             assert isinstance(node, allowed) or is_text or may_be, f"{path}:{node.lineno}"
 
 
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if len(p.parts) == 3 and p.parts[0] == "solutions"], ids=str
+)
+def test_an_exercise_stands_in_one_module_that_stays_short(path: Path):
+    assert ast.get_docstring(tree_of(path)), f"{path} has no docstring"
+    length = len((ROOT / path).read_text(encoding="utf-8").splitlines())
+    assert length <= LONGEST_EXERCISE, f"{path} has {length} lines"
+
+
 @pytest.mark.parametrize("stem", [p.stem for p in MODULES if p.match("lessons/l[0-9]*.py")])
-def test_lesson_checks_and_solution_share_a_stem(stem: str):
+def test_a_lesson_and_its_exercises_share_a_stem(stem: str):
+    """A module each; in lessons still written so, one for all checks and one for all answers."""
+    if (ROOT / "solutions" / stem).is_dir():
+        assert (ROOT / "solutions" / stem / "__init__.py").is_file()
+        assert not (ROOT / "course" / "checks" / f"{stem}.py").exists()
+        return
     assert (ROOT / "course" / "checks" / f"{stem}.py").is_file()
     assert (ROOT / "solutions" / f"{stem}.py").is_file()

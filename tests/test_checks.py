@@ -2,15 +2,16 @@
 
 import ast
 import functools
-import importlib
 import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import golden_verdicts
 import pytest
 import torch
+from answers import IDS, Wrong, right, worked, wrong
 from golden_runs import digest
 from golden_verdicts import SEEDS, UNLIKE_ITSELF, answers, key_of, said
 from hypothesis import given, settings
@@ -18,34 +19,25 @@ from hypothesis import strategies as st
 from mutants import mutants
 
 from course import judging
-from course.checks import l01_chunked_prefill as l01_checks
 from course.registry import Exercise, exercise, exercises
 from course.report import Report
 from course.sameness import like, same
 from nanogpt import masks, planning
-from solutions import l01_chunked_prefill as l01
-from solutions.wrong import WrongAnswer
 
 # A stop that ends an endless loop may land in a callback, where Python can only report it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-STEMS = sorted({item.lesson for item in exercises()})
-SOLUTIONS = {stem: importlib.import_module(f"solutions.{stem}") for stem in STEMS}
 RIGHT = [
     pytest.param(exercise_id, answer, id=f"{exercise_id}-{answer.__name__}")
-    for module in SOLUTIONS.values()
-    for exercise_id, answers in module.RIGHT.items()
-    for answer in answers
+    for exercise_id in IDS
+    for answer in right(exercise_id)
 ]
 WRONG = [
-    pytest.param(wrong, id=f"{wrong.exercise}-{wrong.name}".replace(" ", "_"))
-    for module in SOLUTIONS.values()
-    for wrong in module.WRONG
+    pytest.param(each, id=f"{each.exercise}-{each.name}".replace(" ", "_"))
+    for exercise_id in IDS
+    for each in wrong(exercise_id)
 ]
-IDS = [item.id for item in exercises()]
-WRITTEN: dict[str, str] = json.loads(
-    Path(__file__).with_name("golden").joinpath("verdicts.json").read_text(encoding="utf-8")
-)
+WRITTEN: dict[str, str] = json.loads(golden_verdicts.WRITTEN.read_text(encoding="utf-8"))
 POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume", "l05.gate"}
 # Judged by its score over whole loads, which a slip may leave as good as it was.
 SCORED = "l07.my_policy"
@@ -89,15 +81,15 @@ def test_the_verdicts_written_down_are_those_of_today_s_answers() -> None:
 @pytest.mark.parametrize("exercise_id", SEEDED)
 def test_the_solution_passes_with_25_seeds(exercise_id: str) -> None:
     item = exercise(exercise_id)
-    solution = getattr(SOLUTIONS[item.lesson], item.name)
+    solution = worked(exercise_id)
     reports = [item.check(solution, seed=seed) for seed in range(5, 30)]
     assert {report.status for report in reports} == {"passed"}
 
 
 @functools.cache
-def verdict_on(wrong: WrongAnswer, seed: int) -> Report:
+def verdict_on(answer: Wrong, seed: int) -> Report:
     """Several tests look at it."""
-    return exercise(wrong.exercise).check(wrong.function, seed=seed)
+    return exercise(answer.exercise).check(answer.function, seed=seed)
 
 
 def assert_as_written_down(exercise_id: str, name: str, seed: int, report: Report) -> None:
@@ -106,18 +98,18 @@ def assert_as_written_down(exercise_id: str, name: str, seed: int, report: Repor
         assert digest(said(report)) == WRITTEN[key_of(exercise_id, name, seed)], report.text()
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_answer_fails_with_its_own_misconception(wrong: WrongAnswer) -> None:
+@pytest.mark.parametrize("answer", WRONG)
+def test_a_wrong_answer_fails_with_its_own_misconception(answer: Wrong) -> None:
     for seed in (0, 1):
-        report = verdict_on(wrong, seed)
+        report = verdict_on(answer, seed)
         assert report.status == "failed", report.text()
-        assert report.misconception == wrong.key, report.text()
-        assert_as_written_down(wrong.exercise, wrong.name, seed, report)
+        assert report.misconception == answer.key, report.text()
+        assert_as_written_down(answer.exercise, answer.name, seed, report)
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_feedback_is_one_sentence_and_a_small_counterexample(wrong: WrongAnswer) -> None:
-    report = verdict_on(wrong, 0)
+@pytest.mark.parametrize("answer", WRONG)
+def test_feedback_is_one_sentence_and_a_small_counterexample(answer: Wrong) -> None:
+    report = verdict_on(answer, 0)
     assert report.idea.endswith(".") and ". " not in report.idea, report.idea
     assert len(report.idea) <= 200, report.idea
     rows = dict(report.example)
@@ -145,17 +137,15 @@ def test_feedback_is_one_sentence_and_a_small_counterexample(wrong: WrongAnswer)
 def test_the_lesson_s_own_misconception_is_shown_on_a_case_made_for_it(
     exercise_id: str, key: str, asked: str
 ) -> None:
-    module = SOLUTIONS[exercise(exercise_id).lesson]
-    wrong = next(w for w in module.WRONG if (w.exercise, w.key) == (exercise_id, key))
-    report = exercise(exercise_id).check(wrong.function)
+    answer = next(each for each in wrong(exercise_id) if each.key == key)
+    report = exercise(exercise_id).check(answer.function)
     assert dict(report.example)["input"] == asked
 
 
 @pytest.mark.parametrize("exercise_id", IDS)
 def test_every_exercise_has_three_right_answers_and_its_wrong_ones(exercise_id: str) -> None:
-    module = SOLUTIONS[exercise(exercise_id).lesson]
-    assert len(module.RIGHT[exercise_id]) >= 4, "the solution and three more"
-    keys = {wrong.key for wrong in module.WRONG if wrong.exercise == exercise_id}
+    assert len(right(exercise_id)) >= 4, "the solution and three more"
+    keys = {each.key for each in wrong(exercise_id)}
     assert len(keys) >= (12 if exercise_id in POLICIES else 5)
 
 
@@ -164,7 +154,7 @@ def test_a_check_needs_few_calls_so_that_it_takes_about_a_tenth_of_a_second(
     exercise_id: str,
 ) -> None:
     item, calls = exercise(exercise_id), itertools.count()
-    solution = getattr(SOLUTIONS[item.lesson], item.name)
+    solution = worked(exercise_id)
 
     def counted(*args: Any) -> Any:
         next(calls)
@@ -242,7 +232,7 @@ def test_every_exercise_has_a_task() -> None:
 def test_a_task_s_worked_case_is_what_the_right_answer_gives(item: Exercise) -> None:
     """Of several right results, the worked answer's."""
     assert item.task is not None
-    value = item.task.worked(getattr(SOLUTIONS[item.lesson], item.name))
+    value = item.task.worked(worked(item.id))
     assert same(like(value, item.task.result), item.task.result)
 
 
@@ -282,13 +272,15 @@ def _offers(draw: st.DrawFn) -> tuple[list[int], list[Any], list[Any], int]:
 @no_deadline
 @given(_offers())
 def test_plan_step_is_the_engine_s(offer: tuple[list[int], list[Any], list[Any], int]) -> None:
-    assert l01.plan_step(*offer) == planning.plan_step(*offer)
+    assert worked("l01.plan_step")(*offer) == planning.plan_step(*offer)
 
 
 @no_deadline
 @given(st.integers(0, 40), st.integers(1, 40))
 def test_chunk_mask_is_the_engine_s(num_past: int, num_new: int) -> None:
-    assert torch.equal(l01.chunk_mask(num_past, num_new), masks.chunk_mask(num_past, num_new))
+    assert torch.equal(
+        worked("l01.chunk_mask")(num_past, num_new), masks.chunk_mask(num_past, num_new)
+    )
 
 
 @no_deadline
@@ -296,28 +288,29 @@ def test_chunk_mask_is_the_engine_s(num_past: int, num_new: int) -> None:
 def test_chunk_inputs_is_the_engine_s(tokens: list[int], data: st.DataObject) -> None:
     cursor = data.draw(st.integers(0, len(tokens) - 1))
     n = data.draw(st.integers(1, len(tokens) - cursor))
-    assert l01.chunk_inputs(tokens, cursor, n) == planning.chunk_inputs(tokens, cursor, n)
+    assert worked("l01.chunk_inputs")(tokens, cursor, n) == planning.chunk_inputs(tokens, cursor, n)
 
 
 @no_deadline
 @given(st.integers(1, 50), st.integers(0, 50), st.integers(1, 50))
 def test_chunk_size_is_the_engine_s(budget: int, num_decodes: int, remaining: int) -> None:
     engine_s = planning.chunk_size(budget, num_decodes, remaining)
-    assert l01.chunk_size(budget, num_decodes, remaining) == engine_s
+    assert worked("l01.chunk_size")(budget, num_decodes, remaining) == engine_s
 
 
 # --- the workload check by itself ------------------------------------------------------------
 
 
 def _workloads_alone(function: Callable[..., Any], seed: int = 0) -> Any:
-    return judging.run_checks("l01.plan_step", function, l01_checks._PLAN_CHECKS[-1:], seed=seed)
+    item: Any = exercise("l01.plan_step")
+    return judging.run_checks("l01.plan_step", function, item.checks[-1:], seed=seed)
 
 
 @pytest.mark.parametrize(
-    "wrong", [item for item in WRONG if item.values[0].exercise == "l01.plan_step"]
+    "answer", [item for item in WRONG if item.values[0].exercise == "l01.plan_step"]
 )
-def test_workloads_alone_catch_every_wrong_plan(wrong: WrongAnswer) -> None:
-    assert any(_workloads_alone(wrong.function, seed).status == "failed" for seed in range(3))
+def test_workloads_alone_catch_every_wrong_plan(answer: Wrong) -> None:
+    assert any(_workloads_alone(answer.function, seed).status == "failed" for seed in range(3))
 
 
 def test_a_failing_workload_is_shrunk_to_the_smallest_that_shows_it() -> None:
@@ -347,7 +340,7 @@ def test_a_plan_that_goes_wrong_after_many_calls_is_caught() -> None:
 # --- mutants ---------------------------------------------------------------------------------
 
 # Mutants that no check can tell from the right answer, because they are right too, and why:
-# function: [(line, what changes in it, reason)].
+# exercise_answer: [(line, what changes in it, reason)].
 _DIM = "the last of two dimensions is number 1"
 _ONE_ROW = "there is one new token, so its first row is its last"
 _EQUAL_LENGTHS = "all are equally long"
@@ -595,10 +588,12 @@ EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
 }
 
 
-def _equivalent(name: str) -> set[str]:
+def _equivalent(exercise_id: str, name: str) -> set[str]:
     """The listed changes of a function as `mutants` writes them."""
+    own = exercise(exercise_id).name
+    full = name if name.startswith(own) else f"{own}_{name}"
     changes: set[str] = set()
-    for line, change, _ in EQUIVALENT.get(name, []):
+    for line, change, _ in EQUIVALENT.get(full, []):
         old, new = change.split(" => ")
         changes.add(f"{line} -> {line.replace(old, new, 1)}")
     return changes
@@ -609,4 +604,4 @@ def _equivalent(name: str) -> set[str]:
 def test_every_slip_in_a_right_answer_is_caught(exercise_id: str, answer: Any) -> None:
     check = exercise(exercise_id).check
     survivors = {change for change, slip in mutants(answer) if check(slip).status == "passed"}
-    assert survivors == _equivalent(answer.__name__)
+    assert survivors == _equivalent(exercise_id, answer.__name__)

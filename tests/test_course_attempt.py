@@ -2,7 +2,6 @@
 
 import functools
 import heapq
-import importlib
 import re
 import runpy
 import shutil
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 import marimo
 import pytest
 import torch.nn.functional as F
+from answers import worked
 from torch import Tensor
 
 from course import answers, progress
@@ -20,7 +20,6 @@ from course.attempt import attempt, exhibit
 from course.prediction import hints, predict
 from course.registry import exercise, exercises
 from nanogpt.part_checks import REFERENCE
-from solutions import l00_kv_cache
 
 MASK = """\
 import torch
@@ -53,7 +52,7 @@ def saved_answer(exercise_id, source):
 
 
 def test_a_right_answer_passes_and_is_kept_with_its_source():
-    made = attempt("l00.next_inputs", lambda: l00_kv_cache.next_inputs)
+    made = attempt("l00.next_inputs", lambda: worked("l00.next_inputs"))
     assert made.report.status == "passed"
     assert made.started
     assert progress.load("l00.next_inputs").ever_passed
@@ -63,7 +62,7 @@ def test_a_right_answer_passes_and_is_kept_with_its_source():
 
 
 def test_a_wrong_answer_is_kept_as_a_try_beside_the_passed_one():
-    attempt("l00.next_inputs", lambda: l00_kv_cache.next_inputs)
+    attempt("l00.next_inputs", lambda: worked("l00.next_inputs"))
     wrong = lambda tokens, num_cached: tokens  # noqa: E731
     assert attempt("l00.next_inputs", lambda: wrong).report.status == "failed"
 
@@ -79,7 +78,7 @@ def test_a_wrong_answer_is_kept_as_a_try_beside_the_passed_one():
 
 def test_running_the_same_answer_again_is_no_new_attempt():
     for _ in range(3):
-        attempt("l00.next_inputs", lambda: l00_kv_cache.next_inputs)
+        attempt("l00.next_inputs", lambda: worked("l00.next_inputs"))
     assert progress.load("l00.next_inputs").attempts == 1
 
 
@@ -119,14 +118,14 @@ def test_a_function_without_a_source_is_checked_and_not_kept():
 
 def test_a_file_in_the_folders_place_is_said_below_the_report(learner_folder):
     learner_folder.write_text("in the way")
-    made = attempt("l00.next_inputs", lambda: l00_kv_cache.next_inputs)
+    made = attempt("l00.next_inputs", lambda: worked("l00.next_inputs"))
     assert made.report.status == "passed"
     assert "Your progress could not be saved" in made._repr_html_()
 
 
 def test_nothing_is_written_where_saving_is_off(monkeypatch, learner_folder):
     monkeypatch.setattr(progress, "enabled", lambda: False)
-    assert attempt("l00.next_inputs", lambda: l00_kv_cache.next_inputs).report.status == "passed"
+    assert attempt("l00.next_inputs", lambda: worked("l00.next_inputs")).report.status == "passed"
     predict("l00.test", "Which?", ["a", "b"], 0, "a").set_trait("committed", True)
     hints("l00.next_inputs").set_trait("shown", 2)
     assert not learner_folder.exists()
@@ -267,8 +266,7 @@ def test_passed_answers_become_parts():
 
 def test_the_worked_solutions_survive_saving_and_loading():
     for item in exercises():
-        module = importlib.import_module(f"solutions.{item.lesson}")
-        source = answers.source_of(getattr(module, item.name))
+        source = answers.source_of(worked(item.id))
         answers.save(item.id, source.text, passed=True)
     assert set(answers.load_parts().whose.values()) == {"yours"}
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import psutil
 import pytest
 import torch
+from answers import worked
 from preempting import process_is_there, wait_for
 
 from course import forking, judging
 from course.attempt import attempt
 from course.forking import check_apart
 from course.registry import exercise
-from solutions import l00_kv_cache, l01_chunked_prefill
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are used on Linux alone")
 NEXT, MASK = exercise("l00.next_inputs"), exercise("l01.chunk_mask")
@@ -31,8 +31,8 @@ def no_child_is_left() -> Iterator[None]:
 
 
 def test_a_right_answer_passes_as_it_does_in_place():
-    apart = check_apart(NEXT, l00_kv_cache.next_inputs)
-    here = NEXT.check(l00_kv_cache.next_inputs)
+    apart = check_apart(NEXT, worked("l00.next_inputs"))
+    here = NEXT.check(worked("l00.next_inputs"))
     assert apart.runs_here
     assert apart.report.to_json() | {"seconds": 0} == here.to_json() | {"seconds": 0}
 
@@ -129,7 +129,7 @@ def test_torch_computes_in_the_child_also_when_the_parent_used_several_threads()
 
     def with_a_product(num_past, num_new):
         torch.randn(600, 600) @ torch.randn(600, 600)
-        return l01_chunked_prefill.chunk_mask(num_past, num_new)
+        return worked("l01.chunk_mask")(num_past, num_new)
 
     try:
         assert check_apart(MASK, with_a_product).report.status == "passed"
@@ -139,9 +139,9 @@ def test_torch_computes_in_the_child_also_when_the_parent_used_several_threads()
 
 
 def test_a_broken_check_is_no_answers_fault(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("course.checks.l00_kv_cache.run_checks", None)
+    monkeypatch.setattr("course.exercise.run_checks", None)
     with pytest.raises(RuntimeError, match="The check itself went wrong: TypeError"):
-        check_apart(NEXT, l00_kv_cache.next_inputs)
+        check_apart(NEXT, worked("l00.next_inputs"))
 
 
 def test_where_a_fork_is_not_safe_the_check_runs_in_place(monkeypatch: pytest.MonkeyPatch):

@@ -1,10 +1,10 @@
 """Checks that can fail: whatever a right answer is made to forget is noticed, whatever the seed."""
 
 import copy
-import importlib
 from typing import Any
 
 import pytest
+from answers import still_right, worked
 from weakening import weakenings
 
 from course import judging
@@ -20,11 +20,10 @@ IDS = [item.id for item in exercises() if item.id != "l07.my_policy"]
 def test_a_weaker_answer_fails_with_every_seed(
     exercise_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for those that are right all the same: `STILL_RIGHT` of the solutions says why."""
+    """But for those that are right all the same: `still_right` says why."""
     monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.2)
     item, calls = exercise(exercise_id), list[Any]()
-    solutions = importlib.import_module(f"solutions.{item.lesson}")
-    answer = getattr(solutions, item.name)
+    answer = worked(exercise_id)
 
     def noting(*args: Any) -> Any:
         calls.append(copy.deepcopy(args))
@@ -36,5 +35,4 @@ def test_a_weaker_answer_fails_with_every_seed(
         for name, weaker in weakenings(answer, calls)
         if any(item.check(weaker, seed=seed).status == "passed" for seed in SEEDS)
     }
-    still_right: dict[str, dict[str, str]] = getattr(solutions, "STILL_RIGHT", {})
-    assert survivors == still_right.get(exercise_id, {}).keys()
+    assert survivors == still_right(exercise_id).keys()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from course.calling import Opaque, with_article
-from course.judging import Ask, Failure, Rows
+from course.exercise import Misconception
+from course.judging import Ask, Check, Failure, Rows
 from course.sameness import like, same
 from course.showing import expected_and_got, show, show_call
 from nanogpt.plain_values import as_items, as_whole, kind_of
@@ -27,6 +28,18 @@ class Mistake(Generic[Answer]):
     key: str
     idea: str
     answer: Answer
+
+    @property
+    def answers(self) -> Sequence[Answer]:
+        """What it would answer, as the only one of its kind."""
+        return (self.answer,)
+
+    def sentence(self, value: Any = None) -> str:
+        """What puts it right."""
+        return self.idea
+
+
+Known = TypeVar("Known", bound=Mistake[Any] | Misconception)
 
 
 def alike(key: str, idea: str, *answers: Answer) -> tuple[Mistake[Answer], ...]:
@@ -46,13 +59,21 @@ class Comparison(Generic[Answer]):
     """
 
     reference: Answer
-    mistakes: Sequence[Mistake[Answer]]
+    mistakes: Sequence[Mistake[Answer] | Misconception]
     idea: str
-    form: Callable[[Any], tuple[str, str] | None]
+    form: Callable[[Any], tuple[str, str] | None] = lambda value: None
     draw: Callable[[Any], str] = show
     draw_call: Callable[[str, Args], str] = show_call
     evidence: Sequence[Args] = ()
     each: str = ""
+
+    def on(self, *cases: Args) -> Check:
+        """The check that asks about these cases."""
+        return lambda ask, rng: self.judge(ask, cases)
+
+    def on_drawn(self, draw: Callable[[random.Random], Sequence[Args]]) -> Check:
+        """The check that asks about cases drawn at random."""
+        return lambda ask, rng: self.judge(ask, draw(rng))
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """Ask about each case; the first wrong result becomes the failure, smallest case first."""
@@ -71,7 +92,14 @@ class Comparison(Generic[Answer]):
         return like(ask(*args), self.reference(*args))
 
     def _problem(self, args: Args, value: Any) -> bool:
-        return self.form(value) is not None or not same(value, self.reference(*args))
+        return self._ill_formed(value) is not None or not same(value, self.reference(*args))
+
+    def _ill_formed(self, value: Any) -> tuple[str, str] | None:
+        """(key, idea) for a value that is not of the kind that was asked for."""
+        for each in self.mistakes:
+            if isinstance(each, Misconception) and each.form and each.form(value):
+                return each.key, each.sentence(value)
+        return self.form(value)
 
     def _more(self, ask: Ask, cases: Sequence[Args], start: int) -> list[Result]:
         """More results tell more about the mistake; an answer that breaks off has said enough."""
@@ -90,12 +118,12 @@ class Comparison(Generic[Answer]):
             ("input", self.draw_call(name, args)),
             *expected_and_got(self.reference(*args), got, self.draw),
         )
-        problem = self.form(got)
+        problem = self._ill_formed(got)
         if problem and got is None:
             return Failure(f"{name} returned nothing: end it with `return`.", rows, "no_return")
         mistake = explaining(self.mistakes, self.reference, results)
         if mistake:  # never one of another form than the result: they would not be the same
-            return Failure(mistake.idea, rows, mistake.key)
+            return Failure(mistake.sentence(got), rows, mistake.key)
         if problem:
             return Failure(problem[1], rows, problem[0])
         wanted = self.reference(*args)
@@ -108,17 +136,18 @@ class Comparison(Generic[Answer]):
 
 
 def explaining(
-    mistakes: Sequence[Mistake[Any]], reference: Callable[..., Any], results: Sequence[Result]
-) -> Mistake[Any] | None:
+    mistakes: Sequence[Known], reference: Callable[..., Any], results: Sequence[Result]
+) -> Known | None:
     """The first mistake that gives all of these results, of which the first is a wrong one.
 
     One that contradicts a single result would be a guess. A result that the mistake and the
     reference share speaks for neither of them.
     """
+    first, _ = results[0]
     for mistake in mistakes:
-        if all(same(got, mistake.answer(*args)) for args, got in results):
-            args, _ = results[0]
-            if not same(mistake.answer(*args), reference(*args)):
+        for answer in mistake.answers:
+            explains = all(same(got, answer(*args)) for args, got in results)
+            if explains and not same(answer(*first), reference(*first)):
                 return mistake
     return None
 
@@ -130,6 +159,17 @@ def whole_number(value: Any) -> tuple[str, str] | None:
     return "not_int", f"The answer is a whole number of tokens (an int), not {a_kind(value)}."
 
 
+def not_whole(belief: str, *ways: Callable[..., Any]) -> Misconception:
+    """Of answers that are a number of tokens: another number than a whole one."""
+    return Misconception(
+        "not_int",
+        belief,
+        lambda value: f"The answer is a whole number of tokens (an int), not {a_kind(value)}.",
+        form=lambda value: as_whole(value) is None,
+        also=ways,
+    )
+
+
 def list_of_ints(value: Any) -> tuple[str, str] | None:
     """A form for results that are a list of whole numbers."""
     items = as_items(value)
@@ -139,6 +179,17 @@ def list_of_ints(value: Any) -> tuple[str, str] | None:
         if as_whole(item) is None:
             return "not_a_list", f"The list holds whole numbers; one of these is {a_kind(item)}."
     return None
+
+
+def not_a_list(belief: str, *ways: Callable[..., Any]) -> Misconception:
+    """Of answers that are a list of whole numbers: something else than that."""
+    return Misconception(
+        "not_a_list",
+        belief,
+        lambda value: (list_of_ints(value) or ("", ""))[1],
+        form=lambda value: list_of_ints(value) is not None,
+        also=ways,
+    )
 
 
 def a_kind(value: Any) -> str:

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
+from course.exercise import Misconception
 from course.judging import Ask, Failure, Rows
 from course.sameness import like, same
 from nanogpt.plain_values import as_items, as_truth, as_whole
@@ -538,6 +539,8 @@ def judge_law(ask: Ask) -> Failure | None:
     )
 
 
-def _explains(mistake: Mistake[_Accept], results: Sequence[tuple[Args, Any]]) -> bool:
+def _explains(
+    mistake: Mistake[_Accept] | Misconception, results: Sequence[tuple[Args, Any]]
+) -> bool:
     """Whether this mistake answers just so, every time."""
-    return all(same(mistake.answer(*args), got) for args, got in results)
+    return any(all(same(answer(*args), got) for args, got in results) for answer in mistake.answers)

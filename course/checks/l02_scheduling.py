@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from course.checks.comparing import Args, Comparison
-from course.checks.planning import shrink
 from course.checks.queueing import (
     SORT_KEY,
     any_queues,
@@ -31,6 +30,7 @@ from course.checks.serving import (
     smaller_workloads,
     start_over,
 )
+from course.checks.shrinking import shrink
 from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report

@@ -6,9 +6,9 @@ from typing import Any
 
 from course.checks.comparing import Args
 from course.checks.gates import GATE, any_moments, seen
-from course.checks.planning import shrink
 from course.checks.prefills import Job, Prefills, Workload, smaller_workloads
 from course.checks.sharing import BATCH, any_queues
+from course.checks.shrinking import shrink
 from course.checks.urgency import FIT, SLACK, URGENCY, Points, any_sweep
 from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise

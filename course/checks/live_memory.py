@@ -1,6 +1,6 @@
 """Judging how many bytes tensors keep alive: the storages behind them, and the mistakes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ def _bytes_form(value: Any) -> tuple[str, str] | None:
     return "not_int", f"The answer is a whole number of bytes (an int), not {a_kind(value)}."
 
 
-BYTES: Comparison[Callable[[list[Tensor]], int]] = Comparison(
+BYTES: Comparison[Callable[[Sequence[Tensor]], int]] = Comparison(
     reference=lambda tensors: sum(storages(tensors).values()),
     mistakes=(
         *alike(

@@ -1,0 +1,107 @@
+"""What one exercise is, whole: the task, the right answers, the wrong ideas, and how it is judged.
+
+A record of it stands in solutions/LESSON/NAME.py; the registry, the checks, the tasks on the page
+and the tables in the tests are derived from these records.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from course.callees import name_callee
+from course.judging import Check, Failure, Rows, run_checks
+from course.report import Report
+from course.showing import show_call
+from course.task import Task
+
+Args: TypeAlias = tuple[Any, ...]
+Function: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Misconception:
+    """A wrong idea that people have, and how a check knows it.
+
+    `belief` is the idea in the words of a person who has it, `idea` the sentence that puts it
+    right, or a function that makes it of the result (or of what the exercise's own judge gives it);
+    "" where a rule of the judge has the words.
+    `answer`, and those of `alike`, are what such a person would write: the idea is named when one
+    of them gives every result that the answer gave. `form` knows it by a single result instead.
+    `also` are other ways to write it, by which nothing is explained; tests see that they are found.
+    """
+
+    key: str
+    belief: str
+    idea: str | Callable[..., str] = ""
+    answer: Function | None = None
+    alike: Sequence[Function] = ()
+    form: Callable[[Any], bool] | None = None
+    also: Sequence[Function] = ()
+
+    @property
+    def answers(self) -> tuple[Function, ...]:
+        """By which an answer is explained."""
+        return () if self.answer is None else (self.answer, *self.alike)
+
+    @property
+    def written(self) -> tuple[Function, ...]:
+        """Every way to write it."""
+        return (*self.answers, *self.also)
+
+    def sentence(self, *values: Any) -> str:
+        """What puts it right, for a result, or for what else the idea is a function of."""
+        return self.idea if isinstance(self.idea, str) else self.idea(*values)
+
+    def failure(self, rows: Rows, *values: Any) -> Failure:
+        """The failure that names it, where a judge of the exercise's own has found it."""
+        return Failure(self.sentence(*values), rows, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """An exercise of a lesson, the `number`-th there.
+
+    `right` are right answers of several styles, the worked one first: its name and its module are
+    the exercise's. `checks` are (name, check), easiest first. `part` is the field of
+    `nanogpt.parts.Parts` that a passed answer fills. `hints` are three rungs, from a nudge to the
+    last step before the answer. `draw_call` writes a call as the learner would. `still_right` are
+    weaker answers that no check can tell from right ones, each with its reason. `others` are the
+    lesson's other exercises.
+    """
+
+    number: int
+    title: str
+    minutes: int
+    points: int
+    task: Task
+    hints: tuple[str, str, str]
+    right: Sequence[Function]
+    misconceptions: Sequence[Misconception]
+    checks: Sequence[tuple[str, Check]]
+    part: str | None = None
+    draw_call: Callable[[str, Args], str] = show_call
+    still_right: Mapping[str, str] = field(default_factory=dict[str, str])
+    others: Sequence["Exercise"] = ()
+
+    @property
+    def name(self) -> str:
+        """The function's: "plan_step"."""
+        return self.right[0].__name__
+
+    @property
+    def lesson(self) -> str:
+        """The lesson's stem: "l01_chunked_prefill"."""
+        return self.right[0].__module__.split(".")[1]
+
+    @property
+    def id(self) -> str:
+        """The lesson's number and the name: "l01.plan_step", also where the lesson was split."""
+        return f"{self.lesson[:3]}.{self.name}"
+
+    def check(self, function: Function, *, seed: int = 0) -> Report:
+        """Judge an answer; the same seed asks the same cases.
+
+        Where one of the lesson's other functions fails beneath the answer, that one is named.
+        """
+        report = run_checks(self.id, function, self.checks, seed=seed, draw_call=self.draw_call)
+        return name_callee(report, function, self.others, seed=seed)

@@ -1,0 +1,1 @@
+"""Lesson 0, the KV cache and batching: a module for each exercise."""

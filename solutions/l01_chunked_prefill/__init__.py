@@ -1,0 +1,1 @@
+"""Lesson 1, chunked prefill: a module for each exercise."""

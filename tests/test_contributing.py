@@ -1,0 +1,48 @@
+"""The exercise that CONTRIBUTING.md adds to lesson 1 is complete, and fits the lesson of today."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from course.exercise import Exercise
+
+ROOT = Path(__file__).resolve().parent.parent
+_, LESSON, MODULE = (
+    (ROOT / "docs" / "add_an_exercise.diff").read_text(encoding="utf-8").split("diff --git ")
+)
+
+
+def lines_of(part: str, *signs: str) -> str:
+    """The lines of one file of the diff that begin with these signs, without them."""
+    body = part.split("@@", 2)[2].partition("\n")[2]
+    return "\n".join(line[1:] for line in body.splitlines() if line.startswith(signs))
+
+
+@pytest.fixture
+def added(tmp_path: Path) -> Exercise:
+    path = tmp_path / "last_chunk.py"
+    path.write_text(lines_of(MODULE, "+"), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("solutions.l01_chunked_prefill.last_chunk", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.EXERCISE
+
+
+def test_the_lines_around_the_stub_stand_in_the_lesson() -> None:
+    lesson = (ROOT / "lessons" / "l01_chunked_prefill.py").read_text(encoding="utf-8")
+    assert f"{lines_of(LESSON, ' ')}\n" in lesson
+
+
+def test_the_stub_has_the_signature_of_the_task(added: Exercise) -> None:
+    assert f"def {added.task.signature}:" in lines_of(LESSON, "+")
+    assert added.id == "l01.last_chunk"
+    assert lines_of(LESSON, "+").count(f'"{added.id}"') == 3  # task, attempt, hints
+
+
+def test_its_right_answers_pass_and_each_wrong_idea_is_named(added: Exercise) -> None:
+    assert [added.check(answer).status for answer in added.right] == ["passed"] * 4
+    for each in added.misconceptions:
+        assert each.written
+        assert {added.check(way).misconception for way in each.written} == {each.key}
