@@ -188,18 +188,22 @@ def assert_ran_by_itself(
     expect(page.get_by_role("heading", level=1)).to_contain_text(title)
     for kind in kinds:
         expect(page.locator(f".sn-{kind}").first).to_be_attached()
-    expect(page.locator(".sn")).to_have_count(page.locator("marimo-anywidget").count())
+    wait_for(lambda: _all_drawn(page))
     expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
     expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(not_started)
     expect(page.locator(".sng-report[data-status=failed]")).to_have_count(failed)
+
+
+def _all_drawn(page: Page, state: str = "") -> bool:
+    """Whether each widget that the page holds by now is drawn, and in a state."""
+    return page.locator(f".sn{state}").count() == page.locator("marimo-anywidget").count()
 
 
 def turn(lesson: Lesson, scheme: str) -> None:
     """Choose the page's theme, and wait until every widget follows."""
     # Without motion, or a rule is tested while a button's background is still on its way.
     lesson.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    following = lesson.page.locator(f".sn[data-theme={scheme}]")
-    expect(following).to_have_count(lesson.page.locator(".sn").count())
+    wait_for(lambda: _all_drawn(lesson.page, f"[data-theme={scheme}]"))
     lesson.page.emulate_media(color_scheme=scheme, reduced_motion="no-preference")
 
 
