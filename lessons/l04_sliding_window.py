@@ -55,8 +55,8 @@ def _():
         ring_steps,
         runs_table,
         storage_story,
-        whose_parts,
     )
+    from course.stories.texts import whose_parts
     from nanogpt import Engine, EngineConfig, load_model, policies, sliding_window
     from widgets import BlockTable, KVGrowth, MaskStepper, StorageStrip, Timeline
 
@@ -451,7 +451,10 @@ def _(
         name: replay(Engine(exact, config, yours), five_requests(), 300)
         for name, config in _others.items()
     }
-    mo.md(f"{whose_parts(attempts, earlier.sentence)}\n\n{runs_table(exact, stage, _runs)}")
+    mo.md(
+        f"{whose_parts(attempts, 'these runs')} Of the earlier lessons: {earlier.sentence}\n\n"
+        f"{runs_table(exact, stage, _runs)}"
+    )
     return
 
 

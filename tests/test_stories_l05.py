@@ -98,7 +98,7 @@ def test_passes_are_drawn_as_bars_with_their_words():
 def test_a_run_under_load_says_whose_it_is_and_where_it_differs_first():
     load = two_tier_load(seed=0, requests_per_s=4, duration_s=10)
     right = {"slack": attempted("l05.slack", policy.slack)}
-    assert under_load(load, right).startswith("`slack`: yours. ")
+    assert under_load(load, right).startswith("In these runs `slack` came from you. ")
     assert under_load(load, right).count("like the reference") == 3
     attempts = {
         "slack": attempted("l05.slack", not_written),

@@ -199,9 +199,16 @@ def your_run(
 ) -> str:
     """Whose parts ran, whether the texts are the oracle's, which requests were preempted."""
     blame = "Who waits and who leaves cannot do that; look at `record` and `resume`."
-    said = served(attempts, six_requests(), model, settings, yours, reference, blame)
-    whose, _, rest = said.partition("\n\n")
-    verdict, _, table = rest.partition("\n\n")
     victims = ", ".join(str(i) for step in yours.steps for i in step.preempted) or "none"
     cost = f"Preempted, in this order: {victims}; {recomputed(yours)} tokens were computed twice."
-    return f"{whose} Of lesson 1: {earlier}\n\n{verdict} {cost}\n\n{table}"
+    return served(
+        attempts,
+        six_requests(),
+        model,
+        settings,
+        yours,
+        reference,
+        blame,
+        earlier=f"Of lesson 1: {earlier}",
+        counted=cost,
+    )

@@ -264,12 +264,18 @@ def your_run(
 ) -> str:
     """Whose parts ran, whether the texts are the oracle's, in how many calls of the model."""
     blame = "Step to the first difference: which rows stood in the batch when it began?"
-    said = served(attempts, six_requests(), model, settings, yours, reference, blame)
-    whose, _, rest = said.partition("\n\n")
-    verdict, _, table = rest.partition("\n\n")
     calls = sum(len(step.forwards) for step in yours.steps)
-    counted = f"{calls} model calls in {len(yours.steps)} steps."
-    return f"{whose} Of the earlier lessons: {earlier}\n\n{verdict} {counted}\n\n{table}"
+    return served(
+        attempts,
+        six_requests(),
+        model,
+        settings,
+        yours,
+        reference,
+        blame,
+        earlier=f"Of the earlier lessons: {earlier}",
+        counted=f"{calls} model calls in {len(yours.steps)} steps.",
+    )
 
 
 def posts_call(model: GPT) -> str:

@@ -181,22 +181,6 @@ def five_requests() -> Arrivals:
     return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_FIVE)]
 
 
-def whose_parts(attempts: Mapping[str, Attempt], earlier: str) -> str:
-    """Which of the four functions were the learner's, and what earlier lessons brought along."""
-    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
-    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
-    if not mine:
-        said = "These runs used the reference for all four: none of yours is written yet."
-    elif not others:
-        said = "All four functions of these runs are yours."
-    else:
-        said = (
-            f"In these runs {', '.join(mine)} came from you "
-            f"and {', '.join(others)} from the reference."
-        )
-    return f"{said} Of the earlier lessons: {earlier}"
-
-
 def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:
     """Of each run: its texts beside the oracle's, the most KV tokens, and whether books agree."""
     wanted = {r.id: _oracle(model, settings, r) for _, r in five_requests()}

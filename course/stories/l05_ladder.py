@@ -8,6 +8,7 @@ from course.attempt import Attempt
 from course.calling import call
 from course.stories import recorded
 from course.stories.l05_policy import Gate, simulated
+from course.stories.texts import whose_parts
 from nanogpt.slo import POST_COST, Arrival, Run, SloView, policy, simulate
 from nanogpt.slo.variants import BATCHED, LADDER, SUSPENDED, UNPREEMPTED, starved
 
@@ -116,7 +117,7 @@ def under_load(load: Sequence[Arrival], attempts: Mapping[str, Attempt]) -> str:
     """Half a minute by the learner's functions beside the reference, in three variants."""
     parts: Any = {n: each.or_reference(getattr(policy, n)) for n, each in attempts.items()}
     rows = [
-        f"{_whose(attempts)} {len(load)} requests, modelled:",
+        f"{whose_parts(attempts, 'these runs')} {len(load)} requests, modelled:",
         "",
         "| policy | in time: urgent / generous | preemptions, computed in vain | pass by pass |",
         "|:--|--:|--:|:--|",
@@ -133,18 +134,6 @@ def under_load(load: Sequence[Arrival], attempts: Mapping[str, Attempt]) -> str:
         difference = _difference(mine, simulate(tuple(load), variant))
         rows.append(f"| {variant.title} | {numbers} | {difference} |")
     return "\n".join(rows)
-
-
-def _whose(attempts: Mapping[str, Attempt]) -> str:
-    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
-    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
-    if not mine:
-        return f"These runs used the reference for {', '.join(others)}: not written yet."
-    if not others:
-        return f"{', '.join(mine)}: yours."
-    return (
-        f"In these runs {', '.join(mine)} came from you and {', '.join(others)} from the reference."
-    )
 
 
 def _difference(mine: Run, right: Run) -> str:

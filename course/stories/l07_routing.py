@@ -9,6 +9,7 @@ from typing import Any
 from course.attempt import Attempt
 from course.checks.fleet_policies import FLEET, Load
 from course.stories.l07_fleet import ms
+from course.stories.texts import whose_parts
 from nanogpt.fleet import (
     ADAPTIVE,
     CALIBRATED_COST,
@@ -164,7 +165,7 @@ def fleet_table(attempts: Mapping[str, Attempt], yours: Serving, reference: Flee
         rows.append(_fleet_row("your fleet", yours, same))
     head = "| fleet | TTFT, median / 99th percentile, ms | in time | preemptions | |"
     return (
-        f"{_whose(attempts)} {reference.totals.arrived} requests, modelled:\n\n"
+        f"{whose_parts(attempts)} {reference.totals.arrived} requests, modelled:\n\n"
         f"{head}\n|:--|--:|--:|--:|:--|\n" + "\n".join(rows)
     )
 
@@ -177,18 +178,6 @@ def _fleet_row(name: str, run: Serving, words: str) -> str:
     return (
         f"| {name} | {ms(totals.ttft_p50_ms)} / {ms(totals.ttft_p99_ms)} | "
         f"{1 - late:.0%} | {totals.preemptions} | {words} |"
-    )
-
-
-def _whose(attempts: Mapping[str, Attempt]) -> str:
-    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
-    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
-    if not mine:
-        return f"This run used the reference for {', '.join(others)}: not written yet."
-    if not others:
-        return f"{', '.join(mine)}: yours."
-    return (
-        f"In this run {', '.join(mine)} came from you and {', '.join(others)} from the reference."
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from course.attempt import Attempt
 from course.calling import call
 from course.stories import recorded
+from course.stories.texts import shown
 from nanogpt import GPT, EngineConfig, Trace, decode, encode, generate
 from nanogpt.clock import LARGE_GPU
 from nanogpt.sampling import probabilities
@@ -22,12 +23,6 @@ FOUR_AHEAD = EngineConfig(token_budget=64, num_draft_tokens=4)
 """Greedy, one request, four drafts ahead."""
 WANTED, PROPOSED = (1 / 8, 2 / 8, 5 / 8), (5 / 8, 1 / 8, 2 / 8)
 """p and q of three tokens."""
-
-
-def shown(text: str) -> str:
-    """Text as Markdown code in a table cell: line breaks drawn, and spaces in short ones."""
-    drawn = text.replace("\n", "⏎").replace("|", "/")
-    return f"`{drawn if len(text) > 15 else drawn.replace(' ', '␣')}`" if text else "nothing"
 
 
 # --- why guess ----------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from course.calling import call
-from course.stories.l08_drafts import FOUR_AHEAD, OPENING, shown, tally
+from course.stories.l08_drafts import FOUR_AHEAD, OPENING, tally
 from course.stories.l08_worth import rounds
+from course.stories.texts import shown
 from nanogpt import GPT, Engine, Request, decode, encode, generate
 from nanogpt.guard import PartError, guarded
 from nanogpt.masks import chunk_mask

@@ -12,7 +12,8 @@ from course.answers import LoadedParts
 from course.attempt import Attempt
 from course.calling import call
 from course.replay import replay
-from course.stories.l08_drafts import OPENING, chances, shown, tally
+from course.stories.l08_drafts import OPENING, chances, tally
+from course.stories.texts import shown, whose_parts
 from nanogpt import (
     GPT,
     Engine,
@@ -54,22 +55,12 @@ def run_said(
     plain = Engine(exact, EngineConfig(token_budget=32)).run(three_requests())
     rows = "\n".join(_request_row(request, yours, plain, exact) for _, request in three_requests())
     return (
-        f"{_whose(attempts)} Of the earlier lessons: {earlier.sentence} "
+        f"{whose_parts(attempts)} Of the earlier lessons: {earlier.sentence} "
         f"{_verdict(yours, reference)}\n\n"
         "| request | passes without drafts | with | its text is | what it got |\n"
         f"|--:|--:|--:|:--|:--|\n{rows}\n\n"
         f"{len(plain.steps)} steps without drafts, {len(yours.steps)} with."
     )
-
-
-def _whose(attempts: Mapping[str, Attempt]) -> str:
-    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
-    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
-    if not mine:
-        return f"This run used the reference for {' and '.join(others)}: not written yet."
-    if not others:
-        return f"{' and '.join(mine)} of this run are yours."
-    return f"In this run {mine[0]} came from you and {others[0]} from the reference."
 
 
 def _verdict(yours: Trace, reference: Trace) -> str:

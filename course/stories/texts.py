@@ -16,10 +16,14 @@ def served(
     yours: Trace,
     reference: Trace,
     blame: str,
+    *,
+    earlier: str = "",
+    counted: str = "",
 ) -> str:
     """Which parts were the learner's, the verdict on the texts, and the texts, as Markdown.
 
-    `blame` is the sentence that follows a wrong text.
+    `blame` is the sentence that follows a wrong text; `earlier` says what came from earlier
+    lessons, and `counted` what the run counted.
     """
     rows = [
         f"| {request.id} | …{shown(decode(request.prompt_tokens)[-24:])} "
@@ -28,20 +32,18 @@ def served(
     ]
     head = "| request | end of its prompt | what it got (⏎ is a line break) |\n|--:|:--|:--|\n"
     verdict = _verdict(wrong_texts(arrivals, model, settings, yours), yours, reference, blame)
-    return f"{whose_parts(attempts)}\n\n{verdict}\n\n{head}" + "\n".join(rows)
+    said = f"{whose_parts(attempts)} {earlier}".strip()
+    return f"{said}\n\n{f'{verdict} {counted}'.strip()}\n\n{head}" + "\n".join(rows)
 
 
-def whose_parts(attempts: Mapping[str, Attempt]) -> str:
-    """Which parts of a run are the learner's, as a sentence."""
-    mine = [f"`{name}`" for name, each in attempts.items() if each.started]
-    others = [f"`{name}`" for name, each in attempts.items() if not each.started]
+def whose_parts(attempts: Mapping[str, Attempt], runs: str = "this run") -> str:
+    """Which parts of a run, or of "these runs", are the learner's, as a sentence."""
+    mine = ", ".join(f"`{name}`" for name, each in attempts.items() if each.started)
+    others = ", ".join(f"`{name}`" for name, each in attempts.items() if not each.started)
     if not mine:
-        return "This run used the reference for every part: none of yours is written yet."
-    if not others:
-        return "Every part of this run that the lesson is about is yours."
-    return (
-        f"In this run {', '.join(mine)} came from you and {', '.join(others)} from the reference."
-    )
+        return f"{runs.capitalize()} used the reference for {others}: not written yet."
+    rest = f" and {others} from the reference" if others else ""
+    return f"In {runs} {mine} came from you{rest}."
 
 
 def wrong_texts(arrivals: Arrivals, model: GPT, settings: EngineConfig, trace: Trace) -> list[int]:
@@ -66,8 +68,9 @@ def oracle(model: GPT, settings: EngineConfig, request: Request) -> list[int]:
 
 
 def shown(text: str) -> str:
-    """A piece of text as Markdown code in a table cell: line breaks drawn, bars harmless."""
-    return f"`{text.replace(chr(10), '⏎').replace('|', '/')}`" if text else "nothing"
+    """Text as Markdown code in a table cell: line breaks drawn, and spaces in short ones."""
+    drawn = text.replace("\n", "⏎").replace("|", "/")
+    return f"`{drawn if len(text) > 15 else drawn.replace(' ', '␣')}`" if text else "nothing"
 
 
 def _verdict(wrong: list[int], yours: Trace, reference: Trace, blame: str) -> str:

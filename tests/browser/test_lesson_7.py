@@ -188,7 +188,7 @@ def test_after_an_endless_route_a_right_one_sends_as_the_reference_does(lesson, 
     lesson.answer(ROUTE)
     lesson.report("route", "passed")
     expect(compared).to_contain_text("decision by decision like the reference", timeout=WAIT_MS)
-    expect(said(lesson, "on_event, bump, route: yours.")).to_be_attached()
+    expect(said(lesson, "In this run on_event, bump, route came from you.")).to_be_attached()
     *_, reference, mine = hottest.locator("tr").all()
     cells = [row.locator("td").all_text_contents() for row in (reference, mine)]
     assert cells[1][0] == "your route"

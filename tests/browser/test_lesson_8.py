@@ -166,7 +166,7 @@ def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_t
 
     lesson.answer(ROLL_BACK)
     lesson.report("roll_back_kv", "passed")
-    expect(ran).to_contain_text("accept and roll_back_kv of this run are yours", timeout=WAIT_MS)
+    expect(ran).to_contain_text("In this run accept, roll_back_kv came from you", timeout=WAIT_MS)
     expect(ran).to_contain_text("Step for step, it is the reference's run.")
     rows = ran.locator("tbody tr")
     expect(rows).to_have_count(3)
