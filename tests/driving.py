@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from axe_playwright_python.sync_playwright import Axe
 from launching import wait_for
 from playwright.sync_api import Locator, Page, expect
-from support import ROOT
 
-PICTURES = ROOT / ".browser-test" / "pictures"
 LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
 # What of our own elements leaves the page, or holds more than fits into it.
 TOO_WIDE = """(all) => all
@@ -222,8 +220,9 @@ def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
     assert lesson.page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
 
 
-def take_pictures(lesson: Lesson, places: dict[str, Locator], ending: str) -> None:
-    """Scroll to each place and keep a picture of the page: l01_NAME_ENDING.png."""
-    for name, place in places.items():
-        place.evaluate("each => each.scrollIntoView()")
-        lesson.page.screenshot(path=PICTURES / f"{lesson.number}_{name}_{ending}.png")
+def assert_presentable(lesson: Lesson) -> None:
+    """What the lesson has come to be breaks no rule in either theme and fits a narrow page."""
+    for scheme in ("light", "dark"):
+        assert_accessible(lesson, scheme)
+    assert_fits(lesson, 390)
+    lesson.page.set_viewport_size({"width": 1280, "height": 900})

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from driving import LIMIT_MS, PICTURES, Lesson
+from driving import LIMIT_MS, Lesson
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from support import CHROMIUM, ROOT, copy_course, find_program, lend_python
 
@@ -159,7 +159,7 @@ def nothing_complained(complaints: list[str]) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def page(chromium: Browser, course_server: CourseServer, complaints: list[str]) -> Iterator[Page]:
+def page(chromium: Browser, course_server: CourseServer, complaints: list[str]) -> Page:
     """A page of a laptop's size on the first page of the course, shared by the module's tests."""
 
     def saw(url: str) -> None:
@@ -174,8 +174,7 @@ def page(chromium: Browser, course_server: CourseServer, complaints: list[str]) 
     page.on("websocket", lambda socket: saw(socket.url))
     page.goto(course_server.address)
     expect(page.locator(".sng-map")).to_be_visible(timeout=LIMIT_MS)
-    yield page
-    page.screenshot(path=PICTURES / "the_end.png")
+    return page
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from driving import (
-    PICTURES,
-    assert_accessible,
-    assert_fits,
+    assert_presentable,
     assert_ran_by_itself,
     focus_toolbar,
     press_on,
@@ -114,18 +112,6 @@ def words_of_yours(lesson):
     return lesson.timeline.locator(".sn-live").text_content().split("\n")[0]
 
 
-def take_picture(page, name, first, last, margin=8):
-    """Keep a picture of what lies between the top of one element and the bottom of another."""
-    top, end = first.bounding_box(), last.bounding_box()
-    area = {
-        "x": top["x"] - margin,
-        "y": max(0, top["y"] - margin),
-        "width": top["width"] + 2 * margin,
-        "height": end["y"] + end["height"] - max(0, top["y"] - margin) + margin,
-    }
-    page.screenshot(path=PICTURES / f"{name}.png", clip=area)
-
-
 # ---- arriving ------------------------------------------------------------------------------------
 
 
@@ -139,7 +125,6 @@ def test_the_first_page_is_a_map_of_the_lessons_without_code(page):
         expect(card).to_contain_text(re.compile(r"\d+ minutes .*0 of \d+ exercises passed"))
     expect(page.locator(".sng-next")).to_contain_text(re.compile(r"0 of \d+ exercises passed"))
     assert violations(page, ".sng-map") == []
-    take_picture(page, "index", page.get_by_role("heading", level=1), page.locator(".sng-map"))
 
 
 def test_a_lesson_opens_by_its_link_and_runs_by_itself(lesson):
@@ -256,28 +241,13 @@ def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(l
     assert live.startswith(f"Yours, step {first}: ")
     assert f"The reference, step {first}: " in live
     assert plan_in(live.split("\n")[1]) == reference[first]
-    lesson.page.set_viewport_size({"width": 1280, "height": 1200})
-    timeline.evaluate("each => each.scrollIntoView()")
-    take_picture(lesson.page, "lesson", timeline, timeline.locator(".sn-legend"))
 
 
 # ---- looking -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_of_ours_breaks_an_accessibility_rule_in_a_lesson(lesson, scheme):
-    assert_accessible(lesson, scheme)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1400])
-def test_a_lesson_fits_its_page(lesson, scheme, width):
-    page = lesson.page
-    assert_fits(lesson, width, scheme)
-    lesson.timeline.evaluate("each => each.scrollIntoView()")
-    page.screenshot(path=PICTURES / f"timeline_{scheme}_{width}.png")
-    lesson.cell("chunk_size").evaluate("each => each.scrollIntoView()")
-    page.screenshot(path=PICTURES / f"exercise_{scheme}_{width}.png")
+def test_it_is_presentable_once_it_is_worked_through(lesson):
+    assert_presentable(lesson)
 
 
 # ---- coming back ---------------------------------------------------------------------------------
@@ -285,13 +255,11 @@ def test_a_lesson_fits_its_page(lesson, scheme, width):
 
 def test_who_comes_back_finds_the_answers_and_the_progress(lesson, course_server):
     page = lesson.page
-    page.set_viewport_size({"width": 1280, "height": 900})
     lesson.report("chunk_size", "passed")
     passed = page.locator(".sng-report[data-status=passed]").count()
     page.goto(course_server.address)
     card = page.locator(".sng-map li", has_text="Chunked prefill")
     expect(card).to_contain_text(f"{passed} of 5 exercises passed")
-    page.screenshot(path=PICTURES / "index_later.png")
     card.get_by_role("link").click()
     lesson.wait_until_open()
     lesson.report("chunk_size", "passed")

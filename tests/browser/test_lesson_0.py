@@ -1,8 +1,7 @@
 """Lesson 0 as a newcomer meets it: the tasks, the keyboard's way through, a narrow page."""
 
 import pytest
-from driving import PICTURES, assert_accessible, assert_fits, assert_ran_by_itself
-from launching import wait_for
+from driving import assert_ran_by_itself
 from playwright.sync_api import expect
 
 from course.registry import lesson_exercises
@@ -69,18 +68,3 @@ def test_lines_of_text_have_65_to_75_characters(lesson):
     assert len(lengths) > 5
     assert min(lengths) > 55  # a last line is rarely full
     assert max(lengths) <= 76
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_of_ours_breaks_an_accessibility_rule(lesson, scheme):
-    assert_accessible(lesson, scheme)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1400])
-def test_the_lesson_fits_its_page(lesson, scheme, width):
-    page = lesson.page
-    assert_fits(lesson, width, scheme)
-    wait_for(lambda: page.evaluate("App.scrollWidth - App.clientWidth") == 0)
-    page.locator("[data-task='l00.next_inputs']").evaluate("each => each.scrollIntoView()")
-    page.screenshot(path=PICTURES / f"l00_task_{scheme}_{width}.png")

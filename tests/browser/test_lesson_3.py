@@ -7,12 +7,9 @@ import re
 
 import pytest
 from driving import (
-    PICTURES,
-    assert_accessible,
-    assert_fits,
+    assert_presentable,
     assert_ran_by_itself,
     press_on,
-    take_pictures,
     widget,
 )
 from launching import wait_for
@@ -154,22 +151,8 @@ def test_an_exhibits_mask_waits_for_its_prediction(lesson):
 # ---- looking -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_3(lesson, scheme):
-    assert_accessible(lesson, scheme)
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_lesson_3_fits_its_page(lesson, width):
-    page = lesson.page
-    assert_fits(lesson, width)
-    places = {
-        "top": widget(lesson, "batch-view", "One tensor for all rows"),
-        "steps": widget(lesson, "mask-build", "The post's example: two"),
-        "stage": lesson.timeline,
-        "exhibit_b": page.get_by_role("heading", name=re.compile("Exhibit B")),
-    }
-    take_pictures(lesson, places, str(width))
+def test_it_is_presentable_once_it_is_worked_through(lesson):
+    assert_presentable(lesson)
 
 
 # ---- lesson 3b -----------------------------------------------------------------------------------
@@ -214,15 +197,7 @@ def test_the_strip_and_its_mask_are_stepped_by_keyboard_with_the_learners_pack(p
     packing.page.keyboard.press("End")
     expect(strip.locator(".sn-bv-numbers")).to_contain_text("cu_q = [0, 1, 2, 3, 11]")
     expect(strip.locator(".sn-bv-mask .sn-mk-seen")).to_have_count(22 + 15 + 9 + 36)
-    packing.page.screenshot(path=PICTURES / "l03_strip.png")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_lesson_3b_fits_its_page(packing, width):
-    assert_fits(packing, width)
-    places = {
-        "strip": packing.page.locator(".sn-batch-view"),
-        "curves": packing.page.locator(".sn-curves"),
-    }
-    take_pictures(packing, places, str(width))
-    assert_accessible(packing, "dark")
+def test_lesson_3b_is_presentable_once_lesson_3b_is_worked_through(packing):
+    assert_presentable(packing)

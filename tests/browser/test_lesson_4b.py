@@ -3,15 +3,11 @@
 One server and one page serve all tests, in this order.
 """
 
-import re
-
 import pytest
 from driving import (
-    assert_accessible,
-    assert_fits,
+    assert_presentable,
     assert_ran_by_itself,
     press_on,
-    take_pictures,
     widget,
 )
 from launching import wait_for
@@ -71,19 +67,7 @@ def test_heads_are_looked_at_by_keyboard_after_their_prediction(lesson):
     assert press_on(heads, "ArrowLeft") != press_on(heads, "ArrowRight")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_4b(lesson, scheme):
-    lesson.show_answer("l04.seventeen") if scheme == "light" else None
-    assert_accessible(lesson, scheme)
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_lesson_4b_fits_its_page(lesson, width):
-    assert_fits(lesson, width)
+def test_it_is_presentable_once_it_is_worked_through(lesson):
+    lesson.show_answer("l04.seventeen")
+    assert_presentable(lesson)
     assert lesson.page.locator(".output table").count() >= 6
-    places = {
-        "curve": widget(lesson, "curves", "The shipped model under a window"),
-        "heads": widget(lesson, "attention-by-distance", "Attention weight by distance"),
-        "positions": lesson.page.get_by_role("heading", name=re.compile("Position 64")),
-    }
-    take_pictures(lesson, places, str(width))

@@ -7,13 +7,10 @@ import re
 
 import pytest
 from driving import (
-    PICTURES,
-    assert_accessible,
-    assert_fits,
+    assert_presentable,
     assert_ran_by_itself,
     focus_toolbar,
     press_on,
-    take_pictures,
     widget,
 )
 from launching import wait_for
@@ -131,7 +128,6 @@ def test_a_wrong_slack_is_marked_where_it_differs_and_a_right_one_is_drawn(lesso
     expect(said).to_contain_text("It runs, 20.0 ms after the arrival: 300 of 500 tokens are left")
     expect(said).to_contain_text("It waits, 20.0 ms after the arrival: 500 tokens to compute")
     mine.evaluate("each => each.scrollIntoView()")
-    page.screenshot(path=PICTURES / "l05_slack.png")
 
 
 def test_after_an_endless_gate_a_right_one_decides_the_eight_moments(lesson):
@@ -162,7 +158,6 @@ def test_the_ladder_is_climbed_by_keyboard(lesson):
         lesson.page.keyboard.press(key)
         expect(said).to_contain_text(words)
     ladder.evaluate("each => each.scrollIntoView()")
-    lesson.page.screenshot(path=PICTURES / "l05_ladder.png")
 
 
 def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
@@ -177,16 +172,5 @@ def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
     expect(seen.first).not_to_contain_text("aborted")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_5(lesson, scheme):
-    assert_accessible(lesson, scheme)
-
-
-def test_lesson_5_fits_a_narrow_page(lesson):
-    page = lesson.page
-    assert_fits(lesson, 390)
-    places = {
-        "gate": page.locator(".sn-gate-picture"),
-        "exhibit_b": page.get_by_role("heading", name=re.compile("Exhibit B")),
-    }
-    take_pictures(lesson, places, "390")
+def test_it_is_presentable_once_it_is_worked_through(lesson):
+    assert_presentable(lesson)

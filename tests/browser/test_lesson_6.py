@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 from driving import (
-    PICTURES,
-    assert_accessible,
-    assert_fits,
+    assert_presentable,
     assert_ran_by_itself,
     press_on,
-    take_pictures,
     widget,
 )
 from launching import wait_for
@@ -143,7 +140,6 @@ def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_toge
     expect(board.locator(".sn-live")).to_contain_text("MAX is 1")
     expect(board.locator("svg[role=img] .sn-vb-left")).to_have_count(2)
     board.evaluate("each => each.scrollIntoView()")
-    lesson.page.screenshot(path=PICTURES / "l06_board.png")
     file = course_server.work / "l06_preempting_the_pass.py"
     wait_for(lambda: '    if (yield ("max", vote)) == 1:\n' in file.read_text(), limit_s=30)
 
@@ -178,19 +174,8 @@ def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
     expect(widget(lesson, "slo-cycle", "The same preemption, thread by thread")).to_be_attached()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_6(lesson, scheme):
-    assert_accessible(lesson, scheme)
-
-
-def test_lesson_6_fits_a_narrow_page(lesson):
-    assert_fits(lesson, 390)
-    places = {
-        "cycle": widget(lesson, "slo-cycle", "An urgent arrival in mid-pass"),
-        "board": widget(lesson, "vote-board", "The target is written between two glances"),
-    }
-    take_pictures(lesson, places, "390")
-    lesson.page.set_viewport_size({"width": 1280, "height": 900})
+def test_it_is_presentable_once_it_is_worked_through(lesson):
+    assert_presentable(lesson)
 
 
 def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson, course_server):

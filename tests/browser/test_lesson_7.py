@@ -8,12 +8,9 @@ import re
 import pytest
 from driving import (
     OUTSIDE,
-    PICTURES,
-    assert_accessible,
-    assert_fits,
+    assert_presentable,
     assert_ran_by_itself,
     press_on,
-    take_pictures,
     widget,
 )
 from launching import wait_for
@@ -129,7 +126,6 @@ def test_what_answers_a_prediction_waits_until_it_is_committed_by_keyboard(lesso
     expect(marks).to_have_text(["✓ better", "✗ worse"])
     assert press_on(seeds, "Home", "ArrowRight").startswith("Seed 42")
     seeds.evaluate("each => each.scrollIntoView()")
-    lesson.page.screenshot(path=PICTURES / "l07_seeds.png")
     for key in ("score", "exhibit_a", "exhibit_b", "baseline"):
         lesson.show_answer(f"l07.{key}")
 
@@ -139,7 +135,6 @@ def test_the_rush_opens_where_its_queue_is_longest_and_is_told_by_keyboard(lesso
     expect(fleet).to_contain_text("232 wait")
     assert "Request 1 arrives: priority " in press_on(fleet, "Home", *["ArrowRight"] * 2)
     fleet.evaluate("each => each.scrollIntoView()")
-    lesson.page.screenshot(path=PICTURES / "l07_fleet.png")
 
 
 def test_a_wrong_heap_is_shown_stale_and_stops_the_fleet_and_a_right_one_keeps_its_queue(
@@ -164,7 +159,6 @@ def test_a_wrong_heap_is_shown_stale_and_stops_the_fleet_and_a_right_one_keeps_i
     words = "In this run on_event came from you and bump, route from the reference."
     expect(said(lesson, words)).to_be_attached()
     heap.evaluate("each => each.scrollIntoView()")
-    lesson.page.screenshot(path=PICTURES / "l07_heap.png")
     file = course_server.work / "l07_fleet.py"
     wait_for(lambda: "    kind, *rest = event\n" in file.read_text(), limit_s=30)
 
@@ -196,7 +190,6 @@ def test_after_an_endless_route_a_right_one_sends_as_the_reference_does(lesson, 
     fleet = widget(lesson, "fleet-view", "Your fleet in a burst")
     assert "Request " in press_on(fleet, "Home", *["ArrowRight"] * 2)
     fleet.evaluate("each => each.scrollIntoView()")
-    lesson.page.screenshot(path=PICTURES / "l07_yours.png")
 
 
 def test_a_policy_is_scored_load_by_load_and_drawn_on_a_practice_load(lesson):
@@ -228,21 +221,9 @@ def test_a_repaired_exhibit_loses_its_symptoms(lesson):
     expect(said(lesson, "Still broken.")).to_have_count(2)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_7(lesson, scheme):
-    assert_accessible(lesson, scheme)
-    take_pictures(lesson, {"yours": lesson.page.locator(".sn-fleet-view").last}, scheme)
-
-
-def test_lesson_7_fits_a_narrow_page(lesson):
-    assert_fits(lesson, 390)
+def test_it_is_presentable_once_it_is_worked_through(lesson):
+    assert_presentable(lesson)
     # In a heap, an entry that is not there yet waits unseen in the corner.
     drawn = lesson.page.locator(".sn-fleet-view svg, .sn-paired-seeds svg")
     assert drawn.count() > 6
     assert drawn.evaluate_all(OUTSIDE) == []
-    places = {
-        "heap": widget(lesson, "lazy-heap", "A queue, by "),
-        "seeds": widget(lesson, "paired-seeds", "300 requests per second: by priority"),
-        "fleet": lesson.page.locator(".sn-fleet-view").last,
-    }
-    take_pictures(lesson, places, "390")

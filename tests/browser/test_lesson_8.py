@@ -7,13 +7,10 @@ import re
 
 import pytest
 from driving import (
-    PICTURES,
-    assert_accessible,
-    assert_fits,
     assert_no_text_is_cut_off,
+    assert_presentable,
     assert_ran_by_itself,
     press_on,
-    take_pictures,
     widget,
 )
 from launching import wait_for
@@ -114,7 +111,6 @@ def test_the_passes_of_a_text_are_told_by_keyboard(lesson):
     assert f"60 tokens in {num_passes} passes so far" in press_on(strip, "End")
     press_on(strip, "Home", *["ArrowRight"] * 8)
     strip.evaluate("each => each.scrollIntoView()")
-    lesson.page.screenshot(path=PICTURES / "l08_strip.png")
 
 
 def test_a_wrong_accept_bends_the_law_which_a_right_one_keeps(lesson, ran, course_server):
@@ -177,7 +173,6 @@ def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_t
     said = press_on(lesson.timeline, "Home", *["ArrowRight"] * 2)
     assert re.match("Yours, step 2: requests 0 and 1 decode and sample ('.*?'|a space), ", said)
     lesson.timeline.evaluate("each => each.scrollIntoView()")
-    lesson.page.screenshot(path=PICTURES / "l08_timeline.png")
 
 
 def test_after_an_endless_accept_the_work_goes_on(lesson, ran):
@@ -199,18 +194,6 @@ def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
     expect(served).to_contain_text("They are the same.", timeout=WAIT_MS)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_of_ours_breaks_an_accessibility_rule_in_lesson_8(lesson, scheme):
-    assert_accessible(lesson, scheme)
-    take_pictures(lesson, {"timeline": lesson.timeline}, scheme)
-
-
-def test_lesson_8_fits_a_narrow_page(lesson):
-    assert_fits(lesson, 390)
+def test_it_is_presentable_once_it_is_worked_through(lesson):
+    assert_presentable(lesson)
     assert_no_text_is_cut_off(lesson.page)
-    places = {
-        "strip": widget(lesson, "speculation-strip", "Sixty characters, four drafts ahead"),
-        "timeline": lesson.timeline,
-        "exhibit_b": lesson.page.get_by_role("heading", name=re.compile("Exhibit B")),
-    }
-    take_pictures(lesson, places, "390")
