@@ -558,7 +558,7 @@ def _():
 
     The three requests with prompts longer than W = 20, another `evict`: each step brings one token,
     so each step lets one go. The KV budget is 60.
-    <span data-yours></span>
+    <span data-yours="exhibit"></span>
     """)
     return
 

@@ -612,7 +612,7 @@ def _():
     time. The next one comes ten seconds later. Rule 1 is switched off for now. The gate asks
     `exhibit_a` whether the waiter outranks the runner that it is measured by, and that answers
     `waiter > margin * runner`.
-    <span data-yours></span>
+    <span data-yours="exhibit"></span>
     """)
     return
 

@@ -547,7 +547,7 @@ def _():
 
     The description again: *E[accepted] = Σ k · pᵏ · (1 − p) + K · pᴷ ≈ 2.71 tokens/step*. This one is no
     slip of the pen. Each term is right.
-    <span data-yours></span>
+    <span data-yours="exhibit"></span>
     """)
     return
 
@@ -598,7 +598,7 @@ def _():
 
     Our engine would refuse this one with a sentence. So here it runs in the smallest speculative decoder
     that there is, greedy and for one text, which believes what it is told.
-    <span data-yours></span>
+    <span data-yours="exhibit"></span>
     """)
     return
 
@@ -651,7 +651,7 @@ def _():
     and propose what followed there. It learns from what the server writes. A benchmark runs its four
     prompts once to warm up, then again with the clock running. In between, `exhibit_c` decides what the
     draft remembers.
-    <span data-yours></span>
+    <span data-yours="exhibit"></span>
     """)
     return
 
