@@ -222,7 +222,7 @@ def _write(path: Path, data: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Only one process changes `path` at a time; a lock that nobody gives back is taken over."""
+    """Only one process changes `path` at a time; a lock that is not given back is taken over."""
     lock = path.with_name(f".{path.name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + _LOCK_WAIT_S

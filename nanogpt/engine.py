@@ -41,7 +41,7 @@ from nanogpt.speculative.verify import Drawn
 from nanogpt.trace import RequestRecord, StepRecord, Trace
 
 NOTHING = ForwardResult(torch.empty(0, 0), ())
-"""A step in which somebody only leaves: no row, no forward."""
+"""The result of a step that only preempts: no row, no forward."""
 TRIES = 3
 """So many steps in a row may end with logits of a request that are not finite; then it must go."""
 
@@ -194,7 +194,7 @@ class Engine:
         )
 
     def _counted(self, computed: Mapping[int, int]) -> dict[int, int]:
-        """KV tokens that the scheduler will count everybody with, once the step is committed."""
+        """KV tokens that the scheduler will count each request with, once the step is committed."""
         counted: dict[int, int] = {}
         for request_id in self.cache.holders():
             request = self._requests[request_id]

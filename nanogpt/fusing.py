@@ -44,10 +44,10 @@ def fused_rows(
 
 
 def new_mask(num_new: Sequence[int]) -> Tensor:
-    """Who may see whom among the new columns: causal, and nobody sees padding.
+    """Which new columns see which: causal, and no query sees padding.
 
     A padding query sees itself: its output is thrown away, but a row that sees nothing turns into
-    NaN, and 0 * NaN is NaN for whoever masks it in the next layer. Shapes: -> (B, T, T) bool.
+    NaN, and 0 * NaN is NaN where the next layer masks it. Shapes: -> (B, T, T) bool.
     """
     longest = max(num_new)
     columns = torch.arange(longest)  # (T,)
@@ -59,7 +59,7 @@ def new_mask(num_new: Sequence[int]) -> Tensor:
 
 
 def full_mask(past_lens: Sequence[int], num_new: Sequence[int]) -> Tensor:
-    """Who may see whom in a fused forward: all of one's own past, and the new as `new_mask` says.
+    """Which keys each query sees in a fused forward: all of its own past, the new by `new_mask`.
 
     Shapes: -> (B, T, S + T) bool, S = max(past_lens) columns of past first.
     """
@@ -85,7 +85,7 @@ def split_kv(k: Tensor, past_lens: Sequence[int], num_new: Sequence[int]) -> lis
 def sample_rows(
     num_new: Sequence[int], cursors: Sequence[int], num_known: Sequence[int]
 ) -> list[int]:
-    """The rows whose last logits predict a token that nobody knows yet: decodes and last chunks.
+    """The rows whose last logits predict a token that is not known yet: decodes and last chunks.
 
     >>> sample_rows([1, 8, 3], [21, 0, 5], [22, 30, 8])
     [0, 2]

@@ -144,7 +144,7 @@ class KVCache:
         return range(self.length(request_id))
 
     def mask(self, request_id: int, num_new: int) -> None:
-        """No rule of its own: who sees whom is the causal mask's business."""
+        """None: the causal mask applies."""
 
     def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
         """What the request holds in one layer, oldest first. Shapes: -> k, v (H, S, D), views."""

@@ -45,5 +45,5 @@ class KVStore(Protocol):
         ...
 
     def mask(self, request_id: int, num_new: int) -> Tensor | None:
-        """Who may see whom of held and new, (T, S + T) bool; None leaves it to the causal mask."""
+        """Which keys, held and new, a query sees, (T, S + T) bool; None: the causal mask."""
         ...

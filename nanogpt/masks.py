@@ -1,4 +1,4 @@
-"""Who may see whom, as boolean matrices. Knows positions; does not know requests or storage."""
+"""Which keys a query may see, as boolean matrices. Knows positions, not requests or storage."""
 
 import torch
 from torch import Tensor

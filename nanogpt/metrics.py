@@ -27,7 +27,7 @@ class RequestMetrics:
 class Summary:
     """A whole run: means over requests, throughput in tokens per second, padding as a share.
 
-    `worst_itl_us` is the longest gap that anyone saw, None when nobody got two tokens.
+    `worst_itl_us` is the longest gap of any request, None when none got two tokens.
     """
 
     mean_ttft_us: float
@@ -100,7 +100,7 @@ def summary(trace: Trace) -> Summary:
     """The run in eight numbers. Raises: ValueError for a trace without a single token."""
     requests = all_request_metrics(trace)
     if not requests:
-        raise ValueError("nobody got a token in this trace")
+        raise ValueError("no request got a token in this trace")
     gaps = [gap for request in requests for gap in request.itls_us]
     num_tokens = sum(len(request.itls_us) + 1 for request in requests)
     first_arrival_us = min(request.arrival_us for request in trace.requests)

@@ -2,7 +2,7 @@
 
 The one seam is `attend`: each layer computes Q, K and V of the new tokens and asks the caller to
 attend. Training passes plain causal attention, an executor passes attention over its KV cache, and
-whoever wants to stop a forward pass between two layers can do it there.
+a forward pass can be stopped there, between two layers.
 
 Shapes: B rows, T new tokens, S visible context, H heads, D head size, C = H * D, V vocabulary.
 """
@@ -84,10 +84,10 @@ class GPT(nn.Module):
     def hidden(
         self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None
     ) -> Tensor:
-        """Run all layers over new tokens, whatever their arrangement; `attend` knows who sees whom.
+        """Run all layers over new tokens, in any arrangement; `attend` knows what sees what.
 
-        With `wanted` (R,), only those tokens of a flat row come back: once the last layer has put
-        everybody's K/V down, nobody reads the others any more, and its MLP leaves them out.
+        With `wanted` (R,), only those tokens of a flat row come back: the last layer writes the K/V
+        of all, but its MLP leaves the others out, which no later layer needs.
         Shapes: tokens and positions (...) -> (..., C), or (R, C), ready for `logits`.
         """
         x = self.token_embedding(tokens) + self.position_embedding(positions)  # (..., C)

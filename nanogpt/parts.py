@@ -110,7 +110,7 @@ class FusedRows(Protocol):
 
 
 class FullMask(Protocol):
-    """Who sees whom in one fused forward; see `fusing.full_mask`."""
+    """Which keys each query sees in one fused forward; see `fusing.full_mask`."""
 
     def __call__(self, past_lens: Sequence[int], num_new: Sequence[int], /) -> Tensor:
         """Build one mask."""

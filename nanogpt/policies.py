@@ -74,7 +74,7 @@ def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
     """Priority that waiting makes up for: `rate` steps of waiting are worth one level.
 
-    "Priority minus age / rate" changes at every step, but for everybody by the same amount, so
+    "Priority minus age / rate" changes at every step, but for all requests by the same amount, so
     the order is that of arrival + rate * priority, which never has to be updated in a heap.
     """
     return (request.arrival_time + rate * request.priority,)
@@ -118,7 +118,7 @@ def resume(request: RequestView) -> Resumed:
 def record(
     forwarded: Sequence[int], active_now: Sequence[int], sampled: Sequence[int]
 ) -> dict[int, int]:
-    """Whose token is whose: row i of the forward belongs to `forwarded[i]`, whoever is active now.
+    """Whose token is whose: row i of the forward belongs to `forwarded[i]`, whatever is active now.
 
     `active_now` has changed since the batch was built: requests were promoted or finished.
     """

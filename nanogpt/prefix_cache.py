@@ -2,7 +2,7 @@
 
 K/V depends on a token and all tokens before it, and on nothing else, so two requests that begin
 alike can share it. It is copied out of a request's slot once the step that computed it has
-committed, and into the slot of whoever is admitted later: room of its own, beside the KV budget.
+committed, and into the slot of a request admitted later: room of its own, beside the KV budget.
 
 Shapes: L layers, H heads, S positions, D head size.
 """

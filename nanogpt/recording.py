@@ -29,7 +29,7 @@ def work_record(row: Row, drawn: Drawn | None) -> WorkRecord:
 
 
 def kv_records(cache: KVStore, counted: Mapping[int, int]) -> tuple[KVRecord, ...]:
-    """What everybody holds, in the order they came in; `counted` by request id."""
+    """What each request holds, in the order they came in; `counted` by request id."""
     return tuple(
         KVRecord(i, cache.length(i), counted[i], cache.live_bytes(i)) for i in cache.holders()
     )
@@ -48,7 +48,7 @@ def wait_records(
     blocked: str | None,
     token_budget: int,
 ) -> tuple[WaitRecord, ...]:
-    """Everyone unfinished who got no tokens, with the reason in words.
+    """The unfinished requests that got no tokens, each with the reason.
 
     `victims` were preempted, each with its reason; `blocked` is why the first waiting request that
     was not offered could not start.

@@ -1,6 +1,6 @@
 """From logits to a token, with draws that no schedule can change.
 
-Every draw is a function of (seed, request id, position, purpose) alone: whoever shares the batch,
+Every draw is a function of (seed, request id, position, purpose) alone: whatever shares the batch,
 however often the request was preempted, position 17 of request 3 gets the same random number.
 """
 

@@ -8,8 +8,8 @@ Progress: generated tokens are kept, so the run ends if new ones keep coming. Wh
 short, either the victim is active, and so has sampled since it was admitted, or an active request
 stays and samples in that same step. For a more important waiter only active requests are
 preempted. And alone every request fits: `add_request` refuses what never could. So no
-policy, static or timed, can keep a finite workload from finishing. That nobody starves while new
-requests keep coming holds for "fcfs" and for keys that age, and not for strict priority.
+policy, static or timed, can keep a finite workload from finishing. That no request starves while
+new ones keep coming holds for "fcfs" and for keys that age, and not for strict priority.
 """
 
 import heapq
@@ -122,16 +122,16 @@ class Scheduler:
         return prefill, list(self.active)
 
     def begin_step(self, step: int) -> None:
-        """Note the time; under a `TimedKey`, rank everybody anew."""
+        """Note the time; under a `TimedKey`, rank every request anew."""
         self._step = step
         if isinstance(self.policy, TimedKey):
-            everybody = [*self._running(), *(entry[3] for entry in self.waiting)]
-            self._keys.update({request.id: self._key(self.view(request)) for request in everybody})
+            requests = [*self._running(), *(entry[3] for entry in self.waiting)]
+            self._keys.update({request.id: self._key(self.view(request)) for request in requests})
             self.waiting = [self._entry(entry[3]) for entry in self.waiting]
             heapq.heapify(self.waiting)
 
     def victims(self) -> list[Request]:
-        """Whom to preempt in this step, so that decodes can grow or the head can start.
+        """What to preempt in this step, so that decodes can grow or the head can start.
 
         Changes nothing.
         """
@@ -147,7 +147,7 @@ class Scheduler:
         return self._victims_for_head()
 
     def reason_to_leave(self) -> str:
-        """Why whoever `victims` names has to go, in words."""
+        """Why the `victims` have to leave, for the record."""
         short = (
             self.max_kv_tokens is not None and self._growth(self._running()) > self.max_kv_tokens
         )
@@ -158,7 +158,7 @@ class Scheduler:
     def admissible(self, leaving: Sequence[Request] = ()) -> tuple[list[Request], str | None]:
         """The waiting requests that may start now, in order, and why the next one may not.
 
-        The queue is strict: nobody overtakes a head that does not fit. `leaving` are about to be
+        The queue is strict: nothing overtakes a head that does not fit. `leaving` are about to be
         preempted; their K/V is free from the next step on. Changes nothing.
         """
         admitted: list[Request] = []

@@ -1,7 +1,7 @@
-"""A sliding window with attention sinks: who may see whom, what is kept, and where it lies.
+"""A sliding window with attention sinks: what is visible, what is kept, and where it lies.
 
 With a window W and S sinks, query t sees the first S positions and the last W + 1, itself included.
-Visibility alone decides the text; eviction only frees what nobody will see again, so the text never
+Visibility alone decides the text; eviction only frees what no query sees again, so the text never
 depends on the chunk size or the schedule. After a step the last W positions are kept, since the
 next query adds itself, and the first S. A window of None means no window. Pure functions of numbers
 and tensors.

@@ -111,9 +111,9 @@ def textbook_mask(batch: int, num_new: int, num_past: int, attn_mask: Tensor | N
 def assemble_batch_cache(
     requests: Sequence[Request],
 ) -> tuple[BatchedKV | None, Tensor, list[int]]:
-    """Everybody's K/V side by side, left-padded with zeros to the longest.
+    """The K/V of all side by side, left-padded with zeros to the longest.
 
-    Returns past_kvs (None when nobody holds any), attn_mask (B, 1, S) True where a column is real,
+    Returns past_kvs (None when none holds any), attn_mask (B, 1, S) True where a column is real,
     and the padding of each row. Raises: ValueError for no request at all.
     """
     if not requests:

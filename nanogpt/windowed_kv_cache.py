@@ -117,7 +117,7 @@ class WindowedKVCache:
         return storage.positions if storage else []
 
     def mask(self, request_id: int, num_new: int) -> Tensor:
-        """Who may see whom, by position alone. Shapes: -> (T, S + T) bool."""
+        """Which keys a query may see, by position alone. Shapes: -> (T, S + T) bool."""
         storage = self._storage_of[request_id]
         kept = kept_positions(storage.computed, self.window, self.sinks)
         if num_new == 1 and self._mask_of is window_mask and storage.positions == kept:
@@ -144,7 +144,7 @@ class WindowedKVCache:
         return list(self._storage_of)
 
     def check(self) -> None:
-        """Assert that everybody holds exactly what the window allows, in live bytes too."""
+        """Assert that every request holds exactly what the window allows, in live bytes too."""
         per_token = self._empty.itemsize * 2 * self._empty.shape[1] * self._empty.shape[2]
         per_token *= self._empty.shape[4]
         for storage in self._storage_of.values():

@@ -101,7 +101,7 @@ def test_a_summary_without_gaps_has_none():
 
 
 def test_a_summary_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="nobody got a token"):
+    with pytest.raises(ValueError, match="no request got a token"):
         summary(dataclasses.replace(TRACE, steps=TRACE.steps[:1]))
 
 

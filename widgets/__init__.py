@@ -1,7 +1,7 @@
 """The pictures of the course: anywidgets that draw plain JSON records and step in the browser.
 
 timeline               what every request did in every step of a run, beside a reference
-mask_stepper           who may see whom, one query row at a time
+mask_stepper           which keys a query may see, one row at a time
 mask_build             a fused batch's mask, built in visible steps
 batch_view             a padded batch cell by cell, packed into a strip with its staircase mask
 step_cost              what a step costs: fixed + per token
@@ -15,9 +15,9 @@ attention_by_distance  how far back trained heads look, and what a window cuts o
 receptive_field        which positions can act on a token, layer by layer
 block_table            physical blocks and the tables that name them
 slack_timeline         slack: arrival, now, the predicted TTFT, the deadline
-gate_picture           the gate's four cases, and who beats whom
+gate_picture           the gate's four cases, and what beats what
 repair_ladder          SLO attainment after each fix
-vote_board             what each rank voted at each layer, and where everyone left
+vote_board             what each rank voted at each layer, and where all left
 slo_cycle              one preemption from the arrival to the re-admission
 fleet_view             workers, batches, K/V and the queue over virtual time
 paired_seeds           p50 beside p99, two policies paired seed by seed

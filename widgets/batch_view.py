@@ -19,7 +19,7 @@ class BatchView(Picture):
     are its new tokens, the others padding. `tokens`, `positions` and `texts` (strings to show
     instead of token ids) hold a list per row. They are drawn as given, rows of unequal length too.
     `packed` is {"cu_q", "cu_k", "mask": N rows of K truth values} with optional "key_labels", K
-    strings: the same tokens in one flat row, and who sees whom. `reference` is {"tokens",
+    strings: the same tokens in one flat row, and what sees what. `reference` is {"tokens",
     "positions"} with optional "texts" and "packed"; what differs from it is marked. Plain data:
     tensors go in as `.tolist()`.
     Raises: ValueError for no row, lists that are not one per row, or anything but whole numbers.

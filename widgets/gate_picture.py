@@ -14,7 +14,7 @@ _SCORED = ("id", "slack_us", "urgency")
 
 
 class GatePicture(Picture):
-    """Decisions of a gate, one after the other: which of the four cases, who beats whom, who goes.
+    """Decisions of a gate, one after the other: which of the four cases, which one goes.
 
     Each decision is {"waiter": {"id", "slack_us", "urgency"}, "runners": [{"id", "slack_us",
     "urgency", "immune": bool}], "reference": id or None, "victim": id or None, "margin", "mode":

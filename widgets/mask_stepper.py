@@ -10,7 +10,7 @@ from widgets.picture import Face, Picture
 
 
 class MaskStepper(Picture):
-    """Who may see whom: rows are queries, columns are keys, past keys before the divider.
+    """Which keys a query may see: rows are queries, columns are keys, past keys before the divider.
 
     Each mask is {"name": str, "num_past": int, "mask": T rows of S truth values}, with an optional
     "note" and optional "labels", one for each of the S keys. The first of two masks is compared

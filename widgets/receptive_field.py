@@ -9,7 +9,7 @@ from widgets.picture import Face, Picture
 
 
 class ReceptiveField(Picture):
-    """Positions by layers: whom `query` sees, whom those saw, down to the tokens.
+    """Positions by layers: what `query` sees, what those saw, down to the tokens.
 
     With a window W and S sinks, each layer sees the last W + 1 positions and the first S, so that
     after L layers the logits of `query` (by default the last position) can depend on tokens as

@@ -18,7 +18,7 @@ class SlackTimeline(Picture):
     Each case is {"label", "arrival_us", "deadline_us", "total_tokens", "a", "c", "moments":
     [{"now_us", "done_tokens", "predicted_us", "slack_us", "urgency"}]}: `a` microseconds per token
     and `c` per pass, `predicted_us` the time that the remaining tokens take, slack and urgency as
-    somebody's functions returned them. The cases have equally many moments, and step together. A
+    the given functions returned them. The cases have equally many moments, and step together. A
     moment may say `whole_us`, the prediction for the whole prompt (else `predicted_us` and `a` for
     every done token): the difference is the hatched part, which need not be paid for any more.
     Raises: ValueError for no case, unequal or no moments, or a number out of range.

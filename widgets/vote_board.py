@@ -18,7 +18,7 @@ _CHECK_FIELDS = ("layer", "reached_ns", "vote", "agree_ns")
 
 
 class VoteBoard(Picture):
-    """Ranks by layers: each rank's vote, the collective's result, the write, where everyone left.
+    """Ranks by layers: each rank's vote, the collective's result, the write, where all left.
 
     Each board is {"label", "words", "record"}: `record` has the fields of a preemption's record as
     JSON (step, pass_number, layer, num_layers, waiter, victims, begun_ns, written_ns, replied_ns,

@@ -1,4 +1,4 @@
-"""The course's server: marimo, and around it what marimo leaves to whoever starts it.
+"""The course's server: marimo, and around it what marimo leaves to its host.
 
 `python -m course.launcher.host edit|run PORT` serves work/ to this machine. The first line of its
 input is the token; the end of its input is the end of the launcher, and its own. Runs in .venv,

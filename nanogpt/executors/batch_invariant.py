@@ -1,4 +1,4 @@
-"""The batch-invariant executor: the same float32 bits for a token, whoever shares the batch.
+"""The batch-invariant executor: the same float32 bits for a token, whatever shares the batch.
 
 A matrix product rounds differently for 1 row and for 8, so an ordinary engine's logits depend on
 the company a request keeps. Here no operation ever sees another shape: tokens run in tiles of

@@ -1,7 +1,7 @@
 """The packed executor: a step's tokens in one flat row, nothing padded, attention per request.
 
 This is how production engines do it ("varlen" or "ragged" batches). Every Linear sees N tokens at
-once, whoever they belong to; only attention has to know where one request ends.
+once, whatever they belong to; only attention has to know where one request ends.
 
     flat row:   [ d0 | d1 | d2 | a a a | b b b | c c c c c ]     rows of one length side by side
 

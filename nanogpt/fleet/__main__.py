@@ -132,7 +132,7 @@ def _rps(arguments: argparse.Namespace) -> float:
 
 
 def run_one(arguments: argparse.Namespace) -> int:
-    """One seed: the fleets side by side, drawn as they run where somebody watches."""
+    """One seed: the fleets side by side, drawn as they run on a terminal."""
     load = make_workload(arguments.scenario, _rps(arguments), arguments.duration, arguments.seed)
     configs = configs_of(arguments)
     simulations = [Simulation(config, load) for config in configs]

@@ -6,7 +6,7 @@
 They differ in kind. The source's decode grows with the batch although every step reads the
 weights once, so that a batch of 32 makes only 1.48 times as many tokens per second as one request
 alone; and its prefill gets cheaper the more requests are around, although it computes as much.
-A real decode is bound by memory: the weights are read once for everyone, and 32 requests make
+A real decode is bound by memory: the weights are read once for all, and 32 requests make
 nearly 32 times as many tokens. A real prefill is bound by computing: it costs what its tokens cost.
 
 The calibrated numbers are worked out for a model of 1.2 billion 16-bit weights on one data-centre

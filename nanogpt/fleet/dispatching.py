@@ -30,7 +30,7 @@ class Clockwork(Protocol):
     """What the dispatcher asks of the simulation."""
 
     def started(self, worker: Worker) -> None:
-        """Somebody was dispatched there."""
+        """A request was dispatched there."""
         ...
 
     def enqueue(self, state: RequestState) -> None:
@@ -70,7 +70,7 @@ class Dispatcher:
         return len(self.waiting) + claims
 
     def has_waiting(self, queue: int) -> bool:
-        """Whether anybody waits in this queue."""
+        """Whether a request waits in this queue."""
         return len(self.queues[queue]) > 0 if self.is_queued else bool(self.waiting)
 
     # ------------------------------------------------------------------ in and out of the queue
@@ -114,7 +114,7 @@ class Dispatcher:
     # ------------------------------------------------------------------ rounds
 
     def run_round(self, queue: int, now_us: int) -> bool:
-        """Dispatches whoever can go now; whether somebody leaves, so that another round may help.
+        """Dispatches what can go now; whether a request leaves, so that another round may help.
 
         One request at most has others leave in a round, as in the source.
         """
@@ -137,7 +137,7 @@ class Dispatcher:
                 self._dispatch(state, self._route(state, roomy), now_us)
                 is_open, most_free = _open_workers(workers, kept_free)
                 continue
-            # If the first who fits nowhere is not far enough above anyone, nobody behind is.
+            # If the first that fits nowhere is not far enough above any, none behind it is.
             if may_preempt:
                 may_preempt = False
                 made_way = self._make_way(state, workers, now_us)
@@ -203,7 +203,7 @@ class Dispatcher:
         return True
 
     def _victims(self, state: RequestState, worker: Worker) -> list[RequestState]:
-        """Who would have to leave; nobody when that is not enough, or somebody else is coming."""
+        """What would have to leave; none when that is not enough, or another is coming."""
         if worker.claimant is not None:
             return []
         slots = self._config.batch_size - worker.num_running
@@ -291,6 +291,6 @@ class Dispatcher:
 
 
 def _open_workers(workers: Sequence[Worker], kept_free: Worker | None) -> tuple[list[Worker], int]:
-    """Those that take anybody, and the most KV tokens that one of them has free."""
+    """Those that take a request, and the most KV tokens that one of them has free."""
     is_open = [each for each in workers if each.is_open and each is not kept_free]
     return is_open, max((each.kv_free_tokens for each in is_open), default=-1)

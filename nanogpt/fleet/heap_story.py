@@ -53,7 +53,7 @@ def heap_story(on_event: OnEvent, events: Sequence[Event]) -> Record:
 
 
 def _apply(waiting: dict[int, Key], event: Event, popped: int | None) -> None:
-    """Who waits after the event, and with which key; a pop takes whom the function named."""
+    """Who waits after the event, and with which key; a pop takes what the function named."""
     match event:
         case ("push", request_id, key):
             waiting[request_id] = key
@@ -70,7 +70,7 @@ def _first(waiting: Mapping[int, Key]) -> int | None:
 
 
 def _live(heap: Sequence[Entry], waiting: Mapping[int, Key]) -> set[int]:
-    """Indices of the entries that stand for somebody waiting, at most one for each.
+    """Indices of the entries that stand for a waiting request, at most one for each.
 
     That is the entry with the request's present key; of several the youngest generation.
     """

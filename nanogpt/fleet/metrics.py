@@ -2,7 +2,7 @@
 
 Percentiles are nearest rank: the smallest value that at least so many per cent do not exceed. A
 request is settled when it finishes, is refused, or its deadline passes, whichever comes first; it
-is a violation unless it finished by then. So whoever never finishes counts, too. The gap between
+is a violation unless it finished by then. So one that never finishes counts, too. The gap between
 two tokens is measured where they come out, waiting and preemption included; tokens of one pass
 come out together, with gaps of 0.
 """
@@ -144,7 +144,7 @@ class Meter:
         self.now = Tally()  # since the last full second
         self._window: deque[Tally] = deque(maxlen=WINDOW_S)
         self._before = Tally()  # all full seconds
-        self._open: list[tuple[int, int]] = []  # (deadline, id) of whoever may not be settled
+        self._open: list[tuple[int, int]] = []  # (deadline, id) of what may not be settled
         self._settled: dict[int, None] = {}
 
     def arrive(self, request_id: int, deadline_us: int) -> None:
@@ -160,7 +160,7 @@ class Meter:
             self.now.violations += violated
 
     def pass_deadlines(self, now_us: int) -> None:
-        """Whoever should have been done before this moment, and is not, is a violation."""
+        """A request that should have been done before this moment, and is not, is a violation."""
         while self._open and self._open[0][0] < now_us:
             self.settle(heapq.heappop(self._open)[1], violated=True)
 

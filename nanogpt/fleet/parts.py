@@ -45,7 +45,7 @@ class Decide(Protocol):
     """A whole policy: who goes where next."""
 
     def __call__(self, snapshot: FleetSnapshot, /) -> tuple[int, int] | None:
-        """(request id, worker id) of one dispatch, or None when nobody is to go now."""
+        """(request id, worker id) of one dispatch, or None when none is to go now."""
         ...
 
 

@@ -1,6 +1,6 @@
 """A worker's prefix cache: what it remembers of prompts that it has computed, oldest out first.
 
-Entries are copies in the KV tokens that nobody has set aside; they give way whenever those are
+Entries are copies in the KV tokens that are not set aside; they give way whenever those are
 needed. Only prompts are remembered: what was generated has no tokens in this model.
 """
 
@@ -95,7 +95,7 @@ class SlotCache:
 
 
 class RadixCache:
-    """Prompts token by token in a tree: every shared prefix is found, whoever computed it."""
+    """Prompts token by token in a tree: every shared prefix is found, whatever computed it."""
 
     def __init__(self, kv_tokens: int) -> None:
         self.version = 0

@@ -48,7 +48,7 @@ STATIC = FleetConfig(
     dispatch_us=0,
     batching="static",
 )
-"""The baseline with static batching: a batch is filled when everyone of the last one has left."""
+"""The baseline with static batching: a batch is filled when all of the last one have left."""
 
 PRESETS: dict[str, FleetConfig] = {
     config.name: config for config in (ADAPTIVE, AS_SOURCE, FIFO, STATIC)

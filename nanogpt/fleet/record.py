@@ -128,7 +128,7 @@ class FleetRun:
     """A whole run. `outcomes` are in the order of the load; `trace` only where it was asked for.
 
     `totals` are the metrics of the whole run, `samples` those of the last 10 s, once per virtual
-    second. `stopped`: it ended before everybody was done.
+    second. `stopped`: it ended before all were done.
     """
 
     config: FleetConfig

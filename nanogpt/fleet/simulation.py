@@ -1,6 +1,6 @@
 """The fleet event by event on a virtual clock: the same load and rules give the same run, always.
 
-An event is the end of a run of passes, an arrival, somebody becoming urgent, a dispatch round, or
+An event is the end of a run of passes, an arrival, a request becoming urgent, a dispatch round, or
 the start of a run; at one moment they come in this order. Between events nothing is computed.
 """
 
@@ -79,7 +79,7 @@ class Simulation:
 
     @property
     def finished(self) -> bool:
-        """Whether everybody is done, or nothing can happen any more."""
+        """Whether all are done, or nothing can happen any more."""
         return self.num_done == len(self.states) or self._next_event_us() is None
 
     def advance(self, until_us: int | None = None) -> None:
@@ -107,7 +107,7 @@ class Simulation:
         for worker in self.workers:
             worker.settle(self.now_us)
         self.meter.pass_deadlines(self.now_us)
-        if self.finished:  # whoever still waits will wait for ever
+        if self.finished:  # what still waits will wait for ever
             for state in self._arrivals[: self._num_arrived]:
                 if state.place != "done":
                     self.meter.settle(state.id, violated=True)
@@ -157,7 +157,7 @@ class Simulation:
     # ------------------------------------------------------------------ what the dispatcher uses
 
     def started(self, worker: Worker) -> None:
-        """Somebody was dispatched there: it starts, or ends its run at the next boundary."""
+        """A request was dispatched there: it starts, or ends its run at the next boundary."""
         if worker.kind is None:
             self._push(self.now_us, _STARTS, worker.id)
         elif worker.cut_short(self.now_us):

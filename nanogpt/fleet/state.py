@@ -13,7 +13,7 @@ Place = Literal["waiting", "claimed", "dispatched", "prefilling", "decoding", "d
 class RequestState:
     """Where a request is and how far it has come. Mutable.
 
-    "claimed": it waits for the end of a step, when somebody leaves for it. `priority` is the one
+    "claimed": it waits for the end of a step, when another leaves for it. `priority` is the one
     that counts now; `stay` tells its stays in the queue apart. `known_tokens` are its prompt and
     what it has generated; `swapped_tokens` of them have their K/V on the host.
     """

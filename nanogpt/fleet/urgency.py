@@ -1,6 +1,6 @@
 """When a waiting request's priority is looked at again, and what it then is.
 
-Nobody is polled: a priority can change only at known moments, and only those are events.
+Nothing is polled: a priority can change only at known moments, and only those are events.
 """
 
 from nanogpt.fleet.costs import decode_us, prefill_us
@@ -10,7 +10,7 @@ from nanogpt.fleet.settings import FleetConfig
 from nanogpt.fleet.state import RequestState
 
 TICK_US = 1000
-"""How often the source looks, and lifts whoever is near or beyond the deadline once more."""
+"""How often the source looks, and lifts what is near or beyond its deadline once more."""
 
 
 def urgency_times(config: FleetConfig, state: RequestState, now_us: int) -> list[int]:

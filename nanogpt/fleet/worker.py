@@ -1,7 +1,7 @@
 """A worker of the fleet: its batch, its KV tokens, its prefix cache, and the pass that it runs.
 
 Decode steps of one batch are all alike, so that a run of them is a start, a length and a number:
-it costs the same however many they are. A run ends where anything could change: somebody is
+it costs the same however many they are. A run ends where anything could change: a request is
 done, stops drafting, joins or leaves.
 """
 
@@ -57,12 +57,12 @@ class Worker:
 
     @property
     def kv_free_tokens(self) -> int:
-        """KV tokens that nobody has set aside; cached prefixes in them give way."""
+        """KV tokens that are not set aside; cached prefixes in them give way."""
         return self.config.kv_tokens - self.reserved_tokens
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes anybody at all right now."""
+        """Whether it takes any request right now."""
         if self.num_running >= self.config.batch_size or self.claimant is not None:
             return False
         return self.config.batching == "continuous" or (self.kind is None and not self.batch)

@@ -1,6 +1,6 @@
 """How ranks agree to leave a pass: all of them at the same attention op, or none.
 
-Whoever leaves alone leaves the others waiting in the next collective for ever. So what one rank
+A rank that leaves alone leaves the others waiting in the next collective for ever. So what one rank
 has read in shared memory is only its vote. Three ways to make the votes one decision, each with
 the same face:
 
@@ -41,7 +41,7 @@ def local_vote(target: int, step: int, layer: int, num_layers: int) -> int:
 
 
 def checkpoint(vote: int) -> Checkpoint:
-    """Take part in the collective, whatever the own vote; leave if anybody voted to."""
+    """Take part in the collective, whatever the own vote; leave if any rank voted to."""
     agreed = yield ("max", vote)
     if agreed:
         yield ("leave",)
@@ -137,7 +137,7 @@ class Agreement(Protocol):
 
 
 class NoVote:
-    """Nobody looks and nobody asks: what a pass costs when no monitor is on."""
+    """No look and no vote: what a pass costs when no monitor is on."""
 
     def __init__(self, ballot: Ballot) -> None:
         self.ballot = ballot
@@ -192,16 +192,16 @@ class CarriedVote(NoVote):
 
 
 class EpochStop(NoVote):
-    """The first to see the target names the next checkpoint; nobody can be past it already.
+    """The first to see the target names the next checkpoint; no rank can be past it already.
 
     Why not: a rank comes to checkpoint e + 1 only through the sums of layer e, and those wait for
     every rank, also for the one that stands at checkpoint e and has just written e + 1. Two ranks
     that write at once write the same number. After the last layer the number named belongs to no
-    layer, so it stops nobody.
+    layer, so it stops no pass.
     """
 
     def leave(self, layer: int) -> bool:
-        """Whether this is the checkpoint that somebody named; else name the next, if need be."""
+        """Whether this is the checkpoint that a rank named; else name the next, if need be."""
         ballot = self.ballot
         here = checkpoint_number(ballot.step, layer, ballot.num_layers)
         vote = ballot.cast(layer)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Collectives:
-    """This rank's membership in the group of all ranks. A group of one talks to nobody.
+    """This rank's membership in the group of all ranks. A group of one sends nothing.
 
     Mutable: `count`, the collectives so far, and `waiting`, whether it is inside one.
     """

@@ -53,7 +53,7 @@ class Watch(Protocol):
 
 
 class Unwatched:
-    """Nobody is told, and no pass can be preempted."""
+    """Nothing is told, and no pass can be preempted."""
 
     def begin_pass(self, step: int, rows: Sequence[Row]) -> PassMode:
         """Run it plainly: without a vote."""
@@ -63,7 +63,7 @@ class Unwatched:
         """Nothing to do."""
 
     def while_suspended(self, preempted: Preempted) -> WayBack:
-        """Nobody asked for it."""
+        """It was not asked for."""
         return "resume"
 
 
@@ -111,7 +111,7 @@ class TensorParallelExecutor:
             raise preempted
         # Without a vote: what has slept once is not put to sleep again.
         outcome = self.runner.resume(self.runner.new_step(), preempted.step)
-        assert isinstance(outcome, Complete), "nobody asked it to leave"
+        assert isinstance(outcome, Complete), "it was not asked to leave"
         return outcome
 
     def _pass_rows(self, rows: Sequence[Row]) -> list[PassRow]:

@@ -1,4 +1,4 @@
-"""A forward pass as a generator: it stops at every attention op, and whoever drives it may go.
+"""A forward pass as a generator: it stops at every attention op, and its caller may leave it there.
 
 Between two attention ops a serving engine replays compiled code, into which nothing can be called;
 the attention op is where it is back in Python once per layer. So that is where a pass can be left.

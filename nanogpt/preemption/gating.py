@@ -1,4 +1,4 @@
-"""The SLO policy as the monitor's gate: whom a snapshot's most urgent waiter may push out.
+"""The SLO policy as the monitor's gate: what a snapshot's most urgent waiter may push out.
 
 Also what it says about the pass after that: who may share it with the waiter.
 """

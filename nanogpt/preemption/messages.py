@@ -22,7 +22,7 @@ from nanogpt.preemption.sharding import Shard
 class PassRow:
     """One request's tokens in a pass: N ids, their positions, and the slot its K/V lies in.
 
-    `mask` (N, S) bool says who may see whom of the context, which ends with the N tokens.
+    `mask` (N, S) bool says what may be seen of the context, which ends with the N tokens.
     """
 
     slot: int
@@ -52,7 +52,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run the pass `step` over `rows`. Without `vote` nobody looks whether to leave.
+    """Run the pass `step` over `rows`. Without `vote` no rank looks whether to leave.
 
     `suspend`: a rank that leaves keeps the pass to go on with, instead of throwing it away.
     """
@@ -141,7 +141,7 @@ Reply: TypeAlias = Ready | Done | Left | Crashed
 
 
 def send(link: Connection, message: Order | Reply) -> None:
-    """Write one message. Raises: OSError when nobody reads any more.
+    """Write one message. Raises: OSError when the other end is closed.
 
     `Connection.send` would hand tensors over as open files; these go as plain bytes.
     """

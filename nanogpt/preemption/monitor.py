@@ -153,7 +153,7 @@ class Monitor:
 
     @property
     def is_running(self) -> bool:
-        """Whether anybody looks."""
+        """Whether it is looking."""
         return self._thread.is_alive()
 
     def publish(self, snapshot: Snapshot | None) -> None:

@@ -15,7 +15,7 @@ PointName: TypeAlias = Literal["read", "agree", "reply"]
 POINT_NAMES: tuple[PointName, ...] = ("read", "agree", "reply")
 
 LONGEST_HOLD_S = 30.0
-"""After so long a rank goes on by itself: whoever held it may be gone."""
+"""After so long a rank goes on by itself: what held it may be gone."""
 
 _LOOK_EVERY_S = 0.0005
 

@@ -8,7 +8,7 @@ from nanogpt.request import Request
 from nanogpt.slo.policy import SloRequest
 
 NO_SLO_US = 10**12
-"""Eleven days: what a request was promised that nobody promised anything."""
+"""Eleven days: the SLO of a request without one."""
 
 
 def promise(request: Request, slo_us: int) -> SloRequest:

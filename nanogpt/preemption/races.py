@@ -8,9 +8,9 @@ reference and run everything else as it is.
     RankParts           leave_alone                who has read the target leaves without a vote
     RankParts           leave_first                who votes 1 leaves before the collective
     RunnerParts         read_until_preempted       replies stay behind in their sockets
-    RunnerParts         believe_target             a target that nobody saw counts as a preemption
+    RunnerParts         believe_target             a target that no rank saw counts as a preemption
     Preemption          keep_previous_step         the books of a step that never was
-    MonitorParts        only_the_snapshot          nobody sees who arrives in mid-pass
+    MonitorParts        only_the_snapshot          arrivals in mid-pass are not seen
     GateParts           without_progress           healthy runners look doomed
     GateParts           nobody_is_immune           two requests preempt each other for ever
 """
@@ -99,5 +99,5 @@ def without_progress(runner: SloRequest, elapsed_us: int, a: float) -> SloReques
 
 
 def nobody_is_immune(runner: SloRequest) -> bool:
-    """Let everybody be preempted again and again."""
+    """Let every request be preempted again and again."""
     return False

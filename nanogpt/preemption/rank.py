@@ -195,7 +195,7 @@ def serve(rank: Rank, link: Connection) -> None:
 def end_with_the_engine() -> None:
     """Read standard input until it ends, which it does with the engine; then end this process.
 
-    Nobody is left whom anything could be told, and the main thread may be waiting for another rank.
+    The engine is gone and takes no reply; the main thread may be waiting for another rank.
     """
     sys.stdin.buffer.read()
     os._exit(1)
@@ -212,7 +212,7 @@ def main(arguments: list[str]) -> None:
         with torch.inference_mode():
             serve(Rank(index, num_ranks, shared), link)
     except (BrokenPipeError, ConnectionResetError):
-        return  # the engine is gone: nobody to tell
+        return  # the engine is gone: no reply
     finally:
         link.close()
 

@@ -13,7 +13,7 @@ from nanogpt.trace import StepRecord, WaitRecord
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRecord:
-    """One pass that all ranks left. `waiter` is whom for, None when nobody knows.
+    """One pass that all ranks left. `waiter`: for which request, None if unknown.
 
     `victims` had their prefill in it; `checks` are, rank by rank, the attention ops that were come
     to. Times are nanoseconds of the monotonic clock: the pass began, the target was written, the

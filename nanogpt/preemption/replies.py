@@ -14,7 +14,7 @@ class ReplyReader:
     """Gives one reply after the other, as they come in, one of each rank at the most.
 
     A rank that is gone, or that is silent while no rank comes any further for `patience_s` seconds,
-    counts as crashed. Mutable: who is still to be heard, and when somebody last came further.
+    counts as crashed. Mutable: which ranks are still to reply, and when one last made progress.
     """
 
     def __init__(self, group: RankGroup, patience_s: float) -> None:

@@ -70,7 +70,7 @@ class Runner:
         self.replied_ns = 0
         self.signal = BY_STEP
         self._group = start_ranks(num_ranks)
-        # Also for a runner that nobody closed: a notebook cell that was run twice.
+        # Also for a runner that was not closed: a notebook cell that was run twice.
         self._before_close: list[Callable[[], None]] = []
         self._close = weakref.finalize(self, _end, self._group, self._before_close)
         try:
@@ -153,7 +153,7 @@ class Runner:
         self._order_all(Drop(suspended_step))
 
     def before_close(self, stop: Callable[[], None]) -> None:
-        """Have `stop` called before the shared memory is released, to end whoever else uses it."""
+        """Have `stop` called before the shared memory is released, to end what else uses it."""
         self._before_close.append(stop)
 
     def not_before_close(self, stop: Callable[[], None]) -> None:
@@ -215,7 +215,7 @@ class Runner:
 
 
 def _end(group: RankGroup, before: Sequence[Callable[[], None]]) -> None:
-    """Release everything, also when somebody fails to let go of it."""
+    """Release everything, also when a part of it fails to close."""
     try:
         for stop in before:
             stop()

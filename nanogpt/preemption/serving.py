@@ -48,8 +48,8 @@ from nanogpt.trace import StepRecord
 class PreemptiveEngine(Engine):
     """Serves requests on tensor-parallel ranks. Use it in a `with`, inside that of its runner.
 
-    Mutable, beyond what an engine is: the inbox; `promises`; `previous_step`, whom
-    the newest step was scheduled with; `next_up`, whom to admit next; and the record of what
+    Mutable, beyond what an engine is: the inbox; `promises`; `previous_step`, the
+    requests of the newest step; `next_up`, the one to admit next; and the record of what
     happened: `preemptions`, `first_token_us`, `refused`.
     """
 
@@ -117,7 +117,7 @@ class PreemptiveEngine(Engine):
             self.monitor.wake()
 
     def serve(self) -> None:
-        """Run steps until nobody is left, in the inbox or out of it. Raises: as `step` does."""
+        """Run steps until no request is left, in the inbox or out of it. Raises: as `step` does."""
         while self.inbox.look() or not self.scheduler.is_done():
             self.step()
 
@@ -220,7 +220,7 @@ class PreemptiveEngine(Engine):
         return (float(view.id != self.next_up), *key)
 
     def _offer(self, victims: Sequence[Request], startable: Sequence[Request]) -> Offer:
-        """In a step that a pass was left for, only the chosen waiter and whom it may bring."""
+        """In a step that a pass was left for, only the chosen waiter and those it may bring."""
         offer = super()._offer(victims, startable)
         chosen = self.next_up
         ids = [request_id for request_id, _ in (*offer.prefilling, *offer.waiting)]
@@ -243,7 +243,7 @@ class PreemptiveEngine(Engine):
             self.cache.release(row.request_id)
 
     def _abort(self, preempted: Preempted) -> tuple[tuple[int, ...], int | None]:
-        """Undo an aborted pass; return its victims and whom it was aborted for."""
+        """Undo an aborted pass; return its victims and the request it was aborted for."""
         replied_ns, waiter = self.runner.replied_ns, self._waiter(preempted)
         victims = tuple(row.request_id for row in preempted.rows if not row.is_decode)
         self._take_arrivals()
@@ -274,7 +274,7 @@ class PreemptiveEngine(Engine):
         return request is None or has_room(self.scheduler, self.step_number, request, self._asleep)
 
     def _waiter(self, preempted: Preempted) -> int | None:
-        """Whom the monitor wanted the pass gone for."""
+        """The request that the monitor wanted the pass gone for."""
         decision = self.monitor.decision if self.monitor else None
         if decision is None or decision.target.step != preempted.step:
             return None

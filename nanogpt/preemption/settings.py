@@ -14,7 +14,7 @@ Batch = Callable[[SloRequest, Sequence[SloRequest]], Sequence[int]]
 
 
 def alone(chosen: SloRequest, others: Sequence[SloRequest]) -> list[int]:
-    """Nobody but the chosen waiter: its pass is to be short."""
+    """The chosen waiter alone: its pass is to be short."""
     return [chosen.id]
 
 

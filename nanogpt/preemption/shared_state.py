@@ -81,12 +81,12 @@ class SharedState:
         self._words[self._line(rank, 2)] = point
 
     def clear(self) -> None:
-        """Set everything to NOTHING; for whoever made the memory, before anybody else has it."""
+        """Set everything to NOTHING; for the process that made the memory, before it is shared."""
         for line in range(len(self._words) // WORDS_PER_LINE):
             self._words[line * WORDS_PER_LINE] = NOTHING
 
     def close(self) -> None:
-        """Unmap the memory; a second time does nothing. Whoever still uses it gets ValueError."""
+        """Unmap the memory; a second time does nothing. A later use raises ValueError."""
         self._words.release()
         self._memory.close()
 

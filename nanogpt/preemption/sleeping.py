@@ -20,7 +20,7 @@ def resume_or_abort(
 ) -> Way:
     """What becomes of a suspended pass now.
 
-    It sleeps while somebody urgent waits, but no longer than `bound` times what the whole pass
+    It sleeps while an urgent request waits, but no longer than `bound` times what the whole pass
     takes: in proportion to its length, so that nothing sleeps for ever. Its K/V is the price of
     sleeping; if that room is needed, the pass is thrown away.
     """
@@ -34,7 +34,7 @@ def has_room(scheduler: Scheduler, step: int, request: Request, asleep: Sequence
 
     A sleeper that the pass was to admit counts as running, although it still waits in the queue.
     """
-    scheduler.begin_step(step)  # ranks everybody anew
+    scheduler.begin_step(step)  # ranks every request anew
     if scheduler.victims() or request.status != "waiting":
         return not scheduler.victims()
     startable, _ = scheduler.admissible()

@@ -58,7 +58,7 @@ def _parser() -> Parser:
 def ladder(arguments: argparse.Namespace) -> int:
     """Runs every variant on every load and writes the table; after Ctrl-C, what there is of it."""
     seeds = range(arguments.seed, arguments.seed + arguments.trials)
-    # Seed by seed, so that whoever stops early has the whole table, from fewer seeds.
+    # Seed by seed, so that a run stopped early has the whole table, from fewer seeds.
     jobs = [
         Job(variant, rate, seed, arguments.seconds)
         for seed in seeds

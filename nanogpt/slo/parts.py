@@ -34,7 +34,7 @@ class Urgency(Protocol):
 
 
 class Gate(Protocol):
-    """Whom to preempt for a waiter, if anyone; see `policy.gate`."""
+    """Which runner to preempt for a waiter, if any; see `policy.gate`."""
 
     def __call__(
         self, waiter: SloView, runners: Sequence[SloView], margin: float, mode: Mode, /

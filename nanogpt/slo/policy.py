@@ -88,7 +88,7 @@ def urgency(slack: int, time_to_deadline: int) -> float:
     """sign(slack) / |time to deadline|, per millisecond, from -1 to 1: the higher goes first.
 
     A slack of 0 still makes it and counts as positive. The time is clamped to at least 1 ms. The
-    doomed sort below everybody, and among them the nearest deadline, missed or not, is last.
+    doomed sort below all others, and among them the nearest deadline, missed or not, is last.
     """
     score = CLAMP_US / max(abs(time_to_deadline), CLAMP_US)
     return score if slack >= 0 else -score

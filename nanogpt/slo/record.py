@@ -24,8 +24,8 @@ class Variant:
     """One way to run the prefills: which of the parts are there.
 
     `sees_arrivals`: the monitor sees who arrives in mid-pass, not only who waited when it began.
-    `counts_progress`: a runner's slack is that of its remaining work. `batching`: everyone who
-    fits the token budget, or only whom the head of the batch can bear. `preemption`: never, throw
+    `counts_progress`: a runner's slack is that of its remaining work. `batching`: all that
+    fit the token budget, or only what the head of the batch can bear. `preemption`: never, throw
     the pass away, or suspend it and go on with it later.
     """
 

@@ -24,7 +24,7 @@ from nanogpt.slo.policy import (
 from nanogpt.slo.record import Decision, Ending, PassRecord, Result, Run, Variant
 
 TOKEN_BUDGET = 9000
-"""The most tokens of one pass that batches everyone along; a longer prompt runs alone."""
+"""The most tokens of one pass that batches all along; a longer prompt runs alone."""
 
 POLL_US = 5000
 """The monitor looks this often, and at once at every arrival that it can see."""
@@ -36,7 +36,7 @@ def simulate(
     cost: PrefillCost = POST_COST,
     parts: SloParts = REFERENCE,
 ) -> Run:
-    """Runs a load until everyone is done or the last deadline has passed.
+    """Runs a load until all are done or the last deadline has passed.
 
     Raises: ValueError for a load that cannot be run, PartError for a part that fails.
     """
@@ -72,7 +72,7 @@ class _Simulation:
         self.decisions: list[Decision] = []
 
     def run(self) -> Run:
-        chosen: int | None = None  # whom the last preemption was for: goes first
+        chosen: int | None = None  # what the last preemption was for: goes first
         while self.now_us < self.end_us:
             self.take_arrivals(self.now_us)
             if self.waiting or self.suspended:
@@ -96,7 +96,7 @@ class _Simulation:
         return Result(arrival.id, done_us, attained, self.preemptions[arrival.id])
 
     def take_arrivals(self, until_us: int) -> list[int]:
-        """Puts everyone who has arrived by then into the queue, and says who they are."""
+        """Puts what has arrived by then into the queue; returns the ids."""
         first = self.num_arrived
         while self.next_arrival_us() <= until_us:
             self.num_arrived += 1
@@ -111,7 +111,7 @@ class _Simulation:
             return float("inf")
         return self.arrivals[self.num_arrived].arrival_us
 
-    # ------------------------------------------------------------ how urgent everyone is
+    # ------------------------------------------------------------ how urgent each request is
 
     def view(self, request_id: int, now_us: int, work: Pass | None = None) -> SloView:
         """A request as the policy sees it; with `work`, what is left of that pass is its own."""
@@ -119,7 +119,7 @@ class _Simulation:
         total, done = arrival.tokens, 0
         if work is not None:
             total, done = work.tokens, done_in(work.executed_us, work.tokens, self.cost.a_us)
-        # Without Rule 1 nobody remembers who was preempted.
+        # Without Rule 1 it is not remembered what was preempted.
         num_preemptions = self.preemptions[request_id] if self.variant.rule_1 else 0
         request = SloRequest(
             request_id, total, done, arrival.deadline_us, arrival.slo_us, num_preemptions
@@ -127,7 +127,7 @@ class _Simulation:
         return self.parts.view(request, now_us, self.cost.a_us, self.cost.c_us)
 
     def candidates(self, now_us: int) -> list[SloView]:
-        """Everyone in the queue, and everyone in a suspended pass."""
+        """The requests in the queue and in a suspended pass."""
         waiting = [self.view(each, now_us) for each in self.waiting]
         return waiting + [
             self.view(each, now_us, work) for work in self.suspended for each in work.ids
@@ -184,7 +184,7 @@ class _Simulation:
     # ------------------------------------------------------------ running it
 
     def run_pass(self, running: Pass) -> int | None:
-        """Computes until the pass ends or is preempted; returns whom it was preempted for."""
+        """Computes until the pass ends or is preempted; returns what it was preempted for."""
         start_us = self.now_us
         first_layer = running.layers_done
         decision = self.watch(running) if self.variant.preemption != "none" else None
@@ -238,16 +238,16 @@ class _Simulation:
                     return decision
         return None
 
-    def next_look(self, now_us: int, anyone: bool) -> float:
-        """When the monitor looks next: at a tick if there is anyone to look at, or an arrival."""
-        tick_us = (now_us // POLL_US + 1) * POLL_US if anyone else float("inf")
+    def next_look(self, now_us: int, any_waits: bool) -> float:
+        """When the monitor looks next: at a tick if there is a request to look at, or arrival."""
+        tick_us = (now_us // POLL_US + 1) * POLL_US if any_waits else float("inf")
         return min(tick_us, self.next_arrival_us()) if self.variant.sees_arrivals else tick_us
 
     def most_urgent(self, seen: dict[int, int], now_us: int) -> SloView | None:
         """The waiter that the gate is asked about; `seen` has the latest start of each.
 
         The reference gate never opens for the doomed, who stay doomed while they wait, and of the
-        others the earliest deadline is the most urgent: there is no need to look at everyone.
+        others the earliest deadline is the most urgent: there is no need to look at all.
         """
         if not self.in_short:
             waiters = [self.view(each, now_us, self.suspended_pass(each)) for each in seen]

@@ -58,7 +58,7 @@ def doomed_pair() -> tuple[Arrival, ...]:
     """Two requests that cannot make it, and ten seconds until the next; run it at `ROUND_COST`.
 
     A gate that multiplies negative scores by its margin finds each of them more urgent than the
-    other: without Rule 1 they throw each other back to the start until somebody else comes.
+    other: without Rule 1 they throw each other back to the start until another request comes.
     """
     return (
         Arrival(0, 0, 1000, urgent=True, slo_us=50_000),

@@ -92,7 +92,7 @@ def checked(answer: Sequence[float], vocab_size: int) -> Sequence[float]:
 
 
 def share_out(room: int, wanted: Sequence[int]) -> list[int]:
-    """Deal `room` tokens out one by one, in turns, to nobody more than is wanted.
+    """Deal `room` tokens out one by one, in turns, to none more than it wants.
 
     >>> share_out(5, [4, 1, 4])
     [2, 1, 2]
@@ -114,8 +114,8 @@ def worth_drafting(request: Request, num_draft_tokens: int) -> int:
 def draft_room(scheduler: Scheduler, planned: Sequence[tuple[Request, int]]) -> int:
     """How many tokens may be guessed in a step: what the plan leaves of the token budget.
 
-    Under a KV budget also no more than the KV tokens that nobody was promised for what he knows:
-    guesses push nobody out. They hold them until the rejected ones are rolled back.
+    Under a KV budget also no more than the KV tokens that no running request has reserved:
+    drafting never causes a preemption. The rejected ones are rolled back.
     """
     room = scheduler.token_budget - sum(num_tokens for _, num_tokens in planned)
     if scheduler.max_kv_tokens is None:

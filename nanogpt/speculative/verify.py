@@ -34,8 +34,8 @@ def verify(
 ) -> Drawn:
     """Judge the drafts from the first on; the first rejected one is replaced, and ends it.
 
-    `position` is that of the first draft. Every draw has its position and purpose, so one that
-    was made for a draft nobody came to judge is as good as new in the next pass. With all K
+    `position` is that of the first draft. Draws are keyed by position and purpose, so one that
+    was not used is as good as new in the next pass. With all K
     accepted, the last logits give one more token for nothing: the bonus.
     Shapes: logits (K + 1, V).
     """

@@ -72,7 +72,7 @@ class Ticket:
         """It goes to a worker, from the beginning, and will probably find `hit_tokens` there.
 
         What it has generated elsewhere is forgotten and will be generated again, the same; its
-        first token stays the first that anybody has seen.
+        first token stays the first that was seen.
         """
         self.worker_ids.append(worker_id)
         self.tokens = []

@@ -45,7 +45,7 @@ Results = dict[int, Result]
 
 
 class WorkersFailed(RuntimeError):
-    """Workers are lost and nobody is left to do their work; the message says how each ended."""
+    """Workers are lost and none is left to do their work; the message says how each ended."""
 
 
 class Fleet:
@@ -85,11 +85,11 @@ class Fleet:
         self._inbox: SimpleQueue[Heard] = SimpleQueue()
         self._processes: dict[int, WorkerProcess] = {}
         folder = TemporaryDirectory(prefix="nanogpt-workers-", ignore_cleanup_errors=True)
-        # Also for a fleet that nobody closed: a notebook cell that was run twice.
+        # Also for a fleet that was not closed: a notebook cell that was run twice.
         self._close = weakref.finalize(self, _end, self._processes, folder)
         try:
             self._start(model, config, Path(folder.name) / "weights")
-            folder.cleanup()  # whoever maps a file keeps it; on Windows, it goes in the end
+            folder.cleanup()  # a process that maps a file keeps it; on Windows, it goes in the end
         except BaseException:
             self.close()
             raise
@@ -110,7 +110,7 @@ class Fleet:
 
     @property
     def is_open(self) -> bool:
-        """Whether there are workers to serve anybody."""
+        """Whether there are workers to serve a request."""
         return self._close.alive
 
     def serve(self, requests: Sequence[Request], *, want_logits: bool = False) -> list[Result]:
@@ -122,7 +122,7 @@ class Fleet:
     ) -> list[Result]:
         """Serve requests as they arrive, each so many seconds from now; results in their order.
 
-        With `want_logits`, the logits of everybody's first token come along.
+        With `want_logits`, the logits of each first token come along.
         Raises: ValueError for a bad request, before anything runs. PartError for a route that
         failed, WorkersFailed when the last worker is lost; these, or Ctrl-C, end the fleet.
         """
@@ -189,7 +189,7 @@ class Fleet:
                 raise WorkersFailed(f"workers {late} were not ready within {limit_s:g} s")
 
     def _run(self, arrivals: Sequence[tuple[float, Request]], want_logits: bool) -> Results:
-        self._listen(0.0)  # whoever was lost in the meantime is not routed to
+        self._listen(0.0)  # a worker lost in the meantime is not routed to
         start_ns = time.monotonic_ns()
         coming = deque(
             Ticket(_order(request, want_logits), start_ns + round(at_s * 1e9))

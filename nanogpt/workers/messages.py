@@ -75,7 +75,7 @@ Reply: TypeAlias = Ready | Stepped | Crashed
 
 
 def send(stream: IO[bytes], message: Reply) -> None:
-    """Write one message. Raises: OSError when nobody reads any more."""
+    """Write one message. Raises: OSError when the other end is closed."""
     stream.write(pickle.dumps(message))
     stream.flush()
 

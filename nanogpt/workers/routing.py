@@ -15,7 +15,7 @@ Route = Callable[[Sequence[WorkerView], Mapping[int, int]], int]
 
 
 class RoundRobin:
-    """Everybody in turn, whoever has which prefix. Mutable: whose turn was last."""
+    """Every worker in turn, whatever prefix it has. Mutable: the last one."""
 
     def __init__(self) -> None:
         self.last = -1

@@ -1,9 +1,9 @@
 """A model in a file that several processes map, so that its weights are in memory once.
 
 The parent writes what it has, in whatever type it computes in; a worker maps the file and builds
-the model around the mapped tensors without copying any. Mapped privately: nobody can change the
+the model around the mapped tensors without copying any. Mapped privately: no worker can change the
 weights of another. A file works alike on Linux, macOS and Windows, takes any model and not only the
-shipped one, and leaves no shared-memory segment behind when everybody is killed.
+shipped one, and leaves no shared-memory segment behind when all are killed.
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
     python -m nanogpt.workers.worker
 
 Orders come in through standard input while steps run; between two steps the worker takes in who has
-arrived. Once the input ends, nobody is left to serve, and the process ends at once.
+arrived. Once the input ends, nothing is left to serve, and the process ends at once.
 """
 
 import os

@@ -111,7 +111,7 @@ function drawBox(trace, box, column, base, unit, patterns) {
   return group;
 }
 
-// The marks above the columns in which somebody was preempted: an arrow down, and who lost what.
+// The marks above the columns with a preemption: an arrow down, and which request lost what.
 function drawDrops(steps, columns, top, base, unit) {
   const group = svg("g", {});
   let free = 0;

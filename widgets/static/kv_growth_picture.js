@@ -55,7 +55,7 @@ function drawColumn(trace, step, column, base, perPixel) {
   return group;
 }
 
-// Above a column in which somebody was preempted: an arrow down, and who where there is room.
+// Above a column with a preemption: an arrow down, and which request where there is room.
 function drawDrops(steps, columns, base, perPixel, chartTop) {
   const group = svg("g", {});
   let free = 0;

@@ -16,7 +16,7 @@ export function stateOf(entry, generations) {
 // ---- frames ---------------------------------------------------------------------------------
 
 // What each step of the player shows, the empty heap first. `order` holds shapes (see shapesOf),
-// `states` what each of them is, `popped` everybody so far, with whether somebody live was popped.
+// `states` what each of them is, `popped` all so far, with whether a live one was popped.
 export function lazyFrames(steps) {
   const frames = [{ event: null, order: [], states: [], generations: {}, popped: [], live: [], words: "" }];
   for (const step of steps) {

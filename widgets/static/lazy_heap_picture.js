@@ -79,7 +79,7 @@ export function createLazyPicture(frames, shapes, hues) {
     const marks = [...shapes].map(([name, shape]) => {
       const mark = { name, node: entryMark(shape, hues.get(shape.id), sizes.node), cell: entryMark(shape, hues.get(shape.id), cell) };
       picture.append(mark.cell, mark.node);
-      // Whoever comes in does so from the first place, and not from outside the picture.
+      // A new entry comes in from the first place, and not from outside the picture.
       placeEntry(mark.node, places.tree(0), null);
       placeEntry(mark.cell, places.cell(0), null);
       return mark;

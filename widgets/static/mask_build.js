@@ -75,7 +75,7 @@ function build(root, model) {
     name: (step) => `step ${step + 1} of ${steps.length}`,
     delay: () => 2200,
     onStep: (step) => {
-      // Until somebody chooses a query, every step begins at the most telling one.
+      // Until a query is chosen, every step begins at the most telling one.
       draw();
       choose(touched ? chosen : firstQuery(steps, step));
       return buildWords(steps, step);

@@ -86,7 +86,7 @@ export function pixelsPerUnit(traces, axis, available) {
   }
   const ends = traces.flatMap((trace) => trace.steps.map((step) => step.end_us - originOf(trace)));
   const whole = Math.max(1, ...ends);
-  // A step in which somebody only leaves takes no time; it must not blow up all the others.
+  // A step that only preempts takes no time; it must not blow up all the others.
   const durations = traces.flatMap((trace) => trace.steps.map((step) => step.end_us - step.start_us))
     .filter((duration) => duration > 0);
   const shortest = Math.max(1, Math.min(...durations, whole));
