@@ -1,10 +1,10 @@
 """The shape of the code: who may import whom, how long things may be, what a library may not do."""
 
 import ast
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = {"nanogpt", "widgets", "course", "lessons", "solutions", "tests", "benchmarks", "learn"}
@@ -28,8 +28,15 @@ MODULES = sorted(
     if "__pycache__" not in path.parts and "__marimo__" not in path.parts
 )
 LIBRARY = [path for path in MODULES if path.parts[0] in ("nanogpt", "widgets", "course")]
+EXERCISES = [path for path in MODULES if len(path.parts) == 3 and path.parts[0] == "solutions"]
+TALKS = {Path("nanogpt/train.py"), Path("course/__main__.py")}
 
 
+def in_package(*names: str) -> list[Path]:
+    return [path for path in MODULES if path.parts[0] in names]
+
+
+@functools.cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"))
 
@@ -57,30 +64,33 @@ def test_there_is_something_to_look_at():
     assert {"nanogpt", "widgets", "course", "lessons", "solutions"} <= found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_a_module_imports_only_what_its_package_may(path: Path):
-    package = path.parts[0]
-    ours = packages(imported_by(tree_of(path))) & OURS
-    assert ours <= MAY_IMPORT[package], f"{path} imports {sorted(ours - MAY_IMPORT[package])}"
+def beyond(paths: list[Path], allowed: Callable[[Path], set[str]]) -> dict[str, set[str]]:
+    """The packages that modules import and may not, by module."""
+    more = {str(path): packages(imported_by(tree_of(path))) - allowed(path) for path in paths}
+    return {path: names for path, names in more.items() if names}
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.parts[0] == "solutions"], ids=str)
-def test_an_exercise_knows_of_the_course_only_what_judges_it(path: Path):
+def test_a_module_imports_only_what_its_package_may():
+    others = {name for path in MODULES for name in packages(imported_by(tree_of(path)))} - OURS
+    assert beyond(MODULES, lambda path: MAY_IMPORT[path.parts[0]] | others) == {}
+
+
+def test_an_exercise_knows_of_the_course_only_what_judges_it():
     """The course finds the exercises by name, in its registry; no other module there knows them."""
-    names = {name for name in imported_by(tree_of(path)) if name.startswith("course.")}
-    assert {name.split(".")[1] for name in names} <= JUDGES
+    names = {name for path in in_package("solutions") for name in imported_by(tree_of(path))}
+    assert {name.split(".")[1] for name in names if name.startswith("course.")} <= JUDGES
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.parts[0] == "widgets"], ids=str)
-def test_widgets_need_no_torch(path: Path):
-    assert not packages(imported_by(tree_of(path))) & {"torch", "safetensors", "numpy"}
+def test_widgets_need_no_torch():
+    names = {name for path in in_package("widgets") for name in imported_by(tree_of(path))}
+    assert not packages(names) & {"torch", "safetensors", "numpy"}
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.parts[0] == "course"], ids=str)
-def test_the_course_uses_widgets_only_where_it_draws(path: Path):
+def test_the_course_uses_widgets_only_where_it_draws():
     """Checks and reports also run in the terminal and the grader, which draw nothing."""
-    if "checks" in path.parts or path.stem in ("judging", "calling", "registry", "report"):
-        assert "widgets" not in packages(imported_by(tree_of(path)))
+    for path in in_package("course"):
+        if "checks" in path.parts or path.stem in ("judging", "calling", "registry", "report"):
+            assert "widgets" not in packages(imported_by(tree_of(path))), path
 
 
 def test_learn_py_imports_the_standard_library_and_the_course_alone():
@@ -88,19 +98,18 @@ def test_learn_py_imports_the_standard_library_and_the_course_alone():
     assert names <= set(sys.stdlib_module_names) | {"course"}
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.parts[0] == "nanogpt"], ids=str)
-def test_the_engine_knows_nothing_of_notebooks_or_drawing(path: Path):
+def test_the_engine_knows_nothing_of_notebooks_or_drawing():
     allowed = set(sys.stdlib_module_names) | {"nanogpt", "torch", "safetensors", "numpy"}
-    if path == Path("nanogpt/fleet/dashboard.py"):  # a command's live table in the terminal
-        allowed |= {"rich"}
-    assert packages(imported_by(tree_of(path))) <= allowed
+    # A command's live table in the terminal.
+    assert beyond(in_package("nanogpt"), lambda _: allowed) == {
+        "nanogpt/fleet/dashboard.py": {"rich"}
+    }
 
 
 def test_the_engines_modules_import_each_other_in_one_direction():
     graph = {
         ".".join(path.with_suffix("").parts).removesuffix(".__init__"): imported_by(tree_of(path))
-        for path in MODULES
-        if path.parts[0] == "nanogpt"
+        for path in in_package("nanogpt")
     }
     edges = {
         name: {other for other in graph if other != name and other in names}
@@ -114,45 +123,51 @@ def test_the_engines_modules_import_each_other_in_one_direction():
         done |= ready
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=str)
-def test_a_module_says_what_it_is_and_stays_short(path: Path):
-    assert ast.get_docstring(tree_of(path)), f"{path} has no docstring"
-    length = len((ROOT / path).read_text(encoding="utf-8").splitlines())
-    longest = LONGEST_CHECKS if "checks" in path.parts else LONGEST_MODULE
-    assert length <= longest, f"{path} has {length} lines"
+def test_a_module_says_what_it_is():
+    assert [
+        str(path) for path in [*LIBRARY, *EXERCISES] if not ast.get_docstring(tree_of(path))
+    ] == []
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=str)
-def test_a_function_fits_a_screen(path: Path):
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno is not None
-            length = node.end_lineno - node.lineno + 1
-            assert length <= LONGEST_FUNCTION, f"{path}: {node.name} has {length} lines"
+def test_a_module_stays_short():
+    length = {path: len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    longest = {
+        path: LONGEST_CHECKS if "checks" in path.parts else LONGEST_MODULE for path in LIBRARY
+    }
+    longest |= dict.fromkeys(EXERCISES, LONGEST_EXERCISE)
+    assert {str(path): length[path] for path in longest if length[path] > longest[path]} == {}
 
 
-TALKS = {Path("nanogpt/train.py"), Path("course/__main__.py")}
-
-
-@pytest.mark.parametrize("path", LIBRARY, ids=str)
-def test_library_code_prints_nothing(path: Path):
-    calls = [
-        node.lineno
+def test_a_function_fits_a_screen():
+    length = {
+        f"{path}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in LIBRARY
         for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "print"
-    ]
-    if path not in TALKS:
-        assert calls == []
-    elif path.parts[0] == "nanogpt":
-        main = next(n for n in tree_of(path).body if getattr(n, "name", "") == "main")
-        assert all(main.lineno <= line <= (main.end_lineno or 0) for line in calls)
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {name: lines for name, lines in length.items() if lines > LONGEST_FUNCTION} == {}
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=str)
-def test_library_code_keeps_no_global_statement(path: Path):
-    assert not [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Global)]
+def test_library_code_prints_nothing():
+    """But for what is run as a command, in its `main`."""
+    for path in LIBRARY:
+        calls = [
+            node.lineno
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        ]
+        if path not in TALKS:
+            assert calls == [], path
+        elif path.parts[0] == "nanogpt":
+            main = next(n for n in tree_of(path).body if getattr(n, "name", "") == "main")
+            assert all(main.lineno <= line <= (main.end_lineno or 0) for line in calls)
+
+
+def test_library_code_keeps_no_global_statement():
+    for path in LIBRARY:
+        assert not [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Global)], path
 
 
 def test_importing_the_package_touches_neither_random_numbers_nor_threads():
@@ -160,31 +175,9 @@ def test_importing_the_package_touches_neither_random_numbers_nor_threads():
     allowed = (
         ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign,
     )  # fmt: skip
-    for path in MODULES:
-        if path.parts[0] != "nanogpt":
-            continue
+    for path in in_package("nanogpt"):
         for node in tree_of(path).body:
             is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             test = ast.unparse(node.test) if isinstance(node, ast.If) else ""
             may_be = "__main__" in test or test == "TYPE_CHECKING"
             assert isinstance(node, allowed) or is_text or may_be, f"{path}:{node.lineno}"
-
-
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if len(p.parts) == 3 and p.parts[0] == "solutions"], ids=str
-)
-def test_an_exercise_stands_in_one_module_that_stays_short(path: Path):
-    assert ast.get_docstring(tree_of(path)), f"{path} has no docstring"
-    length = len((ROOT / path).read_text(encoding="utf-8").splitlines())
-    assert length <= LONGEST_EXERCISE, f"{path} has {length} lines"
-
-
-@pytest.mark.parametrize("stem", [p.stem for p in MODULES if p.match("lessons/l[0-9]*.py")])
-def test_a_lesson_and_its_exercises_share_a_stem(stem: str):
-    """A module each; in lessons still written so, one for all checks and one for all answers."""
-    if (ROOT / "solutions" / stem).is_dir():
-        assert (ROOT / "solutions" / stem / "__init__.py").is_file()
-        assert not (ROOT / "course" / "checks" / f"{stem}.py").exists()
-        return
-    assert (ROOT / "course" / "checks" / f"{stem}.py").is_file()
-    assert (ROOT / "solutions" / f"{stem}.py").is_file()
