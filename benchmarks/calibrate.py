@@ -17,13 +17,13 @@ import numpy as np
 import torch
 
 from benchmarks.measure import describe, machine
-from nanogpt.command_line import Parser, Whole
-from nanogpt.executors.executor import Row
+from nanogpt.checkpoints.weights import load_model
+from nanogpt.executors.base import Row
 from nanogpt.executors.packed import PackedExecutor
+from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
-from nanogpt.weights import load_model
 
 CHUNKS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 PASTS = (64, 128, 256)

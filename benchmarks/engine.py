@@ -20,10 +20,10 @@ import torch
 from benchmarks.contenders import CONTENDERS, Tokens
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import Timings, describe, interleave, machine, peak_mib
-from nanogpt.command_line import Parser, Whole
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import CHARACTER
+from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.model import GPT
-from nanogpt.weights import load_model
 
 Row = dict[str, object]
 

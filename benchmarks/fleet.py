@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 
 from benchmarks.measure import describe, interleave, machine
-from nanogpt.command_line import Parser
+from nanogpt.experiments.command_line import Parser
 from nanogpt.fleet.costs import COSTS
 from nanogpt.fleet.presets import PRESETS
 from nanogpt.fleet.simulation import simulate

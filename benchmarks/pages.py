@@ -32,7 +32,7 @@ from course.launcher.doctor import is_temporary, port_is_free
 from course.launcher.server import FIRST_PAGE, ONE_THREAD
 from course.launcher.workspace import Workspace
 from course.registry import Exercise, lesson_exercises
-from nanogpt.command_line import Parser, Whole
+from nanogpt.experiments.command_line import Parser, Whole
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.measure import describe, machine
-from nanogpt.command_line import Parser, Whole
 from nanogpt.config import ModelConfig
 from nanogpt.engine_config import EngineConfig
+from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.model import GPT
 from nanogpt.preemption.agreement import AGREEMENTS
-from nanogpt.preemption.gating import slo_gate
 from nanogpt.preemption.monitor import now_us
+from nanogpt.preemption.preemption_settings import WAYS, Preemption
+from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.serving import PreemptiveEngine
-from nanogpt.preemption.settings import WAYS, Preemption
+from nanogpt.preemption.slo_gate import slo_gate
 from nanogpt.request import Request
 from nanogpt.slo.predictor import fit
 

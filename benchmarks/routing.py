@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from benchmarks.measure import describe, machine
-from nanogpt.command_line import Parser, Whole
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.engine_config import EngineConfig
-from nanogpt.fleet import policy
+from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.fleet import decisions
 from nanogpt.request import Request
-from nanogpt.weights import load_model
-from nanogpt.workers.books import Result
-from nanogpt.workers.fleet import Fleet
+from nanogpt.workers.router_state import Result
 from nanogpt.workers.routing import RoundRobin
+from nanogpt.workers.worker_fleet import Fleet
 
 CONFIG = EngineConfig(token_budget=512, max_batch_size=8, prefix_cache_tokens=8192)
 PROMPT = 500
@@ -88,7 +88,7 @@ def shared_prefixes(repeat: int, mean_gap_s: float) -> list[tuple[float, Request
 
 def by_route(fleet: Fleet, repeats: int) -> list[dict[str, object]]:
     """A row per load and route: what a run computed and how long its requests waited, by repeat."""
-    routes = {"round robin": RoundRobin, "backlog": lambda: policy.route}
+    routes = {"round robin": RoundRobin, "backlog": lambda: decisions.route}
     runs: dict[tuple[float, str], list[list[Result]]] = {
         (gap_s, name): [] for gap_s in MEAN_GAPS_S for name in routes
     }

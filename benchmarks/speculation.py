@@ -20,18 +20,18 @@ import torch
 from benchmarks.contenders import run_engine
 from benchmarks.loads import Load
 from benchmarks.measure import describe, interleave, machine
+from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import Clock, ClockRecord, WallClock
-from nanogpt.command_line import Parser, Whole
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
+from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.model import GPT
+from nanogpt.parts.acceptance import expected_tokens, speedup
 from nanogpt.request import Request
-from nanogpt.speculative.acceptance import expected_tokens, speedup
 from nanogpt.speculative.drafting import Draft, propose
 from nanogpt.speculative.trigram import TrigramDraft
-from nanogpt.tokenizer import encode
 from nanogpt.trace import ForwardRecord, StepRecord, Trace
-from nanogpt.weights import load_model
 
 OPENINGS = (
     "ROMEO:\nWhat say", "JULIET:\nO, my l", "KING RICHARD:\nN", "First Citizen:\n",

@@ -16,12 +16,12 @@ import torch
 from benchmarks.contenders import run_engine
 from benchmarks.loads import Load, decode, of_length
 from benchmarks.measure import describe, interleave, machine
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
-from nanogpt.command_line import Parser
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
+from nanogpt.experiments.command_line import Parser
 from nanogpt.model import GPT
-from nanogpt.weights import load_model
 
 STORAGES = ("full", "ring", "evict")
 EXECUTORS = ("packed", "padded")

@@ -97,7 +97,7 @@ def _judged(
 
 def _kind(value: object) -> str:
     from course.calling import with_article  # these two load torch: only where they are needed
-    from nanogpt.plain_values import kind_of
+    from nanogpt.parts.plain_values import kind_of
 
     return with_article(kind_of(value))
 

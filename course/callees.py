@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any, Protocol
 
 from course.report import Report
-from nanogpt.guard import code_inside
+from nanogpt.parts.guard import code_inside
 
 
 class Checked(Protocol):

@@ -17,15 +17,8 @@ from typing import Any, TextIO, cast
 
 import torch
 
-from nanogpt.guard import run_limited
-from nanogpt.plain_values import (
-    as_items,
-    as_mapping,
-    as_number,
-    as_tensor,
-    as_truth,
-    kind_of,
-)
+from nanogpt.parts.guard import run_limited
+from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_tensor, as_truth, kind_of
 
 # Lessons and checks come through here. A second thread of torch's would spin while it waits for
 # the first, against the browser and the engine, and make small tensors 20 to 60 times slower.
@@ -104,7 +97,7 @@ def call(
 def plain(value: Any) -> Any:
     """A copy of `value` in plain data; what is not plain becomes `Opaque`.
 
-    Subclasses and other libraries' scalars become what they stand for (`nanogpt.plain_values`).
+    Subclasses and other libraries' scalars become what they stand for: see `plain_values`.
     """
     return _plain(value, ())
 

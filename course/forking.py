@@ -25,7 +25,7 @@ from typing import Any
 
 from course.registry import Exercise
 from course.report import Report
-from nanogpt.guard import own_line
+from nanogpt.parts.guard import own_line
 
 _BEAT = b"\0"
 _BEAT_S = 0.1

@@ -1,6 +1,6 @@
 """When two values say the same, and a value in the form of another.
 
-Both go by the one rule for types (`nanogpt.plain_values`), on plain data (`calling.plain`).
+Both go by the one rule for types (`nanogpt.parts.plain_values`), on plain data (`calling.plain`).
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from nanogpt.plain_values import as_items, as_mapping, as_number, as_truth, as_whole
+from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_truth, as_whole
 
 
 def same(a: Any, b: Any) -> bool:

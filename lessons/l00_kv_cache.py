@@ -53,7 +53,7 @@ def _():
     )
     from nanogpt import Engine, EngineConfig, Parts, Request, decode, encode, load_model
     from nanogpt.clock import CostClock
-    from nanogpt.metrics import all_request_metrics
+    from nanogpt.experiments.trace_metrics import all_request_metrics
     from nanogpt.planning import chunk_inputs
     from widgets import Batching, StepCost, Timeline, WorkBars
 

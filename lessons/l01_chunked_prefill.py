@@ -57,9 +57,10 @@ def _():
         late_guest,
         text_by_chunk_size,
     )
-    from nanogpt import Engine, EngineConfig, Parts, Request, load_model, masks, planning
+    from nanogpt import Engine, EngineConfig, Parts, Request, load_model, planning
     from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
-    from nanogpt.metrics import request_metrics, summary
+    from nanogpt.experiments.trace_metrics import request_metrics, summary
+    from nanogpt.parts import masks
     from widgets import MaskStepper, StepCost, Timeline
 
     return (

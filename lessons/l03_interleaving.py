@@ -65,7 +65,8 @@ def _():
         neighbour_table,
         said_of_neighbours,
     )
-    from nanogpt import Engine, EngineConfig, fusing, load_model
+    from nanogpt import Engine, EngineConfig, load_model
+    from nanogpt.parts import fusing
     from widgets import BatchView, MaskBuild, Timeline
 
     return (

@@ -59,7 +59,8 @@ def _():
         strip,
     )
     from course.stories.texts import whose_parts
-    from nanogpt import fusing, load_model
+    from nanogpt import load_model
+    from nanogpt.parts import fusing
     from widgets import BatchView, Curves
 
     return (

@@ -57,7 +57,8 @@ def _():
         storage_story,
     )
     from course.stories.texts import whose_parts
-    from nanogpt import Engine, EngineConfig, load_model, policies, sliding_window
+    from nanogpt import Engine, EngineConfig, load_model, policies
+    from nanogpt.parts import sliding_window
     from widgets import BlockTable, KVGrowth, MaskStepper, StorageStrip, Timeline
 
     model = load_model()

@@ -51,8 +51,8 @@ def _():
     from course.stories import l07_fleet as fleet
     from course.stories import l07_measured as measured
     from course.stories import l07_routing as routing
-    from nanogpt.fleet import ADAPTIVE, policy
-    from nanogpt.fleet.heap_story import heap_story
+    from course.stories.l07_lazy_heap import heap_story
+    from nanogpt.fleet import ADAPTIVE, decisions
     from widgets import Curves, FleetView, LazyHeap, PairedSeeds
 
     return (
@@ -65,7 +65,7 @@ def _():
         fleet,
         heap_story,
         measured,
-        policy,
+        decisions,
         routing,
     )
 
@@ -167,9 +167,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(LazyHeap, event_attempt, fleet, heap_story, policy):
+def _(LazyHeap, event_attempt, fleet, heap_story, decisions):
     LazyHeap(
-        heap_story(event_attempt.or_reference(policy.on_event), fleet.A_MORNING),
+        heap_story(event_attempt.or_reference(decisions.on_event), fleet.A_MORNING),
         "A queue, by your on_event"
         if event_attempt.started
         else "A queue, by the reference (your on_event is not written yet)",
@@ -465,13 +465,13 @@ def _():
 
 
 @app.cell
-def _(bump_attempt, event_attempt, policy, route_attempt, routing):
+def _(bump_attempt, event_attempt, decisions, route_attempt, routing):
     attempts = {"on_event": event_attempt, "bump": bump_attempt, "route": route_attempt}
 
     your_fleet = routing.burst_of(
-        on_event=event_attempt.or_reference(policy.on_event),
-        bump=bump_attempt.or_reference(policy.bump),
-        route=route_attempt.or_reference(policy.route),
+        on_event=event_attempt.or_reference(decisions.on_event),
+        bump=bump_attempt.or_reference(decisions.bump),
+        route=route_attempt.or_reference(decisions.route),
     )
     reference_fleet = routing.burst_of()
     mo.md(routing.fleet_table(attempts, your_fleet, reference_fleet))
@@ -504,10 +504,10 @@ def _():
 
 
 @app.cell
-def _(measured, policy, route_attempt):
+def _(measured, decisions, route_attempt):
     RUN = False  # True starts two processes and measures here: a minute or so
 
-    real, where_from = measured.two_workers(RUN, route_attempt.or_reference(policy.route))
+    real, where_from = measured.two_workers(RUN, route_attempt.or_reference(decisions.route))
     return real, where_from
 
 

@@ -44,9 +44,9 @@ def _():
     from course.stories import l08_measured as measured
     from course.stories import l08_runs as runs
     from course.stories import l08_worth as worth
+    from course.stories.l08_judged import story
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
-    from nanogpt.speculative import acceptance
-    from nanogpt.speculative.story import story
+    from nanogpt.parts import acceptance
     from nanogpt.speculative.trigram import TrigramDraft
     from widgets import AcceptBars, Curves, SpeculationStrip, Timeline, bar, whose
 

@@ -1,10 +1,12 @@
 """A serving engine for nanoGPT, small enough to read in an evening.
 
-    request, trace, planning, policies, masks, clock, metrics     plain data, pure functions
-    tokenizer, model, weights, train, oracle            the model, and its plainest use
-    kv_cache, executors, scheduler, parts, engine       serving
-    fusing, sliding_window                              one forward for all; what a window keeps
-    serving, textbook                                   the posts' run functions and calls
+    model, kv_cache, request, scheduler, planning, policies, engine     what a step needs
+    executors, parts        how a step's rows go through the model; what a lesson may exchange
+    window, prefix, speculative     features that come in by name
+    posts                   the posts' run functions and calls
+    slo, preemption         passes that give way
+    fleet, workers          many engines: simulated, and in processes
+    experiments, checkpoints        comparisons, and the weights
 
 Shapes, everywhere: B rows, T new tokens, S visible context, H heads, D head size, C = H * D
 channels, L layers, V vocabulary, N tokens in a flat row, P slots.
@@ -14,16 +16,20 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nanogpt.checkpoints.tokenizer import decode, encode
+    from nanogpt.checkpoints.weights import load_model
     from nanogpt.config import ModelConfig
     from nanogpt.engine import Engine
     from nanogpt.engine_config import EngineConfig
     from nanogpt.model import GPT
     from nanogpt.oracle import generate
     from nanogpt.parts import Parts
-    from nanogpt.request import Request
-    from nanogpt.scheduler import Scheduler
-    from nanogpt.serving import chunked_prefill_generate, interleaved_generate, scheduled_generate
-    from nanogpt.textbook import (
+    from nanogpt.posts.run_functions import (
+        chunked_prefill_generate,
+        interleaved_generate,
+        scheduled_generate,
+    )
+    from nanogpt.posts.textbook import (
         TextbookModel,
         assemble_batch_cache,
         assemble_fused_batch,
@@ -31,9 +37,9 @@ if TYPE_CHECKING:
         disassemble_fused_cache,
         evict_kv_cache,
     )
-    from nanogpt.tokenizer import decode, encode
+    from nanogpt.request import Request
+    from nanogpt.scheduler import Scheduler
     from nanogpt.trace import Trace
-    from nanogpt.weights import load_model
 
 __all__ = [
     "GPT",
@@ -68,19 +74,19 @@ _HOMES = {
     "Parts": "parts",
     "Request": "request",
     "Scheduler": "scheduler",
-    "chunked_prefill_generate": "serving",
-    "interleaved_generate": "serving",
-    "scheduled_generate": "serving",
-    "TextbookModel": "textbook",
-    "assemble_batch_cache": "textbook",
-    "assemble_fused_batch": "textbook",
-    "disassemble_batch_cache": "textbook",
-    "disassemble_fused_cache": "textbook",
-    "evict_kv_cache": "textbook",
-    "decode": "tokenizer",
-    "encode": "tokenizer",
+    "chunked_prefill_generate": "posts.run_functions",
+    "interleaved_generate": "posts.run_functions",
+    "scheduled_generate": "posts.run_functions",
+    "TextbookModel": "posts.textbook",
+    "assemble_batch_cache": "posts.textbook",
+    "assemble_fused_batch": "posts.textbook",
+    "disassemble_batch_cache": "posts.textbook",
+    "disassemble_fused_cache": "posts.textbook",
+    "evict_kv_cache": "posts.textbook",
+    "decode": "checkpoints.tokenizer",
+    "encode": "checkpoints.tokenizer",
     "Trace": "trace",
-    "load_model": "weights",
+    "load_model": "checkpoints.weights",
 }
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nanogpt.limits import check_int
+from nanogpt.validate import check_int
 
 
 @dataclass(frozen=True, slots=True)

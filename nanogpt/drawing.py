@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from torch import Tensor
 
-from nanogpt.executors.executor import Row
+from nanogpt.executors.base import Row
 from nanogpt.parts import Accept
 from nanogpt.sampling import sample_tokens, uniform
 from nanogpt.speculative.verify import Drawn, verify

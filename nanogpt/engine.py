@@ -23,14 +23,13 @@ from nanogpt.engine_config import (
     make_cache,
     make_scheduler,
 )
-from nanogpt.executors.executor import ForwardResult, Row
-from nanogpt.guard import PartError
-from nanogpt.limits import check_int
+from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.model import GPT
-from nanogpt.part_checks import guard_parts
 from nanogpt.parts import Parts
+from nanogpt.parts.guard import PartError
+from nanogpt.parts.part_checks import guard_parts
 from nanogpt.planning import Offer, Plan, plan_problem
-from nanogpt.prefix_cache import PrefixCache, PrefixHit
+from nanogpt.prefix.prefix_cache import PrefixCache, PrefixHit
 from nanogpt.recording import hit_records, kv_records, request_record, wait_records, work_record
 from nanogpt.request import Arrivals, Request, check_arrivals, check_fresh, check_request, no_kv
 from nanogpt.rows import make_rows
@@ -39,6 +38,7 @@ from nanogpt.speculative.drafting import Draft, propose_all
 from nanogpt.speculative.proposal import Proposal
 from nanogpt.speculative.verify import Drawn
 from nanogpt.trace import RequestRecord, StepRecord, Trace
+from nanogpt.validate import check_int
 
 NOTHING = ForwardResult(torch.empty(0, 0), ())
 """The result of a step that only preempts: no row, no forward."""

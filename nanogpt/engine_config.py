@@ -5,24 +5,24 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from nanogpt.executors.base import Executor
 from nanogpt.executors.batch_invariant import BatchInvariantExecutor
-from nanogpt.executors.executor import Executor
 from nanogpt.executors.fused import FusedExecutor
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.padded import PaddedExecutor
 from nanogpt.executors.strip import StripExecutor
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
-from nanogpt.layout_checks import mask_of_pairs, slots_of_all
-from nanogpt.limits import check_bool, check_callable, check_int, check_is
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
-from nanogpt.ranking import Policy
+from nanogpt.parts.layout_checks import mask_of_pairs, slots_of_all
+from nanogpt.parts.ranking import Policy
+from nanogpt.parts.sliding_window import check_sinks
 from nanogpt.sampling import check_temperature
 from nanogpt.scheduler import Scheduler
-from nanogpt.sliding_window import check_sinks
-from nanogpt.window_storage import EvictingStorage, RingStorage, WindowStorage
-from nanogpt.windowed_kv_cache import WindowedKVCache
+from nanogpt.validate import check_bool, check_callable, check_int, check_is
+from nanogpt.window.window_storage import EvictingStorage, RingStorage, WindowStorage
+from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
 MakeExecutor = Callable[[GPT, KVStore, Parts], Executor]
 

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.limits import check_int
 from nanogpt.model import GPT, Attend, attend_causally
+from nanogpt.parts.sliding_window import check_sinks, window_mask
 from nanogpt.request import Request, check_request
 from nanogpt.sampling import check_temperature, sample_tokens, uniform
-from nanogpt.sliding_window import check_sinks, window_mask
+from nanogpt.validate import check_int
 
 
 @torch.inference_mode()

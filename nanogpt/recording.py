@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from nanogpt.executors.executor import Row
+from nanogpt.executors.base import Row
 from nanogpt.kv_store import KVStore
 from nanogpt.planning import Offer, Plan
-from nanogpt.prefix_cache import PrefixHit
+from nanogpt.prefix.prefix_cache import PrefixHit
 from nanogpt.request import Request
 from nanogpt.speculative.verify import Drawn
 from nanogpt.trace import KVRecord, PrefixHitRecord, RequestRecord, WaitRecord, WorkRecord

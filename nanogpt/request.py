@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
-from nanogpt.limits import check_int, check_is, show
+from nanogpt.validate import check_int, check_is, show
 
 Status = Literal["waiting", "prefilling", "active", "done", "failed"]
 KVView = Mapping[tuple[int, int], tuple[Tensor, Tensor]]

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from nanogpt.config import ModelConfig
-from nanogpt.executors.executor import Row, row_problem
-from nanogpt.guard import PartError
+from nanogpt.executors.base import Row, row_problem
 from nanogpt.parts import ChunkInputs
+from nanogpt.parts.guard import PartError
 from nanogpt.planning import Plan
-from nanogpt.prefix_cache import NO_HIT, PrefixHit
+from nanogpt.prefix.prefix_cache import NO_HIT, PrefixHit
 from nanogpt.request import Request
 from nanogpt.speculative.proposal import NO_PROPOSAL, Proposal
 

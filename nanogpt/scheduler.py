@@ -16,14 +16,14 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nanogpt.limits import check_bool, check_int, check_is
 from nanogpt.parts import Parts
+from nanogpt.parts.ranking import Key, Policy, TimedKey, check_policy, key_under
+from nanogpt.parts.sliding_window import check_sinks
 from nanogpt.policies import RequestView, Resumed, Verdict
-from nanogpt.ranking import Key, Policy, TimedKey, check_policy, key_under
 from nanogpt.request import Request, check_form
 from nanogpt.scheduling_checks import check_count, check_limits, check_moves, never_fits
-from nanogpt.sliding_window import check_sinks
 from nanogpt.trace import Trace
+from nanogpt.validate import check_bool, check_int, check_is
 
 Waiting = tuple[Key, int, int, Request]
 WayBack = tuple[Resumed, Key]

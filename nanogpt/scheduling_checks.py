@@ -1,9 +1,9 @@
 """What the scheduler refuses, in words: limits, a request that never fits, counts, stalls."""
 
-from nanogpt.guard import PartError
-from nanogpt.limits import check_int
+from nanogpt.parts.guard import PartError
 from nanogpt.policies import RequestView
 from nanogpt.request import Request
+from nanogpt.validate import check_int
 
 
 def check_limits(**limits: int | None) -> None:

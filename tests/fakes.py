@@ -12,15 +12,15 @@ import torch
 from nanogpt.config import ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
-from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows
+from nanogpt.executors.base import ForwardResult, Row, forward_record, place_rows
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.oracle import generate
 from nanogpt.parts import Parts
-from nanogpt.ranking import TimedKey
+from nanogpt.parts.ranking import TimedKey
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
-from nanogpt.windowed_kv_cache import WindowedKVCache
+from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
 TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=64)
 FAKE = ModelConfig(num_layers=1, num_heads=1, num_channels=1, context_len=64)

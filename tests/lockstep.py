@@ -9,8 +9,8 @@ from torch import Tensor
 
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.oracle import generate
+from nanogpt.parts.sliding_window import kept_positions, visible
 from nanogpt.request import Request
-from nanogpt.sliding_window import kept_positions, visible
 from nanogpt.trace import StepRecord
 
 BYTES_PER_TOKEN = 2 * TINY.num_layers * TINY.num_channels * 8

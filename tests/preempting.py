@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 
 from nanogpt.config import ModelConfig
-from nanogpt.masks import chunk_mask
 from nanogpt.model import GPT
+from nanogpt.parts.masks import chunk_mask
 from nanogpt.preemption.agreement import RANK_PARTS, RankParts
-from nanogpt.preemption.messages import PassRow
+from nanogpt.preemption.hold_points import PointName, hold, let_go, wait_if_held, wait_until_held
 from nanogpt.preemption.monitor import Snapshot, Target
-from nanogpt.preemption.points import PointName, hold, let_go, wait_if_held, wait_until_held
+from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.shared_state import SharedState, checkpoint_number
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.speculative.acceptance import accept, draw, expected_tokens, roll_back_kv, speedup
+from nanogpt.parts.acceptance import accept, draw, expected_tokens, roll_back_kv, speedup
 
 SIXTEENTHS = st.lists(st.integers(0, 8), min_size=3, max_size=5).filter(sum)
 

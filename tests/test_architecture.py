@@ -2,7 +2,9 @@
 
 import ast
 import functools
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ MAY_IMPORT = {
     "benchmarks": {"benchmarks", "course", "nanogpt"},
 }
 JUDGES = {"exercise", "task", "showing", "judging", "calling", "checks"}
+PEOPLE = re.compile(r"\b(whom|whoever|nobody|everybody|somebody)\b", re.IGNORECASE)
 LONGEST_MODULE = 330
 LONGEST_CHECKS = 800  # a lesson's checks: many short functions, read one at a time
 LONGEST_EXERCISE = 460  # with its right answers, its wrong ideas and its cases
@@ -29,7 +32,7 @@ MODULES = sorted(
 )
 LIBRARY = [path for path in MODULES if path.parts[0] in ("nanogpt", "widgets", "course")]
 EXERCISES = [path for path in MODULES if len(path.parts) == 3 and path.parts[0] == "solutions"]
-TALKS = {Path("nanogpt/train.py"), Path("course/__main__.py")}
+TALKS = {Path("nanogpt/checkpoints/train.py"), Path("course/__main__.py")}
 
 
 def in_package(*names: str) -> list[Path]:
@@ -102,7 +105,7 @@ def test_the_engine_knows_nothing_of_notebooks_or_drawing():
     allowed = set(sys.stdlib_module_names) | {"nanogpt", "torch", "safetensors", "numpy"}
     # A command's live table in the terminal.
     assert beyond(in_package("nanogpt"), lambda _: allowed) == {
-        "nanogpt/fleet/dashboard.py": {"rich"}
+        "nanogpt/experiments/dashboard.py": {"rich"}
     }
 
 
@@ -111,6 +114,9 @@ def test_the_engines_modules_import_each_other_in_one_direction():
         ".".join(path.with_suffix("").parts).removesuffix(".__init__"): imported_by(tree_of(path))
         for path in in_package("nanogpt")
     }
+    for name, names in graph.items():
+        # A module that is imported from its package does not take what the package's face shows.
+        graph[name] = names - {each.rpartition(".")[0] for each in names & set(graph)}
     edges = {
         name: {other for other in graph if other != name and other in names}
         for name, names in graph.items()
@@ -181,3 +187,31 @@ def test_importing_the_package_touches_neither_random_numbers_nor_threads():
             test = ast.unparse(node.test) if isinstance(node, ast.If) else ""
             may_be = "__main__" in test or test == "TYPE_CHECKING"
             assert isinstance(node, allowed) or is_text or may_be, f"{path}:{node.lineno}"
+
+
+def test_no_two_modules_of_the_engine_have_the_same_name():
+    names = Counter(path.name for path in in_package("nanogpt"))
+    del names["__init__.py"], names["__main__.py"]
+    assert {name for name, times in names.items() if times > 1} == set()
+
+
+def test_the_architectures_page_says_of_each_folder_what_the_folder_says_of_itself():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^\| `(\w+)/` \| (.+) \|$", page, re.MULTILINE))
+    faces = [path for path in in_package("nanogpt") if len(path.parts) == 3]
+    folders = {path.parts[1]: tree_of(path) for path in faces if path.name == "__init__.py"}
+    assert {name: said.get(name) for name in folders} == {
+        name: (ast.get_docstring(face) or "").split("\n")[0] for name, face in folders.items()
+    }
+
+
+def test_requests_ranks_and_workers_are_things():
+    """They are "it"; the few lines that are left speak of people, or quote."""
+    files = [
+        path
+        for package in ("nanogpt", "course", "widgets")
+        for suffix in ("py", "js", "css")
+        for path in (ROOT / package).rglob(f"*.{suffix}")
+    ]
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len([line for line in lines if PEOPLE.search(line)]) < 30

@@ -8,16 +8,16 @@ import torch
 from fakes import TINY
 from torch import Tensor
 
+from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig, executor_maker
-from nanogpt.executors.executor import Executor, ForwardResult, Row
+from nanogpt.executors.base import Executor, ForwardResult, Row
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.request import Request
-from nanogpt.tokenizer import encode
 from nanogpt.trace import Trace
-from nanogpt.weights import load_model
 
 Bits = dict[tuple[int, int], Tensor]
 """(request id, tokens computed) -> the logits after them."""

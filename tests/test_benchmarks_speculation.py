@@ -13,8 +13,8 @@ from nanogpt.config import ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
+from nanogpt.parts.acceptance import expected_tokens, speedup
 from nanogpt.request import Request
-from nanogpt.speculative.acceptance import expected_tokens, speedup
 
 LOAD = Load("small", ((3, 1, 4), (1, 5, 9, 2)), 12, token_budget=32)
 

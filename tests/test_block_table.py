@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.block_table import BlockPool
-from nanogpt.sliding_window import kept_positions
+from course.stories.l04_blocks import BlockPool
+from nanogpt.parts.sliding_window import kept_positions
 
 
 def owners(pool):

@@ -22,7 +22,8 @@ from course import judging
 from course.registry import Exercise, exercise, exercises
 from course.report import Report
 from course.sameness import like, same
-from nanogpt import masks, planning
+from nanogpt import planning
+from nanogpt.parts import masks
 
 # A stop that ends an endless loop may land in a callback, where Python can only report it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

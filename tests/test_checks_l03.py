@@ -20,7 +20,7 @@ from course.checks.lengths import any_lengths
 from course.judging import run_checks
 from course.registry import exercise
 from course.report import Report
-from nanogpt import fusing
+from nanogpt.parts import fusing
 from solutions import l03_interleaving as l03
 from solutions import l03b_packing as l03b
 from solutions.wrong import WrongAnswer

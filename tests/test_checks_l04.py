@@ -14,7 +14,7 @@ from torch import Tensor
 from course.checks import l04_sliding_window as checks
 from course.checks import live_memory, readings, visibility, windowing
 from course.registry import exercise
-from nanogpt import sliding_window
+from nanogpt.parts import sliding_window
 from solutions import l04_sliding_window as l04
 from solutions import l04b_window_quality as l04b
 

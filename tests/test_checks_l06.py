@@ -18,7 +18,7 @@ from course.sameness import same
 from nanogpt.preemption import races
 from nanogpt.preemption.agreement import checkpoint, local_vote
 from nanogpt.preemption.cleanup import Books, clean_up
-from nanogpt.preemption.sleeping import resume_or_abort
+from nanogpt.preemption.suspended import resume_or_abort
 from solutions import l06_preempting_the_pass as l06
 
 MANY = settings(deadline=None, max_examples=60, database=None)

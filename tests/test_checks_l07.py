@@ -21,7 +21,7 @@ from course.checks.dispatching import Prefills, Rush
 from course.checks.fleet_policies import Habits, Load, Score, Served
 from course.registry import Exercise, exercise, lesson_exercises
 from course.sameness import same
-from nanogpt.fleet import FleetParts, policy, simulate
+from nanogpt.fleet import FleetParts, decisions, simulate
 from nanogpt.fleet.views import FleetSnapshot, WaitingView
 from nanogpt.slo.policy import urgency
 from solutions import l07_fleet as l07
@@ -46,15 +46,15 @@ def card(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["on_event", "bump", "route"])
 def test_the_fleet_s_own_functions_pass(name: str) -> None:
-    function = getattr(policy, name)
+    function = getattr(decisions, name)
     reports = [exercise(f"l07.{name}").check(function, seed=seed) for seed in range(25)]
     assert {report.status for report in reports} == {"passed"}, reports[0].text()
 
 
 @pytest.mark.parametrize(
     ("name", "function", "key"),
-    [("bump", lambda p, now, end, work: policy.bump_source(p, now, end), "ignores_the_work"),
-     ("route", policy.route_source, "hotspot")],
+    [("bump", lambda p, now, end, work: decisions.bump_source(p, now, end), "ignores_the_work"),
+     ("route", decisions.route_source, "hotspot")],
 )  # fmt: skip
 def test_the_source_s_own_functions_fail_for_their_own_reason(
     name: str, function: Callable[..., Any], key: str
@@ -78,18 +78,18 @@ def test_every_mistake_that_a_check_knows_has_a_wrong_answer_that_makes_it(
 @given(st.integers(0, 10_000))
 def test_on_event_is_the_fleet_s_but_for_the_order_of_the_array(seed: int) -> None:
     for args in lazy_deletion.any_states(random.Random(seed), 5):
-        engine_s = lazy_deletion.settled(policy.on_event(*args))
+        engine_s = lazy_deletion.settled(decisions.on_event(*args))
         assert lazy_deletion.REFERENCE(*args) == engine_s
         assert lazy_deletion.settled(l07.on_event(*args)) == engine_s
 
 
 def test_any_array_that_is_a_heap_will_do() -> None:
     def sorted_list(*args: Any) -> Any:
-        heap, generations, popped = policy.on_event(*args)
+        heap, generations, popped = decisions.on_event(*args)
         return sorted(heap), generations, popped
 
     def reversed_list(*args: Any) -> Any:
-        heap, generations, popped = policy.on_event(*args)
+        heap, generations, popped = decisions.on_event(*args)
         return sorted(heap, reverse=True), generations, popped
 
     assert exercise("l07.on_event").check(sorted_list).status == "passed"
@@ -114,7 +114,7 @@ def test_an_event_that_goes_wrong_after_many_calls_is_caught() -> None:
     calls = itertools.count()
 
     def tires(*args: Any) -> Any:
-        heap, generations, popped = policy.on_event(*args)
+        heap, generations, popped = decisions.on_event(*args)
         return (heap[1:] if next(calls) > 80 else heap), generations, popped
 
     report = exercise("l07.on_event").check(tires)
@@ -138,7 +138,7 @@ _us = st.integers(0, 400_000)
 @MANY
 @given(st.integers(0, 9), _us, _us, _us)
 def test_bump_is_the_fleet_s(priority: int, now: int, deadline: int, remaining: int) -> None:
-    engine_s = policy.bump(priority, now, deadline, remaining)
+    engine_s = decisions.bump(priority, now, deadline, remaining)
     assert l07.bump(priority, now, deadline, remaining) == engine_s
     assert dispatching.BUMP.reference(priority, now, deadline, remaining) == engine_s
 
@@ -147,7 +147,7 @@ def test_bump_is_the_fleet_s(priority: int, now: int, deadline: int, remaining: 
 @given(st.integers(0, 10_000))
 def test_route_is_the_fleet_s(seed: int) -> None:
     for args in dispatching.any_choices(random.Random(seed), 5):
-        engine_s = policy.route(*args)
+        engine_s = decisions.route(*args)
         assert l07.route(*args) == dispatching.ROUTE.reference(*args) == engine_s
 
 
@@ -157,9 +157,9 @@ def test_a_rush_leaves_no_worker_far_behind(
     num_requests: int, shared: int, own: int, num_workers: int
 ) -> None:
     rush = Rush(num_requests, shared, own, num_workers)
-    backlogs = [view.backlog_tokens for view in Prefills(rush).run(policy.route).views]
+    backlogs = [view.backlog_tokens for view in Prefills(rush).run(decisions.route).views]
     assert max(backlogs) - min(backlogs) <= shared + own
-    assert Prefills(rush).run(policy.route_source).views[0].num_running == num_requests
+    assert Prefills(rush).run(decisions.route_source).views[0].num_running == num_requests
 
 
 def test_whoever_chases_hits_is_shown_the_hotspot() -> None:
@@ -323,7 +323,7 @@ def has_waited(snapshot: FleetSnapshot, request: WaitingView) -> bool:
 
 def bumped(snapshot: FleetSnapshot, request: WaitingView) -> int:
     times = snapshot.now_us, request.deadline_us, request.remaining_us
-    return policy.bump(request.priority, *times)
+    return decisions.bump(request.priority, *times)
 
 
 Rank = Callable[[FleetSnapshot, WaitingView], Any]
@@ -340,9 +340,9 @@ SENSIBLE: dict[str, Rank] = {
     "priority, then slack": lambda s, r: (r.priority, slack_us(s, r)),
     "priority with bump": lambda s, r: (bumped(s, r), r.arrival_us),
     "priority with ageing, as the lesson's fleet": lambda s, r: (
-        policy.queue_key(r, r.priority, 250_000)
+        decisions.queue_key(r, r.priority, 250_000)
     ),
-    "priority with bump and ageing": lambda s, r: policy.queue_key(r, bumped(s, r), 250_000),
+    "priority with bump and ageing": lambda s, r: decisions.queue_key(r, bumped(s, r), 250_000),
 }  # fmt: skip
 SENSELESS: dict[str, Rank] = {
     "oldest first": lambda s, r: r.arrival_us,

@@ -18,7 +18,7 @@ from course.checks.rolling_back import Pass, judge_story
 from course.judging import Ask
 from course.registry import Exercise, exercise, lesson_exercises
 from course.sameness import same
-from nanogpt.speculative import acceptance
+from nanogpt.parts import acceptance
 from solutions import l08_speculation as l08
 
 MANY = settings(deadline=None, max_examples=60, database=None)

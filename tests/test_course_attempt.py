@@ -19,7 +19,7 @@ from course.__main__ import main
 from course.attempt import attempt, exhibit
 from course.prediction import hints, predict
 from course.registry import exercise, exercises
-from nanogpt.part_checks import REFERENCE
+from nanogpt.parts.part_checks import REFERENCE
 
 MASK = """\
 import torch

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
-from nanogpt.guard import PartError
 from nanogpt.parts import Parts
+from nanogpt.parts.guard import PartError
 from nanogpt.planning import Offer, Plan, plan_problem, plan_step, plan_whole_prompts
 from nanogpt.request import Request
 from nanogpt.trace import Trace

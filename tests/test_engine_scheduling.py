@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
-from nanogpt.guard import PartError
 from nanogpt.parts import Parts
+from nanogpt.parts.guard import PartError
+from nanogpt.parts.ranking import TimedKey
 from nanogpt.planning import Plan
 from nanogpt.policies import RequestView, Resumed, aged_key
-from nanogpt.ranking import TimedKey
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
 

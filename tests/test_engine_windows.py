@@ -23,10 +23,10 @@ from torch import Tensor
 
 from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate, scheduled_generate
 from nanogpt.engine_config import EXECUTORS
-from nanogpt.guard import PartError
+from nanogpt.parts.guard import PartError
+from nanogpt.parts.sliding_window import evict, held, ring_slot, visible
 from nanogpt.planning import Plan, plan_whole_prompts
 from nanogpt.scheduler import Scheduler
-from nanogpt.sliding_window import evict, held, ring_slot, visible
 from nanogpt.trace import StepRecord, Trace
 
 STORAGES = ["ring", "evict"]

@@ -9,14 +9,14 @@ from fakes import TINY, oracle, prompt_of, tiny_model
 from torch import Tensor
 
 from nanogpt.engine_config import EXECUTORS as MAKERS
-from nanogpt.executors.executor import Executor, Row, row_mask
+from nanogpt.executors.base import Executor, Row, row_mask
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.padded import PaddedExecutor, padded_mask
 from nanogpt.kv_cache import KVCache
 from nanogpt.kv_store import KVStore
-from nanogpt.masks import chunk_mask
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
+from nanogpt.parts.masks import chunk_mask
 
 Make = Callable[[GPT, KVStore, Parts], Executor]
 

@@ -19,9 +19,7 @@ from rich.console import Console
 from support import ROOT
 
 from benchmarks import fleet as benchmark
-from nanogpt.fleet.comparing import MEASURES, Summary, compare, comparison, summarise, title
-from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST
-from nanogpt.fleet.dashboard import (
+from nanogpt.experiments.dashboard import (
     LABELS,
     differences_table,
     live_table,
@@ -29,12 +27,21 @@ from nanogpt.fleet.dashboard import (
     remarks,
     totals_table,
 )
+from nanogpt.experiments.fleet_comparison import (
+    MEASURES,
+    Summary,
+    compare,
+    comparison,
+    summarise,
+    title,
+)
+from nanogpt.experiments.fleet_runs import NAP_S, SLICE_US, Stop, drive
+from nanogpt.experiments.paired_statistics import paired
+from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST
+from nanogpt.fleet.fleet_parts import FleetParts
 from nanogpt.fleet.metrics import Metrics, Sample
-from nanogpt.fleet.parts import FleetParts
 from nanogpt.fleet.presets import ADAPTIVE, FIFO, PRESETS, SOURCE_FIFO
-from nanogpt.fleet.running import NAP_S, SLICE_US, Stop, drive
 from nanogpt.fleet.simulation import simulate
-from nanogpt.fleet.statistics import paired
 from nanogpt.fleet.workload import SOURCE_RPS, Scenario, make_workload
 from widgets.paired_seeds import PairedSeeds
 

@@ -11,8 +11,8 @@ from fleets import load, request
 
 from nanogpt.fleet import ADAPTIVE, CALIBRATED_COST, PRESETS, SOURCE_COST, make_workload
 from nanogpt.fleet.costs import decode_us, prefill_us
+from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.prefixes import SLOT_KEY_TOKENS, make_cache
-from nanogpt.fleet.settings import FleetConfig
 from nanogpt.fleet.speculating import Drafts, break_even, may_speculate
 
 MANY = make_workload("steady", 300, 20, 1).requests

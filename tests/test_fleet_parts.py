@@ -13,11 +13,11 @@ from nanogpt.fleet import (
     FleetParts,
     FleetSnapshot,
     WorkerView,
+    decisions,
     make_workload,
-    policy,
     simulate,
 )
-from nanogpt.guard import PartError
+from nanogpt.parts.guard import PartError
 
 
 def on_event_by_hand(heap: Any, generations: Any, event: Any) -> Any:
@@ -67,7 +67,7 @@ def test_the_queue_in_place_does_what_on_event_does():
 
     for seed in range(200):
         draw = random.Random(seed)
-        lazy, pure = LazyQueue(), PartQueue(policy.on_event)
+        lazy, pure = LazyQueue(), PartQueue(decisions.on_event)
         for _ in range(60):
             if draw.random() < 0.6:
                 request_id, key = draw.randrange(8), (draw.randrange(5),)
@@ -224,7 +224,7 @@ def test_bump_is_asked_with_the_requests_own_priority_at_every_moment_that_matte
 
     def watch(*given: int) -> int:
         asked.append(given)
-        return policy.bump(*given)
+        return decisions.bump(*given)
 
     waits = request(1, 10, new=9, priority=5, deadline_us=100_000)
     given_load = load(request(0, new=900, deadline_us=9 * SECOND), waits)

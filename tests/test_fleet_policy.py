@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.fleet.policy import (
+from nanogpt.fleet.decisions import (
     bump,
     bump_source,
     on_event,

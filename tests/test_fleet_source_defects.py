@@ -19,10 +19,10 @@ from nanogpt.fleet import (
     simulate,
 )
 from nanogpt.fleet.costs import decode_us, prefill_us
-from nanogpt.fleet.policy import bump, bump_source, on_event, source_score
+from nanogpt.fleet.decisions import bump, bump_source, on_event, source_score
 from nanogpt.fleet.speculating import Drafts
 from nanogpt.fleet.views import WorkerView
-from nanogpt.speculative.acceptance import expected_tokens, speedup
+from nanogpt.parts.acceptance import expected_tokens, speedup
 
 
 def test_1_the_first_preemption_does_not_end_the_scheduler():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nanogpt.fleet.statistics import paired, student_t
+from nanogpt.experiments.paired_statistics import paired, student_t
 
 # Two-sided 95 %, as printed in statistics textbooks.
 TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 19: 2.093,

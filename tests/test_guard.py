@@ -9,8 +9,8 @@ import time
 import pytest
 from launching import wait_for
 
-from nanogpt import guard
-from nanogpt.guard import PartError, describe_error, describe_timeout, guarded, run_limited
+from nanogpt.parts import guard
+from nanogpt.parts.guard import PartError, describe_error, describe_timeout, guarded, run_limited
 
 turns = [0]  # how often the endless loops went round
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanogpt.fleet.heap_story import heap_story
-from nanogpt.fleet.policy import on_event
+from course.stories.l07_lazy_heap import heap_story
+from nanogpt.fleet.decisions import on_event
 from widgets.lazy_heap import LazyHeap
 
 IDS = st.integers(0, 4)

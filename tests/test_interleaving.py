@@ -15,9 +15,9 @@ from torch import Tensor
 
 from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate
 from nanogpt.engine_config import EXECUTORS
-from nanogpt.fusing import full_mask, fused_rows, pack, split_kv
-from nanogpt.guard import PartError
 from nanogpt.model import GPT, Attend
+from nanogpt.parts.fusing import full_mask, fused_rows, pack, split_kv
+from nanogpt.parts.guard import PartError
 from nanogpt.planning import Plan, chunk_size
 from nanogpt.trace import StepRecord, Trace
 

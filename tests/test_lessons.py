@@ -17,7 +17,7 @@ from support import ROOT
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
 from nanogpt import Trace
-from nanogpt.metrics import summary
+from nanogpt.experiments.trace_metrics import summary
 
 NOTHING_ANSWERS: dict[str, str] = {
     # prediction: why nothing on the page has to wait for it

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanogpt.masks import chunk_mask
+from nanogpt.parts.masks import chunk_mask
 
 
 def test_a_chunk_sees_its_past_and_itself_up_to_the_diagonal():

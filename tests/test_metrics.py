@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nanogpt.metrics import (
+from nanogpt.experiments.trace_metrics import (
     all_request_metrics,
     padding_waste,
     percentile,

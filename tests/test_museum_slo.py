@@ -20,7 +20,7 @@ from course.stories.l05_ladder import starving
 from nanogpt.preemption import races
 from nanogpt.preemption.agreement import BY_STEP
 from nanogpt.preemption.runner import Runner
-from nanogpt.slo.record import Run
+from nanogpt.slo.slo_record import Run
 from solutions import l06_preempting_the_pass as solutions_6
 
 WRONG_PIECES = [  # of lesson 6: race, the piece, what it should have been, what its check says

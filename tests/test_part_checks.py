@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from nanogpt import masks
-from nanogpt.guard import PartError
-from nanogpt.part_checks import checked_key, guard_parts
-from nanogpt.parts import Parts
+from nanogpt.parts import Parts, masks
+from nanogpt.parts.guard import PartError
+from nanogpt.parts.part_checks import checked_key, guard_parts
 from nanogpt.policies import RequestView, Resumed
 
 PREEMPTED = RequestView(3, 0, 5, 6, (1, 2), (7, 8), 4, 3)

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from nanogpt import fusing, masks, planning, policies, sliding_window
-from nanogpt.guard import PartError
-from nanogpt.layout_checks import mask_of_pairs, slots_of_all
-from nanogpt.part_checks import guard_parts
-from nanogpt.parts import Parts
+from nanogpt import planning, policies
+from nanogpt.parts import Parts, acceptance, fusing, masks, sliding_window
+from nanogpt.parts.guard import PartError
+from nanogpt.parts.layout_checks import mask_of_pairs, slots_of_all
+from nanogpt.parts.part_checks import guard_parts
 from nanogpt.policies import RequestView
-from nanogpt.speculative import acceptance
 
 
 def test_every_part_defaults_to_the_reference():

@@ -36,8 +36,8 @@ from nanogpt import (
     load_model,
 )
 from nanogpt.kv_cache import KVCache
+from nanogpt.parts.sliding_window import kept_positions
 from nanogpt.policies import RequestView, Resumed
-from nanogpt.sliding_window import kept_positions
 
 SOME = settings(max_examples=15, deadline=None, derandomize=True, database=None)
 MIXES = st.lists(

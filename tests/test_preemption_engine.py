@@ -23,13 +23,13 @@ from preempting import (
 )
 
 from nanogpt import EngineConfig, Request, generate
-from nanogpt.preemption import serving
+from nanogpt.preemption import preemptive_engine
 from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
-from nanogpt.preemption.gating import slo_batching, slo_gate
 from nanogpt.preemption.monitor import Snapshot, Target, now_us
-from nanogpt.preemption.serving import PreemptiveEngine
-from nanogpt.preemption.settings import Preemption
-from nanogpt.preemption.sleeping import resume_or_abort
+from nanogpt.preemption.preemption_settings import Preemption
+from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.preemption.slo_gate import slo_batching, slo_gate
+from nanogpt.preemption.suspended import resume_or_abort
 from nanogpt.slo.policy import SloRequest
 
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
@@ -145,7 +145,7 @@ def test_a_pass_that_has_slept_enough_goes_on_before_the_waiter_is_through(
     monkeypatch: pytest.MonkeyPatch,
 ):
     ways = iter(["sleep", "sleep", "resume"])
-    monkeypatch.setattr(serving, "resume_or_abort", lambda *_, **__: next(ways))
+    monkeypatch.setattr(preemptive_engine, "resume_or_abort", lambda *_, **__: next(ways))
     long, urgent = Request(0, prompt(20), 2), Request(1, prompt(100, 2), 2)
     config = EngineConfig(token_budget=20, max_batch_size=4)
     engine = engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config)

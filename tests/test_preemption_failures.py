@@ -26,11 +26,11 @@ from preempting import (
 )
 
 from nanogpt.preemption import runner as runner_module
-from nanogpt.preemption.messages import Crashed, Left
 from nanogpt.preemption.monitor import Inbox, Monitor
+from nanogpt.preemption.pass_outcome import RanksFailed, judge
+from nanogpt.preemption.rank_messages import Crashed, Left
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.shared_state import SharedState, shared_file
-from nanogpt.preemption.verdict import RanksFailed, judge
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

@@ -28,7 +28,6 @@ from preempting import (
 from nanogpt import EngineConfig, Request
 from nanogpt.preemption.agreement import BY_STEP, RANK_PARTS, Signal, checkpoint
 from nanogpt.preemption.cleanup import clean_up
-from nanogpt.preemption.gating import GATE_PARTS, GateParts, slo_gate
 from nanogpt.preemption.monitor import (
     Inbox,
     Monitor,
@@ -38,6 +37,15 @@ from nanogpt.preemption.monitor import (
     now_us,
     with_arrivals,
 )
+from nanogpt.preemption.pass_outcome import (
+    RUNNER_PARTS,
+    Abandoned,
+    Complete,
+    RanksFailed,
+    RunnerParts,
+)
+from nanogpt.preemption.preemption_settings import Preemption
+from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.preemption.races import (
     FLAG,
     believe_target,
@@ -50,18 +58,10 @@ from nanogpt.preemption.races import (
     without_progress,
 )
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.serving import PreemptiveEngine
-from nanogpt.preemption.settings import Preemption
 from nanogpt.preemption.shared_state import NOTHING
-from nanogpt.preemption.verdict import (
-    RUNNER_PARTS,
-    Abandoned,
-    Complete,
-    RanksFailed,
-    RunnerParts,
-)
-from nanogpt.slo.parts import SloParts
+from nanogpt.preemption.slo_gate import GATE_PARTS, GateParts, slo_gate
 from nanogpt.slo.policy import SloRequest
+from nanogpt.slo.slo_parts import SloParts
 
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
 URGENT_US = 10**8

@@ -21,10 +21,10 @@ from preempting import (
 
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
 from nanogpt.preemption.agreement import RANK_PARTS
-from nanogpt.preemption.executor import tensor_parallel
+from nanogpt.preemption.pass_outcome import Abandoned, Complete
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.shared_state import NOTHING
-from nanogpt.preemption.verdict import Abandoned, Complete
+from nanogpt.preemption.tensor_parallel import tensor_parallel
 
 AGREEMENTS = ("vote", "carried", "epoch")
 LATER = {"vote": 0, "carried": 1, "epoch": 1}

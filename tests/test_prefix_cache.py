@@ -21,7 +21,7 @@ from torch import Tensor
 
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EXECUTORS, EngineConfig
-from nanogpt.executors.executor import ForwardResult, Row
+from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT

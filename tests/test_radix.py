@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanogpt.radix import RadixTree
+from nanogpt.prefix.radix import RadixTree
 
 Tokens = tuple[int, ...]
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from fakes import fake_request
 
-from nanogpt.guard import PartError
-from nanogpt.part_checks import guard_parts
 from nanogpt.parts import Parts
+from nanogpt.parts.guard import PartError
+from nanogpt.parts.part_checks import guard_parts
+from nanogpt.parts.ranking import TimedKey
 from nanogpt.policies import RequestView
-from nanogpt.ranking import TimedKey
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 

@@ -7,12 +7,12 @@ import torch
 from fakes import prompt_of, tiny_model
 
 from nanogpt import decode, encode, load_model, scheduled_generate
-from nanogpt.guard import PartError
 from nanogpt.model import GPT
 from nanogpt.oracle import generate
 from nanogpt.parts import Parts
+from nanogpt.parts.guard import PartError
+from nanogpt.parts.ranking import TimedKey
 from nanogpt.policies import aged_key
-from nanogpt.ranking import TimedKey
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import Trace, step_log

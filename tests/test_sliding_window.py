@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lockstep import kv_from_scratch
 
 from nanogpt.oracle import generate
-from nanogpt.sliding_window import (
+from nanogpt.parts.sliding_window import (
     evict,
     held,
     judge,

@@ -21,7 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
 
-from nanogpt.guard import PartError
+from nanogpt.experiments.slo_runs import Job, run_jobs
+from nanogpt.experiments.slo_table import Trial, cells, estimate, render, run_trial
+from nanogpt.parts.guard import PartError
 from nanogpt.slo.__main__ import main
 from nanogpt.slo.load import (
     LONGEST_TOKENS,
@@ -31,12 +33,10 @@ from nanogpt.slo.load import (
     Arrival,
     two_tier_load,
 )
-from nanogpt.slo.parts import SloParts
 from nanogpt.slo.policy import gate, predict
-from nanogpt.slo.record import PassRecord, Run, Variant
-from nanogpt.slo.running import Job, run_jobs
-from nanogpt.slo.simulation import TOKEN_BUDGET, simulate
-from nanogpt.slo.table import Trial, cells, estimate, render, run_trial
+from nanogpt.slo.prefill_simulation import TOKEN_BUDGET, simulate
+from nanogpt.slo.slo_parts import SloParts
+from nanogpt.slo.slo_record import PassRecord, Run, Variant
 from nanogpt.slo.variants import (
     BATCHED,
     BATCHED_AGGRESSIVE,

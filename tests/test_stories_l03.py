@@ -8,7 +8,8 @@ import torch
 from course.attempt import Attempt
 from course.report import Report
 from course.stories import l03_batch, l03_exhibits, l03b_bits, l03b_packing
-from nanogpt import Engine, EngineConfig, Parts, fusing, generate, load_model
+from nanogpt import Engine, EngineConfig, Parts, generate, load_model
+from nanogpt.parts import fusing
 from solutions import l03_interleaving
 from solutions import l03b_packing as solved_3b
 from widgets import BatchView, Curves, MaskBuild

@@ -10,7 +10,8 @@ from course.registry import exercise
 from course.stories import l04b_heads, l04b_readings
 from course.stories.l04_exhibits import evict_by_slicing, kept_by, live_bytes_table
 from course.stories.l04_window import drawn_masks, ring_steps, storage_story
-from nanogpt import load_model, sliding_window
+from nanogpt import load_model
+from nanogpt.parts import sliding_window
 
 READINGS = l04b_readings.passages()
 

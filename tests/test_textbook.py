@@ -24,9 +24,9 @@ from nanogpt import (
     disassemble_fused_cache,
     evict_kv_cache,
     interleaved_generate,
-    textbook,
 )
-from nanogpt.sliding_window import kept_positions
+from nanogpt.parts.sliding_window import kept_positions
+from nanogpt.posts import textbook
 
 MIXES = st.lists(st.tuples(st.integers(1, 14), st.integers(1, 6)), min_size=1, max_size=5)
 """(prompt length, max_new_tokens) of each request."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nanogpt.tokenizer import ALPHABET, decode, encode
+from nanogpt.checkpoints.tokenizer import ALPHABET, decode, encode
 
 
 def test_the_vocabulary_has_65_distinct_sorted_characters():

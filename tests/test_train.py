@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanogpt import train as training
+from nanogpt.checkpoints import train as training
+from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.checkpoints.train import (
+    TrainConfig,
+    Trainer,
+    read_corpus,
+    split,
+    train,
+    validation_loss,
+)
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import ModelConfig
-from nanogpt.tokenizer import encode
-from nanogpt.train import TrainConfig, Trainer, read_corpus, split, train, validation_loss
-from nanogpt.weights import load_model
 
 SIZES = ModelConfig(num_layers=1, num_heads=2, num_channels=8, context_len=8)
 CONFIG = TrainConfig(steps=6, batch_size=2, warmup_steps=2, evaluate_every=2)

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.speculative.count_trigrams import main
+from nanogpt.checkpoints.count_trigrams import main
+from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.speculative.trigram import TrigramDraft, count_trigrams, save_counts
-from nanogpt.tokenizer import encode
 
 
 def counted(tokens: list[int], vocab_size: int) -> TrigramDraft:

@@ -12,10 +12,10 @@ import torch
 from fakes import TINY
 from safetensors.torch import load_file, save_file
 
+from nanogpt.checkpoints.weights import CHECKSUMS, SHIPPED_WEIGHTS, load_model, save_model
 from nanogpt.config import SHAKESPEARE
 from nanogpt.model import GPT
 from nanogpt.speculative.trigram import SHIPPED_COUNTS, TrigramDraft
-from nanogpt.weights import CHECKSUMS, SHIPPED_WEIGHTS, load_model, save_model
 
 HEADER = {"config": json.dumps(dataclasses.asdict(TINY))}
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from support import ROOT, find_program, run
 
+from nanogpt.checkpoints.tokenizer import ALPHABET
 from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.request import Request
-from nanogpt.tokenizer import ALPHABET
 from widgets import (
     Batching,
     Hints,

@@ -7,19 +7,19 @@ import re
 import pytest
 from support import find_program, run
 
+from course.stories.l07_lazy_heap import heap_story
+from course.stories.l08_judged import story
+from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
-from nanogpt.fleet.comparing import compare
-from nanogpt.fleet.heap_story import heap_story
-from nanogpt.fleet.policy import on_event
+from nanogpt.experiments.fleet_comparison import compare
+from nanogpt.fleet.decisions import on_event
 from nanogpt.fleet.presets import ADAPTIVE, FIFO
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload
 from nanogpt.request import Request
-from nanogpt.speculative.story import story
 from nanogpt.speculative.trigram import TrigramDraft
-from nanogpt.tokenizer import encode
-from nanogpt.weights import load_model
 from widgets import FleetView, LazyHeap, PairedSeeds, SpeculationStrip, assets, standalone
 
 NAMES = ("fleet_view", "lazy_heap", "paired_seeds", "speculation_strip")

@@ -7,7 +7,7 @@ import re
 import pytest
 from support import find_program, run
 
-from nanogpt import fusing
+from nanogpt.parts import fusing
 from widgets import BatchView, MaskBuild, assets, standalone
 
 NAMES = ("batch_view", "mask_build")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 from support import find_program, run
 
-from nanogpt.preemption.messages import CheckRecord
+from nanogpt.preemption.rank_messages import CheckRecord
 from nanogpt.preemption.records import PreemptionRecord
 from widgets import SloCycle, VoteBoard, assets, standalone
 

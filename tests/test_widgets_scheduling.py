@@ -8,11 +8,11 @@ import pytest
 import torch
 from support import find_program, run
 
+from course.stories.l02_heap import record_heap
 from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.engine_config import EngineConfig
-from nanogpt.heap_trace import record_heap
 from nanogpt.model import GPT
 from nanogpt.request import Request
 from widgets import HeapStepper, KVBudget, Timeline, assets, standalone

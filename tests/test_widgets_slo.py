@@ -7,9 +7,9 @@ import re
 import pytest
 from support import find_program, run
 
-from nanogpt.slo.parts import REFERENCE
+from nanogpt.experiments.slo_table import Trial, cells
 from nanogpt.slo.policy import SloRequest, gate, predict, slack, urgency
-from nanogpt.slo.table import Trial, cells
+from nanogpt.slo.slo_parts import REFERENCE
 from nanogpt.slo.variants import CONTROL, ORDER
 from widgets import GatePicture, RepairLadder, SlackTimeline, assets, standalone
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from support import find_program, run
 
-from nanogpt.block_table import BlockPool
+from course.stories.l04_blocks import BlockPool
 from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import ModelConfig
 from nanogpt.engine import Engine

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nanogpt.sliding_window import evict, kept_positions, ring_slot, visible
-from nanogpt.window_storage import EvictingStorage, RingStorage, WindowStorage
-from nanogpt.windowed_kv_cache import WindowedKVCache
+from nanogpt.parts.sliding_window import evict, kept_positions, ring_slot, visible
+from nanogpt.window.window_storage import EvictingStorage, RingStorage, WindowStorage
+from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
 MANY = settings(max_examples=20, deadline=None, derandomize=True, database=None)
 SHAPE = (2, TINY.num_layers, TINY.num_heads, 0, TINY.head_size)

@@ -8,13 +8,13 @@ import torch
 from preempting import CONFIG, logits_after, prompt, tiny_model
 
 from nanogpt.engine_config import EngineConfig
-from nanogpt.fleet import policy
+from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
 from nanogpt.oracle import generate
 from nanogpt.request import Request
-from nanogpt.workers.books import Result
-from nanogpt.workers.fleet import Fleet
+from nanogpt.workers.router_state import Result
 from nanogpt.workers.routing import RoundRobin
+from nanogpt.workers.worker_fleet import Fleet
 
 SETTINGS = EngineConfig(token_budget=32, max_batch_size=4, prefix_cache_tokens=600)
 
@@ -22,7 +22,7 @@ SETTINGS = EngineConfig(token_budget=32, max_batch_size=4, prefix_cache_tokens=6
 class Spy:
     """A route that notes what it was shown, and asks another. Mutable: its notes."""
 
-    def __init__(self, route: Callable[..., int] = policy.route) -> None:
+    def __init__(self, route: Callable[..., int] = decisions.route) -> None:
         self.route = route
         self.shown: list[tuple[tuple[WorkerView, ...], dict[int, int]]] = []
 
@@ -42,7 +42,7 @@ def fleet(started: Fleet) -> Fleet:
     """Two workers, with nothing in their caches, routed by backlog."""
     assert started.is_open, "an earlier test ended the workers"
     started.forget()
-    started.route = policy.route
+    started.route = decisions.route
     return started
 
 
@@ -56,7 +56,7 @@ def check_tokens(results: Sequence[Result], prompts: Sequence[list[int]], new: i
         assert list(result.tokens) == generate(tiny_model(), tokens, new)
 
 
-@pytest.mark.parametrize("make_route", [lambda: policy.route, RoundRobin, lambda: Spy()])
+@pytest.mark.parametrize("make_route", [lambda: decisions.route, RoundRobin, lambda: Spy()])
 def test_whoever_serves_it_a_request_gets_the_oracles_text(
     fleet: Fleet, make_route: Callable[[], Callable[..., int]]
 ):

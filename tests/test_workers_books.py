@@ -8,16 +8,16 @@ import torch
 from preempting import CONFIG, logits_after, prompt, tiny_model
 
 from nanogpt.engine_config import EngineConfig
-from nanogpt.fleet import policy
+from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
-from nanogpt.guard import PartError
 from nanogpt.oracle import generate
+from nanogpt.parts.guard import PartError
 from nanogpt.trace import PrefixHitRecord, WorkRecord
-from nanogpt.workers.books import Ticket, WorkerBook
-from nanogpt.workers.messages import Serve, Stepped
+from nanogpt.workers.router_state import Ticket, WorkerBook
 from nanogpt.workers.routing import RoundRobin, guard_route
 from nanogpt.workers.shared_model import map_model, write_model
-from nanogpt.workers.worker import Worker
+from nanogpt.workers.worker_messages import Serve, Stepped
+from nanogpt.workers.worker_process import Worker
 
 SETTINGS = EngineConfig(token_budget=8, max_batch_size=2, prefix_cache_tokens=100)
 VIEWS = [WorkerView(i, 0, 0, 4, 100, 100) for i in (1, 4, 6)]
@@ -186,7 +186,7 @@ def test_round_robin_goes_round_those_that_have_room():
 
 
 def test_our_own_route_is_not_slowed_down_by_a_guard():
-    assert guard_route(policy.route) is policy.route
+    assert guard_route(decisions.route) is decisions.route
 
 
 @pytest.mark.parametrize("answer", [0, "1", True, None, 5])

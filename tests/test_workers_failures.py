@@ -15,12 +15,12 @@ import torch
 from preempting import CONFIG, open_files, process_is_there, prompt, tiny_model, wait_for
 
 from nanogpt.engine_config import EngineConfig
-from nanogpt.fleet import policy
-from nanogpt.guard import PartError
+from nanogpt.fleet import decisions
 from nanogpt.model import GPT
 from nanogpt.oracle import generate
+from nanogpt.parts.guard import PartError
 from nanogpt.request import Request
-from nanogpt.workers.fleet import Fleet, WorkersFailed
+from nanogpt.workers.worker_fleet import Fleet, WorkersFailed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -47,7 +47,7 @@ class Disaster:
         if self.num_routed == self.at:
             os.kill(self.process_id, self.how)
         self.num_routed += 1
-        return policy.route(*given)  # type: ignore[arg-type]
+        return decisions.route(*given)  # type: ignore[arg-type]
 
 
 def long_load() -> list[tuple[float, Request]]:
@@ -171,7 +171,7 @@ PARENT = """
     sys.path.insert(0, {tests!r})
     from preempting import prompt, tiny_model
     from nanogpt.request import Request
-    from nanogpt.workers.fleet import Fleet
+    from nanogpt.workers.worker_fleet import Fleet
 
     def route(workers, hits):
         if len(workers) == 1 or workers[0].num_running:

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from nanogpt.guard import code_inside
+from nanogpt.parts.guard import code_inside
 
 Function = Callable[..., Any]
 Blur = Callable[[Any], Any]

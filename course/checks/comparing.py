@@ -14,7 +14,7 @@ from course.exercise import Misconception
 from course.judging import Ask, Check, Failure, Rows
 from course.sameness import like, same
 from course.showing import expected_and_got, show, show_call
-from nanogpt.plain_values import as_items, as_whole, kind_of
+from nanogpt.parts.plain_values import as_items, as_whole, kind_of
 
 Args = tuple[Any, ...]
 Result = tuple[Args, Any]

@@ -10,15 +10,15 @@ from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.showing import named
-from nanogpt.fleet import policy
+from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
-from nanogpt.plain_values import as_whole
+from nanogpt.parts.plain_values import as_whole
 
 Bump = Callable[[int, int, int, int], Any]
 Route = Callable[[list[WorkerView], dict[int, int]], Any]
 
-_URGENT_US = policy.URGENT_US
-_LEVELS = policy.URGENCY_LEVELS
+_URGENT_US = decisions.URGENT_US
+_LEVELS = decisions.URGENCY_LEVELS
 
 
 def _ways(key: str, idea: str, *answers: Any) -> Iterator[Mistake[Any]]:
@@ -264,7 +264,7 @@ _ROUTE = _by(_left)
 
 
 def _score(view: WorkerView, hit: int) -> float:
-    return -policy.source_score(view, hit)
+    return -decisions.source_score(view, hit)
 
 
 def _who_has_a_hit(workers: Sequence[WorkerView], hits: Mapping[int, int]) -> list[WorkerView]:

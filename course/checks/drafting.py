@@ -10,8 +10,8 @@ from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.exercise import Misconception
 from course.judging import Ask, Failure, Rows
 from course.sameness import like, same
-from nanogpt.plain_values import as_items, as_truth, as_whole
-from nanogpt.speculative import acceptance
+from nanogpt.parts import acceptance
+from nanogpt.parts.plain_values import as_items, as_truth, as_whole
 
 Probs = Sequence[float]
 _Accept = Callable[[Probs, Probs, int, float, float], Any]

@@ -13,16 +13,16 @@ from typing import Any
 
 from course.checks.comparing import a_kind
 from course.showing import show
+from nanogpt.experiments.paired_statistics import Paired, paired
 from nanogpt.fleet.costs import CALIBRATED_COST
 from nanogpt.fleet.dispatching import Dispatcher
-from nanogpt.fleet.parts import FleetParts
-from nanogpt.fleet.settings import FleetConfig
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_parts import FleetParts
 from nanogpt.fleet.simulation import Simulation
-from nanogpt.fleet.statistics import Paired, paired
 from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
 from nanogpt.fleet.workload import FleetRequest, Workload
-from nanogpt.plain_values import as_items, as_whole
+from nanogpt.parts.plain_values import as_items, as_whole
 
 Decide = Callable[[FleetSnapshot], Any]
 Problem = tuple[str, str]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike
-from nanogpt.plain_values import as_whole
+from nanogpt.parts.plain_values import as_whole
 from nanogpt.slo import policy
 from nanogpt.slo.policy import SloView
 

@@ -15,8 +15,8 @@ from course.registry import Exercise
 from course.report import Report
 from course.showing import named
 from course.task import Task
-from nanogpt.plain_values import as_whole
-from nanogpt.preemption.sleeping import resume_or_abort
+from nanogpt.parts.plain_values import as_whole
+from nanogpt.preemption.suspended import resume_or_abort
 
 # --- local_vote ------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from course.registry import Exercise
 from course.report import Report
 from course.showing import show
 from course.task import Task
-from nanogpt.plain_values import as_number
-from nanogpt.speculative import acceptance
+from nanogpt.parts import acceptance
+from nanogpt.parts.plain_values import as_number
 
 # --- accept ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.judging import Ask
-from nanogpt.plain_values import as_items, as_mapping, as_whole
+from nanogpt.parts.plain_values import as_items, as_mapping, as_whole
 
 Entry = tuple[tuple[int, ...], int, int]
 Generations = dict[int, int]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike
 from course.checks.windowing import draw_tensors, shown_bytes, storages
-from nanogpt.plain_values import as_whole
+from nanogpt.parts.plain_values import as_whole
 
 
 def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course.checks.comparing import Comparison, Mistake, alike, list_of_ints
-from nanogpt.plain_values import as_truth
+from nanogpt.parts.plain_values import as_truth
 
 Ints = list[int]
 

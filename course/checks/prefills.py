@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from course.checks.gates import A, C, Gate, ranked
 from nanogpt.slo import policy
-from nanogpt.slo.parts import REFERENCE
 from nanogpt.slo.policy import SloRequest, SloView
+from nanogpt.slo.slo_parts import REFERENCE
 
 _TICK_US = 20_000
 

@@ -12,7 +12,7 @@ from typing import Any, Generic
 from course.checks.comparing import Answer, Args, Mistake, a_kind, same
 from course.judging import Ask, Failure, Rows
 from course.showing import expected_and_got, show
-from nanogpt.plain_values import as_items, as_number
+from nanogpt.parts.plain_values import as_items, as_number
 
 Ranked = list[tuple[Args, Any]]
 

@@ -13,7 +13,7 @@ from course.checks.comparing import Args, Mistake, a_kind
 from course.judging import Ask, Failure, Rows
 from course.sameness import like
 from course.showing import show
-from nanogpt.plain_values import as_number
+from nanogpt.parts.plain_values import as_number
 
 _Measure = Callable[[Tensor, Tensor, Tensor], float]
 _PARTS = ("agreement", "nll_delta")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from course.checks.comparing import Comparison, Mistake, whole_number
 from course.judging import Ask, Failure, Rows
 from course.showing import named
-from nanogpt.plain_values import as_whole
-from nanogpt.speculative import acceptance
+from nanogpt.parts import acceptance
+from nanogpt.parts.plain_values import as_whole
 
 _RollBack = Callable[[int, int, int], int]
 

@@ -8,7 +8,7 @@ from typing import Any
 from course.checks.comparing import Args, Comparison, Mistake, a_kind, alike
 from course.checks.requests import any_requests, draw_request, last_admitted, make_request
 from nanogpt import policies
-from nanogpt.plain_values import as_items, as_mapping, as_whole
+from nanogpt.parts.plain_values import as_items, as_mapping, as_whole
 from nanogpt.policies import RequestView
 
 # --- admit -----------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, Mistake, alike, list_of_ints
-from nanogpt.slo.parts import REFERENCE
 from nanogpt.slo.policy import SloRequest, SloView
+from nanogpt.slo.slo_parts import REFERENCE
 
 Batch = Callable[[SloView, list[SloView], float, float, int, float], list[int]]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from course.checks.comparing import Args, a_kind
 from course.judging import Ask, Failure, Rows
 from course.showing import show
-from nanogpt.plain_values import as_whole
+from nanogpt.parts.plain_values import as_whole
 from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
 
 Field = Literal["running", "waiting", "kv", "previous_step", "next_up"]

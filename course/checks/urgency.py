@@ -9,7 +9,7 @@ from typing import Any
 
 from course.checks.comparing import Comparison, Mistake, a_kind, alike
 from course.showing import named
-from nanogpt.plain_values import as_number
+from nanogpt.parts.plain_values import as_number
 from nanogpt.slo import predictor
 
 Points = list[tuple[int, float]]

@@ -5,7 +5,7 @@ from typing import Any
 
 from course.checks.comparing import Comparison, Mistake, a_kind, alike
 from course.showing import named
-from nanogpt.plain_values import as_truth
+from nanogpt.parts.plain_values import as_truth
 
 _Visible = Callable[[int, int, "int | None", int], bool]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from course.checks.comparing import Comparison, Mistake, a_kind
 from course.showing import show
-from nanogpt.plain_values import as_items, as_whole
+from nanogpt.parts.plain_values import as_items, as_whole
 
 Moves = Generator[tuple[Any, ...], int, None]
 Checkpoint = Callable[[int], Moves]

@@ -17,7 +17,7 @@ from course.checks.comparing import Args, Mistake, a_kind, alike, explaining
 from course.judging import Ask, Failure, Rows
 from course.sameness import like, same
 from course.showing import named, show
-from nanogpt.plain_values import as_items, as_whole
+from nanogpt.parts.plain_values import as_items, as_whole
 
 Kept = tuple[Tensor, Tensor]
 Eviction = Callable[[Tensor, Tensor, int, int], Kept]

@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 
 from nanogpt import GPT, Engine, EngineConfig, Parts, Request, decode, generate
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
-from nanogpt.executors.executor import ForwardResult
+from nanogpt.executors.base import ForwardResult
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.guard import PartError, guarded
+from nanogpt.parts.guard import PartError, guarded
 from nanogpt.rows import Row
-from nanogpt.weights import load_model
 
 Attention = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 NextInputs = Callable[[list[int], int], list[int]]

@@ -8,18 +8,11 @@ import torch
 from course.attempt import Attempt
 from course.calling import call
 from course.stories.texts import served
-from nanogpt import (
-    GPT,
-    EngineConfig,
-    ModelConfig,
-    Request,
-    Trace,
-    encode,
-    masks,
-)
+from nanogpt import GPT, EngineConfig, ModelConfig, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
-from nanogpt.metrics import Summary, summary
-from nanogpt.plain_values import as_whole
+from nanogpt.experiments.trace_metrics import Summary, summary
+from nanogpt.parts import masks
+from nanogpt.parts.plain_values import as_whole
 
 Arrivals = list[tuple[int, Request]]
 

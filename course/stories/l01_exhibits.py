@@ -18,10 +18,10 @@ from nanogpt import (
     decode,
     encode,
     generate,
-    masks,
     planning,
 )
 from nanogpt.clock import LARGE_GPU, CostClock
+from nanogpt.parts import masks
 
 Mask = Callable[[int, int], torch.Tensor]
 

@@ -6,9 +6,9 @@ from typing import Any
 from course.attempt import Attempt
 from course.replay import replay
 from course.stories.l01_chunks import one_tiny_layer
+from course.stories.l02_heap import record_heap
 from course.stories.texts import served
 from nanogpt import GPT, Engine, EngineConfig, Parts, Request, Trace, encode, generate, policies
-from nanogpt.heap_trace import record_heap
 from nanogpt.policies import RequestView
 
 Arrivals = list[tuple[int, Request]]

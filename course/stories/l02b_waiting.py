@@ -11,7 +11,7 @@ from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_scheduler import Arrivals, latencies, recomputed
 from nanogpt import Engine, EngineConfig, Request, policies
 from nanogpt.clock import SERVER_CPU, CostClock
-from nanogpt.metrics import all_request_metrics, summary
+from nanogpt.experiments.trace_metrics import all_request_metrics, summary
 from nanogpt.policies import RequestView
 
 Rule = str | Callable[[RequestView], tuple[float, ...]]

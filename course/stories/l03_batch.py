@@ -18,11 +18,11 @@ from nanogpt import (
     Trace,
     decode,
     encode,
-    fusing,
     generate,
     interleaved_generate,
 )
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
+from nanogpt.parts import fusing
 from nanogpt.trace import ForwardRecord
 
 NAMES = ("A", "B", "C", "D")

@@ -10,17 +10,8 @@ from course.replay import replay
 from course.stories.l01_chunks import SOLILOQUY
 from course.stories.l03_batch import compared_masks
 from course.stories.texts import shown
-from nanogpt import (
-    GPT,
-    Engine,
-    EngineConfig,
-    ModelConfig,
-    Parts,
-    Request,
-    decode,
-    encode,
-    fusing,
-)
+from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Parts, Request, decode, encode
+from nanogpt.parts import fusing
 
 MaskOf = Callable[[Sequence[int], Sequence[int]], Tensor]
 Held = list[list[tuple[Tensor, Tensor]]]  # for each request, k and v of each layer; [] before any

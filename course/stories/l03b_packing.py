@@ -23,9 +23,10 @@ from course.stories.l03_batch import (
     six_requests,
 )
 from course.stories.texts import wrong_texts
-from nanogpt import GPT, Engine, EngineConfig, Parts, Request, Trace, decode, fusing
+from nanogpt import GPT, Engine, EngineConfig, Parts, Request, Trace, decode
 from nanogpt.clock import SERVER_CPU, Clock, CostClock, WallClock
-from nanogpt.metrics import all_request_metrics, percentile, summary
+from nanogpt.experiments.trace_metrics import all_request_metrics, percentile, summary
+from nanogpt.parts import fusing
 
 FORMS = {"two forwards": "padded", "one, padded": "fused", "one, packed": "packed"}
 BUDGETS = (16, 64, 256)

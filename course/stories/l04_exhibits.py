@@ -9,19 +9,9 @@ from course.attempt import Attempt
 from course.calling import call
 from course.replay import replay
 from course.stories.l04_window import Arrivals
-from nanogpt import (
-    GPT,
-    Engine,
-    EngineConfig,
-    ModelConfig,
-    Parts,
-    Request,
-    Trace,
-    encode,
-    generate,
-    sliding_window,
-)
-from nanogpt.plain_values import as_whole
+from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Parts, Request, Trace, encode, generate
+from nanogpt.parts import sliding_window
+from nanogpt.parts.plain_values import as_whole
 
 Evict = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 

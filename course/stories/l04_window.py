@@ -7,10 +7,11 @@ import torch
 
 from course.attempt import Attempt
 from course.calling import call
-from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode, generate, sliding_window
-from nanogpt.block_table import BlockPool
+from course.stories.l04_blocks import BlockPool
+from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode, generate
 from nanogpt.clock import SERVER_CPU, CostClock
-from nanogpt.plain_values import as_whole
+from nanogpt.parts import sliding_window
+from nanogpt.parts.plain_values import as_whole
 from widgets import whose
 
 Arrivals = list[tuple[int, Request]]

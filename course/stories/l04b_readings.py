@@ -10,8 +10,9 @@ from course.attempt import Attempt
 from course.calling import call
 from course.stories import recorded
 from course.stories.texts import shown
-from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode, sliding_window
+from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode
 from nanogpt.oracle import attend_in_window
+from nanogpt.parts import sliding_window
 
 Window = int | None
 Judge = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[float, float]]

@@ -7,8 +7,8 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling import call
 from course.stories import recorded
-from nanogpt.guard import PartError
-from nanogpt.plain_values import as_number
+from nanogpt.parts.guard import PartError
+from nanogpt.parts.plain_values import as_number
 from nanogpt.slo import (
     POST_COST,
     Arrival,

@@ -21,14 +21,14 @@ from course.stories.l06_stage_ranks import (
 from nanogpt import Request
 from nanogpt.preemption import cleanup, races
 from nanogpt.preemption.agreement import RANK_PARTS, write_step
-from nanogpt.preemption.gating import GATE_PARTS, slo_gate
+from nanogpt.preemption.hold_points import hold, let_go, wait_if_held, wait_until_held
 from nanogpt.preemption.monitor import MonitorParts, Snapshot, Target, with_arrivals
-from nanogpt.preemption.points import hold, let_go, wait_if_held, wait_until_held
+from nanogpt.preemption.pass_outcome import RUNNER_PARTS, Abandoned, RanksFailed, RunnerParts
+from nanogpt.preemption.preemption_settings import Preemption
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.settings import Preemption
 from nanogpt.preemption.shared_state import checkpoint_number
-from nanogpt.preemption.verdict import RUNNER_PARTS, Abandoned, RanksFailed, RunnerParts
-from nanogpt.slo.parts import SloParts
+from nanogpt.preemption.slo_gate import GATE_PARTS, slo_gate
+from nanogpt.slo.slo_parts import SloParts
 
 Race = Callable[[Runner, bool], str]
 

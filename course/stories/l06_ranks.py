@@ -10,15 +10,15 @@ import torch
 from course.attempt import Attempt
 from course.stories import recorded
 from nanogpt import GPT, EngineConfig, ModelConfig, Request
-from nanogpt.guard import PartError, guarded
+from nanogpt.parts.guard import PartError, guarded
 from nanogpt.preemption import cleanup
 from nanogpt.preemption.agreement import AGREEMENTS
-from nanogpt.preemption.gating import slo_gate
-from nanogpt.preemption.messages import PassRow
 from nanogpt.preemption.monitor import now_us
+from nanogpt.preemption.preemption_settings import NO_PREEMPTION, Preemption
+from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.serving import PreemptiveEngine
-from nanogpt.preemption.settings import NO_PREEMPTION, Preemption
+from nanogpt.preemption.slo_gate import slo_gate
 from nanogpt.slo.predictor import fit
 
 Record = dict[str, Any]

@@ -18,9 +18,9 @@ from course.stories.l06_races import all_races, run_race
 from course.stories.l06_ranks import arms, experiment, random_model, whole_pass
 from nanogpt.preemption import agreement, races
 from nanogpt.preemption.agreement import RANK_PARTS, write_step
-from nanogpt.preemption.messages import PassRow
+from nanogpt.preemption.pass_outcome import Abandoned, RanksFailed
+from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.verdict import Abandoned, RanksFailed
 
 
 def hang_or_not(rule: Callable[..., Any], tries: int, num_busy: int = 0) -> list[str]:

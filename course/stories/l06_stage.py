@@ -8,7 +8,7 @@ from course.attempt import Attempt
 from course.calling import call
 from course.checks.voting import Played, Votes
 from course.stories.l06_ranks import recording
-from nanogpt.preemption import agreement, cleanup, races, sleeping
+from nanogpt.preemption import agreement, cleanup, races, suspended
 from nanogpt.preemption.cleanup import Books
 from nanogpt.slo.load import POST_COST
 
@@ -229,6 +229,6 @@ def slept_ms(decide: Rule) -> tuple[int, str] | None:
 
 def reference_fate(slept: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
     """The reference's answer, its arguments by position as in the exercise."""
-    return sleeping.resume_or_abort(
+    return suspended.resume_or_abort(
         slept, whole, urgent_waits=urgent, memory_is_short=short, bound=bound
     )

@@ -16,14 +16,14 @@ from course.stories.l06_ranks import random_model
 from nanogpt import EngineConfig
 from nanogpt.preemption import agreement, races
 from nanogpt.preemption.agreement import BY_STEP, RANK_PARTS
-from nanogpt.preemption.messages import PassRow
+from nanogpt.preemption.hold_points import hold, let_go, wait_if_held, wait_until_held
 from nanogpt.preemption.monitor import Inbox, Monitor, MonitorParts, Snapshot, Target, now_us
-from nanogpt.preemption.points import hold, let_go, wait_if_held, wait_until_held
+from nanogpt.preemption.pass_outcome import Abandoned, RanksFailed
+from nanogpt.preemption.preemption_settings import Preemption
+from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.serving import PreemptiveEngine
-from nanogpt.preemption.settings import Preemption
 from nanogpt.preemption.shared_state import NOTHING, checkpoint_number
-from nanogpt.preemption.verdict import Abandoned, RanksFailed
 from nanogpt.slo.policy import SloRequest
 
 

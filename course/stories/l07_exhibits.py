@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from course.stories.l07_fleet import A_MORNING, ms
+from course.stories.l07_lazy_heap import heap_story
+from nanogpt.experiments.fleet_comparison import compare
 from nanogpt.fleet import (
     ADAPTIVE,
     FIFO,
@@ -14,15 +16,13 @@ from nanogpt.fleet import (
     FleetRun,
     Simulation,
     Workload,
+    decisions,
     make_workload,
-    policy,
     simulate,
 )
-from nanogpt.fleet.comparing import compare
 from nanogpt.fleet.dispatching import Dispatcher
-from nanogpt.fleet.heap_story import heap_story
 from nanogpt.fleet.tracing import Tracer
-from nanogpt.guard import run_limited
+from nanogpt.parts.guard import run_limited
 
 Test = Callable[..., Any]
 
@@ -61,7 +61,7 @@ def second_morning(forget: Callable[..., Any]) -> dict[str, Any]:
 def _tolerant(heap: Any, generations: Any, event: Any) -> Any:
     """The reference, for counters of which one may be missing."""
     known = dict.fromkeys((request_id for _, request_id, _ in heap), 0)
-    entries, latest, popped = policy.on_event(heap, {**known, **generations}, event)
+    entries, latest, popped = decisions.on_event(heap, {**known, **generations}, event)
     return entries, {id_: count for id_, count in latest.items() if count}, popped
 
 

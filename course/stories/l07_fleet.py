@@ -6,8 +6,8 @@ from statistics import median
 from typing import Any
 
 from course.attempt import Attempt
-from nanogpt.fleet import ADAPTIVE, FleetRun, make_workload, policy, simulate
-from nanogpt.guard import run_limited
+from nanogpt.fleet import ADAPTIVE, FleetRun, decisions, make_workload, simulate
+from nanogpt.parts.guard import run_limited
 
 Series = dict[str, Any]
 
@@ -80,7 +80,7 @@ def classes_table(runs: Mapping[str, FleetRun]) -> str:
 
 def lifted(bump: Attempt) -> list[Series]:
     """A request of priority 8, 200 ms to its deadline and 80 ms of work, by two rules: curves."""
-    mine = bump.or_reference(policy.bump)
+    mine = bump.or_reference(decisions.bump)
 
     def ours(at_ms: int) -> int:
         outcome = run_limited(mine, (8, at_ms * 1000, 200_000, 80_000), limit_s=1.0)
@@ -89,7 +89,7 @@ def lifted(bump: Attempt) -> list[Series]:
     def source(at_ms: int) -> int:
         level = 8
         for _ in range(max(0, at_ms - 150 + 1)):  # at every millisecond again
-            level = policy.bump_source(level, at_ms * 1000, 200_000)
+            level = decisions.bump_source(level, at_ms * 1000, 200_000)
         return level
 
     name = "yours" if bump.started else "the reference"

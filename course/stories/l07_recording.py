@@ -14,13 +14,13 @@ from statistics import fmean, median
 from typing import Any
 
 from nanogpt import EngineConfig, Request, load_model
-from nanogpt.fleet import ADAPTIVE, AS_SOURCE, CALIBRATED_COST, COSTS, FIFO, SOURCE_COST, policy
-from nanogpt.fleet.comparing import Comparison, compare
+from nanogpt.experiments.fleet_comparison import Comparison, compare
+from nanogpt.fleet import ADAPTIVE, AS_SOURCE, CALIBRATED_COST, COSTS, FIFO, SOURCE_COST, decisions
 from nanogpt.fleet.costs import CostModel
 from nanogpt.fleet.presets import SOURCE_FIFO
 from nanogpt.fleet.workload import SOURCE_RPS, Scenario
-from nanogpt.workers.fleet import Fleet
 from nanogpt.workers.routing import RoundRobin
+from nanogpt.workers.worker_fleet import Fleet
 
 Record = dict[str, Any]
 _TEN, _SIX = range(42, 52), range(42, 48)
@@ -44,7 +44,7 @@ def record(path: str) -> None:
         "scenarios": _scenarios(),
         "as_source": _as_source(),
         "pieces": _pieces(),
-        "workers": real_workers(policy.route),
+        "workers": real_workers(decisions.route),
     }
     Path(path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

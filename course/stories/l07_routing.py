@@ -20,11 +20,11 @@ from nanogpt.fleet import (
     FleetRun,
     WorkerView,
     Workload,
+    decisions,
     make_workload,
-    policy,
     simulate,
 )
-from nanogpt.guard import PartError
+from nanogpt.parts.guard import PartError
 
 Serving = FleetRun | str
 """A run of a fleet, or the sentence that says why there is none."""
@@ -72,7 +72,7 @@ def score_verdict() -> str:
     """What the source's score gives the two workers of the prediction, as a sentence."""
     busy, idle = WorkerView(0, 0, 31, 32, 100, 2048), WorkerView(1, 0, 0, 32, 2048, 2048)
     return (
-        f"**{policy.source_score(busy, 33):.0f} against {policy.source_score(idle, 0):.0f} "
+        f"**{decisions.source_score(busy, 33):.0f} against {decisions.source_score(idle, 0):.0f} "
         "points.** "
     )
 

@@ -11,8 +11,8 @@ from course.stories import recorded
 from course.stories.texts import shown
 from nanogpt import GPT, EngineConfig, Trace, decode, encode, generate
 from nanogpt.clock import LARGE_GPU
+from nanogpt.parts import acceptance
 from nanogpt.sampling import probabilities
-from nanogpt.speculative import acceptance
 from nanogpt.speculative.drafting import Draft
 from nanogpt.trace import WorkRecord
 

@@ -12,8 +12,8 @@ from course.stories.l08_drafts import FOUR_AHEAD, OPENING, tally
 from course.stories.l08_worth import rounds
 from course.stories.texts import shown
 from nanogpt import GPT, Engine, Request, decode, encode, generate
-from nanogpt.guard import PartError, guarded
-from nanogpt.masks import chunk_mask
+from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.masks import chunk_mask
 from nanogpt.speculative.drafting import Draft
 
 Rule = Callable[..., Any]

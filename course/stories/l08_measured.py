@@ -6,10 +6,10 @@ from typing import Any
 
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, CostClock, WallClock
+from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.fleet.speculating import Drafts, break_even
 from nanogpt.fleet.workload import FleetRequest
-from nanogpt.metrics import percentile
-from nanogpt.speculative import acceptance
+from nanogpt.parts import acceptance
 from nanogpt.speculative.drafting import Draft, propose
 from nanogpt.trace import WorkRecord
 

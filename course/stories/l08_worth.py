@@ -7,7 +7,7 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling import call
 from nanogpt.fleet.speculating import break_even
-from nanogpt.speculative import acceptance
+from nanogpt.parts import acceptance
 from widgets import whose
 
 Series = dict[str, Any]

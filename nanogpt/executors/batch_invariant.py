@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nanogpt.executors.executor import (
+from nanogpt.executors.base import (
     ForwardResult,
     Row,
     forward_record,

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nanogpt.executors.executor import ForwardResult, Row, forward_record
+from nanogpt.executors.base import ForwardResult, Row, forward_record
 from nanogpt.executors.padded import PaddedAttention, padded_mask
-from nanogpt.guard import PartError
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
+from nanogpt.parts.guard import PartError
 
 
 class FusedExecutor:

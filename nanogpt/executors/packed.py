@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.executors.executor import (
+from nanogpt.executors.base import (
     ForwardResult,
     Row,
     forward_record,

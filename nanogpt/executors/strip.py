@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.executors.executor import ForwardResult, Row, forward_record, place_rows
+from nanogpt.executors.base import ForwardResult, Row, forward_record, place_rows
 from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts

@@ -1,24 +1,23 @@
 """A fleet of workers on a virtual clock: routing, priorities, preemption, prefixes, speculation.
 
-    views, policy, parts        what a policy sees, its decisions as pure functions, guarded
-    settings, presets, costs    the rules of a fleet, those that are compared, modelled times
+    views, decisions, fleet_parts       what a policy sees, its decisions as pure functions, guarded
+    fleet_config, presets, costs        the rules of a fleet, those to compare, modelled times
     workload                    loads from a seed, one random stream per kind of draw
     waiting, prefixes, speculating, urgency, worker     what a fleet is made of
     dispatching, simulation     who goes where; event by event
-    record, metrics, tracing, state     what a run leaves behind, and how it is collected
-    statistics, comparing, running, dashboard, heap_story     comparisons and pictures
+    fleet_record, metrics, tracing, request_state       what a run leaves, and how
 
 `python -m nanogpt.fleet` runs it. Nothing here touches a model or a GPU: all times are modelled.
 Times are integer microseconds (`_us`), lengths are tokens, priority 0 is the highest.
 """
 
 from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST, CostModel
+from nanogpt.fleet.decisions import bump, on_event, route
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_parts import FleetParts
+from nanogpt.fleet.fleet_record import FleetRun, FleetTrace, Outcome
 from nanogpt.fleet.metrics import Metrics, Sample
-from nanogpt.fleet.parts import FleetParts
-from nanogpt.fleet.policy import bump, on_event, route
 from nanogpt.fleet.presets import ADAPTIVE, AS_SOURCE, FIFO, PRESETS, STATIC
-from nanogpt.fleet.record import FleetRun, FleetTrace, Outcome
-from nanogpt.fleet.settings import FleetConfig
 from nanogpt.fleet.simulation import Simulation, simulate
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
 from nanogpt.fleet.workload import FleetRequest, Scenario, Workload, make_workload

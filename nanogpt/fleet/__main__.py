@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, get_args
 
-from nanogpt.command_line import Number, Parser, Whole
-from nanogpt.fleet.comparing import Comparison, Summary, comparison, summarise, title
-from nanogpt.fleet.costs import COSTS
-from nanogpt.fleet.dashboard import (
+from nanogpt.experiments.command_line import Number, Parser, Whole
+from nanogpt.experiments.dashboard import (
     differences_table,
     live,
     live_table,
@@ -25,9 +23,11 @@ from nanogpt.fleet.dashboard import (
     remarks,
     totals_table,
 )
+from nanogpt.experiments.fleet_comparison import Comparison, Summary, comparison, summarise, title
+from nanogpt.experiments.fleet_runs import Job, drive, run_jobs, stoppable
+from nanogpt.fleet.costs import COSTS
+from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.presets import AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO
-from nanogpt.fleet.running import Job, drive, run_jobs, stoppable
-from nanogpt.fleet.settings import FleetConfig
 from nanogpt.fleet.simulation import Simulation
 from nanogpt.fleet.workload import (
     FEWEST_KV_TOKENS,

@@ -8,10 +8,10 @@ free, so that the small cannot shut out the large for ever.
 from collections.abc import Sequence
 from typing import Protocol
 
-from nanogpt.fleet.parts import FleetParts
-from nanogpt.fleet.policy import Key, queue_key, route_source
-from nanogpt.fleet.settings import FleetConfig
-from nanogpt.fleet.state import RequestState
+from nanogpt.fleet.decisions import Key, queue_key, route_source
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_parts import FleetParts
+from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.urgency import remaining_us
 from nanogpt.fleet.views import FleetSnapshot, WaitingView

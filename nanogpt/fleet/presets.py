@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nanogpt.fleet.settings import FleetConfig
+from nanogpt.fleet.fleet_config import FleetConfig
 
 ADAPTIVE = FleetConfig()
 """Everything on, and mended: only who can be saved becomes urgent, waiting counts, work is spread

@@ -8,11 +8,11 @@ import heapq
 from collections.abc import Callable
 
 from nanogpt.fleet.dispatching import Dispatcher
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_parts import REFERENCE, FleetParts, guard_fleet_parts
+from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.metrics import Meter, Metrics, Sample, measure
-from nanogpt.fleet.parts import REFERENCE, FleetParts, guard_fleet_parts
-from nanogpt.fleet.record import FleetRun
-from nanogpt.fleet.settings import FleetConfig
-from nanogpt.fleet.state import RequestState
+from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.urgency import next_priority, urgency_times
 from nanogpt.fleet.worker import Worker

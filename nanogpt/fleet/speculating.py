@@ -9,7 +9,7 @@ import random
 from functools import cache
 
 from nanogpt.fleet.workload import FleetRequest
-from nanogpt.speculative.acceptance import expected_tokens
+from nanogpt.parts.acceptance import expected_tokens
 
 MIN_LEFT_TOKENS = 4
 MAX_LOAD = 0.8

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from nanogpt.fleet.record import (
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_record import (
     DecisionKind,
     DecisionRecord,
     FleetTrace,
@@ -12,8 +13,7 @@ from nanogpt.fleet.record import (
     VisitEnd,
     VisitRecord,
 )
-from nanogpt.fleet.settings import FleetConfig
-from nanogpt.fleet.state import RequestState
+from nanogpt.fleet.request_state import RequestState
 
 
 class Tracer:

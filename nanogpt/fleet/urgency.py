@@ -4,10 +4,10 @@ Nothing is polled: a priority can change only at known moments, and only those a
 """
 
 from nanogpt.fleet.costs import decode_us, prefill_us
-from nanogpt.fleet.parts import FleetParts
-from nanogpt.fleet.policy import URGENT_US, bump_source
-from nanogpt.fleet.settings import FleetConfig
-from nanogpt.fleet.state import RequestState
+from nanogpt.fleet.decisions import URGENT_US, bump_source
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_parts import FleetParts
+from nanogpt.fleet.request_state import RequestState
 
 TICK_US = 1000
 """How often the source looks, and lifts what is near or beyond its deadline once more."""

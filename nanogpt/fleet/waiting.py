@@ -3,10 +3,10 @@
 import heapq
 from typing import Protocol
 
-import nanogpt.fleet.policy as policy
-from nanogpt.fleet.parts import OnEvent
-from nanogpt.fleet.policy import Entry, Key
-from nanogpt.guard import PartError
+import nanogpt.fleet.decisions as policy
+from nanogpt.fleet.decisions import Entry, Key
+from nanogpt.fleet.fleet_parts import OnEvent
+from nanogpt.parts.guard import PartError
 
 
 class WaitingQueue(Protocol):

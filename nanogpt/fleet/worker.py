@@ -6,12 +6,12 @@ done, stops drafting, joins or leaves.
 """
 
 from nanogpt.fleet.costs import decode_us, prefill_us
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_record import RunKind, RunRecord
 from nanogpt.fleet.metrics import Meter
 from nanogpt.fleet.prefixes import make_cache
-from nanogpt.fleet.record import RunKind, RunRecord
-from nanogpt.fleet.settings import FleetConfig
+from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.speculating import MIN_TIME_LEFT_US, Drafts, break_even, may_speculate
-from nanogpt.fleet.state import RequestState
 from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.views import WorkerView
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from nanogpt.preemption.collectives import Collectives
-from nanogpt.preemption.points import Place, PointName, pass_by
+from nanogpt.preemption.hold_points import Place, PointName, pass_by
 from nanogpt.preemption.shared_state import SharedState, checkpoint_number
 from nanogpt.slo.policy import refuses_preemption
 

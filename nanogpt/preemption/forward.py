@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.kv_cache import zeros_on_demand
-from nanogpt.preemption.messages import PassRow
+from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.sharding import Shard
 
 Reduce = Callable[[Tensor], Tensor]

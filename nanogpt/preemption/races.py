@@ -20,10 +20,10 @@ from dataclasses import replace
 
 from nanogpt.preemption.agreement import Checkpoint, Move, Signal
 from nanogpt.preemption.cleanup import Books, clean_up
-from nanogpt.preemption.messages import Done, Left, Reply
 from nanogpt.preemption.monitor import Arrival, Snapshot
+from nanogpt.preemption.pass_outcome import Abandoned, NextReply, Outcome, judge
+from nanogpt.preemption.rank_messages import Done, Left, Reply
 from nanogpt.preemption.shared_state import NOTHING, SharedState
-from nanogpt.preemption.verdict import Abandoned, NextReply, Outcome, judge
 from nanogpt.slo.policy import SloRequest
 
 

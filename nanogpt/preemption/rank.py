@@ -18,11 +18,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanogpt.preemption import messages
+from nanogpt.preemption import rank_messages
 from nanogpt.preemption.agreement import AGREEMENTS, Agreement, Ballot, NoVote
 from nanogpt.preemption.collectives import Collectives
 from nanogpt.preemption.forward import RankStorage, forward_pass
-from nanogpt.preemption.messages import (
+from nanogpt.preemption.hold_points import Place
+from nanogpt.preemption.rank_messages import (
     CheckRecord,
     Crashed,
     Done,
@@ -36,7 +37,6 @@ from nanogpt.preemption.messages import (
     Resume,
     Run,
 )
-from nanogpt.preemption.points import Place
 from nanogpt.preemption.shared_state import SharedState, checkpoint_number
 
 
@@ -177,19 +177,19 @@ class Rank:
 
 def serve(rank: Rank, link: Connection) -> None:
     """Carry out orders until the engine hangs up, or until one fails."""
-    messages.send(link, Ready(rank.rank))
+    rank_messages.send(link, Ready(rank.rank))
     while True:
         try:
-            order: Order = messages.receive(link)
+            order: Order = rank_messages.receive(link)
         except (EOFError, OSError):
             return
         try:
             reply = rank.carry_out(order)
         except Exception as error:
-            messages.send(link, rank.crashed(error))
+            rank_messages.send(link, rank.crashed(error))
             return
         if reply is not None:
-            messages.send(link, reply)
+            rank_messages.send(link, reply)
 
 
 def end_with_the_engine() -> None:

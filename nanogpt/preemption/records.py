@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nanogpt.preemption.executor import Preempted
-from nanogpt.preemption.messages import CheckRecord
 from nanogpt.preemption.monitor import Decision
+from nanogpt.preemption.rank_messages import CheckRecord
+from nanogpt.preemption.tensor_parallel import Preempted
 from nanogpt.trace import StepRecord, WaitRecord
 
 

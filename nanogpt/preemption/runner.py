@@ -13,9 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nanogpt.limits import check_int
 from nanogpt.model import GPT
-from nanogpt.preemption import messages
+from nanogpt.preemption import rank_messages
 from nanogpt.preemption.agreement import (
     AGREEMENTS,
     BY_STEP,
@@ -23,7 +22,8 @@ from nanogpt.preemption.agreement import (
     RankParts,
     check_rank_parts,
 )
-from nanogpt.preemption.messages import (
+from nanogpt.preemption.pass_outcome import RUNNER_PARTS, Outcome, RanksFailed, RunnerParts
+from nanogpt.preemption.rank_messages import (
     Crashed,
     Drop,
     Join,
@@ -34,11 +34,11 @@ from nanogpt.preemption.messages import (
     Resume,
     Run,
 )
-from nanogpt.preemption.processes import RankGroup, RankProcess, reap, start_ranks
-from nanogpt.preemption.replies import ReplyReader
+from nanogpt.preemption.rank_processes import RankGroup, RankProcess, reap, start_ranks
+from nanogpt.preemption.rank_replies import ReplyReader
 from nanogpt.preemption.sharding import check_num_ranks, shard_model
 from nanogpt.preemption.shared_state import SharedState
-from nanogpt.preemption.verdict import RUNNER_PARTS, Outcome, RanksFailed, RunnerParts
+from nanogpt.validate import check_int
 
 _START_S = 120.0
 """How long ranks may take to import torch on a busy machine."""
@@ -196,7 +196,7 @@ class Runner:
 
     def _order(self, rank: RankProcess, order: Order) -> None:
         with suppress(OSError):  # it is gone; reading its reply will say so, and how
-            messages.send(rank.link, order)
+            rank_messages.send(rank.link, order)
 
     def _expect_ready(self, limit_s: float) -> None:
         next_reply = ReplyReader(self._group, limit_s)

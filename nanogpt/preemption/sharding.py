@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
-from nanogpt.limits import check_int
 from nanogpt.model import GPT
+from nanogpt.validate import check_int
 
 
 @dataclass(frozen=True, slots=True)

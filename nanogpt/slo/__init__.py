@@ -2,19 +2,17 @@
 
     policy        slack, urgency, gate, the two rules, SLO-aware batches: pure functions
     predictor     prefill times from a measured sweep: a line or a cubic
-    parts         the policy as exchangeable parts, guarded
+    slo_parts     the policy as exchangeable parts, guarded
     load          two-tier loads from a seed, and the cost of a pass
-    record        variants, and what a simulated run leaves behind: plain data, JSON
-    passes, simulation      a prefill engine under load, event by event, in modelled time
+    slo_record    variants, and what a simulated run leaves behind: plain data, JSON
+    passes, prefill_simulation      a prefill engine under load, event by event, in modelled time
     variants      the repair ladder, and small loads that show one thing each
-    table, running          attainment by variant and load, over paired seeds
 
 `python -m nanogpt.slo` makes the table. Times are integer microseconds (`_us`), lengths are
 tokens; `a` is microseconds per token, `c` microseconds per pass.
 """
 
 from nanogpt.slo.load import POST_COST, Arrival, PrefillCost, two_tier_load
-from nanogpt.slo.parts import SloParts
 from nanogpt.slo.policy import (
     SloRequest,
     SloView,
@@ -25,8 +23,9 @@ from nanogpt.slo.policy import (
     urgency,
 )
 from nanogpt.slo.predictor import Predictor, fit
-from nanogpt.slo.record import Run, Variant
-from nanogpt.slo.simulation import simulate
+from nanogpt.slo.prefill_simulation import simulate
+from nanogpt.slo.slo_parts import SloParts
+from nanogpt.slo.slo_record import Run, Variant
 from nanogpt.slo.variants import LADDER
 
 __all__ = [

@@ -12,11 +12,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nanogpt.command_line import Numbers, Parser, Whole
+from nanogpt.experiments.command_line import Numbers, Parser, Whole
+from nanogpt.experiments.slo_runs import Job, run_jobs
+from nanogpt.experiments.slo_table import (
+    MOST_TRIALS,
+    VARIANTS,
+    Cell,
+    Trial,
+    cells,
+    in_the_noise,
+    render,
+)
 from nanogpt.slo.load import POST_COST
 from nanogpt.slo.predictor import fit_polynomial, read_sweep
-from nanogpt.slo.running import Job, run_jobs
-from nanogpt.slo.table import MOST_TRIALS, VARIANTS, Cell, Trial, cells, in_the_noise, render
 
 
 def main(argv: Sequence[str]) -> int:

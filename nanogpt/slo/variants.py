@@ -6,7 +6,7 @@ Small fixed loads show the same by hand, on a machine with round numbers.
 import dataclasses
 
 from nanogpt.slo.load import Arrival, PrefillCost
-from nanogpt.slo.record import Variant
+from nanogpt.slo.slo_record import Variant
 
 CONTROL = Variant("control", "arrival order, everyone batched along", "fcfs", preemption="none")
 ORDER = Variant("order", "most urgent first", preemption="none")

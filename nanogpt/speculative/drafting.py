@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nanogpt.engine_config import EngineConfig
+from nanogpt.parts.acceptance import draw
 from nanogpt.request import Request
 from nanogpt.sampling import uniform
 from nanogpt.scheduler import Scheduler
-from nanogpt.speculative.acceptance import draw
 from nanogpt.speculative.proposal import Proposal
 
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nanogpt.weights import check_sum
+from nanogpt.checkpoints.weights import check_sum
 
 SHIPPED_COUNTS = Path(__file__).parent.parent / "checkpoints" / "trigram.safetensors"
 

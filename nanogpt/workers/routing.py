@@ -1,14 +1,14 @@
 """Who serves a request: the exchangeable choice, asked under guard, and what it may know.
 
-A route is what `nanogpt.fleet.policy.route` is: workers with room and their prefix hits in, one
+A route is what `nanogpt.fleet.decisions.route` is: workers with room and their prefix hits in, one
 worker's id out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
-from nanogpt.fleet import policy
+from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
-from nanogpt.guard import PartError, guarded
+from nanogpt.parts.guard import PartError, guarded
 
 Route = Callable[[Sequence[WorkerView], Mapping[int, int]], int]
 """route(workers, hits) -> the id of one of the workers; `hits` are KV tokens by worker id."""
@@ -28,7 +28,7 @@ class RoundRobin:
 
 def guard_route(route: Route) -> Route:
     """The same route under a time limit, its answer looked at, unless it is ours."""
-    if route is policy.route or isinstance(route, RoundRobin):
+    if route is decisions.route or isinstance(route, RoundRobin):
         return route
     timed = guarded("route", route)
 

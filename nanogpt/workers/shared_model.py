@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
+from nanogpt.checkpoints.weights import model_to_fill
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
-from nanogpt.weights import model_to_fill
 
 
 def write_model(model: GPT, path: Path) -> None:

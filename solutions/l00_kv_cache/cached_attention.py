@@ -14,7 +14,7 @@ from course.exercise import Exercise, Misconception
 from course.judging import Ask, Check, Failure, Rows
 from course.showing import show
 from course.task import Task
-from nanogpt.plain_values import as_items
+from nanogpt.parts.plain_values import as_items
 
 Tensors: TypeAlias = tuple[Tensor, ...]
 

@@ -11,7 +11,7 @@ from course.exercise import Exercise, Misconception
 from course.judging import Ask, Check, Failure, Rows
 from course.showing import show
 from course.task import Task
-from nanogpt.plain_values import as_whole
+from nanogpt.parts.plain_values import as_whole
 
 Cost: TypeAlias = Callable[[int], int]
 

@@ -15,7 +15,7 @@ from driving import (
     step_all,
 )
 
-from nanogpt.fleet.heap_story import heap_story
+from course.stories.l07_lazy_heap import heap_story
 from nanogpt.fleet.presets import ADAPTIVE, FIFO
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload

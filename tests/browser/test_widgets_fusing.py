@@ -9,7 +9,7 @@ from driving import (
     press,
 )
 
-from nanogpt import fusing
+from nanogpt.parts import fusing
 from widgets import BatchView, MaskBuild
 
 pytestmark = pytest.mark.browser

@@ -10,7 +10,7 @@ from driving import (
     press,
 )
 
-from nanogpt.heap_trace import record_heap
+from course.stories.l02_heap import record_heap
 from widgets import HeapStepper, KVBudget, Timeline
 
 pytestmark = pytest.mark.browser

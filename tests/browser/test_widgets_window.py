@@ -13,7 +13,7 @@ from driving import (
     step_all,
 )
 
-from nanogpt.block_table import BlockPool
+from course.stories.l04_blocks import BlockPool
 from widgets import AttentionByDistance, BlockTable, KVGrowth, ReceptiveField, StorageStrip
 
 pytestmark = pytest.mark.browser

@@ -1,0 +1,37 @@
+"""Makes the shipped counts: `python -m nanogpt.checkpoints.count_trigrams --corpus input.txt`.
+
+From the part of Tiny Shakespeare that the shipped model was trained on, so that the draft knows no
+more of the rest than the model does. The text is downloaded when `--corpus` is left out.
+"""
+
+from pathlib import Path
+
+import torch
+
+from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.checkpoints.train import read_corpus, split
+from nanogpt.config import SHAKESPEARE
+from nanogpt.experiments.command_line import Parser
+from nanogpt.speculative.trigram import SHIPPED_COUNTS, count_trigrams, save_counts
+
+
+def main() -> None:
+    """Parse the command line, count and write."""
+    parser = Parser(
+        "python -m nanogpt.checkpoints.count_trigrams", "Counts the trigrams of Tiny Shakespeare."
+    )
+    parser.add_argument("--corpus", type=Path, help="input.txt (left out: it is downloaded)")
+    parser.add_argument(
+        "--out", type=Path, default=SHIPPED_COUNTS, help="default: the shipped file"
+    )
+    options = parser.parse_args()
+    try:
+        tokens = torch.tensor(encode(read_corpus(options.corpus)))  # (N,)
+    except ValueError as error:
+        parser.error(str(error))
+    train_tokens, _ = split(tokens)
+    save_counts(count_trigrams(train_tokens, SHAKESPEARE.vocab_size), options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""What a run of the fleet leaves behind: plain frozen data; the trace is enough to draw it all.
+
+All times are integer microseconds of the virtual clock.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.metrics import Metrics, Sample
+from nanogpt.fleet.workload import Workload
+from nanogpt.trace import plain
+
+VERSION = 1
+
+VisitEnd = Literal["finished", "preempted", "running"]
+RunKind = Literal["prefill", "decode"]
+DecisionKind = Literal["dispatch", "preempt", "bump", "refuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one request fared.
+
+    `first_token_us` and `finished_us` are None for what never came. `hit_tokens` were found in a
+    prefix cache, `computed_prefill_tokens` were not, both over all visits; `max_gap_us` is the
+    longest time between two of its tokens. `attained`: finished by its deadline.
+    """
+
+    id: int
+    first_token_us: int | None
+    finished_us: int | None
+    generated: int
+    preemptions: int
+    hit_tokens: int
+    computed_prefill_tokens: int
+    max_gap_us: int
+    refused: bool
+    attained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """A request as the trace has it."""
+
+    id: int
+    arrival_us: int
+    deadline_us: int
+    priority: int
+    prompt_tokens: int
+    max_new_tokens: int
+    first_token_us: int | None
+    finished_us: int | None
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VisitRecord:
+    """A request's stay at one worker: dispatched, in the batch from `start_us`, gone at the end.
+
+    `start_us` is `end_us` for one that the run ended before its prefill began.
+    """
+
+    request_id: int
+    worker: int
+    dispatched_us: int
+    start_us: int
+    end_us: int
+    hit_tokens: int
+    computed_tokens: int
+    generated_tokens: int
+    ended: VisitEnd
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Passes of one worker with the same batch, one after the other without a pause.
+
+    `reserved_tokens` and `cached_tokens` are of the worker's KV, when the first began.
+    """
+
+    worker: int
+    start_us: int
+    end_us: int
+    kind: RunKind
+    num_steps: int
+    request_ids: tuple[int, ...]
+    reserved_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """What the scheduler decided; `worker` is None where none is meant."""
+
+    at_us: int
+    kind: DecisionKind
+    request_id: int
+    worker: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTrace:
+    """Everything that happened: requests and visits by id and time, runs and decisions by time."""
+
+    name: str
+    cost: str
+    modelled: bool
+    num_workers: int
+    batch_size: int
+    kv_tokens: int
+    end_us: int
+    requests: tuple[RequestRecord, ...]
+    visits: tuple[VisitRecord, ...]
+    runs: tuple[RunRecord, ...]
+    decisions: tuple[DecisionRecord, ...]
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Dicts, lists, numbers, strings and None, with the schema's version."""
+        fields = plain(self)
+        cost = {"name": fields.pop("cost"), "modelled": fields.pop("modelled")}
+        return {"version": VERSION, "cost": cost, **fields}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRun:
+    """A whole run. `outcomes` are in the order of the load; `trace` only where it was asked for.
+
+    `totals` are the metrics of the whole run, `samples` those of the last 10 s, once per virtual
+    second. `stopped`: it ended before all were done.
+    """
+
+    config: FleetConfig
+    workload: Workload
+    outcomes: tuple[Outcome, ...]
+    totals: Metrics
+    samples: tuple[Sample, ...]
+    trace: FleetTrace | None
+    end_us: int
+    stopped: bool

@@ -1,0 +1,64 @@
+"""The exchangeable parts of the engine: their signatures, their references, and the guard.
+
+protocols           `Parts`: what may be exchanged, and what each part is called with
+masks, fusing, sliding_window, acceptance       references, beside `planning` and `policies`
+ranking             the order of the queue under a policy
+guard               a learner's function under a time limit
+part_checks, layout_checks, plain_values        what it returns, checked and converted
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nanogpt.parts.protocols import (
+        Accept,
+        Admit,
+        ChooseVictim,
+        ChunkInputs,
+        ChunkMask,
+        Evict,
+        FullMask,
+        FusedRows,
+        Held,
+        Pack,
+        Parts,
+        PlanStep,
+        Record,
+        Resume,
+        RingSlot,
+        RollBackKV,
+        SortKey,
+        SplitKV,
+        Visible,
+    )
+
+__all__ = [
+    "Accept",
+    "Admit",
+    "ChooseVictim",
+    "ChunkInputs",
+    "ChunkMask",
+    "Evict",
+    "FullMask",
+    "FusedRows",
+    "Held",
+    "Pack",
+    "Parts",
+    "PlanStep",
+    "Record",
+    "Resume",
+    "RingSlot",
+    "RollBackKV",
+    "SortKey",
+    "SplitKV",
+    "Visible",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import the protocols at their first use: the guard alone comes without torch."""
+    if name not in __all__:
+        raise AttributeError(f"module 'nanogpt.parts' has no attribute {name!r}")
+    from nanogpt.parts import protocols
+
+    return getattr(protocols, name)

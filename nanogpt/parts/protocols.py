@@ -1,0 +1,218 @@
+"""The exchangeable parts of the engine: named functions, each with its reference as the default.
+
+A lesson gives the engine a learner's function by name: `Parts(plan_step=my_plan_step)`. Parts that
+are not the reference run guarded, see `part_checks`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+from torch import Tensor
+
+from nanogpt import planning, policies
+from nanogpt.parts import acceptance, fusing, masks, sliding_window
+from nanogpt.policies import RequestView, Resumed, Verdict
+from nanogpt.validate import check_callable
+
+
+class PlanStep(Protocol):
+    """Who computes how many tokens this step; see `planning.plan_step`."""
+
+    def __call__(
+        self,
+        decodes: Sequence[int],
+        prefilling: Sequence[tuple[int, int]],
+        waiting: Sequence[tuple[int, int]],
+        budget: int,
+        /,
+    ) -> planning.Plan:
+        """Plan one step."""
+        ...
+
+
+class ChunkInputs(Protocol):
+    """Ids, positions and whether to sample, of one chunk; see `planning.chunk_inputs`."""
+
+    def __call__(
+        self, tokens: Sequence[int], cursor: int, num_tokens: int, /
+    ) -> tuple[list[int], list[int], bool]:
+        """Cut one chunk."""
+        ...
+
+
+class ChunkMask(Protocol):
+    """Which keys each token of a chunk may see; see `masks.chunk_mask`."""
+
+    def __call__(self, num_past: int, num_new: int, /) -> Tensor:
+        """Build one mask."""
+        ...
+
+
+class SortKey(Protocol):
+    """A request's rank among the waiting: smaller goes first; see `policies.sort_key`."""
+
+    def __call__(self, policy: str, request: RequestView, /) -> tuple[float, ...]:
+        """Rank one request."""
+        ...
+
+
+class Admit(Protocol):
+    """Whether the head of the queue may start; see `policies.admit`."""
+
+    def __call__(
+        self,
+        candidate: RequestView,
+        held: int,
+        kv_budget: int | None,
+        num_running: int,
+        max_batch_size: int,
+        /,
+    ) -> Verdict:
+        """Judge one request."""
+        ...
+
+
+class ChooseVictim(Protocol):
+    """Whose K/V to release when memory is short; see `policies.choose_victim`."""
+
+    def __call__(self, active: Sequence[RequestView], /) -> int:
+        """Name one running request by id."""
+        ...
+
+
+class Resume(Protocol):
+    """What a preempted request goes back to the queue with; see `policies.resume`."""
+
+    def __call__(self, request: RequestView, /) -> Resumed:
+        """Send one request back."""
+        ...
+
+
+class Record(Protocol):
+    """Whose sampled token is whose; see `policies.record`."""
+
+    def __call__(
+        self, forwarded: Sequence[int], active_now: Sequence[int], sampled: Sequence[int], /
+    ) -> dict[int, int]:
+        """Assign one step's tokens."""
+        ...
+
+
+class FusedRows(Protocol):
+    """Left-padded ids and positions of one fused forward; see `fusing.fused_rows`."""
+
+    def __call__(
+        self, known: Sequence[Sequence[int]], cursors: Sequence[int], num_new: Sequence[int], /
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Lay out one step."""
+        ...
+
+
+class FullMask(Protocol):
+    """Which keys each query sees in one fused forward; see `fusing.full_mask`."""
+
+    def __call__(self, past_lens: Sequence[int], num_new: Sequence[int], /) -> Tensor:
+        """Build one mask."""
+        ...
+
+
+class SplitKV(Protocol):
+    """Each row's own K/V out of a padded tensor; see `fusing.split_kv`."""
+
+    def __call__(
+        self, k: Tensor, past_lens: Sequence[int], num_new: Sequence[int], /
+    ) -> list[Tensor]:
+        """Split one tensor."""
+        ...
+
+
+class Pack(Protocol):
+    """Cumulative lengths and mask of one flat row; see `fusing.pack`."""
+
+    def __call__(
+        self, past_lens: Sequence[int], num_new: Sequence[int], /
+    ) -> tuple[list[int], list[int], Tensor]:
+        """Pack one step."""
+        ...
+
+
+class Visible(Protocol):
+    """Whether one token may attend to another under a window; see `sliding_window.visible`."""
+
+    def __call__(self, query: int, key: int, window: int | None, sinks: int, /) -> bool:
+        """Judge one pair."""
+        ...
+
+
+class Evict(Protocol):
+    """What K/V to keep under a window; see `sliding_window.evict`."""
+
+    def __call__(self, k: Tensor, v: Tensor, window: int, sinks: int, /) -> tuple[Tensor, Tensor]:
+        """Cut one layer's K/V."""
+        ...
+
+
+class Held(Protocol):
+    """How many KV tokens a request is counted with; see `sliding_window.held`."""
+
+    def __call__(
+        self, cursor: int, num_tokens: int, window: int | None, sinks: int, /
+    ) -> tuple[int, int]:
+        """Count one request."""
+        ...
+
+
+class RingSlot(Protocol):
+    """Where the K/V of a position lies; see `sliding_window.ring_slot`."""
+
+    def __call__(self, position: int, window: int, sinks: int, /) -> int:
+        """Find one slot."""
+        ...
+
+
+class Accept(Protocol):
+    """Whether a drafted token stays, and what stands there; see `acceptance.accept`."""
+
+    def __call__(
+        self, p: Sequence[float], q: Sequence[float], token: int, u: float, v: float, /
+    ) -> tuple[bool, int]:
+        """Judge one draft."""
+        ...
+
+
+class RollBackKV(Protocol):
+    """How many KV tokens stay after a verifying pass; see `acceptance.roll_back_kv`."""
+
+    def __call__(self, held: int, num_drafted: int, num_accepted: int, /) -> int:
+        """Count one request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything a lesson may exchange; whatever is left out is the reference."""
+
+    plan_step: PlanStep = planning.plan_step
+    chunk_inputs: ChunkInputs = planning.chunk_inputs
+    chunk_mask: ChunkMask = masks.chunk_mask
+    sort_key: SortKey = policies.sort_key
+    admit: Admit = policies.admit
+    choose_victim: ChooseVictim = policies.choose_victim
+    resume: Resume = policies.resume
+    record: Record = policies.record
+    fused_rows: FusedRows = fusing.fused_rows
+    full_mask: FullMask = fusing.full_mask
+    split_kv: SplitKV = fusing.split_kv
+    pack: Pack = fusing.pack
+    visible: Visible = sliding_window.visible
+    evict: Evict = sliding_window.evict
+    held: Held = sliding_window.held
+    ring_slot: RingSlot = sliding_window.ring_slot
+    accept: Accept = acceptance.accept
+    roll_back_kv: RollBackKV = acceptance.roll_back_kv
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            name = f"the part {part.name}"
+            check_callable(name, getattr(self, part.name), "a function; leave it out for ours")

@@ -1,0 +1,46 @@
+"""What ranks the waiting: a policy's name, a key of a request, or a key that changes with time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nanogpt.parts import Parts
+from nanogpt.parts.guard import guarded
+from nanogpt.parts.part_checks import checked_key
+from nanogpt.policies import RequestView
+
+Key = tuple[float, ...]
+KeyOf = Callable[[RequestView], Key]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedKey:
+    """A policy whose keys change with time: `key(request, step)`.
+
+    A heap whose keys change in place is no heap any more, so it is rebuilt at every step.
+    """
+
+    key: Callable[[RequestView, int], Key]
+
+
+Policy: TypeAlias = str | KeyOf | TimedKey
+
+
+def check_policy(policy: Policy) -> None:
+    """Raises: ValueError for what is neither a known name nor a key."""
+    if isinstance(policy, TimedKey) and not callable(policy.key):
+        raise ValueError(f"the key of a TimedKey is {policy.key!r}; it must be callable")
+    known = policy in ("fcfs", "priority") or isinstance(policy, TimedKey) or callable(policy)
+    if not known:
+        raise ValueError(f"there is no policy {policy!r}; choose 'fcfs', 'priority' or a key")
+
+
+def key_under(policy: Policy, view: RequestView, step: int, parts: Parts) -> Key:
+    """The request's rank at this step; smaller goes first. Raises: PartError for no tuple."""
+    if isinstance(policy, str):
+        return parts.sort_key(policy, view)
+    if isinstance(policy, TimedKey):
+        key = guarded("policy", policy.key)(view, step)
+    else:
+        key = guarded("policy", policy)(view)
+    return checked_key("policy", key, view.id)

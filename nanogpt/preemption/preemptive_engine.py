@@ -1,0 +1,314 @@
+"""An engine whose passes can be preempted: the monitor asks, the ranks leave, the engine undoes.
+
+    arrive() ──> inbox ──────────────┐
+                                     v
+    step: schedule ──> snapshot ──> monitor ──> target ──> ranks vote, leave, reply
+              ^                                                      │
+              └── the chosen waiter goes next <── undo, or let sleep ┘
+
+The loop is the engine's own. What is added: requests come in through an inbox, with the time that
+they were promised; the executor tells of every pass; an aborted pass is undone and recorded as a
+step without work; a suspended one sleeps inside its step, while the waiter's steps run.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from nanogpt.clock import WallClock
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
+from nanogpt.executors.base import Row
+from nanogpt.model import GPT
+from nanogpt.parts import Parts
+from nanogpt.parts.ranking import TimedKey
+from nanogpt.planning import Offer
+from nanogpt.policies import RequestView
+from nanogpt.preemption.cleanup import Books, admission_problem
+from nanogpt.preemption.monitor import Arrival, Inbox, Monitor, Snapshot, now_us
+from nanogpt.preemption.preemption_settings import NO_PREEMPTION, Preemption
+from nanogpt.preemption.records import PreemptionRecord, aborted_step, preemption_record
+from nanogpt.preemption.runner import Runner
+from nanogpt.preemption.slo_ledger import NO_SLO_US, Promises, promise
+from nanogpt.preemption.suspended import has_room, resume_or_abort
+from nanogpt.preemption.tensor_parallel import (
+    PassMode,
+    Preempted,
+    TensorParallelExecutor,
+    WayBack,
+    tensor_parallel,
+)
+from nanogpt.request import Request, check_request
+from nanogpt.slo.policy import SloRequest
+from nanogpt.trace import StepRecord
+
+
+class PreemptiveEngine(Engine):
+    """Serves requests on tensor-parallel ranks. Use it in a `with`, inside that of its runner.
+
+    Mutable, beyond what an engine is: the inbox; `promises`; `previous_step`, the
+    requests of the newest step; `next_up`, the one to admit next; and the record of what
+    happened: `preemptions`, `first_token_us`, `refused`.
+    """
+
+    def __init__(
+        self,
+        model: GPT,
+        runner: Runner,
+        preemption: Preemption = NO_PREEMPTION,
+        config: EngineConfig = EngineConfig(),
+        parts: Parts = Parts(),
+    ) -> None:
+        self.preemption = preemption
+        self.runner = runner
+        self.inbox = Inbox()
+        self.promises = Promises()
+        self.preemptions: list[PreemptionRecord] = []
+        self.first_token_us: dict[int, int] = {}
+        self.refused: dict[int, str] = {}
+        self.previous_step: frozenset[int] = frozenset()
+        self.next_up: int | None = None
+        self.monitor: Monitor | None = None
+        self._asleep: list[Request] = []
+        self._begun_ns = 0
+        self._base_policy = config.policy
+        super().__init__(
+            model,
+            replace(config, policy=TimedKey(self._rank)),
+            parts,
+            clock=WallClock(),
+            make_executor=tensor_parallel(runner, preemption.agreement, preemption.rank_parts),
+        )
+        assert isinstance(self.executor, TensorParallelExecutor)
+        self.executor.watch = self
+        if preemption.gate is not None:
+            signal = preemption.rank_parts.signal
+            self.monitor = Monitor(
+                runner.shared, preemption.gate, self.inbox, signal, preemption.monitor_parts
+            )
+
+    def __enter__(self) -> Self:
+        if self.monitor is not None:
+            self.runner.before_close(self.monitor.stop)
+            self.monitor.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.monitor is not None:
+            self.monitor.stop()
+            self.runner.not_before_close(self.monitor.stop)
+
+    def arrive(self, request: Request, slo_us: int = NO_SLO_US) -> None:
+        """Hand a request in, from any thread, with the time its first token is promised within.
+
+        Raises: ValueError for one that the model could never serve. One that the scheduler will
+        not have is noted in `refused`.
+        """
+        check_request(request, self.model.config)
+        self.inbox.add(Arrival(request, promise(request, slo_us), self.clock.now_us()))
+        if self.monitor is not None:
+            self.monitor.wake()
+
+    def serve(self) -> None:
+        """Run steps until no request is left, in the inbox or out of it. Raises: as `step` does."""
+        while self.inbox.look() or not self.scheduler.is_done():
+            self.step()
+
+    def submit(self, request: Request) -> None:
+        """Accept a request, promised nothing unless it came through `arrive`."""
+        super().submit(request)
+        self.promises.note(promise(request, NO_SLO_US))
+
+    def step(self) -> StepRecord:
+        """Take in who has arrived, then run one step, to its end or to its preemption.
+
+        Raises: as an engine's step does, and RanksFailed when a rank is lost.
+        """
+        self._take_arrivals()
+        start_us, previous_step = self.clock.now_us(), self.previous_step
+        try:
+            record = self._in_order(super().step())
+        except Preempted as preempted:
+            victims, waiter = self._abort(preempted)
+            record = aborted_step(
+                self.step_number, start_us, self.clock.now_us(), self.config.token_budget,
+                self._kv_before(), self.cache.held_tokens(), victims, preempted.layer, waiter,
+            )  # fmt: skip
+            self._steps.append(record)
+            self.step_number += 1
+        except BaseException:
+            self.previous_step = previous_step  # a step that failed was never scheduled
+            raise
+        for work in record.work:
+            if work.sampled is not None:
+                self.first_token_us.setdefault(work.request_id, now_us())
+        return record
+
+    # What the executor tells of a pass
+
+    def begin_pass(self, step: int, rows: Sequence[Row]) -> PassMode:
+        """Scheduling has ended: keep the books, publish the snapshot, say whether ranks vote."""
+        scheduled = {row.request_id for row in rows}
+        newcomers = {i for i in scheduled if self._requests[i].status == "waiting"}
+        problem = admission_problem(newcomers, self.previous_step)
+        assert problem is None, problem
+        self.previous_step = frozenset(scheduled)
+        if self.next_up in scheduled and not self._asleep:
+            self.next_up = None
+        prefills = [row.request_id for row in rows if not row.is_decode]
+        # A pass of decodes alone is short, and one that runs while another sleeps is urgent.
+        if self.monitor is None or self._asleep or not prefills:
+            return "plain"
+        waiting = [entry[3].id for entry in self.scheduler.waiting if entry[3].id not in scheduled]
+        self._begun_ns = time.monotonic_ns()
+        begun_us = self._begun_ns // 1000
+        running = tuple(map(self._seen, prefills))
+        self.monitor.publish(
+            Snapshot(step, begun_us, begun_us, tuple(map(self._seen, waiting)), running)
+        )
+        return "suspend" if self.preemption.way == "suspend" else "abort"
+
+    def end_pass(self) -> None:
+        """Nothing can be preempted until the next pass begins."""
+        if self.monitor is not None:
+            self.monitor.publish(None)
+
+    def while_suspended(self, preempted: Preempted) -> WayBack:
+        """Run the waiter's steps inside the sleeping one, until it has its first token."""
+        since_us, replied_ns = now_us(), self.runner.replied_ns
+        layers_done = max(preempted.layer, 1)
+        pass_us = (since_us - self._begun_ns // 1000) * self.model.config.num_layers // layers_done
+        chosen = self._waiter(preempted)
+        self._asleep = [self._requests[row.request_id] for row in preempted.rows]
+        self.next_up = chosen
+        try:
+            self._take_arrivals()
+            way = "sleep"
+            while way == "sleep":
+                way = resume_or_abort(
+                    now_us() - since_us,
+                    pass_us,
+                    urgent_waits=chosen in self._requests and chosen not in self.first_token_us,
+                    memory_is_short=not self._has_room(chosen),
+                )
+                if way == "sleep":
+                    self.step()
+        finally:
+            self._asleep, self.next_up = [], None
+        if way == "resume":
+            self._note(preempted, replied_ns, time.monotonic_ns())
+        return way
+
+    # What differs from an engine that is never preempted
+
+    def _rank(self, view: RequestView, step: int) -> tuple[float, ...]:
+        """The chosen waiter first, the others by the policy."""
+        policy = self._base_policy
+        if isinstance(policy, str):
+            key = self.parts.sort_key(policy, view)
+        elif isinstance(policy, TimedKey):
+            key = policy.key(view, step)
+        else:
+            key = policy(view)
+        return (float(view.id != self.next_up), *key)
+
+    def _offer(self, victims: Sequence[Request], startable: Sequence[Request]) -> Offer:
+        """In a step that a pass was left for, only the chosen waiter and those it may bring."""
+        offer = super()._offer(victims, startable)
+        chosen = self.next_up
+        ids = [request_id for request_id, _ in (*offer.prefilling, *offer.waiting)]
+        if self._asleep:
+            allowed = {chosen}
+        elif chosen in ids:
+            others = [self._seen(i) for i in ids if i != chosen]
+            allowed = {*self.preemption.batch(self._seen(chosen), others)}
+        else:
+            return offer
+        return Offer(
+            decodes=() if self._asleep else offer.decodes,
+            prefilling=tuple(entry for entry in offer.prefilling if entry[0] in allowed),
+            waiting=tuple(entry for entry in offer.waiting if entry[0] in allowed),
+        )
+
+    def _undo(self, rows: Sequence[Row], newcomers: Sequence[Row]) -> None:
+        """Take the slots back. The K/V lies with ranks, and they never read what did not count."""
+        for row in newcomers:
+            self.cache.release(row.request_id)
+
+    def _abort(self, preempted: Preempted) -> tuple[tuple[int, ...], int | None]:
+        """Undo an aborted pass; return its victims and the request it was aborted for."""
+        replied_ns, waiter = self.runner.replied_ns, self._waiter(preempted)
+        victims = tuple(row.request_id for row in preempted.rows if not row.is_decode)
+        self._take_arrivals()
+        before = self._books()
+        after = self.preemption.clean_up(before, victims, waiter)
+        for request_id in before.running:
+            if request_id not in after.running:
+                self.scheduler.preempt(self._requests[request_id])
+        for request_id in before.kv - after.kv:
+            self.cache.release(request_id)
+        self.previous_step, self.next_up = after.previous_step, after.next_up
+        self._note(preempted, replied_ns, None)
+        return victims, waiter
+
+    def _books(self) -> Books:
+        scheduler = self.scheduler
+        return Books(
+            waiting=tuple(entry[3].id for entry in sorted(scheduler.waiting, key=lambda e: e[:3])),
+            running=tuple(request.id for request in (*scheduler.active, *scheduler.prefilling)),
+            kv=frozenset(self.cache.holders()),
+            previous_step=self.previous_step,
+            next_up=self.next_up,
+        )
+
+    def _has_room(self, chosen: int | None) -> bool:
+        """Whether the chosen waiter can run beside the pass that sleeps."""
+        request = None if chosen is None else self._requests.get(chosen)
+        return request is None or has_room(self.scheduler, self.step_number, request, self._asleep)
+
+    def _waiter(self, preempted: Preempted) -> int | None:
+        """The request that the monitor wanted the pass gone for."""
+        decision = self.monitor.decision if self.monitor else None
+        if decision is None or decision.target.step != preempted.step:
+            return None
+        return decision.target.waiter
+
+    def _seen(self, request_id: int) -> SloRequest:
+        return self.promises.seen(self._requests[request_id])
+
+    def _in_order(self, record: StepRecord) -> StepRecord:
+        """A step that slept follows those that ran meanwhile, in the trace and in what it found."""
+        self._steps.pop()
+        self._steps.append(replace(record, kv_before=self._kv_before()))
+        return self._steps[-1]
+
+    def _kv_before(self) -> int:
+        """KV tokens held after the last step."""
+        return self._steps[-1].kv_after if self._steps else 0
+
+    def _take_arrivals(self) -> None:
+        for arrival in self.inbox.take():
+            self.promises.note(arrival.slo)
+            try:
+                self.submit(arrival.request)
+            except ValueError as refusal:
+                self.refused[arrival.request.id] = str(refusal)
+            else:  # it has waited since it arrived, and not only since it was taken in
+                self._arrived[-1] = replace(self._arrived[-1], arrival_us=arrival.arrived_us)
+
+    def _note(self, preempted: Preempted, replied_ns: int, resumed_ns: int | None) -> None:
+        """Count and record a preemption."""
+        decision = self.monitor.decision if self.monitor else None
+        record = preemption_record(
+            self.step_number, preempted, self.model.config.num_layers, decision,
+            self._begun_ns, replied_ns, resumed_ns,
+        )  # fmt: skip
+        self.preemptions.append(record)
+        self.promises.count_preemption(record.victims)

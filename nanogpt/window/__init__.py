@@ -1,0 +1,1 @@
+"""K/V storage under a sliding window: of each request, as evicted tensors or a ring."""

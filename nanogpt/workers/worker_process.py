@@ -1,0 +1,161 @@
+"""One engine worker: a process with an engine and a prefix cache of its own, stepping on and on.
+
+    python -m nanogpt.workers.worker_process
+
+Orders come in through standard input while steps run; between two steps the worker takes in who has
+arrived. Once the input ends, nothing is left to serve, and the process ends at once.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import IO
+
+import torch
+
+from nanogpt.engine import Engine
+from nanogpt.engine_config import EngineConfig
+from nanogpt.executors.base import Executor, ForwardResult, Row
+from nanogpt.kv_store import KVStore
+from nanogpt.model import GPT
+from nanogpt.prefix.prefix_cache import PrefixCache
+from nanogpt.request import Request
+from nanogpt.workers import worker_messages
+from nanogpt.workers.shared_model import map_model
+from nanogpt.workers.worker_messages import Crashed, Forget, Load, Order, Ready, Serve, Stepped
+
+
+class ListeningExecutor:
+    """An executor that remembers its newest result. Mutable: `logits` (R, V)."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.name = executor.name
+        self.logits = torch.empty(0, 0)
+
+    def run(self, rows: Sequence[Row]) -> ForwardResult:
+        """What the executor says. Shapes: logits (R, V)."""
+        result = self.executor.run(rows)
+        self.logits = result.logits
+        return result
+
+
+class TellingPrefixCache(PrefixCache):
+    """A prefix cache that notes what it was given. Mutable: `published`, in order."""
+
+    def __init__(self, capacity_tokens: int) -> None:
+        super().__init__(capacity_tokens)
+        self.published: list[tuple[int, ...]] = []
+
+    def publish(self, request: Request, cache: KVStore) -> None:
+        """Store what the request holds, and note which tokens those are."""
+        super().publish(request, cache)
+        if self.tree.capacity_tokens:
+            held = cache.length(request.id)
+            self.published.append(tuple(request.tokens_so_far[:held]))
+
+
+class Worker:
+    """An engine that carries out orders, and what it has to tell of every step.
+
+    Mutable: the engine; `wanted`, ids of requests whose first logits are asked for.
+    """
+
+    def __init__(self, model: GPT, config: EngineConfig) -> None:
+        self.engine = Engine(model, config)
+        self.executor = ListeningExecutor(self.engine.executor)
+        self.engine.executor = self.executor
+        self.engine.prefix_cache = self.cache = TellingPrefixCache(config.prefix_cache_tokens)
+        self.wanted: set[int] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to step for."""
+        return self.engine.scheduler.is_done()
+
+    def take(self, order: Serve) -> None:
+        """Accept a request. Raises: ValueError for one that the engine refuses."""
+        prompt = list(order.prompt_tokens)
+        self.engine.submit(Request(order.request_id, prompt, order.max_new_tokens, order.priority))
+        if order.want_logits:
+            self.wanted.add(order.request_id)
+
+    def step(self) -> Stepped:
+        """Run one step; what it returns may be told, since the step has committed.
+
+        Raises: whatever goes wrong in the engine.
+        """
+        self.cache.published = []
+        record = self.engine.step()
+        self.engine.scheduler.preempted.clear()  # a history would keep their K/V for ever
+        sampled = {work.request_id: i for i, work in enumerate(record.work) if work.tokens}
+        # Row i has logits i, as no worker has drafts. Cloned: a pickled view would carry all rows.
+        logits = {i: self.executor.logits[sampled[i]].clone() for i in self.wanted & sampled.keys()}
+        self.wanted -= logits.keys()
+        return Stepped(
+            work=record.work,
+            hits=record.prefix_hits,
+            preempted=record.preempted,
+            finished=record.finished,
+            published=tuple(self.cache.published),
+            logits=logits,
+        )
+
+
+def serve(model: GPT, config: EngineConfig, inbox: "SimpleQueue[Order]", out: IO[bytes]) -> None:
+    """Take in orders and step, for ever. Raises: whatever goes wrong in the engine."""
+    worker = Worker(model, config)
+    worker_messages.send(out, Ready())
+    while True:
+        while order := _next_order(inbox, wait=worker.is_idle):
+            if isinstance(order, Forget):
+                worker = Worker(model, config)
+                worker_messages.send(out, Ready())
+            else:
+                worker.take(order)
+        worker_messages.send(out, worker.step())
+
+
+def _next_order(inbox: "SimpleQueue[Order]", *, wait: bool) -> Order | None:
+    """The next order, waited for if so wanted; None when there is none."""
+    try:
+        return inbox.get(block=wait)
+    except Empty:
+        return None
+
+
+def read_orders(stream: IO[bytes], inbox: "SimpleQueue[Order]") -> None:
+    """Hand on orders until they end, which they do with the parent; then end this process."""
+    try:
+        while True:
+            inbox.put(worker_messages.receive(stream))
+    except EOFError:
+        os._exit(0)  # whatever the main thread is doing
+    except BaseException:
+        os._exit(1)
+
+
+def main() -> None:
+    """Set the process up and serve."""
+    # Whatever else is printed in this process must not get in among the replies.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    torch.set_num_threads(1)  # workers share the machine; more would only get in each other's way
+    try:
+        load: Load = worker_messages.receive(sys.stdin.buffer)
+        inbox: SimpleQueue[Order] = SimpleQueue()
+        threading.Thread(target=read_orders, args=(sys.stdin.buffer, inbox), daemon=True).start()
+        with torch.inference_mode():
+            serve(map_model(Path(load.weights)), load.config, inbox, out)
+    except EOFError:
+        return  # the parent is gone before there was anything to do
+    except Exception as error:
+        worker_messages.send(out, Crashed(f"{type(error).__name__}: {error}"))
+        os._exit(1)  # the thread that waits for input would get in the way of an orderly end
+
+
+if __name__ == "__main__":
+    main()
