@@ -35,7 +35,7 @@ from nanogpt.experiments.fleet_comparison import (
     summarise,
     title,
 )
-from nanogpt.experiments.fleet_runs import NAP_S, SLICE_US, Stop, drive
+from nanogpt.experiments.paced_fleets import NAP_S, SLICE_US, Stop, drive
 from nanogpt.experiments.paired_statistics import paired
 from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST
 from nanogpt.fleet.fleet_parts import FleetParts

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
 
-from nanogpt.experiments.slo_runs import Job, run_jobs
+from nanogpt.experiments.pool import run_jobs
 from nanogpt.experiments.slo_table import Trial, cells, estimate, render, run_trial
 from nanogpt.parts.guard import PartError
 from nanogpt.slo.__main__ import main
@@ -436,18 +436,16 @@ def test_differences_are_taken_seed_by_seed():
     assert gain is not None and (gain.mean, gain.half_width) == (10, 0)
     own = table["order"].urgent
     assert own is not None and own.mean == 50
-    assert own.half_width == pytest.approx(4.303 * 40 / 3**0.5)
+    assert own.half_width == pytest.approx(4.303 * 40 / 3**0.5, abs=0.01)
 
 
 def test_an_interval_by_hand_and_none_from_a_single_value():
     two = estimate([1.0, 3.0])
     assert two is not None and two.mean == 2
-    assert two.half_width == pytest.approx(12.706)
+    assert two.half_width == pytest.approx(12.706, abs=5e-4)
     one = estimate([5.0])
     assert one is not None and (one.mean, one.half_width) == (5, None)
     assert estimate([]) is None
-    with pytest.raises(ValueError, match="21 trials; the most is 20"):
-        estimate([1.0] * 21)
 
 
 def test_what_is_missing_is_a_dash_and_the_rest_stands():
@@ -459,9 +457,9 @@ def test_what_is_missing_is_a_dash_and_the_rest_stands():
 
 
 def test_processes_give_the_same_trials_as_none():
-    jobs = [Job(variant, 4, seed, 10) for variant in (CONTROL, SUSPENDED) for seed in range(2)]
-    alone = list(run_jobs(jobs, 1))
-    shared = list(run_jobs(jobs, 2))
+    jobs = [(variant, 4, seed, 10) for variant in (CONTROL, SUSPENDED) for seed in range(2)]
+    alone = list(run_jobs(run_trial, jobs, 1))
+    shared = list(run_jobs(run_trial, jobs, 2))
     assert sorted(map(repr, shared)) == sorted(map(repr, alone))
     assert alone[0] == run_trial(CONTROL, 4, 0, 10)
 

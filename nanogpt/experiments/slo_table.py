@@ -9,20 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from nanogpt.experiments.paired_statistics import student_t
 from nanogpt.slo.load import two_tier_load
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_record import Variant
 from nanogpt.slo.variants import CONTROL, LADDER, WITHOUT_A_RULE
 
 VARIANTS = (*LADDER, *WITHOUT_A_RULE)
-
-T_975 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
-)  # fmt: skip
-"""Student's t for a two-sided 95 % interval, by degrees of freedom from 1."""
-
-MOST_TRIALS = len(T_975) + 1
+MOST_TRIALS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +89,13 @@ def cells(trials: Iterable[Trial], variants: Sequence[Variant] = VARIANTS) -> li
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Mean and 95 % interval of independent values. Raises: ValueError for too many of them."""
-    if len(values) > MOST_TRIALS:
-        raise ValueError(f"there are {len(values)} trials; the most is {MOST_TRIALS}")
+    """Mean and 95 % interval of independent values."""
     if not values:
         return None
     if len(values) == 1:
         return Estimate(values[0], None)
     spread = stdev(values) / math.sqrt(len(values))
-    return Estimate(fmean(values), T_975[len(values) - 2] * spread)
+    return Estimate(fmean(values), student_t(len(values) - 1) * spread)
 
 
 def in_the_noise(table: Sequence[Cell]) -> tuple[int, int]:

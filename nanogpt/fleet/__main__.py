@@ -23,8 +23,16 @@ from nanogpt.experiments.dashboard import (
     remarks,
     totals_table,
 )
-from nanogpt.experiments.fleet_comparison import Comparison, Summary, comparison, summarise, title
-from nanogpt.experiments.fleet_runs import Job, drive, run_jobs, stoppable
+from nanogpt.experiments.fleet_comparison import (
+    Comparison,
+    Summary,
+    comparison,
+    run_seed,
+    summarise,
+    title,
+)
+from nanogpt.experiments.paced_fleets import drive, stoppable
+from nanogpt.experiments.pool import run_jobs
 from nanogpt.fleet.costs import COSTS
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.presets import AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO
@@ -166,13 +174,13 @@ def run_many(arguments: argparse.Namespace) -> int:
     """Many seeds, and the paired differences from FIFO; after Ctrl-C, those that there are."""
     policy, fifo = configs_of(arguments)
     jobs = [
-        Job((policy, fifo), arguments.scenario, _rps(arguments), arguments.duration, seed)
+        ((policy, fifo), arguments.scenario, _rps(arguments), arguments.duration, seed)
         for seed in range(arguments.seed, arguments.seed + arguments.repeats)
     ]
     done: list[Sequence[Summary]] = []
     progress, stopped = _Progress(), False
     try:
-        for summaries in run_jobs(jobs, arguments.jobs):
+        for summaries in run_jobs(run_seed, jobs, arguments.jobs):
             done.append(summaries)
             progress.say(f"{len(done)} of {len(jobs)} seeds")
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nanogpt.experiments.command_line import Numbers, Parser, Whole
-from nanogpt.experiments.slo_runs import Job, run_jobs
+from nanogpt.experiments.pool import run_jobs
 from nanogpt.experiments.slo_table import (
     MOST_TRIALS,
     VARIANTS,
@@ -22,6 +22,7 @@ from nanogpt.experiments.slo_table import (
     cells,
     in_the_noise,
     render,
+    run_trial,
 )
 from nanogpt.slo.load import POST_COST
 from nanogpt.slo.predictor import fit_polynomial, read_sweep
@@ -68,7 +69,7 @@ def ladder(arguments: argparse.Namespace) -> int:
     seeds = range(arguments.seed, arguments.seed + arguments.trials)
     # Seed by seed, so that a run stopped early has the whole table, from fewer seeds.
     jobs = [
-        Job(variant, rate, seed, arguments.seconds)
+        (variant, rate, seed, arguments.seconds)
         for seed in seeds
         for rate in arguments.rates
         for variant in VARIANTS
@@ -76,7 +77,7 @@ def ladder(arguments: argparse.Namespace) -> int:
     trials: list[Trial] = []
     stopped = False
     try:
-        for trial in run_jobs(jobs, arguments.jobs):
+        for trial in run_jobs(run_trial, jobs, arguments.jobs):
             trials.append(trial)
             _progress(len(trials), len(jobs))
     except KeyboardInterrupt:
