@@ -5,7 +5,7 @@ room, admit, compute, sample.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nanogpt import policies
@@ -179,31 +179,3 @@ def sawtooth(serving: Serving, max_columns: int = 18) -> str:
     preempted = sum(mark == "x" for day in serving.diary for mark in day.values())
     lines.append(f"x: preempted, {preempted} times in {serving.step} steps, and not done yet")
     return "\n".join(lines)
-
-
-def smaller_workloads(workload: Workload) -> Iterator[Workload]:
-    """Everything earlier, one request fewer, one of its numbers or of the limits smaller."""
-    jobs = workload.jobs
-    if first := min(job.arrival for job in jobs):
-        earlier = tuple(dataclasses.replace(job, arrival=job.arrival - first) for job in jobs)
-        yield dataclasses.replace(workload, jobs=earlier)
-    for i in range(len(jobs)):
-        if len(jobs) > 1:
-            yield dataclasses.replace(workload, jobs=jobs[:i] + jobs[i + 1 :])
-    for i, job in enumerate(jobs):
-        for field, least in (("arrival", 0), ("priority", 0), ("prompt", 1), ("new", 1)):
-            for less in _less(getattr(job, field), least):
-                easier = dataclasses.replace(job, **{field: less})
-                others = (*jobs[:i], easier, *jobs[i + 1 :])
-                yield dataclasses.replace(workload, jobs=others)
-                if field in ("prompt", "new"):  # a limit that binds has to shrink along
-                    budget = max(1, workload.kv_budget - getattr(job, field) + less)
-                    yield dataclasses.replace(workload, jobs=others, kv_budget=budget)
-    for field in ("kv_budget", "slots"):
-        for less in _less(getattr(workload, field), 1):
-            yield dataclasses.replace(workload, **{field: less})
-
-
-def _less(number: int, least: int) -> list[int]:
-    """The least, half of it, one less: smaller numbers to try, the boldest first."""
-    return sorted({n for n in (least, number // 2, number - 1) if least <= n < number})
