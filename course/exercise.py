@@ -65,9 +65,9 @@ class Exercise:
     the exercise's. `checks` are (name, check), easiest first. `part` is the field of
     `nanogpt.parts.Parts` that a passed answer fills. `hints` are three rungs, from a nudge to the
     last step before the answer. `draw_call` writes a call as the learner would. `asked_as` makes of
-    an answer what the checks ask, where one question of theirs is many calls of it. `still_right`
-    are weaker answers that no check can tell from right ones, each with its reason. `others` are
-    the lesson's other exercises.
+    an answer what the checks ask, where its bare results do not show enough, or one question of
+    theirs is many calls of it. `still_right` are weaker answers that no check can tell from right
+    ones, each with its reason. `others` are the lesson's other exercises.
     """
 
     number: int

@@ -11,11 +11,10 @@ from course.checks.comparing import Args, Comparison, Mistake, a_kind
 from course.checks.drafting import ACCEPT, judge_law, judge_reached
 from course.checks.rolling_back import ROLL_BACK, Pass, judge_story
 from course.checks.urgency import Near
-from course.checks.windowing import named
 from course.judging import Ask, Check, Failure, Rows, run_checks
 from course.registry import Exercise
 from course.report import Report
-from course.showing import show
+from course.showing import named, show
 from course.task import Task
 from nanogpt.plain_values import as_number
 from nanogpt.speculative import acceptance
