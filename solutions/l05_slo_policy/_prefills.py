@@ -3,13 +3,15 @@
 The check holds it: it shows the gate a moment, and applies the decision itself.
 """
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from course.checks.gates import A, C, Gate, ranked
 from nanogpt.slo import policy
 from nanogpt.slo.parts import REFERENCE
-from nanogpt.slo.policy import SloRequest, SloView
+from nanogpt.slo.policy import SloRequest, SloView, by_urgency
+from solutions.l05_slo_policy._gates import Gate
+from solutions.l05_slo_policy._views import A, C
 
 _TICK_US = 20_000
 
@@ -77,7 +79,7 @@ class Prefills:
         """All that are here and neither done nor running, the most urgent first."""
         jobs = self.workload.jobs
         here = [i for i in self.unfinished if 1000 * jobs[i].arrival_ms <= self.now_us]
-        return ranked([self._view(i) for i in here if i not in running])
+        return by_urgency([self._view(i) for i in here if i not in running])
 
     def _view(self, i: int, total: int | None = None, done: int = 0) -> SloView:
         """A request as the gate sees it; in a pass, what the whole pass still has to compute."""
@@ -130,3 +132,18 @@ def smaller_workloads(workload: Workload) -> Iterator[Workload]:
                 if unit - 10 <= less < number and (less or field == "arrival_ms"):
                     easier = replace(job, **{field: less})
                     yield replace(workload, jobs=(*jobs[:i], easier, *jobs[i + 1 :]))
+
+
+def any_workloads(rng: random.Random, sizes: Sequence[int]) -> list[Workload]:
+    """Long prompts that begin together, and short ones that come in between with little time."""
+    workloads: list[Workload] = []
+    for number, size in enumerate(sizes):
+        slots = rng.choice((1, 2, 2, 3)) if size > 2 else 1
+        jobs: list[Job] = []
+        for i in range(size):
+            tokens = 100 * (rng.randint(4, 9) if i < slots else rng.randint(1, 4))
+            slo_ms = round((10 + tokens / 10) * rng.choice((0.5, 1.1, 1.5, 3, 3, 6, 12)))
+            jobs.append(Job(0 if i < slots else rng.randint(0, 150), tokens, slo_ms))
+        mode = ("conservative", "aggressive")[number % 2]
+        workloads.append(Workload(mode, rng.choice((1.2, 2.0)), slots, tuple(jobs)))
+    return workloads
