@@ -26,7 +26,8 @@ class Misconception:
     right, or a function that makes it of the result (or of what the exercise's own judge gives it);
     "" where a rule of the judge has the words.
     `answer`, and those of `alike`, are what such a person would write: the idea is named when one
-    of them gives every result that the answer gave. `form` knows it by a single result instead.
+    of them gives every result that the answer gave. `form` knows it by a single result instead,
+    or, where the judge gives it both, by the result and what was wanted.
     `also` are other ways to write it, by which nothing is explained; tests see that they are found.
     """
 
@@ -35,7 +36,7 @@ class Misconception:
     idea: str | Callable[..., str] = ""
     answer: Function | None = None
     alike: Sequence[Function] = ()
-    form: Callable[[Any], bool] | None = None
+    form: Callable[..., bool] | None = None
     also: Sequence[Function] = ()
 
     @property
