@@ -1,6 +1,7 @@
 """Right and wrong answers to every exercise, as the tests take them."""
 
 import importlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +41,14 @@ def wrong(exercise_id: str) -> list[Wrong]:
     if not isinstance(item, Exercise):
         found = [each for each in _old(exercise_id).WRONG if each.exercise == exercise_id]
         return [Wrong(each.exercise, each.name, each.key, each.function) for each in found]
-    return [
-        Wrong(exercise_id, f"{each.key} {number}" if number > 1 else each.key, each.key, way)
-        for each in item.misconceptions
-        for number, way in enumerate(each.written, 1)
-    ]
+    counts = Counter[str]()
+    answers: list[Wrong] = []
+    for each in item.misconceptions:
+        for way in each.written:
+            counts[each.key] += 1
+            name = each.key if counts[each.key] == 1 else f"{each.key} {counts[each.key]}"
+            answers.append(Wrong(exercise_id, name, each.key, way))
+    return answers
 
 
 def still_right(exercise_id: str) -> Mapping[str, str]:
