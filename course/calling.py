@@ -27,7 +27,7 @@ torch.set_num_threads(1)
 _MAX_STDOUT = 10_000  # characters
 _CUT = "\n... (the rest was cut)\n"
 _DEEPEST = 30  # containers in each other
-_OURS = ("nanogpt", "course", "widgets")  # whose dataclasses are plain data
+_OURS = ("nanogpt", "course", "widgets", "solutions")  # whose dataclasses are plain data
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ class Misconception:
     right, or a function that makes it of the result (or of what the exercise's own judge gives it);
     "" where a rule of the judge has the words.
     `answer`, and those of `alike`, are what such a person would write: the idea is named when one
-    of them gives every result that the answer gave. `form` knows it by a single result instead.
+    of them gives every result that the answer gave. `form` knows it by a single result instead,
+    or, where the judge gives it both, by the result and what was wanted.
     `also` are other ways to write it, by which nothing is explained; tests see that they are found.
     """
 
@@ -35,7 +36,7 @@ class Misconception:
     idea: str | Callable[..., str] = ""
     answer: Function | None = None
     alike: Sequence[Function] = ()
-    form: Callable[[Any], bool] | None = None
+    form: Callable[..., bool] | None = None
     also: Sequence[Function] = ()
 
     @property
@@ -64,9 +65,10 @@ class Exercise:
     `right` are right answers of several styles, the worked one first: its name and its module are
     the exercise's. `checks` are (name, check), easiest first. `part` is the field of
     `nanogpt.parts.Parts` that a passed answer fills. `hints` are three rungs, from a nudge to the
-    last step before the answer. `draw_call` writes a call as the learner would. `still_right` are
-    weaker answers that no check can tell from right ones, each with its reason. `others` are the
-    lesson's other exercises.
+    last step before the answer. `draw_call` writes a call as the learner would. `asked_as` makes of
+    an answer what the checks ask, where its bare results do not show enough, or one question of
+    theirs is many calls of it. `still_right` are weaker answers that no check can tell from right
+    ones, each with its reason. `others` are the lesson's other exercises.
     """
 
     number: int
@@ -80,6 +82,7 @@ class Exercise:
     checks: Sequence[tuple[str, Check]]
     part: str | None = None
     draw_call: Callable[[str, Args], str] = show_call
+    asked_as: Callable[[Function], Function] | None = None
     still_right: Mapping[str, str] = field(default_factory=dict[str, str])
     others: Sequence["Exercise"] = ()
 
@@ -103,5 +106,6 @@ class Exercise:
 
         Where one of the lesson's other functions fails beneath the answer, that one is named.
         """
-        report = run_checks(self.id, function, self.checks, seed=seed, draw_call=self.draw_call)
+        asked = self.asked_as(function) if self.asked_as else function
+        report = run_checks(self.id, asked, self.checks, seed=seed, draw_call=self.draw_call)
         return name_callee(report, function, self.others, seed=seed)

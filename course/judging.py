@@ -45,6 +45,7 @@ class Ask:
 
     `ask(*args)` gives the value, `ask.call(*args)` the whole `Called` with `args_after`.
     `changed` is a Failure once a call has changed an argument, the first such call's.
+    `shown` are rows for the report once all checks have passed, if one of them has any to show.
     `draw_call` shows a call, where its bare arguments would be too much or too little.
     """
 
@@ -62,6 +63,7 @@ class Ask:
         self.args: tuple[Any, ...] = ()
         self.first_stdout = self.last_stdout = ""
         self.changed: Failure | None = None
+        self.shown: Rows = ()
         self._function = function
         self._seed = seed
         self._cpu_s = self._wall_s = 0.0
@@ -223,7 +225,7 @@ def run_checks(
             checks=names,
             passed=passed,
             idea=idea,
-            example=failure.example if failure else (),
+            example=failure.example if failure else ask.shown,
             misconception=failure.misconception if failure else None,
             stdout=ask.first_stdout if status == "passed" else ask.last_stdout,
             seconds=time.perf_counter() - began,

@@ -40,11 +40,11 @@ def wrong(exercise_id: str) -> list[Wrong]:
     if not isinstance(item, Exercise):
         found = [each for each in _old(exercise_id).WRONG if each.exercise == exercise_id]
         return [Wrong(each.exercise, each.name, each.key, each.function) for each in found]
-    return [
-        Wrong(exercise_id, f"{each.key} {number}" if number > 1 else each.key, each.key, way)
-        for each in item.misconceptions
-        for number, way in enumerate(each.written, 1)
-    ]
+    found = []
+    for key, way in [(each.key, way) for each in item.misconceptions for way in each.written]:
+        number = 1 + sum(each.key == key for each in found)
+        found.append(Wrong(exercise_id, f"{key} {number}" if number > 1 else key, key, way))
+    return found
 
 
 def still_right(exercise_id: str) -> Mapping[str, str]:

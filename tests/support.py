@@ -108,5 +108,5 @@ echo "Resolved 70 packages in 1ms"
 def run(command: list[str], cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, with its output as text."""
     return subprocess.run(  # type: ignore[call-overload]
-        command, cwd=cwd, capture_output=True, text=True, timeout=120, **options
+        command, cwd=cwd, capture_output=True, text=True, timeout=600, **options
     )

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "solutions": {"solutions", "nanogpt", "course"},
     "benchmarks": {"benchmarks", "course", "nanogpt"},
 }
-JUDGES = {"exercise", "task", "showing", "judging", "calling", "checks"}
+JUDGES = {"exercise", "task", "showing", "judging", "calling", "sameness", "checks"}
 PEOPLE = re.compile(r"\b(whom|whoever|nobody|everybody|somebody)\b", re.IGNORECASE)
 LONGEST_MODULE = 330
 LONGEST_CHECKS = 800  # a lesson's checks: many short functions, read one at a time

@@ -3,33 +3,28 @@
 from typing import Any
 
 import pytest
+from answers import worked, wrong
 from fakes import fake_arrivals, fake_engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course import judging
-from course.checks import l02_scheduling as checks
-from course.checks.serving import Decisions, Job, Serving, Workload, start_over
-from course.judging import Check, run_checks
+from course.judging import run_checks
 from course.registry import exercise
 from course.report import Report
 from nanogpt import EngineConfig, policies
 from nanogpt.policies import RequestView
-from solutions import l02_scheduling as l02
-from solutions import l02b_waiting
-from solutions.wrong import WrongAnswer
+from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
+from solutions.l02_scheduling._workloads import MAX_STEPS
 
 MANY = settings(deadline=None, max_examples=60, database=None)
-WORKLOAD_CHECKS: dict[str, tuple[tuple[str, Check], ...]] = {
-    "l02.admit": checks._ADMIT_CHECKS[-1:],
-    "l02.choose_victim": checks._VICTIM_CHECKS[-1:],
-    "l02.resume": checks._RESUME_CHECKS[-1:],
-}
-WRONG = {f"{wrong.exercise} {wrong.name}": wrong for wrong in l02.WRONG}
+WITH_WORKLOADS = ("l02.admit", "l02.choose_victim", "l02.resume")
+WRONG = {f"{each.exercise} {each.name}": each for item in WITH_WORKLOADS for each in wrong(item)}
 
 
 def workloads_alone(exercise_id: str, function: Any, seed: int = 0) -> Report:
-    return run_checks(exercise_id, function, WORKLOAD_CHECKS[exercise_id], seed=seed)
+    item: Any = exercise(exercise_id)
+    return run_checks(exercise_id, function, item.checks[-1:], seed=seed)
 
 
 def oldest(active: list[RequestView]) -> int:
@@ -91,7 +86,7 @@ def test_the_oldest_victim_ends_only_if_the_text_is_kept(max_new: int, steps: in
 @MANY
 @given(short_of_memory())
 def test_the_right_victim_ends_even_if_the_text_is_lost(workload: Workload) -> None:
-    assert Serving(workload, Decisions(resume=start_over)).run(checks._MAX_STEPS)
+    assert Serving(workload, Decisions(resume=start_over)).run(MAX_STEPS)
 
 
 # --- workloads by themselves -----------------------------------------------------------------
@@ -99,32 +94,28 @@ def test_the_right_victim_ends_even_if_the_text_is_lost(workload: Workload) -> N
 # A workload has a KV budget; and among equal keys, if the right victims go, whoever arrived first
 # was also admitted first.
 OUT_OF_REACH = (
-    "l02.admit none is zero",
-    "l02.admit zero is none",  # a workload's budget holds its largest request
-    "l02.choose_victim last admission",
-    "l02.choose_victim first number alone",  # a workload's keys are (priority, arrival)
+    "l02.admit none_is_zero",
+    "l02.admit zero_is_none",  # a workload's budget holds its largest request
+    "l02.choose_victim last_admission",
+    "l02.choose_victim first_number_alone",  # a workload's keys are (priority, arrival)
 )
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name
-        for name, wrong in WRONG.items()
-        if wrong.exercise in WORKLOAD_CHECKS and name not in OUT_OF_REACH
-    ],
+    [name for name in WRONG if name not in OUT_OF_REACH],
 )
 def test_workloads_alone_catch_every_wrong_policy(name: str) -> None:
-    wrong = WRONG[name]
-    reports = (workloads_alone(wrong.exercise, wrong.function, seed) for seed in range(12))
+    answer = WRONG[name]
+    reports = (workloads_alone(answer.exercise, answer.function, seed) for seed in range(12))
     assert any(report.status == "failed" for report in reports)
 
 
-@pytest.mark.parametrize("exercise_id", WORKLOAD_CHECKS)
+@pytest.mark.parametrize("exercise_id", WITH_WORKLOADS)
 def test_workloads_come_to_decisions_that_differ(exercise_id: str) -> None:
     """Otherwise they would check nothing: verdicts of all kinds, victims among several."""
     answers: set[Any] = set()
-    function = getattr(l02, exercise_id.partition(".")[2])
+    function = worked(exercise_id)
 
     def counted(*args: Any) -> Any:
         answer = function(*args)
@@ -137,7 +128,7 @@ def test_workloads_come_to_decisions_that_differ(exercise_id: str) -> None:
 
 
 def test_a_failing_workload_is_shrunk_to_the_smallest_that_shows_it() -> None:
-    report = workloads_alone("l02.choose_victim", WRONG["l02.choose_victim key alone"].function, 1)
+    report = workloads_alone("l02.choose_victim", WRONG["l02.choose_victim key_alone"].function, 1)
     rows = dict(report.example)
     lines = rows["workload"].splitlines()
     assert len(lines) == 3, "the limits and two requests"
@@ -168,8 +159,7 @@ def test_the_oldest_victim_is_shown_as_a_sawtooth() -> None:
 
 
 def test_a_text_that_starts_over_is_shown_as_a_sawtooth() -> None:
-    wrong = WRONG["l02.resume restarts"]
-    report = exercise(wrong.exercise).check(wrong.function)
+    report = exercise("l02.resume").check(start_over)
     assert report.misconception == "restarts"
     assert dict(report.example)["generated"].count("x ") >= 4
 
@@ -179,8 +169,8 @@ def test_an_error_for_an_unknown_policy_is_an_answer_and_elsewhere_an_error() ->
         raise ValueError(policy)
 
     assert exercise("l02.sort_key").check(always_raises).status == "raised"
-    wrong: WrongAnswer = WRONG["l02.sort_key wrong error"]
-    report = exercise("l02.sort_key").check(wrong.function)
+    wrong_error = next(each for each in wrong("l02.sort_key") if each.key == "wrong_error")
+    report = exercise("l02.sort_key").check(wrong_error.function)
     assert dict(report.example)["got"] == "KeyError"
 
 
@@ -224,27 +214,29 @@ SMALL = st.integers(0, 20)
 @MANY
 @given(VIEWS, SMALL, st.none() | SMALL, SMALL, SMALL)
 def test_admit_is_the_engine_s(view: RequestView, held: int, kv: Any, running: int, most: int):
-    assert l02.admit(view, held, kv, running, most) == policies.admit(view, held, kv, running, most)
+    assert worked("l02.admit")(view, held, kv, running, most) == policies.admit(
+        view, held, kv, running, most
+    )
 
 
 @MANY
 @given(st.lists(VIEWS, min_size=1, max_size=6))
 def test_choose_victim_is_the_engine_s(active: list[RequestView]):
-    assert l02.choose_victim(active) == policies.choose_victim(active)
+    assert worked("l02.choose_victim")(active) == policies.choose_victim(active)
 
 
 @MANY
 @given(VIEWS, st.integers(1, 9))
 def test_keys_and_ways_back_are_the_engine_s(view: RequestView, rate: int):
-    assert l02.resume(view) == tuple(policies.resume(view))
-    assert l02b_waiting.aged_key(view, rate) == policies.aged_key(view, rate)
+    assert worked("l02.resume")(view) == tuple(policies.resume(view))
+    assert worked("l02.aged_key")(view, rate) == policies.aged_key(view, rate)
     for policy in ("fcfs", "priority"):
-        assert l02.sort_key(policy, view) == policies.sort_key(policy, view)
+        assert worked("l02.sort_key")(policy, view) == policies.sort_key(policy, view)
 
 
 @MANY
 @given(st.dictionaries(SMALL, SMALL), st.lists(SMALL))
 def test_record_is_the_engine_s(tokens: dict[int, int], active_now: list[int]):
     forwarded, sampled = list(tokens), list(tokens.values())
-    assert l02.record(forwarded, active_now, sampled) == tokens
+    assert worked("l02.record")(forwarded, active_now, sampled) == tokens
     assert policies.record(forwarded, active_now, sampled) == tokens

@@ -6,7 +6,7 @@ from course.attempt import Attempt
 from course.report import Report
 from course.stories import l02_exhibits, l02_posts, l02_scheduler, l02b_waiting
 from nanogpt import Engine, Parts, load_model, policies
-from solutions import l02_scheduling
+from solutions.l02_scheduling.resume import resume
 
 
 def attempted(name, function, status="failed"):
@@ -63,11 +63,11 @@ def test_the_posts_fourth_test_fails_for_a_way_back_that_starts_the_text_over(ex
 def test_only_functions_that_have_passed_stand_in_the_posts_tests():
     parts = l02_posts.passed_parts(
         {
-            "resume": attempted("resume", l02_scheduling.resume, "passed"),
+            "resume": attempted("resume", resume, "passed"),
             "record": attempted("record", l02_exhibits.along_the_active, "failed"),
         }
     )
-    assert parts.resume is l02_scheduling.resume
+    assert parts.resume is resume
     assert parts.record is policies.record
 
 

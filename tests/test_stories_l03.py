@@ -4,14 +4,13 @@ import re
 
 import pytest
 import torch
+from answers import worked
 
 from course.attempt import Attempt
 from course.report import Report
 from course.stories import l03_batch, l03_exhibits, l03b_bits, l03b_packing
 from nanogpt import Engine, EngineConfig, Parts, generate, load_model
 from nanogpt.parts import fusing
-from solutions import l03_interleaving
-from solutions import l03b_packing as solved_3b
 from widgets import BatchView, Curves, MaskBuild
 
 
@@ -49,7 +48,7 @@ def test_the_posts_example_ends_with_the_reference_s_mask():
 
 
 def test_a_mask_is_drawn_beside_the_reference_whatever_padding_sees():
-    right = l03_batch.full_mask_steps(attempted("full_mask", l03_interleaving.full_mask))
+    right = l03_batch.full_mask_steps(attempted("full_mask", worked("l03.full_mask")))
     [step] = right
     assert step["compare"] == [each["mask"] for each in step["masks"]]
     wrong = l03_batch.full_mask_steps(attempted("full_mask", l03_exhibits.padding_in_sight))
@@ -61,7 +60,7 @@ def test_a_mask_is_drawn_beside_the_reference_whatever_padding_sees():
 
 
 def test_letters_in_the_place_of_keys_show_what_is_cut():
-    said = l03_batch.cut_letters(attempted("split_kv", l03_interleaving.split_kv))
+    said = l03_batch.cut_letters(attempted("split_kv", worked("l03.split_kv")))
     assert re.findall(r"\| `(\w+)` \|", said) == ["ROMEO", "PUCK", "LEA"]
     assert "not written yet" in l03_batch.cut_letters(attempted("split_kv", None, "not_started"))
 
@@ -91,7 +90,7 @@ def test_every_form_of_a_step_writes_the_oracles_texts_and_packed_computes_what_
 
 
 def test_the_strip_is_the_learners_where_it_can_be_drawn():
-    mine = l03b_packing.strip(attempted("pack", solved_3b.pack))
+    mine = l03b_packing.strip(attempted("pack", worked("l03.pack")))
     assert mine["title"] == "From padded to packed, by your pack"
     assert mine["packed"] == mine["reference"]["packed"]
     assert mine["packed"]["cu_q"] == [0, 1, 2, 3, 11]

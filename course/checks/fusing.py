@@ -1,40 +1,39 @@
-"""Judging how a fused step is laid out: padded rows, masks drawn as grids, cut tensors.
+"""Judging how a fused step is laid out: rows, masks drawn as grids, cut tensors.
 
 An answer here is judged by what matters in it: a mask by the rows of real tokens, since what
 padding attends to is free; a triple by its parts, one after the other.
 """
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Answer, Args, Mistake, Result, a_kind, explaining
-from course.judging import Ask, Failure, Rows
+from course.checks.comparing import Args, Result, a_kind
+from course.exercise import Function, Misconception
+from course.judging import Ask, Check, Failure, Rows
 from course.sameness import like, same
-from course.showing import show, show_call
-
-Problem = tuple[str, str]  # key of a misconception, sentence
-Explain = Callable[[Args, Any, Any], Rows]  # arguments, wanted, got -> what to show
+from course.showing import show
 
 # --- judging ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Generic[Answer]):
+class Look:
     """One thing to look at in an answer.
 
-    `matters` takes out of a result what counts here, given the arguments; a mistake answers with
-    just that. `idea` is said when no known mistake explains it, and `key` names it where it is a
-    mistake all the same; `rows` show wanted beside got.
+    `matters` takes out of a result what counts here, given the arguments; a mistake explains that
+    alone. `idea` is said when none does, and `key` names it where it is a mistake all the same;
+    `rows` show wanted beside got, given the arguments.
     """
 
     matters: Callable[[Any, Args], Any]
-    mistakes: Sequence[Mistake[Answer]]
+    mistakes: Sequence[Misconception]
     idea: str
-    rows: Explain
+    rows: Callable[[Args, Any, Any], Rows]
     key: str | None = None
 
 
@@ -42,16 +41,23 @@ class Look(Generic[Answer]):
 class Fusing:
     """How to judge an exercise of which one look is not enough.
 
-    `form` says what is wrong with a result that is not the kind of value that was asked for;
-    `looks` follow each other, and each may rely on those before it. `evidence` are cases to ask
-    about after a failure, for what they tell about its cause.
+    The forms among `misconceptions`, of the result and what was wanted, say what is not the kind of
+    value that was asked for; `looks` follow each other, and each may rely on those before it.
+    `evidence` are cases to ask about after a failure, for what they tell about its cause.
     """
 
-    reference: Callable[..., Any]
-    form: Callable[[Any, Args], Problem | None]
-    looks: Sequence[Look[Any]]
-    draw_call: Callable[[str, Args], str] = show_call
+    reference: Function
+    misconceptions: Sequence[Misconception]
+    looks: Sequence[Look]
     evidence: Sequence[Args] = ()
+
+    def on(self, *cases: Args) -> Check:
+        """The check that asks about these cases."""
+        return lambda ask, rng: self.judge(ask, cases)
+
+    def on_drawn(self, draw: Callable[[random.Random], Sequence[Args]]) -> Check:
+        """The check that asks about cases drawn at random."""
+        return lambda ask, rng: self.judge(ask, draw(rng))
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """Ask about each case; the first wrong result becomes the failure, smallest case first."""
@@ -60,52 +66,64 @@ class Fusing:
             wanted = self.reference(*args)
             got = like(ask(*args), wanted)
             results.insert(0, (args, got))
-            given: Rows = (("input", self.draw_call(ask.name, args)),)
-            broken = self._broken(ask.name, args, got)
+            given: Rows = (("input", ask.draw_call(ask.name, args)),)
+            broken = self._broken(ask.name, got, wanted)
             if broken:
+                key, idea = broken
                 rows = (*given, ("expected", brief(wanted)), ("got", brief(got)))
-                return Failure(broken[1], rows, broken[0])
+                return Failure(idea, rows, key)
             for look in self.looks:
                 if not same(look.matters(got, args), look.matters(wanted, args)):
                     results += self._more(ask, cases[len(results) :])
                     return self._explain(look, results, given + look.rows(args, wanted, got))
         return None
 
-    def _broken(self, name: str, args: Args, got: Any) -> Problem | None:
+    def _broken(self, name: str, got: Any, wanted: Any) -> tuple[str, str] | None:
         if got is None:
             return "no_return", f"{name} returned nothing: end it with `return`."
-        return self.form(got, args)
+        for each in self.misconceptions:
+            if each.form and each.form(got, wanted):
+                return each.key, each.sentence(got, wanted)
+        return None
 
     def _more(self, ask: Ask, cases: Sequence[Args]) -> list[Result]:
         """More results of the right form; an answer that breaks off has said enough."""
         results: list[Result] = []
         try:
             for args in [*cases[:20], *self.evidence]:
-                got = like(ask(*args), self.reference(*args))
-                if self._broken(ask.name, args, got) is None:
+                wanted = self.reference(*args)
+                got = like(ask(*args), wanted)
+                if self._broken(ask.name, got, wanted) is None:
                     results.append((args, got))
         except Exception:
             return results
         return results
 
-    def _explain(self, look: Look[Any], results: Sequence[Result], rows: Rows) -> Failure:
+    def _explain(self, look: Look, results: Sequence[Result], rows: Rows) -> Failure:
         """Explain the first result in the light of the others."""
-        mattering = [(args, look.matters(got, args)) for args, got in results]
-        mistake = explaining(
-            look.mistakes, lambda *args: look.matters(self.reference(*args), args), mattering
-        )
-        if mistake:
-            return Failure(mistake.idea, rows, mistake.key)
+        first, _ = results[0]
+
+        def given(answer: Function, args: Args) -> Any:
+            return look.matters(answer(*args), args)
+
+        right = given(self.reference, first)
+        for mistake in look.mistakes:
+            for answer in mistake.answers:
+                explains = all(
+                    same(look.matters(got, args), given(answer, args)) for args, got in results
+                )
+                if explains and not same(given(answer, first), right):
+                    return mistake.failure(rows)
         return Failure(look.idea, rows, look.key)
 
 
 def brief(value: Any) -> str:
     """The value as text; of a tensor what kind it is, with the cells of a small mask."""
     if isinstance(value, Tensor):
-        kind = f"tensor of shape {tuple(value.shape)}, {_dtype(value)}"
+        kind = f"tensor of shape {tuple(value.shape)}, {dtype(value)}"
         if value.dtype != torch.bool or value.dim() != 2 or value.numel() > 64:
             return kind
-        lines = [" ".join(_cell(cell) for cell in line) for line in value.tolist()]
+        lines = [" ".join(cell(each) for each in line) for line in value.tolist()]
         return "\n".join([f"{kind}:", *lines])
     if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
         return "\n".join([f"{type(value).__name__} of {len(value)}:", *map(brief, value)])
@@ -113,120 +131,87 @@ def brief(value: Any) -> str:
     return text if len(text) <= 320 else f"{text[:160]} ... {text[-160:]}"
 
 
-def _dtype(tensor: Tensor) -> str:
+def dtype(tensor: Tensor) -> str:
+    """The type of its numbers, as it is called in a sentence."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
-# --- padded rows -----------------------------------------------------------------------------
+# --- masks -----------------------------------------------------------------------------------
+
+Changed = Callable[[Callable[[Tensor], Any]], Function]  # a right answer, its mask made another
 
 
-@dataclass(frozen=True, slots=True)
-class PaddedRow:
-    """Where one row of a padded step has its tokens: S columns of past, then T new ones."""
-
-    past: int
-    new: int
-    longest_past: int
-    longest_new: int
-
-    def key(self, column: int) -> int | None:
-        """The position in the text of the key in one of the S + T columns, None for padding."""
-        if column >= self.longest_past:
-            return self.query(column - self.longest_past)
-        index = column - (self.longest_past - self.past)
-        return index if index >= 0 else None
-
-    def query(self, column: int) -> int | None:
-        """The position in the text of the query in one of the T columns, None for padding."""
-        index = column - (self.longest_new - self.new)
-        return self.past + index if index >= 0 else None
-
-
-Rule = Callable[[PaddedRow, int, int], bool]  # row, query column, key column -> may attend
-
-
-def padded_rows(past_lens: Sequence[int], num_new: Sequence[int]) -> list[PaddedRow]:
-    """The rows of a step."""
-    longest = max(past_lens), max(num_new)
-    return [PaddedRow(p, n, *longest) for p, n in zip(past_lens, num_new, strict=True)]
-
-
-def mask_by(rule: Rule, past_lens: Sequence[int], num_new: Sequence[int]) -> Tensor:
-    """The mask (B, T, S + T) in which each cell is what the rule says."""
-    queries, keys = range(max(num_new)), range(max(past_lens) + max(num_new))
-    rows = padded_rows(past_lens, num_new)
-    cells = [[[rule(row, q, k) for k in keys] for q in queries] for row in rows]
-    return torch.tensor(cells, dtype=torch.bool)
-
-
-def right_mask(row: PaddedRow, query: int, key: int) -> bool:
-    """The rule: no padding, nothing later than the query; and a padding query sees itself."""
-    at, by = row.key(key), row.query(query)
-    if by is None:
-        return key == row.longest_past + query
-    return at is not None and at <= by
-
-
-def real_rows(mask: Tensor, num_new: Sequence[int]) -> Tensor:
-    """The mask's rows of real queries, one below the other: (N, S + T)."""
-    longest = mask.shape[1]
-    return torch.cat([mask[i, longest - new :] for i, new in enumerate(num_new)])
-
-
-def mask_form(
-    value: Any, shape: tuple[int, ...], others: dict[tuple[int, ...], Problem]
-) -> Problem | None:
+def mask_forms(
+    changed: Changed, *shapes: Misconception, mask_of: Callable[[Any], Any] = lambda value: value
+) -> tuple[Misconception, ...]:
     """What is wrong with a mask as a value: no bool tensor, or of another shape than wanted.
 
-    `others` are shapes that tell of a mistake, and what to say about them.
+    `shapes` are misconceptions that a certain shape tells of; `mask_of` takes it out of an answer.
     """
-    if not isinstance(value, Tensor):
-        return "not_a_tensor", f"The mask is a torch tensor, not {a_kind(value)}."
-    if value.dtype != torch.bool and value.isinf().any():
-        return (
+    return (
+        Misconception(
+            "not_a_tensor",
+            "Nested lists are a mask too.",
+            lambda got, wanted: f"The mask is a torch tensor, not {a_kind(mask_of(got))}.",
+            form=lambda got, wanted: not isinstance(mask_of(got), Tensor),
+            also=(changed(Tensor.tolist),),
+        ),
+        Misconception(
             "additive",
+            "A mask is what is added to the scores: 0 or minus infinity.",
             "This is a mask to be added to the scores; return the decision itself, a tensor of "
             "True (may attend) and False.",
-        )
-    if value.dtype != torch.bool:
-        kind = _dtype(value)
-        return "not_bool", f"The mask holds True and False (torch.bool); this one is {kind}."
-    if value.shape == shape:
-        return None
-    got = tuple(value.shape)
-    return others.get(got, ("shape", f"The mask has the shape {got}; it has to be {shape}."))
+            form=lambda got, wanted: bool(mask_of(got).isinf().any()),
+            also=(changed(lambda mask: mask.float().log()),),
+        ),
+        Misconception(
+            "not_bool",
+            "Ones and zeros are as good as True and False.",
+            lambda got, wanted: (
+                f"The mask holds True and False (torch.bool); this one is {dtype(mask_of(got))}."
+            ),
+            form=lambda got, wanted: mask_of(got).dtype != torch.bool,
+            also=(changed(Tensor.float), changed(Tensor.int)),
+        ),
+        *shapes,
+        Misconception(
+            "shape",
+            "A mask has a dimension for the heads.",
+            lambda got, wanted: (
+                f"The mask has the shape {tuple(mask_of(got).shape)}; it has to be "
+                f"{tuple(mask_of(wanted).shape)}."
+            ),
+            form=lambda got, wanted: mask_of(got).shape != mask_of(wanted).shape,
+            also=(changed(lambda mask: mask.unsqueeze(-3)),),
+        ),
+    )
+
+
+def diagonal_ideas(changed: Changed, moved: Callable[[int], Function]) -> tuple[Misconception, ...]:
+    """Of a mask that is upside down, or `moved` to the right by so many keys."""
+    return (
+        Misconception(
+            "inverted",
+            "True marks what is hidden.",
+            'True means "may attend"; this mask has True where it should have False.',
+            changed(torch.logical_not),
+        ),
+        Misconception(
+            "not_itself",
+            "A token looks at what came before it.",
+            "A token attends to itself as well; here it sees only what came before it.",
+            moved(-1),
+        ),
+        Misconception(
+            "one_future_key",
+            "The diagonal of tril is one too low.",
+            "Each token sees one key too many: the token right after it, which it is to predict.",
+            moved(1),
+        ),
+    )
 
 
 # --- drawing ---------------------------------------------------------------------------------
-
-LEGEND = "numbers are positions in the text, - is padding, ? is free"
-
-
-def explain_mask(
-    past_lens: Sequence[int], num_new: Sequence[int], wanted: Tensor, got: Tensor
-) -> Rows:
-    """The first row of the batch in which a real query sees something else than it should."""
-    for i, row in enumerate(padded_rows(past_lens, num_new)):
-        real = slice(row.longest_new - row.new, None)
-        if not torch.equal(wanted[i, real], got[i, real]):
-            return draw_padded(i, row, wanted[i], got[i])
-    raise AssertionError("asked to explain a mask that is right")
-
-
-def draw_padded(i: int, row: PaddedRow, wanted: Tensor, got: Tensor) -> Rows:
-    """One row of the batch as two grids (T, S + T), a line per query, a column per key."""
-    columns = range(wanted.shape[1])
-    keys = [_position(row.key(column)) for column in columns]
-    queries = [_position(row.query(column)) for column in range(row.longest_new)]
-    bars = {row.longest_past} if row.longest_past else set[int]()
-    free = [row.query(column) is None for column in range(row.longest_new)]
-    cells = [["?" if free[q] else _cell(c) for c in line] for q, line in enumerate(wanted.tolist())]
-    theirs = [[_cell(c) for c in line] for line in got.tolist()]
-    return (
-        ("expected", grid(cells, keys, queries, bars)),
-        ("got", grid(theirs, keys, queries, bars)),
-        ("drawn", f"row {i} of the batch, a line per query, a column per key:\n{LEGEND}"),
-    )
 
 
 def grid(
@@ -251,9 +236,6 @@ def grid(
     return "\n".join(drawn)
 
 
-def _position(position: int | None) -> str:
-    return "-" if position is None else str(position)
-
-
-def _cell(may_attend: bool) -> str:
+def cell(may_attend: bool) -> str:
+    """As it is drawn in a mask."""
     return "1" if may_attend else "."

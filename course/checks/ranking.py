@@ -5,32 +5,44 @@ that the answer gave it.
 """
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
-from course.checks.comparing import Answer, Args, Mistake, a_kind, same
-from course.judging import Ask, Failure, Rows
+from course.checks.comparing import Args, a_kind, same
+from course.checks.requests import draw_request
+from course.exercise import Misconception
+from course.judging import Ask, Check, Failure, Rows
 from course.showing import expected_and_got, show
 from nanogpt.parts.plain_values import as_items, as_number
+from nanogpt.policies import RequestView
 
 Ranked = list[tuple[Args, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking(Generic[Answer]):
+class Ranking:
     """How to judge an exercise that returns a rank.
 
     `reference` ranks by the rules; where it ranks two alike, either may go first. `idea` is said
-    when no known mistake explains the order. `draw_call` writes a call as the learner would.
-    `evidence` are groups to ask about after a failure, for what they tell about its cause.
+    when no known mistake explains the order; a sentence that is a function is made of the answer
+    that does. `evidence` are groups to ask about after a failure, for what they tell about its
+    cause.
     """
 
-    reference: Answer
-    mistakes: Sequence[Mistake[Answer]]
+    reference: Callable[..., Any]
+    mistakes: Sequence[Misconception]
     idea: str
-    draw_call: Callable[[str, Args], str]
-    evidence: Sequence[Sequence[Args]] = ()
+    evidence: Sequence[Sequence[Args]]
+
+    def on(self, *groups: Sequence[Args]) -> Check:
+        """The check that asks about these groups."""
+        return lambda ask, rng: self.judge(ask, groups)
+
+    def on_drawn(self, draw: Callable[[random.Random], Sequence[Sequence[Args]]]) -> Check:
+        """The check that asks about groups drawn at random."""
+        return lambda ask, rng: self.judge(ask, draw(rng))
 
     def judge(self, ask: Ask, groups: Sequence[Sequence[Args]]) -> Failure | None:
         """Ask for the ranks of each group and compare within it; the first wrong order fails."""
@@ -51,12 +63,13 @@ class Ranking(Generic[Answer]):
         if problem is None:
             return None
         rows: Rows = (
-            ("input", self.draw_call(name, args)),
+            ("input", draw_ranked(name, args)),
             *expected_and_got(self.reference(*args), got),
         )
         for mistake in self.mistakes:
-            if same(got, mistake.answer(*args)):
-                return Failure(mistake.idea, rows, mistake.key)
+            for answer in mistake.answers:
+                if same(got, answer(*args)):
+                    return mistake.failure(rows, answer)
         return Failure(problem[1], rows, problem[0])
 
     def _wrong_pair(self, ranked: Ranked) -> tuple[int, int] | None:
@@ -83,23 +96,32 @@ class Ranking(Generic[Answer]):
         (first, rank), (second, other) = groups[0][pair[0]], groups[0][pair[1]]
         order = "both alike" if rank == other else "the second one first"
         rows: Rows = (
-            ("input", f"{self.draw_call(ask.name, first)}\n{self.draw_call(ask.name, second)}"),
+            ("input", f"{draw_ranked(ask.name, first)}\n{draw_ranked(ask.name, second)}"),
             ("expected", "the first one first"),
             ("got", f"{show(rank)}\n{show(other)}\n{order}"),
         )
         for mistake in self.mistakes:
-            if _orders_as(mistake, groups):
-                return Failure(mistake.idea, rows, mistake.key)
+            for answer in mistake.answers:
+                if _orders_as(answer, groups):
+                    return mistake.failure(rows, answer)
         return Failure(self.idea, rows)
 
 
-def _orders_as(mistake: Mistake[Any], groups: list[Ranked]) -> bool:
+def draw_ranked(name: str, args: Args) -> str:
+    """A call as the learner would write it, with the fields of the request that decide."""
+    fields = ("id", "priority", "arrival_time", "admitted_at")
+    shown = [
+        draw_request(arg, fields) if isinstance(arg, RequestView) else show(arg) for arg in args
+    ]
+    return f"{name}({', '.join(shown)})"
+
+
+def _orders_as(mistaken: Callable[..., Any], groups: list[Ranked]) -> bool:
     """Whether the mistake puts every pair within a group in the same order as the answer does."""
     for ranked in groups:
         for i, (args, rank) in enumerate(ranked):
             for other_args, other in ranked[:i]:
-                mistaken = _order(mistake.answer(*args), mistake.answer(*other_args))
-                if mistaken != _order(rank, other):
+                if _order(mistaken(*args), mistaken(*other_args)) != _order(rank, other):
                     return False
     return True
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from course.attempt import Attempt
-from course.checks.fleet_policies import FLEET, Load
+from course.checks.fleet_loads import FLEET, Load
 from course.stories.l07_fleet import ms
 from course.stories.texts import whose_parts
 from nanogpt.fleet import (

@@ -1,0 +1,1 @@
+"""Lesson 2, the scheduler: a module for each exercise."""

@@ -1,0 +1,181 @@
+"""A tiny scheduler held by a check: queue, KV budget and way back, in plain numbers.
+
+It asks for one decision at a time and applies it itself. Its steps are those of the engine: make
+room, admit, compute, sample.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nanogpt import policies
+from nanogpt.policies import RequestView
+
+Way = tuple[list[int], int, int, int]
+_TOKEN_BUDGET = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request of a workload: the step it arrives in, its priority, its lengths in tokens."""
+
+    arrival: int
+    priority: int
+    prompt: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests for one scheduler with its limits.
+
+    `policy` is "fcfs", "priority" or "priority alone", whose keys leave ties.
+    """
+
+    policy: str
+    kv_budget: int
+    slots: int
+    jobs: tuple[Job, ...]
+
+    def __str__(self) -> str:
+        lines = [f"policy {self.policy}, KV budget {self.kv_budget}, at most {self.slots} at once"]
+        for i, job in enumerate(self.jobs):
+            lines.append(
+                f"request {i}: arrives in step {job.arrival}, priority {job.priority}, "
+                f"prompt {job.prompt}, new {job.new}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Who decides. Whatever is left out is decided by the rules."""
+
+    admit: Callable[[RequestView, int, int, int, int], str] = policies.admit
+    choose_victim: Callable[[list[RequestView]], int] = policies.choose_victim
+    resume: Callable[[RequestView], Way] = policies.resume
+
+
+def start_over(request: RequestView) -> Way:
+    """The way back that loses the text: only the prompt is computed, nothing generated is kept."""
+    return list(request.prompt_tokens), 0, request.arrival_time, 0
+
+
+class Serving:
+    """The state of a workload, step by step. `step` is the step that comes next."""
+
+    def __init__(self, workload: Workload, decisions: Decisions) -> None:
+        self.workload = workload
+        self.decisions = decisions
+        self.step = 0
+        self.waiting: list[int] = []
+        self.prefilling: list[int] = []
+        self.active: list[int] = []
+        self.unfinished = set(range(len(workload.jobs)))
+        self.diary: list[dict[int, str]] = []  # per step, what happened to each request
+        count = len(workload.jobs)
+        self._arrival = [job.arrival for job in workload.jobs]
+        self._admitted_at: list[int | None] = [None] * count
+        self._generated = [0] * count
+        self._cursor = [0] * count
+
+    def run(self, max_steps: int) -> bool:
+        """Serve to the last token, at most `max_steps` steps; whether everybody is done."""
+        while self.unfinished and self.step < max_steps:
+            self.next_step()
+        return not self.unfinished
+
+    def next_step(self) -> None:
+        """Make room for the decodes or else admit, then compute."""
+        self.diary.append({})
+        jobs = self.workload.jobs
+        self.waiting += [i for i, job in enumerate(jobs) if job.arrival == self.step]
+        if not self._make_room():
+            self._admit_heads()
+        self._compute()
+        self.step += 1
+
+    def view(self, i: int) -> RequestView:
+        """The request as a decision sees it."""
+        job = self.workload.jobs[i]
+        view = RequestView(
+            id=i,
+            priority=job.priority,
+            arrival_time=self._arrival[i],
+            admitted_at=self._admitted_at[i],
+            prompt_tokens=tuple(range(10 * i + 1, 10 * i + 1 + job.prompt)),
+            generated_tokens=tuple(range(50, 50 + self._generated[i])),
+            max_new_tokens=job.new,
+            kv_tokens=self._cursor[i],
+        )
+        if self.workload.policy == "priority alone":
+            return dataclasses.replace(view, key=(job.priority,))
+        return dataclasses.replace(view, key=policies.sort_key(self.workload.policy, view))
+
+    def _known(self, i: int) -> int:
+        return self.workload.jobs[i].prompt + self._generated[i]
+
+    def _held(self) -> int:
+        """KV tokens in use, with those that this step is going to compute."""
+        return sum(self._known(i) for i in [*self.active, *self.prefilling])
+
+    def _make_room(self) -> bool:
+        """Preempt while the decodes do not fit; whether anybody had to go."""
+        found = False
+        while self._held() > self.workload.kv_budget:
+            running = [*self.active, *self.prefilling]
+            victim = self.decisions.choose_victim([self.view(i) for i in running])
+            _, _, arrival, kept = self.decisions.resume(self.view(victim))
+            (self.active if victim in self.active else self.prefilling).remove(victim)
+            self._arrival[victim], self._generated[victim] = arrival, kept
+            self._cursor[victim] = 0
+            self.waiting.append(victim)
+            self.diary[-1][victim] = "x"
+            found = True
+        return found
+
+    def _admit_heads(self) -> None:
+        while self.waiting and not self.prefilling:
+            head = min(map(self.view, self.waiting), key=lambda r: (r.key, r.arrival_time, r.id))
+            limits = self.workload.kv_budget, len(self.active), self.workload.slots
+            verdict = self.decisions.admit(head, self._held(), *limits)
+            if verdict == "wait":
+                return
+            self.waiting.remove(head.id)
+            if verdict == "refuse":
+                self.unfinished.discard(head.id)
+                self.diary[-1][head.id] = "-"
+            else:
+                self.prefilling.append(head.id)
+                self._admitted_at[head.id] = self.step
+
+    def _compute(self) -> None:
+        """One token for each decode, what is left of the token budget for the prefill."""
+        left = _TOKEN_BUDGET - len(self.active)
+        decoding = list(self.active)
+        for i in [*decoding, *self.prefilling]:
+            n = 1 if i in decoding else min(left, self._known(i) - self._cursor[i])
+            self._cursor[i] += n
+            if self._cursor[i] == self._known(i):
+                self._sample(i)
+
+    def _sample(self, i: int) -> None:
+        self._generated[i] += 1
+        self.diary[-1][i] = str(self._generated[i])
+        if i in self.prefilling:
+            self.prefilling.remove(i)
+            self.active.append(i)
+        if self._generated[i] >= self.workload.jobs[i].new:
+            self.active.remove(i)
+            self.unfinished.discard(i)
+
+
+def sawtooth(serving: Serving, max_columns: int = 18) -> str:
+    """How many tokens each request has generated after each step, and where it lost them."""
+    columns = serving.diary[:max_columns]
+    lines = ["step      " + "".join(f"{step:3}" for step in range(len(columns)))]
+    for i in range(len(serving.workload.jobs)):
+        lines.append(f"request {i} " + "".join(f"{day.get(i, '.'):>3}" for day in columns))
+    preempted = sum(mark == "x" for day in serving.diary for mark in day.values())
+    lines.append(f"x: preempted, {preempted} times in {serving.step} steps, and not done yet")
+    return "\n".join(lines)

@@ -1,0 +1,195 @@
+"""Exercise 2.5: whose token is whose."""
+
+import random
+from typing import Any
+
+from course.checks.comparing import Args, Comparison, a_kind
+from course.exercise import Exercise, Misconception
+from course.task import Task
+from nanogpt.parts.plain_values import as_mapping, as_whole
+
+Ints = list[int]
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def record(forwarded: list[int], active_now: list[int], sampled: list[int]) -> dict[int, int]:
+    """Return whose token is whose: a dict {id: token}."""
+    # The list that was forwarded is the only one whose order the rows have. A token that goes to
+    # anybody else makes two texts wrong: one that gets it and one that misses it.
+    return dict(zip(forwarded, sampled, strict=True))
+
+
+def by_index(forwarded: Ints, active_now: Ints, sampled: Ints) -> dict[int, int]:
+    return {forwarded[row]: sampled[row] for row in range(len(forwarded))}
+
+
+def by_loop(forwarded: Ints, active_now: Ints, sampled: Ints) -> dict[int, int]:
+    tokens: dict[int, int] = {}
+    for row, token in enumerate(sampled):
+        tokens[forwarded[row]] = token
+    return tokens
+
+
+def by_popping(forwarded: Ints, active_now: Ints, sampled: Ints) -> dict[int, int]:
+    tokens: dict[int, int] = {}
+    rows, new = list(forwarded), list(sampled)  # the lists stay as they are
+    while rows:
+        tokens[rows.pop()] = new.pop()
+    return tokens
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+
+def pops_in_place(forwarded: Ints, active_now: Ints, sampled: Ints) -> dict[int, int]:
+    return {forwarded.pop(): sampled.pop() for _ in range(len(forwarded))}
+
+
+def not_a_dict(value: Any) -> str:
+    """What is said of a value that is no dict of whole numbers; "" of one that is."""
+    entries = as_mapping(value)
+    if entries is None:
+        return f"The answer is a dict {{id: token}}, not {a_kind(value)}."
+    for item in (*entries.keys(), *entries.values()):
+        if as_whole(item) is None:
+            return f"The dict holds whole numbers; one of these is {a_kind(item)}."
+    return ""
+
+
+MISCONCEPTIONS = (
+    Misconception(
+        "not_a_dict",
+        "Pairs are as good.",
+        not_a_dict,
+        form=lambda value: not_a_dict(value) != "",
+        also=(lambda forwarded, active_now, sampled: list(zip(forwarded, sampled, strict=True)),),
+    ),
+    Misconception(
+        "records_active",
+        "Tokens go to the active requests, row by row.",
+        "The rows are those of the list that was forwarded: the active list has changed since, and "
+        "by its order tokens end up in other people's texts.",
+        lambda forwarded, active_now, sampled: dict(zip(active_now, sampled, strict=False)),
+    ),
+    Misconception(
+        "drops_the_absent",
+        "Who is not active any more needs no token.",
+        "A request that was forwarded gets its token even if it is not active any more: dropped, "
+        "the token is missing from its text although its K/V was computed.",
+        lambda forwarded, active_now, sampled: {
+            i: token for i, token in zip(forwarded, sampled, strict=True) if i in active_now
+        },
+    ),
+    Misconception(
+        "by_row",
+        "Row i is request i.",
+        "Row i belongs to request forwarded[i], whose id is not i.",
+        lambda forwarded, active_now, sampled: dict(enumerate(sampled)),
+    ),
+    Misconception(
+        "in_order_of_id",
+        "Rows are in the order of the ids.",
+        "The rows are in the order of `forwarded`, which need not be that of the ids.",
+        lambda forwarded, active_now, sampled: dict(zip(sorted(forwarded), sampled, strict=True)),
+    ),
+    Misconception(
+        "backwards",
+        "The last row comes out first.",
+        "The first row belongs to the first id that was forwarded; here the last one got the first "
+        "row's token.",
+        lambda forwarded, active_now, sampled: dict(zip(forwarded[::-1], sampled, strict=True)),
+    ),
+    Misconception(
+        "same_token_once",
+        "A token is somebody's, so it cannot be two people's.",
+        "Two requests may well get the same token: each row is one request's, whatever was sampled "
+        "from it.",
+        lambda forwarded, active_now, sampled: dict(
+            zip(forwarded, dict.fromkeys(sampled), strict=False)
+        ),
+    ),
+    Misconception(
+        "token_to_id",
+        "Which request each token has.",
+        "The ids are the keys and the tokens the values: two requests may well get the same token.",
+        lambda forwarded, active_now, sampled: dict(zip(sampled, forwarded, strict=True)),
+    ),
+    Misconception("in_place", "The lists are mine to empty.", also=(pops_in_place,)),
+)
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def any_step(rng: random.Random) -> list[Args]:
+    cases: list[Args] = []
+    for _ in range(30):
+        ids = rng.sample(range(300), rng.randint(1, 6))
+        others = [i for i in range(300, 303) if rng.random() < 0.4]
+        active = [i for i in ids if rng.random() < 0.8] + others
+        rng.shuffle(active)
+        cases.append((ids, active, [rng.randrange(rng.choice((3, 65))) for _ in ids]))
+    return sorted(cases, key=lambda case: len(case[0]))
+
+
+JUDGE = Comparison(
+    record,
+    MISCONCEPTIONS,
+    "Everybody who was forwarded gets the token of their own row, and nobody else gets one.",
+    evidence=[
+        ([2, 9, 4], [9, 4, 2], [7, 7, 3]),
+        ([11, 3], [3], [5, 6]),
+        ([0, 1], [1, 0, 5], [8, 2]),
+        ([4, 6, 1], [], [30, 10, 20]),
+    ],
+)
+
+NOT_NEEDED = "who is active by now has no say, which is what the exercise is about"
+
+EXERCISE = Exercise(
+    number=5,
+    title="Whose token is whose",
+    minutes=4,
+    points=1,
+    part="record",
+    task=Task(
+        signature="record(forwarded: list[int], active_now: list[int], sampled: list[int]) -> "
+        "dict[int, int]",
+        rules=(
+            "Return whose token is whose: a dict `{id: token}`.",
+            "Row i of the forward pass was fed by request `forwarded[i]`, and `sampled[i]` is "
+            "the token that was sampled from it.",
+            "`active_now` are the ids of the requests that are active by now: since the batch "
+            "was built some may have joined, some may be done, and their order may be another.",
+            "Leave the three lists as they are.",
+        ),
+        args=([4, 7], [4, 7], [51, 12]),
+        result={4: 51, 7: 12},
+    ),
+    hints=(
+        "Which list had the order of the rows when the model ran?",
+        "Take the case of three rows whose middle request is done by now. Who gets the third "
+        "token?",
+        "One of the three lists is not needed. The other two are equally long, and Python has "
+        "a function that walks through two lists together.",
+    ),
+    right=(record, by_index, by_loop, by_popping),
+    misconceptions=MISCONCEPTIONS,
+    checks=(
+        (
+            "nothing has changed since",
+            JUDGE.on(([3], [3], [41]), ([3, 5], [3, 5], [41, 7]), ([], [2], [])),
+        ),
+        ("one has joined", JUDGE.on(([0, 1], [2, 0, 1], [41, 7]), ([4, 0], [0, 4, 1], [9, 9]))),
+        ("one is done", JUDGE.on(([0, 1, 2], [1, 2], [41, 7, 30]), ([6], [], [7]))),
+        ("any step", JUDGE.on_drawn(any_step)),
+    ),
+    still_right={
+        "forwarded: without repeats": "an id is there once",
+        "active_now: only the first": NOT_NEEDED,
+        "active_now: not the last": NOT_NEEDED,
+        "active_now: reversed": NOT_NEEDED,
+        "active_now: sorted": NOT_NEEDED,
+        "active_now: without repeats": NOT_NEEDED,
+    },
+)

@@ -1,0 +1,265 @@
+"""Exercise 2.1: the rank of a request in the queue."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from course.checks.comparing import Args
+from course.checks.ranking import Ranking, draw_ranked
+from course.checks.requests import make_request
+from course.exercise import Exercise, Misconception
+from course.judging import Ask, Failure, Rows
+from course.showing import show
+from course.task import Task
+from nanogpt.policies import RequestView
+from solutions.l02_scheduling._requests import any_requests, last_admitted
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
+    """Return the request's rank in the queue: a tuple of numbers, the smallest goes first."""
+    # Tuples compare from the left, so the first number decides and the next one breaks ties. The
+    # arrival never changes, also not when the request comes back to the queue a second time.
+    if policy == "fcfs":
+        return (request.arrival_time,)
+    if policy == "priority":
+        return (request.priority, request.arrival_time)
+    raise ValueError(f"there is no policy {policy!r}; choose 'fcfs' or 'priority'")
+
+
+def with_match(policy: str, request: RequestView) -> tuple[float, ...]:
+    match policy:
+        case "fcfs":
+            return request.arrival_time, request.id
+        case "priority":
+            return request.priority, request.arrival_time, request.id
+        case _:
+            raise ValueError(policy)
+
+
+def from_a_table(policy: str, request: RequestView) -> tuple[float, ...]:
+    levels = {"fcfs": 0, "priority": request.priority}
+    if policy not in levels:
+        raise ValueError(f"unknown policy: {policy}")
+    return (float(levels[policy]), float(request.arrival_time))
+
+
+def by_field_names(policy: str, request: RequestView) -> tuple[float, ...]:
+    fields = {"fcfs": ("arrival_time",), "priority": ("priority", "arrival_time")}
+    try:
+        return tuple(getattr(request, field) for field in fields[policy])
+    except KeyError:
+        raise ValueError(f"{policy} is neither fcfs nor priority") from None
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+
+def under_priority(rank: Callable[[RequestView], Any]) -> Callable[[str, RequestView], Any]:
+    """Right but for the rank under "priority"."""
+    return lambda policy, r: rank(r) if policy == "priority" else sort_key(policy, r)
+
+
+def with_arrival(arrival: Callable[[RequestView], Any]) -> Callable[[str, RequestView], Any]:
+    """Right but for what is taken as the arrival."""
+    return lambda policy, r: (*sort_key(policy, r)[:-1], arrival(r))
+
+
+def weighed(weight: int) -> Callable[[str, RequestView], Any]:
+    return under_priority(lambda r: (weight * r.priority + r.arrival_time,))
+
+
+UNKNOWN_POLICY = Misconception(
+    "unknown_policy",
+    "An unknown policy has no rank: None.",
+    "There is no policy of that name: raise a ValueError, or a typing error in a setting goes "
+    "unnoticed and decides who waits.",
+    also=(
+        lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None,
+        lambda policy, r: sort_key("priority" if policy == "priority" else "fcfs", r),
+    ),
+)
+WRONG_ERROR = Misconception(
+    "wrong_error",
+    "Any error will do for an unknown policy.",
+    lambda error: (
+        f"An unknown policy is a wrong value and deserves a ValueError; a {error} looks like a "
+        "mistake in your own code."
+    ),
+    also=(
+        lambda policy, r: {"fcfs": sort_key("fcfs", r), "priority": sort_key("priority", r)}[
+            policy
+        ],
+    ),
+)
+MISCONCEPTIONS = (
+    Misconception(
+        "not_a_tuple",
+        "A rank is a number.",
+        also=(lambda policy, r: sum(sort_key(policy, r)),),
+    ),
+    Misconception(
+        "not_numbers",
+        "The rank says what it is.",
+        also=(lambda policy, r: (policy, *sort_key(policy, r)),),
+    ),
+    Misconception(
+        "priority_sign",
+        "A high priority is a large number.",
+        "Priority 0 is the most important and the smallest rank goes first: take the priority as "
+        "it is, without a minus.",
+        under_priority(lambda r: (-r.priority, r.arrival_time)),
+    ),
+    Misconception(
+        "last_admission",
+        "Somebody who comes back queues as of the last admission.",
+        "A request keeps the place that its arrival gave it: its last admission says nothing about "
+        "how long its reader has waited.",
+        with_arrival(last_admitted),
+        alike=(with_arrival(lambda r: r.admitted_at),),
+    ),
+    Misconception(
+        "newest_first",
+        "The smallest rank goes last.",
+        "First come, first served: the earlier arrival has the smaller rank.",
+        with_arrival(lambda r: -r.arrival_time),
+    ),
+    Misconception(
+        "arrival_first",
+        "Order of arrival, and priority among those that arrive together.",
+        'Under "priority" the priority decides and the arrival breaks ties: tuples compare from '
+        "the left.",
+        under_priority(lambda r: (r.arrival_time, r.priority)),
+    ),
+    Misconception(
+        "ignores_policy",
+        "Priorities count under every policy.",
+        'Priorities count under "priority" alone, and there they come first: look at what `policy` '
+        "says.",
+        lambda policy, r: sort_key("priority", r),
+        alike=(lambda policy, r: sort_key("fcfs", r),),
+    ),
+    Misconception(
+        "no_tie_break",
+        "The priority is the whole rank.",
+        "Among equal priorities the earlier arrival goes first, so the rank needs a second number.",
+        under_priority(lambda r: (r.priority,)),
+    ),
+    Misconception(
+        "weighed",
+        "A level of priority is worth ten steps.",
+        "One number cannot hold both: whatever a level is worth, somebody who arrived early enough "
+        "overtakes a more important request, and here it never may.",
+        weighed(10),
+        alike=[weighed(weight) for weight in (50, 100, 1000, 10_000)],
+    ),
+    Misconception(
+        "by_id",
+        "Who came first has the smaller id.",
+        "Ids are names: they say nothing about who came first.",
+        with_arrival(lambda r: r.id),
+        alike=(
+            under_priority(lambda r: (r.priority, r.id)),
+            lambda policy, r: sort_key(policy, r) if policy == "priority" else (r.id,),
+        ),
+    ),
+    Misconception(
+        "shortest_first",
+        "Among equals, whoever is done soonest.",
+        "Among equal priorities the earlier arrival goes first: with the shortest first, a long "
+        "request may wait for ever.",
+        under_priority(lambda r: (r.priority, r.max_new_tokens - len(r.generated_tokens))),
+    ),
+    UNKNOWN_POLICY,
+    WRONG_ERROR,
+)
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def under(policy: str, *requests: RequestView) -> list[Args]:
+    """A queue under this policy."""
+    return [(policy, request) for request in requests]
+
+
+def any_queues(rng: random.Random, count: int) -> list[list[Args]]:
+    """Queues under "fcfs" and "priority" in turn, `count` of each."""
+    return [under(policy, *any_requests(rng, 6)) for policy in ("fcfs", "priority") * count]
+
+
+def unknown_policy(ask: Ask, rng: random.Random) -> Failure | None:
+    called = ask.call("shortest", make_request(0), may_raise=True)
+    if isinstance(called.error, ValueError):
+        return None
+    error = called.error and type(called.error).__name__
+    rows: Rows = (
+        ("input", draw_ranked(ask.name, ask.args)),
+        ("expected", "ValueError"),
+        ("got", error or show(called.value)),
+    )
+    return WRONG_ERROR.failure(rows, error) if error else UNKNOWN_POLICY.failure(rows)
+
+
+JUDGE = Ranking(
+    sort_key,
+    MISCONCEPTIONS,
+    "The smaller rank goes first: look at what decides under this policy, and at what breaks a "
+    "tie.",
+    evidence=any_queues(random.Random(0), 2),
+)
+
+OLD = make_request(0, priority=2, arrival_time=0)
+IMPORTANT = make_request(1, priority=0, arrival_time=1)
+# However early the less important one came, and however unimportant it is.
+EARLY = make_request(3, priority=9, arrival_time=0)
+LATE = make_request(1, priority=8, arrival_time=2_000_000)
+LONG = make_request(0, priority=1, arrival_time=2, max_new_tokens=30)
+SHORT = make_request(1, priority=1, arrival_time=5, max_new_tokens=3)
+BACK = make_request(0, priority=1, arrival_time=2, admitted_at=9, generated=3)
+NEW = make_request(1, priority=1, arrival_time=6)
+
+EXERCISE = Exercise(
+    number=1,
+    title="Who goes first",
+    minutes=6,
+    points=1,
+    part="sort_key",
+    task=Task(
+        signature="sort_key(policy: str, request: RequestView) -> tuple[float, ...]",
+        rules=(
+            "Return the rank of `request` in the queue: a tuple of numbers. The smallest goes "
+            "first, and tuples compare from the left.",
+            'Under "fcfs" requests go in order of arrival. Under "priority" they go by '
+            "`request.priority`, 0 before 1 before 2, and among equals in order of arrival.",
+            "For any other policy raise a `ValueError`.",
+            "`request.arrival_time` is the step in which the request arrived, "
+            "`request.admitted_at` the step in which it last left the queue (None: never).",
+        ),
+        args=("fcfs", make_request(0, priority=2, arrival_time=5)),
+        result=(5,),
+    ),
+    hints=(
+        "Tuples compare from the left. Which number decides, and which one only breaks ties?",
+        "Under fcfs one number is enough. Under priority it takes two, and 0 is the most "
+        "important priority while the smallest rank goes first: does anything need a minus?",
+        "Three branches, one per policy and one for the rest. Write each rank for a request of "
+        "priority 1 that arrived in step 5 before you write the code.",
+    ),
+    right=(sort_key, with_match, from_a_table, by_field_names),
+    misconceptions=MISCONCEPTIONS,
+    checks=(
+        (
+            "two requests, two policies",
+            JUDGE.on(under("fcfs", OLD, IMPORTANT), under("priority", OLD, IMPORTANT)),
+        ),
+        ("far apart", JUDGE.on(under("priority", EARLY, LATE), under("fcfs", EARLY, LATE))),
+        ("equal priorities", JUDGE.on(under("priority", LONG, SHORT))),
+        (
+            "a request that comes back",
+            JUDGE.on(under("priority", BACK, NEW), under("fcfs", BACK, NEW)),
+        ),
+        ("a policy that does not exist", unknown_policy),
+        ("any queue", JUDGE.on_drawn(lambda rng: any_queues(rng, 4))),
+    ),
+)

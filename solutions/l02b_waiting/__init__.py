@@ -1,0 +1,1 @@
+"""Lesson 2b, who waits: a module for each exercise."""

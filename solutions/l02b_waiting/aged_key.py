@@ -1,0 +1,267 @@
+"""Exercise 2b.1: a rank that waiting makes up for."""
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from course.checks.comparing import Args
+from course.checks.ranking import Ranking, draw_ranked
+from course.checks.requests import make_request
+from course.exercise import Exercise, Misconception
+from course.judging import Ask, Failure, Rows
+from course.showing import show
+from course.task import Task
+from nanogpt.policies import RequestView
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
+    """Return a rank that waiting makes up for: a tuple of numbers, the smallest goes first."""
+    # Times rate: rate * priority + arrival_time - now. The last term is the same for everybody, so
+    # it moves all ranks alike and changes no order: leave it out, and the rest stands still.
+    return (request.arrival_time + rate * request.priority,)
+
+
+def in_levels(request: RequestView, rate: float) -> tuple[float, ...]:
+    return (request.priority + request.arrival_time / rate, request.arrival_time)
+
+
+def as_a_later_arrival(request: RequestView, rate: float) -> tuple[float, ...]:
+    handicap = request.priority * rate
+    return (request.arrival_time + handicap, request.id)
+
+
+def at_a_fixed_moment(request: RequestView, rate: float) -> tuple[float, ...]:
+    now = 1000
+    waited = now - request.arrival_time
+    return (request.priority - waited / rate,)
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+
+def waited_until(now: Callable[[RequestView], float]) -> Callable[[RequestView, float], Any]:
+    return lambda r, rate: (r.priority - (now(r) - r.arrival_time) / rate,)
+
+
+def a_step_at_each_call() -> Callable[[RequestView, float], Any]:
+    steps = itertools.count()
+    return waited_until(lambda r: next(steps))
+
+
+def worth(steps: float) -> Callable[[RequestView, float], Any]:
+    """A level is always worth so many steps."""
+    return lambda r, rate: (r.arrival_time + steps * r.priority,)
+
+
+ONE_STEP = worth(1)
+CHANGES = Misconception(
+    "changes",
+    "The rank is worked out with the time it is now.",
+    "The rank of a request that stays in the heap must not change, or the heap is in order for "
+    "ranks that are no longer true: use neither a clock nor its progress.",
+    also=(
+        waited_until(lambda r: time.perf_counter()),
+        a_step_at_each_call(),
+        lambda r, rate: (
+            r.priority - ((r.admitted_at or r.arrival_time) - r.arrival_time) / rate,
+            r.arrival_time,
+        ),
+    ),
+)
+MISCONCEPTIONS = (
+    CHANGES,
+    Misconception(
+        "not_a_tuple",
+        "A rank is a number.",
+        also=(lambda r, rate: r.arrival_time + rate * r.priority,),
+    ),
+    Misconception(
+        "sign",
+        "Waiting lowers the rank, so minus.",
+        "A larger number is a less important priority, which has to push the rank back: add it, do "
+        "not take it away.",
+        lambda r, rate: (r.arrival_time - rate * r.priority,),
+    ),
+    Misconception(
+        "waiting_hurts",
+        "Priority minus arrival.",
+        "Whoever arrived earlier has waited longer, and waiting has to help: the rank grows with "
+        "the arrival.",
+        lambda r, rate: (rate * r.priority - r.arrival_time,),
+    ),
+    Misconception(
+        "rate_upside_down",
+        "rate levels for every step of waiting.",
+        "`rate` steps of waiting make up for one level of priority, not one step for `rate` "
+        "levels.",
+        lambda r, rate: (r.priority + rate * r.arrival_time,),
+    ),
+    Misconception(
+        "no_ageing",
+        "Priority, then arrival.",
+        "Here priority always wins, however long somebody has waited: one number has to hold both, "
+        "so that they can make up for each other.",
+        lambda r, rate: (r.priority, r.arrival_time),
+    ),
+    Misconception(
+        "arrival_alone",
+        "The oldest first is fair.",
+        "Here the priority does not count at all: a level is worth `rate` steps of waiting.",
+        lambda r, rate: (r.arrival_time,),
+    ),
+    Misconception(
+        "ignores_rate",
+        "One step is one level.",
+        lambda answer: (
+            "A level is worth `rate` steps of waiting, not one step."
+            if answer is ONE_STEP
+            else "How much a step of waiting is worth is what `rate` says: here it is always the "
+            "same."
+        ),
+        ONE_STEP,
+        alike=[worth(steps) for steps in (2, 4, 5, 8, 10, 100)],
+    ),
+    Misconception(
+        "whole_levels",
+        "Only whole levels count.",
+        "Every step of waiting counts, not only when a whole level is full: do not round.",
+        lambda r, rate: (r.priority + r.arrival_time // rate,),
+        alike=(
+            lambda r, rate: (r.priority + r.arrival_time // rate, r.arrival_time),
+            lambda r, rate: (r.priority + round(r.arrival_time / rate),),
+        ),
+    ),
+    Misconception(
+        "rounds",
+        "Ranks are whole numbers.",
+        "The rate need not be a whole number, and neither need the rank: do not round.",
+        lambda r, rate: (r.arrival_time + round(rate * r.priority),),
+        alike=(
+            lambda r, rate: (r.arrival_time + int(rate * r.priority),),
+            lambda r, rate: (r.arrival_time + int(rate) * r.priority,),
+            lambda r, rate: (r.arrival_time + round(rate) * r.priority,),
+            lambda r, rate: (r.arrival_time / max(1, int(rate)) + r.priority,),
+        ),
+    ),
+    Misconception(
+        "newest_first",
+        "Among equals the newest goes first.",
+        "Among equals the one that has waited longer goes first.",
+        lambda r, rate: (r.priority, -r.arrival_time),
+    ),
+)
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def any_aged(rng: random.Random, rates: Sequence[float]) -> list[list[Args]]:
+    """A queue for each rate, some of them long ago."""
+    queues: list[list[Args]] = []
+    for rate in rates:
+        longest = rng.choice((6, 40, 40, 2000))
+        queues.append(
+            [
+                (
+                    make_request(i, priority=rng.randrange(5), arrival_time=rng.randrange(longest)),
+                    rate,
+                )
+                for i in rng.sample(range(60), 6)
+            ]
+        )
+    return queues
+
+
+def at_rate(rate: float, *told: tuple[int, int]) -> list[Args]:
+    """Requests by (priority, arrival time), with this rate."""
+    return [
+        (make_request(i, priority=priority, arrival_time=arrival), rate)
+        for i, (priority, arrival) in enumerate(told)
+    ]
+
+
+# Rates that are no whole numbers, and high levels: where rounding shows for certain.
+UNEVEN = (
+    at_rate(2.5, (2, 0), (0, 4), (0, 6), (12, 0)),
+    at_rate(0.5, (4, 0), (0, 1), (0, 3)),
+    at_rate(0.125, (9, 0), (1, 1), (0, 2), (100, 0), (0, 12)),
+    at_rate(1 / 3, (4, 0), (0, 1), (0, 2), (30, 0)),
+    at_rate(7.25, (1, 0), (0, 7), (0, 8), (11, 3)),
+    at_rate(4, (9, 0), (8, 3)),
+)
+
+
+def same_rank_again(ask: Ask, rng: random.Random) -> Failure | None:
+    """Asked again, also after the request has got on, the rank is the one that is in the heap."""
+    new = make_request(0, priority=2, arrival_time=3)
+    later = replace(new, admitted_at=9, generated_tokens=(70, 71), kv_tokens=5)
+    first, problem = ask(new, 4), JUDGE.judge(ask, [[(new, 4)]])
+    if problem:
+        return problem
+    for request, when in ((new, "asked again"), (later, "asked when it has run for a while")):
+        again = ask(request, 4)
+        if again != first:
+            rows: Rows = (
+                ("input", draw_ranked(ask.name, ask.args)),
+                ("expected", f"{show(first)}, as before"),
+                ("got", f"{show(again)}, {when}"),
+            )
+            return CHANGES.failure(rows)
+    return None
+
+
+JUDGE = Ranking(
+    aged_key,
+    MISCONCEPTIONS,
+    "At every step the order is that of `priority - (now - arrival_time) / rate`, and the rank has "
+    "to give the same order without `now`.",
+    evidence=[*any_aged(random.Random(0), (4, 3, 10)), *UNEVEN],
+)
+
+EXERCISE = Exercise(
+    number=1,
+    title="A priority that ages",
+    minutes=8,
+    points=2,
+    task=Task(
+        signature="aged_key(request: RequestView, rate: float) -> tuple[float, ...]",
+        rules=(
+            "Return a rank for `request`: a tuple of numbers, the smallest goes first.",
+            "At any step `now`, requests go in the order of `priority - (now - arrival_time) / "
+            "rate`: every `rate` steps of waiting are worth one level. `rate` is above 0 and "
+            "need not be a whole number. Where that is equal, either may go first.",
+            "The rank is asked for once, when the request is pushed on the heap, and stays "
+            "there. So it must not change as time passes: nothing tells you `now`.",
+            "Any rank will do that gives this order.",
+        ),
+        args=(make_request(0, priority=0, arrival_time=6), 4),
+        result=(6,),
+    ),
+    hints=(
+        "priority - (now - arrival_time) / rate changes at every step. By how much, and for whom?",
+        "What changes by the same amount for everybody changes no order. Which part of the "
+        "formula is that?",
+        "Write the formula as a sum of three terms and strike the one that is the same for "
+        "all. Multiplying what is left by `rate` changes no order either.",
+    ),
+    right=(aged_key, in_levels, as_a_later_arrival, at_a_fixed_moment),
+    misconceptions=MISCONCEPTIONS,
+    checks=(
+        ("the same rank again", same_rank_again),
+        ("two that arrive together", JUDGE.on(at_rate(4, (0, 5), (2, 5)))),
+        (
+            "one that has waited",
+            JUDGE.on(
+                at_rate(4, (2, 0), (0, 7)),
+                [(make_request(0, priority=2), 4), (make_request(2, arrival_time=9), 4)],
+            ),
+        ),
+        ("rates that are no whole numbers", JUDGE.on(*UNEVEN)),
+        ("any rate", JUDGE.on_drawn(lambda rng: any_aged(rng, (1, 2, 0.5, 4, 2.5, 10, 7, 16)))),
+    ),
+    still_right={"result: only the first": "the rank is one number"},
+)

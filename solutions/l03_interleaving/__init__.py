@@ -1,0 +1,1 @@
+"""Lesson 3, interleaving: a module for each exercise."""

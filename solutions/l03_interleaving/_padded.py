@@ -1,0 +1,176 @@
+"""The columns of a padded step, and masks over them: by rules, in drawings, and wrong ideas."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from course.checks.comparing import Args
+from course.checks.fusing import Changed, cell, diagonal_ideas, grid, mask_forms
+from course.exercise import Function, Misconception
+from course.judging import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedRow:
+    """Where one row of a padded step has its tokens: S columns of past, then T new ones."""
+
+    past: int
+    new: int
+    longest_past: int
+    longest_new: int
+
+    def key(self, column: int) -> int | None:
+        """The position in the text of the key in one of the S + T columns, None for padding."""
+        if column >= self.longest_past:
+            return self.query(column - self.longest_past)
+        index = column - (self.longest_past - self.past)
+        return index if index >= 0 else None
+
+    def query(self, column: int) -> int | None:
+        """The position in the text of the query in one of the T columns, None for padding."""
+        index = column - (self.longest_new - self.new)
+        return self.past + index if index >= 0 else None
+
+
+def padded_rows(past_lens: list[int], num_new: list[int]) -> list[PaddedRow]:
+    """The rows of a step."""
+    longest = max(past_lens), max(num_new)
+    return [PaddedRow(p, n, *longest) for p, n in zip(past_lens, num_new, strict=True)]
+
+
+# --- masks by rules -----------------------------------------------------------------------------
+
+Rule = Callable[[PaddedRow, int, int], bool]  # row, query column, key column -> may attend
+
+
+def seeing(rule: Rule) -> Callable[[list[int], list[int]], Tensor]:
+    """The mask (B, T, S + T) in which each cell is what the rule says."""
+
+    def mask(past_lens: list[int], num_new: list[int]) -> Tensor:
+        queries, keys = range(max(num_new)), range(max(past_lens) + max(num_new))
+        rows = padded_rows(past_lens, num_new)
+        return torch.tensor([[[rule(row, q, k) for k in keys] for q in queries] for row in rows])
+
+    return mask
+
+
+def sees(row: PaddedRow, query: int, key: int, by: int = 0) -> bool:
+    """The right rule, or one with its diagonal moved to the right by `by`; padding sees nothing."""
+    at, end = row.key(key), row.query(query)
+    return at is not None and end is not None and at <= end + by
+
+
+def new_padding_seen(row: PaddedRow, query: int, key: int) -> bool:
+    """Causal among the new columns, their padding forgotten; the past as it should be."""
+    if key < row.longest_past:
+        return row.key(key) is not None
+    return key - row.longest_past <= query
+
+
+def new_on_the_left(row: PaddedRow, query: int, key: int) -> bool:
+    """As if the new tokens stood at the left end of their columns."""
+    column = key - row.longest_past
+    return row.key(key) is not None if column < 0 else column < row.new and column <= query
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+NEW_PADDING_SEEN = (
+    "Padding among the new tokens is fed as token 0 at position 0 and gets a key and a value like "
+    "any other: a token that is not kept from it attends to it."
+)
+RIGHT_PADDED = (
+    "The tokens stand at the right end of a row and the padding in front of them; here the mask "
+    "takes the first columns for the tokens."
+)
+
+
+def padded_forms(changed: Changed, shape: str, *shapes: Misconception) -> tuple[Misconception, ...]:
+    """Masks that are none of a batch; `shape` is that of one row, as the sentence has it."""
+    return mask_forms(
+        changed,
+        Misconception(
+            "no_batch",
+            "One mask serves all rows.",
+            f"This is one mask ({shape}) for the whole batch, but each row has padding of its own: "
+            f"the mask is (B, {shape}).",
+            form=lambda got, wanted: got.shape == wanted.shape[1:],
+            also=(changed(lambda mask: mask[0]),),
+        ),
+        Misconception(
+            "padding_alone",
+            "The causal part comes from somewhere else.",
+            "This says which columns are padding, and that is the same for every query; what a "
+            f"token sees also depends on the query, so the mask is (B, {shape}).",
+            form=lambda got, wanted: got.shape == wanted[:, :1].shape != wanted.shape,
+            also=(changed(lambda mask: mask[:, -1:]),),
+        ),
+        *shapes,
+    )
+
+
+def padded_ideas(changed: Changed, seeing: Callable[[Rule], Function]) -> tuple[Misconception, ...]:
+    """Who sees what, whether there is a past or not."""
+    return (
+        Misconception(
+            "not_causal",
+            "A mask is there to hide padding.",
+            "Padding is hidden, but the tokens of a chunk come in together, so each of them also "
+            "sees the later ones of its own chunk.",
+            seeing(lambda row, query, key: row.key(key) is not None),
+        ),
+        Misconception(
+            "everything",
+            "New tokens came together, so they see each other.",
+            "Every token sees everything: padding, and tokens that come later in the text.",
+            changed(torch.ones_like),
+        ),
+        *diagonal_ideas(
+            changed, lambda by: seeing(lambda row, query, key: sees(row, query, key, by))
+        ),
+    )
+
+
+# --- judging ------------------------------------------------------------------------------------
+
+
+def real_rows(mask: Tensor, num_new: list[int]) -> Tensor:
+    """The mask's rows of real queries, one below the other: (N, S + T)."""
+    longest = mask.shape[1]
+    return torch.cat([mask[i, longest - new :] for i, new in enumerate(num_new)])
+
+
+def explain_mask(lengths: Args, wanted: Tensor, got: Tensor) -> Rows:
+    """The first row of the batch in which a real query sees something else than it should."""
+    for i, row in enumerate(padded_rows(*lengths)):
+        real = slice(row.longest_new - row.new, None)
+        if not torch.equal(wanted[i, real], got[i, real]):
+            return draw_padded(i, row, wanted[i], got[i])
+    raise AssertionError("asked to explain a mask that is right")
+
+
+def draw_padded(i: int, row: PaddedRow, wanted: Tensor, got: Tensor) -> Rows:
+    """One row of the batch as two grids (T, S + T), a line per query, a column per key."""
+    keys = [written(row.key(column)) for column in range(wanted.shape[1])]
+    queries = [written(row.query(column)) for column in range(row.longest_new)]
+    bars = {row.longest_past} if row.longest_past else set[int]()
+    cells = [
+        ["?" if queries[q] == "-" else cell(c) for c in line]
+        for q, line in enumerate(wanted.tolist())
+    ]
+    theirs = [[cell(c) for c in line] for line in got.tolist()]
+    return (
+        ("expected", grid(cells, keys, queries, bars)),
+        ("got", grid(theirs, keys, queries, bars)),
+        (
+            "drawn",
+            f"row {i} of the batch, a line per query, a column per key:\n"
+            "numbers are positions in the text, - is padding, ? is free",
+        ),
+    )
+
+
+def written(position: int | None) -> str:
+    return "-" if position is None else str(position)

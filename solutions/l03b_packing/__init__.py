@@ -1,0 +1,1 @@
+"""Lesson 3b, nothing padded: a module for its exercise."""

@@ -1,0 +1,65 @@
+"""The tokens of a packed step, one text after the other: masks over them by rules, and drawn."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from course.checks.comparing import Args
+from course.checks.fusing import cell, grid
+from course.judging import Rows
+
+Packed = tuple[list[int], list[int], Tensor]  # cu_q, cu_k, mask
+
+
+class Token(NamedTuple):
+    """Where it stands, and how much of its request was there before this step."""
+
+    request: int
+    position: int
+    past: int
+
+
+def queries(past_lens: list[int], num_new: list[int]) -> list[Token]:
+    return [token for token in keys(past_lens, num_new) if token.position >= token.past]
+
+
+def keys(past_lens: list[int], num_new: list[int]) -> list[Token]:
+    lengths = enumerate(zip(past_lens, num_new, strict=True))
+    return [Token(i, at, past) for i, (past, new) in lengths for at in range(past + new)]
+
+
+def pasts_first(past_lens: list[int], num_new: list[int]) -> list[Token]:
+    return sorted(keys(past_lens, num_new), key=lambda token: token.position >= token.past)
+
+
+def sees(query: Token, key: Token, by: int = 0) -> bool:
+    """The right rule, or one with its diagonal moved to the right by `by`."""
+    return query.request == key.request and key.position <= query.position + by
+
+
+Rule = Callable[[Token, Token], bool]  # query, key -> may attend
+
+
+def mask_by(rule: Rule, queries: list[Token], keys: list[Token]) -> Tensor:
+    """The mask (N, K) in which each cell is what the rule says."""
+    return torch.tensor([[rule(query, key) for key in keys] for query in queries])
+
+
+def drawn(args: Args, wanted: Packed, got: Packed) -> Rows:
+    """Both masks as grids, with bars and rules between the requests."""
+    cu_q, cu_k, _ = wanted
+    columns = [str(key.position) for key in keys(*args)]
+    lines = [str(query.position) for query in queries(*args)]
+    bars, breaks = set(cu_k[1:-1]), frozenset(cu_q[1:-1])
+
+    def as_grid(mask: Tensor) -> str:
+        cells = [[cell(each) for each in line] for line in mask.tolist()]
+        return grid(cells, columns, lines, bars, breaks)
+
+    return (
+        ("expected", as_grid(wanted[2])),
+        ("got", as_grid(got[2])),
+        ("drawn", "a line per query, a column per key, numbers are positions in each text"),
+    )

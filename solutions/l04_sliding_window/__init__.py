@@ -1,0 +1,1 @@
+"""Lesson 4, the sliding window: a module for each exercise."""

@@ -1,0 +1,104 @@
+"""K/V under a window: which entries to keep of it, and how a report shows those that were."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from course.checks.comparing import Args
+from course.judging import Rows
+from course.showing import show
+from nanogpt.parts.plain_values import as_items
+
+Kept: TypeAlias = tuple[Tensor, Tensor]
+Eviction: TypeAlias = Callable[[Tensor, Tensor, int, int], Kept]
+
+
+def keeping(choose: Callable[[int, int, int], Iterable[int]]) -> Eviction:
+    """Copy the entries that choose(length, window, sinks) names."""
+
+    def answer(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
+        kept = list(choose(k.shape[1], window, sinks))
+        return k[:, kept], v[:, kept]
+
+    return answer
+
+
+def entries(length: int, window: int, sinks: int) -> list[int]:
+    """Those to keep."""
+    return [i for i in range(length) if i < sinks or i >= length - window]
+
+
+RIGHT = keeping(entries)
+
+
+def case(
+    heads: int,
+    length: int,
+    window: int,
+    sinks: int,
+    dtype: torch.dtype = torch.float32,
+    size: int = 2,
+) -> Args:
+    """K/V of H heads and S entries of D = `size` that are all different, and what to keep."""
+    count = heads * length * size
+    k = (torch.arange(1, count + 1, dtype=dtype) / 4).view(heads, length, size)  # (H, S, D)
+    return k, -k, window, sinks
+
+
+def draw_eviction(name: str, args: Args) -> str:
+    """The call, with the tensors as shapes."""
+    k, _, window, sinks = args
+    return f"{name}(k, v, window={window}, sinks={sinks}), k and v {tuple(k.shape)}"
+
+
+# --- drawing ------------------------------------------------------------------------------------
+
+
+def parts(value: Any) -> Sequence[Any]:
+    """What a tuple or a list holds."""
+    return (as_items(value) or ()) if isinstance(value, list | tuple) else ()
+
+
+def two_tensors(value: Any) -> bool:
+    return [isinstance(part, Tensor) for part in parts(value)] == [True, True]
+
+
+def rows_of(args: Args, value: Any) -> Rows:
+    return (
+        ("input", draw_eviction("evict", args)),
+        ("expected", draw_kept(args, RIGHT(*args))),
+        ("got", draw_kept(args, value) if two_tensors(value) else show(value)),
+    )
+
+
+def draw_kept(args: Args, kept: Kept) -> str:
+    """The numbers of the entries; another dtype than K/V came in is named."""
+    k, v, _, _ = args
+    lines: list[str] = []
+    for got, sources in ((kept[0], {"": k, " of v": v}), (kept[1], {"": v, " of k": k})):
+        suffix = "" if got.dtype == k.dtype else f" as {dtype_of(got)}"
+        lines.append(f"{'kv'[len(lines)]}: {numbers(got, sources)}{suffix}")
+    return "\n".join(lines)
+
+
+def numbers(got: Tensor, sources: dict[str, Tensor]) -> str:
+    """`got` as the entries of the sources that it holds, ? for one of neither, or its shape."""
+    first = sources[""]
+    if got.dim() != 3 or (got.shape[0], got.shape[2]) != (first.shape[0], first.shape[2]):
+        return f"a tensor of shape {tuple(got.shape)}"
+    known = [
+        (source[:, j], f"{j}{suffix}")
+        for suffix, source in sources.items()
+        for j in range(source.shape[1])
+    ]
+    words = [
+        next((word for entry, word in known if torch.equal(entry, got[:, i])), "?")
+        for i in range(got.shape[1])
+    ]
+    return f"entries {', '.join(words)}" if words else "no entries"
+
+
+def dtype_of(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,1 @@
+"""Lesson 5, the SLO policy: a module for each exercise."""

@@ -1,0 +1,31 @@
+"""Forms of answers that are one finite number."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from course.checks.comparing import a_kind
+from course.exercise import Misconception
+from nanogpt.parts.plain_values import as_number
+
+
+def not_a_number(what: str, belief: str, *ways: Callable[..., Any]) -> Misconception:
+    """Something else than a number."""
+    return Misconception(
+        "not_a_number",
+        belief,
+        lambda value: f"The {what} is a number, not {a_kind(value)}.",
+        form=lambda value: as_number(value) is None,
+        also=ways,
+    )
+
+
+def not_finite(what: str, belief: str, *ways: Callable[..., Any]) -> Misconception:
+    """A number, but an infinite one or NaN."""
+    return Misconception(
+        "not_finite",
+        belief,
+        f"The {what} is a finite number, so that it can be compared.",
+        form=lambda value: as_number(value) is not None and not math.isfinite(value),
+        also=ways,
+    )

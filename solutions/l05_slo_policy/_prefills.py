@@ -1,0 +1,149 @@
+"""A tiny prefill engine for the gate's check, and how to make a workload of it smaller.
+
+The check holds it: it shows the gate a moment, and applies the decision itself.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nanogpt.slo import policy
+from nanogpt.slo.policy import SloRequest, SloView, by_urgency
+from nanogpt.slo.slo_parts import REFERENCE
+from solutions.l05_slo_policy._gates import Gate
+from solutions.l05_slo_policy._views import A, C
+
+_TICK_US = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request of a workload: its arrival, its prompt, and the time until its deadline."""
+
+    arrival_ms: int
+    tokens: int
+    slo_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests for one engine that runs at most `slots` of them in one pass."""
+
+    mode: str
+    margin: float
+    slots: int
+    jobs: tuple[Job, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.mode}, margin {self.margin}, at most {self.slots} in a pass"]
+        for i, job in enumerate(self.jobs):
+            lines.append(
+                f"request {i}: arrives at {job.arrival_ms} ms, {job.tokens} tokens, "
+                f"due in {job.slo_ms} ms"
+            )
+        return "\n".join(lines)
+
+
+class Prefills:
+    """The state of a workload. A pass costs 10 ms and 0.1 ms per token; a preempted one is lost.
+
+    `diary` says what ran when; `lost` how often each request was in a pass that was thrown away.
+    """
+
+    def __init__(self, workload: Workload, gate: Gate) -> None:
+        self.workload = workload
+        self.gate = gate
+        self.now_us = 0
+        self.diary: list[str] = []
+        self.lost = [0] * len(workload.jobs)
+        self.unfinished = set(range(len(workload.jobs)))
+        self._chosen: int | None = None  # the one that the last preemption was for: goes first
+
+    def run(self, max_passes: int) -> bool:
+        """Run to the last request, at most so many passes; whether all are done."""
+        while self.unfinished and len(self.diary) < max_passes:
+            waiting = self._waiting()
+            if waiting:
+                waiting.sort(key=lambda each: each.id != self._chosen)
+                self._run_pass([each.id for each in waiting[: self.workload.slots]])
+            else:
+                self.now_us = min(self._arrivals())
+        return not self.unfinished
+
+    def _arrivals(self) -> list[int]:
+        """When those arrive that are not here yet."""
+        times_us = (1000 * self.workload.jobs[i].arrival_ms for i in self.unfinished)
+        return [time_us for time_us in times_us if time_us > self.now_us]
+
+    def _waiting(self, running: Sequence[int] = ()) -> list[SloView]:
+        """All that are here and neither done nor running, the most urgent first."""
+        jobs = self.workload.jobs
+        here = [i for i in self.unfinished if 1000 * jobs[i].arrival_ms <= self.now_us]
+        return by_urgency([self._view(i) for i in here if i not in running])
+
+    def _view(self, i: int, total: int | None = None, done: int = 0) -> SloView:
+        """A request as the gate sees it; in a pass, what the whole pass still has to compute."""
+        job = self.workload.jobs[i]
+        tokens, deadline_ms = total or job.tokens, job.arrival_ms + job.slo_ms
+        request = SloRequest(i, tokens, done, 1000 * deadline_ms, 1000 * job.slo_ms, self.lost[i])
+        return REFERENCE.view(request, self.now_us, A, C)
+
+    def _run_pass(self, ids: list[int]) -> None:
+        """Compute to the end of the pass, or until the gate opens."""
+        self._chosen, start_us = None, self.now_us
+        tokens = sum(self.workload.jobs[i].tokens for i in ids)
+        finish_us = start_us + policy.predict(tokens, A, C)
+        names = " and ".join(str(i) for i in ids)
+        while (look_us := self._next_look(ids)) < finish_us:
+            self.now_us = int(look_us)
+            waiter = self._waiting(ids)[0]
+            done = policy.done_in(self.now_us - start_us, tokens, A)
+            runners = [self._view(i, tokens, done) for i in ids]
+            if self.gate(waiter, runners, self.workload.margin, self.workload.mode) is not None:
+                for i in ids:
+                    self.lost[i] += 1
+                self._chosen = waiter.id
+                times = f"{start_us // 1000}-{self.now_us // 1000} ms"
+                self.diary.append(f"{times}: {names}, thrown away for {waiter.id}")
+                return
+        self.now_us = finish_us
+        self.unfinished -= set(ids)
+        self.diary.append(f"{start_us // 1000}-{finish_us // 1000} ms: {names}, done")
+
+    def _next_look(self, running: Sequence[int]) -> float:
+        """The gate is asked at every arrival, and every 20 ms as long as a request waits."""
+        tick_us = (self.now_us // _TICK_US + 1) * _TICK_US
+        looks = self._arrivals() + ([tick_us] if self._waiting(running) else [])
+        return min(looks, default=float("inf"))
+
+
+def smaller_workloads(workload: Workload) -> Iterator[Workload]:
+    """One request fewer, one place fewer, or one number smaller."""
+    jobs = workload.jobs
+    for i in range(len(jobs)):
+        if len(jobs) > 2:
+            yield replace(workload, jobs=jobs[:i] + jobs[i + 1 :])
+    if workload.slots > 1:
+        yield replace(workload, slots=workload.slots - 1)
+    for i, job in enumerate(jobs):
+        for field, unit in (("arrival_ms", 10), ("tokens", 100), ("slo_ms", 10)):
+            number = getattr(job, field)
+            for less in (number // 2 // unit * unit, (number - 1) // unit * unit):
+                if unit - 10 <= less < number and (less or field == "arrival_ms"):
+                    easier = replace(job, **{field: less})
+                    yield replace(workload, jobs=(*jobs[:i], easier, *jobs[i + 1 :]))
+
+
+def any_workloads(rng: random.Random, sizes: Sequence[int]) -> list[Workload]:
+    """Long prompts that begin together, and short ones that come in between with little time."""
+    workloads: list[Workload] = []
+    for number, size in enumerate(sizes):
+        slots = rng.choice((1, 2, 2, 3)) if size > 2 else 1
+        jobs: list[Job] = []
+        for i in range(size):
+            tokens = 100 * (rng.randint(4, 9) if i < slots else rng.randint(1, 4))
+            slo_ms = round((10 + tokens / 10) * rng.choice((0.5, 1.1, 1.5, 3, 3, 6, 12)))
+            jobs.append(Job(0 if i < slots else rng.randint(0, 150), tokens, slo_ms))
+        mode = ("conservative", "aggressive")[number % 2]
+        workloads.append(Workload(mode, rng.choice((1.2, 2.0)), slots, tuple(jobs)))
+    return workloads

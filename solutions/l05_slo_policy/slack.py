@@ -1,0 +1,307 @@
+"""Exercise 5.2: how much time a request has to spare."""
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from course.checks.comparing import Args, Comparison
+from course.exercise import Exercise, Misconception
+from course.showing import named
+from course.task import Task
+from solutions.l05_slo_policy._numbers import not_a_number, not_finite
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def slack(now: int, deadline: int, total: int, done: int, a: float, c: float) -> float:
+    """Return how much time a request has to spare before its deadline, in microseconds."""
+    # What is done costs nothing any more. A runner that is charged for its whole prompt looks
+    # doomed in the middle of its pass, and is thrown away just before it would have made it.
+    left = total - done
+    work_us = a * left + c if left > 0 else 0
+    return deadline - now - work_us
+
+
+def of_the_finish(now: int, deadline: int, total: int, done: int, a: float, c: float) -> float:
+    finish = now
+    if done != total:
+        finish += a * (total - done) + c
+    return deadline - finish
+
+
+def in_whole_microseconds(
+    now: int, deadline: int, total: int, done: int, a: float, c: float
+) -> int:
+    def predict(tokens: int) -> int:
+        return round(a * tokens + c) if tokens else 0
+
+    return deadline - now - predict(total - done)
+
+
+def from_the_whole_prompt(
+    now: int, deadline: int, total: int, done: int, a: float, c: float
+) -> float:
+    if done >= total:
+        return deadline - now
+    from_scratch = a * total + c
+    return (deadline - now) - from_scratch + a * done
+
+
+def from_the_latest_start(
+    now: int, deadline: int, total: int, done: int, a: float, c: float
+) -> float:
+    latest_start = deadline - a * (total - done) - c * (total > done)
+    return latest_start - now
+
+
+def as_a_number_of_numpy(now: int, deadline: int, total: int, done: int, a: float, c: float) -> Any:
+    left = np.float64(total) - done
+    return deadline - now - np.where(left > 0, np.polyval([a, c], left), 0.0)
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+
+def charging(work: Callable[[int, int, float, float], float]) -> Callable[..., float]:
+    """The slack with another idea of what is paid for: work(total, done, a, c)."""
+    return lambda now, deadline, total, done, a, c: deadline - now - work(total, done, a, c)
+
+
+def pass_us(tokens: int, a: float, c: float) -> float:
+    return a * tokens + c if tokens > 0 else 0
+
+
+MISCONCEPTIONS = (
+    not_a_number("slack", "Late or not?", lambda *args: slack(*args) >= 0),
+    not_finite(
+        "slack",
+        "What is done has all the time there is.",
+        lambda now, deadline, total, done, a, c: (
+            slack(now, deadline, total, done, a, c) if done < total else math.inf
+        ),
+    ),
+    Misconception(
+        "ignores_progress",
+        "A prefill takes what it takes.",
+        "Charged for its whole prompt, a runner looks doomed although it is about to finish: only "
+        "total - done tokens are still to be computed.",
+        charging(lambda total, done, a, c: pass_us(total, a, c)),
+    ),
+    Misconception(
+        "forgets_c",
+        "Time is tokens.",
+        "A pass costs c before its first token: short prompts look as if they had time although "
+        "they have none.",
+        charging(lambda total, done, a, c: a * (total - done)),
+    ),
+    Misconception(
+        "forgets_now",
+        "The deadline is the time there is.",
+        "The deadline is a point in time; how long there is until then depends on `now`.",
+        lambda now, *rest: slack(0, *rest),
+    ),
+    Misconception(
+        "sign",
+        "How late it will be.",
+        "The sign is turned round: time to spare counts above 0, and a request that is short of "
+        "time has less than 0.",
+        lambda *args: -slack(*args),
+    ),
+    Misconception(
+        "done_twice",
+        "What is done shortens the work, and its time was saved.",
+        "What is done leaves less to compute, and that is all it changes: it was taken off twice "
+        "here.",
+        charging(lambda total, done, a, c: pass_us(total - done, a, c) - a * done),
+        alike=(charging(lambda total, done, a, c: pass_us(total - 2 * done, a, c)),),
+    ),
+    Misconception(
+        "empty_pass",
+        "A pass costs c at least.",
+        "When nothing is left to compute there is no pass, so its fixed cost c is not paid.",
+        charging(lambda total, done, a, c: a * (total - done) + c),
+    ),
+    Misconception(
+        "c_for_each_token",
+        "A token costs a and c.",
+        "A pass costs c once, however many tokens it computes; here it was paid for each of them.",
+        charging(lambda total, done, a, c: (a + c) * (total - done)),
+    ),
+    Misconception(
+        "c_of_the_first_pass",
+        "What runs has paid for c.",
+        "c is the fixed cost of the pass that computes what is left, so it is still to be paid "
+        "however much is done.",
+        charging(lambda total, done, a, c: a * (total - done) + (c if done == 0 else 0)),
+    ),
+    Misconception(
+        "adds_c",
+        "deadline - now - a * left + c.",
+        "The fixed cost c takes time as well: it was added to the slack here (a minus counts for "
+        "what stands right behind it).",
+        charging(lambda total, done, a, c: a * (total - done) - c),
+        alike=(charging(lambda total, done, a, c: pass_us(total - done, a, -c)),),
+    ),
+    Misconception(
+        "a_and_c",
+        "c * n + a.",
+        "a and c changed places: a is what a token costs, c what the pass costs on top.",
+        charging(lambda total, done, a, c: pass_us(total - done, c, a)),
+    ),
+    Misconception(
+        "milliseconds",
+        "Times are in ms.",
+        "All times here are in microseconds, and so is the slack.",
+        lambda *args: slack(*args) / 1000,
+        alike=(lambda *args: slack(*args) // 1000,),
+    ),
+    Misconception(
+        "no_sign",
+        "How far from the deadline.",
+        "Below 0 the slack says that the request is doomed: keep the sign.",
+        lambda *args: abs(slack(*args)),
+    ),
+    Misconception(
+        "c_in_proportion",
+        "The part that is left of the predicted time.",
+        "The fixed cost c is paid in full by any pass that still has a token to compute, not in "
+        "proportion to the tokens.",
+        charging(lambda total, done, a, c: (a * total + c) * (total - done) / total),
+    ),
+    Misconception(
+        "charges_what_is_done",
+        "Work is what was done.",
+        "What is done has been paid for; the slack has to pay for the total - done tokens that are "
+        "left.",
+        charging(lambda total, done, a, c: pass_us(done, a, c)),
+    ),
+    Misconception(
+        "adds_the_work",
+        "Later is later.",
+        "Work that is still to do takes from the time that is left: subtract it.",
+        charging(lambda total, done, a, c: -pass_us(total - done, a, c)),
+    ),
+    Misconception(
+        "no_work",
+        "Time until the deadline.",
+        "This is the time to the deadline; the slack is what remains of it once the tokens that "
+        "are left are computed.",
+        charging(lambda total, done, a, c: 0),
+    ),
+    Misconception(
+        "never_negative",
+        "Nobody has less than no time.",
+        "Below 0 the slack says that the request is doomed, and the policy needs to know: do not "
+        "cut it off at 0.",
+        lambda *args: max(0, slack(*args)),
+    ),
+)
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def any_requests(rng: random.Random) -> list[Args]:
+    cases: list[Args] = []
+    for _ in range(60):
+        total = 8 * rng.randint(1, 150)
+        done = 8 * rng.randint(0, total // 8) if rng.random() < 0.7 else 0
+        now, left = rng.randint(0, 10**6), rng.randint(-50_000, 150_000)
+        a, c = rng.choice(((100.0, 10_000.0), (0.5, 300.0), (172.625, 34_000.0), (41.0, 0.0)))
+        cases.append((now, now + left, total, done, a, c))
+    return cases
+
+
+JUDGE = Comparison(
+    slack,
+    MISCONCEPTIONS,
+    "The slack is what is left of the time until the deadline once the work that is still to do "
+    "has had its share.",
+    draw_call=named("now", "deadline", "total", "done", "a", "c"),
+    evidence=[
+        (0, 90_000, 400, 0, 100.0, 10_000.0),
+        (70_000, 90_000, 400, 300, 100.0, 10_000.0),
+        (40_000, 90_000, 400, 100, 100.0, 10_000.0),
+        (5_000, 90_000, 400, 400, 100.0, 10_000.0),
+        (0, 20_000, 400, 100, 100.0, 10_000.0),
+    ],
+)
+
+EXERCISE = Exercise(
+    number=2,
+    title="Time to spare",
+    minutes=6,
+    points=2,
+    task=Task(
+        signature="slack(now: int, deadline: int, total: int, done: int, a: float, c: float) "
+        "-> float",
+        rules=(
+            "It is `now`, and `done` of the request's `total` tokens need no more computing.",
+            "A pass over n tokens takes a * n + c microseconds, and no time at all if there is no "
+            "token to compute.",
+            "Returns the slack: what remains of the time until `deadline` when the work that is "
+            "still to do is paid for.",
+            "Below 0 the request is doomed: it misses its deadline even if it runs from now on.",
+            "`now` and `deadline` are in microseconds, as is the result, rounded or not.",
+        ),
+        args=(20_000, 90_000, 400, 0, 100.0, 10_000.0),
+        result=20_000.0,
+    ),
+    hints=(
+        "A request has computed 300 of its 400 tokens. What does it still have to pay for, and "
+        "what has it paid already?",
+        "The time to the deadline is deadline - now. A pass over how many tokens has to be taken "
+        "off it?",
+        "Only the tokens that are left cost a each. And look at a request that has none left: what "
+        "would a * n + c charge it for?",
+    ),
+    right=(
+        slack,
+        of_the_finish,
+        in_whole_microseconds,
+        from_the_whole_prompt,
+        from_the_latest_start,
+        as_a_number_of_numpy,
+    ),
+    misconceptions=MISCONCEPTIONS,
+    draw_call=JUDGE.draw_call,
+    checks=(
+        (
+            "a request that waits",
+            JUDGE.on(
+                (30_000, 90_000, 400, 0, 100.0, 10_000.0), (0, 90_000, 400, 0, 100.0, 10_000.0)
+            ),
+        ),
+        (
+            "a request that runs",
+            JUDGE.on(
+                (60_000, 90_000, 400, 300, 100.0, 10_000.0),
+                (65_000, 90_000, 400, 360, 100.0, 10_000.0),
+                (0, 90_000, 400, 2, 0.5, 300.0),
+            ),
+        ),
+        (
+            "a request that is too late",
+            JUDGE.on(
+                (60_000, 90_000, 400, 0, 100.0, 10_000.0),
+                (100_000, 90_000, 400, 200, 100.0, 10_000.0),
+                (40_000, 90_000, 400, 0, 100.0, 10_000.0),
+            ),
+        ),
+        (
+            "nothing left to compute",
+            JUDGE.on(
+                (50_000, 90_000, 400, 400, 100.0, 10_000.0),
+                (50_000, 90_000, 400, 399, 100.0, 10_000.0),
+                (90_000, 90_000, 1, 1, 100.0, 10_000.0),
+            ),
+        ),
+        ("any request", JUDGE.on_drawn(any_requests)),
+    ),
+    still_right={
+        "deadline at least 1": "a deadline lies after the start of the clock",
+        "total at least 1": "it is at least 1",
+    },
+)

@@ -1,0 +1,339 @@
+"""Exercise 5.3: how urgent a request is."""
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from course.checks.comparing import Args, Comparison
+from course.checks.urgency import Near
+from course.exercise import Exercise, Misconception
+from course.judging import Ask, Failure, Rows
+from course.showing import named
+from course.task import Task
+from solutions.l05_slo_policy._numbers import not_a_number, not_finite
+
+Score: TypeAlias = Callable[[float, int], float]
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def urgency(slack: float, time_to_deadline: int) -> float:
+    """Return the urgency of a request, from -1 to 1: the higher goes first."""
+    # The slack says whether there is hope and the deadline how soon; so the doomed sort below
+    # everybody, whatever the time. At the deadline itself 1 / time would be a division by zero.
+    size = 1 / max(abs(time_to_deadline) / 1000, 1)
+    return size if slack >= 0 else -size
+
+
+def with_copysign(slack: float, time_to_deadline: int) -> float:
+    return math.copysign(1000 / max(abs(time_to_deadline), 1000), slack)
+
+
+def by_cases(slack: float, time_to_deadline: int) -> float:
+    sign = -1 if slack < 0 else 1
+    if abs(time_to_deadline) < 1000:
+        return sign
+    return sign * 1000 / abs(time_to_deadline)
+
+
+def with_a_ceiling(slack: float, time_to_deadline: int) -> float:
+    milliseconds = abs(time_to_deadline / 1000)
+    size = min(1.0, 1 / milliseconds) if milliseconds else 1.0
+    return (1 if slack >= 0 else -1) * size
+
+
+def from_a_sorted_pair(slack: float, time_to_deadline: int) -> float:
+    _, _, time_us = sorted((time_to_deadline, -time_to_deadline, 1000))
+    return 1000 / time_us if not slack < 0 else -1000 / time_us
+
+
+def with_numpy(slack: float, time_to_deadline: int) -> Any:
+    return np.copysign(1000 / np.clip(np.abs(time_to_deadline), 1000, None), slack)
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+
+def size(slack: float, left: int) -> float:
+    return abs(urgency(slack, left))
+
+
+def sized(
+    size: Score, is_positive: Callable[[float, int], bool] = lambda slack, left: slack >= 0
+) -> Score:
+    """A score of this size, above 0 where `is_positive`; infinite where it divides by zero."""
+
+    def answer(slack: float, left: int) -> float:
+        try:
+            score = size(slack, left)
+        except ZeroDivisionError:
+            score = math.inf
+        return Near(score if is_positive(slack, left) else -score)
+
+    return answer
+
+
+def rounded_to(digits: int) -> Score:
+    return sized(lambda slack, left: round(size(slack, left), digits))
+
+
+def doomed_get(score: Callable[[int], float]) -> Score:
+    """The right score, but for the doomed."""
+    return lambda slack, left: Near(size(slack, left) if slack >= 0 else score(left))
+
+
+DIVIDES_BY_ZERO = Misconception(
+    "divides_by_zero",
+    "One over the time.",
+    "Every request that is late passes its deadline, and there the time left is 0: count it as at "
+    "least 1 ms before you divide by it.",
+    also=(lambda slack, left: (1 if slack >= 0 else -1) / abs(left / 1000),),
+)
+MISCONCEPTIONS = (
+    not_a_number("urgency", "A rank is a tuple.", lambda slack, left: (slack >= 0, abs(left))),
+    not_finite(
+        "urgency",
+        "None of the doomed has a score.",
+        lambda slack, left: urgency(slack, left) if slack >= 0 else math.nan,
+    ),
+    DIVIDES_BY_ZERO,
+    Misconception(
+        "not_clamped",
+        "Only 0 is a problem.",
+        "At the deadline the time left is 0 and just around it next to nothing, so the score would "
+        "grow beyond all bounds: count a time as at least 1 ms.",
+        sized(lambda slack, left: 1 / abs(left / 1000) if left else 0.0),
+        alike=(
+            sized(lambda slack, left: 1 / abs(left / 1000)),
+            sized(lambda slack, left: 1 / abs(left / 1000) if left else 1.0),
+        ),
+    ),
+    Misconception(
+        "clamp_of_1_us",
+        "At least 1 of whatever it is in.",
+        "A time counts as at least 1 ms, which is 1000 us; with 1 us, a request at its deadline "
+        "would beat all others by any margin.",
+        sized(lambda slack, left: 1000 / max(abs(left), 1)),
+    ),
+    Misconception(
+        "clamp_in_seconds",
+        "Times are in seconds.",
+        "A time counts as at least 1 ms, not 1 s: within the last second the order matters most.",
+        sized(lambda slack, left: 1 / max(abs(left) / 1e6, 1)),
+        alike=(sized(lambda slack, left: 1000 / max(abs(left), 1_000_000)),),
+    ),
+    Misconception(
+        "per_us",
+        "One over the time, as it comes.",
+        "The time comes in microseconds and the score is per millisecond: divide the time by 1000 "
+        "before you divide by it.",
+        sized(lambda slack, left: 1 / max(abs(left), 1)),
+        alike=(sized(lambda slack, left: 1 / max(abs(left), 1000)),),
+    ),
+    Misconception(
+        "per_second",
+        "One over seconds, at least a thousandth.",
+        "The score is per millisecond, and from -1 to 1; here the time is in seconds.",
+        sized(lambda slack, left: 1000 * size(slack, left)),
+    ),
+    Misconception(
+        "rounded",
+        "Three digits are enough.",
+        "Far from their deadlines the scores are small, and rounded ones are all alike: return the "
+        "score as it comes out.",
+        rounded_to(3),
+        alike=[rounded_to(digits) for digits in (0, 1, 2, 4)],
+    ),
+    Misconception(
+        "sign_of_the_time",
+        "Negative is past the deadline.",
+        "A deadline that is still ahead does not mean that it can be met: the sign comes from the "
+        "slack, which has the work in it.",
+        sized(size, lambda slack, left: left >= 0),
+        alike=(sized(size, lambda slack, left: left > 0),),
+    ),
+    Misconception(
+        "ignores_slack",
+        "The nearest deadline first.",
+        "Without a sign the doomed are as urgent as requests that can be saved: below a slack of 0 "
+        "the score is negative.",
+        sized(size, lambda slack, left: True),
+    ),
+    Misconception(
+        "sign",
+        "Trouble is urgent.",
+        "The sign is turned round: a slack of 0 or more makes it positive.",
+        sized(size, lambda slack, left: slack < 0),
+    ),
+    Misconception(
+        "slack_for_time",
+        "Least slack first.",
+        "The size comes from the time to the deadline; the slack gives the sign alone.",
+        sized(lambda slack, left: 1 / max(abs(slack) / 1000, 1)),
+    ),
+    Misconception(
+        "slack_over_time",
+        "Slack, in proportion to the time.",
+        "The slack gives its sign alone: a request that has little of it would look less urgent.",
+        lambda slack, left: Near(slack / max(abs(left), 1000)),
+    ),
+    Misconception(
+        "time_for_size",
+        "The time, with a sign.",
+        "The nearer deadline is the more urgent: the size is 1 divided by the time, not the time.",
+        sized(lambda slack, left: max(abs(left) / 1000, 1)),
+    ),
+    Misconception(
+        "order_of_the_doomed",
+        "Doomed is doomed.",
+        "Among the doomed, too, the score has the size 1 / time in milliseconds: the nearer the "
+        "deadline, missed or not, the further down.",
+        doomed_get(lambda left: -1.0),
+        alike=(
+            doomed_get(lambda left: 0.0),
+            doomed_get(lambda left: -math.inf),
+            doomed_get(lambda left: -max(abs(left) / 1000, 1)),
+            doomed_get(lambda left: size(0, left) - 1),
+        ),
+    ),
+    Misconception(
+        "past_is_now",
+        "A time below 1 ms counts as 1 ms.",
+        "Time since a missed deadline counts like time until one: take it without its sign before "
+        "you compare it with 1 ms.",
+        sized(lambda slack, left: 1 / max(left / 1000, 1)),
+    ),
+    Misconception(
+        "past_turns_the_sign",
+        "The time, at least 1 ms on its own side of 0.",
+        "A deadline that is past makes the time negative, and a minus over a minus is a plus: the "
+        "doomed would come first, so the size has to be positive before it gets the slack's sign.",
+        sized(lambda slack, left: math.copysign(size(slack, left), left)),
+        alike=(
+            sized(lambda slack, left: 1000 / (left or 1000)),
+            sized(lambda slack, left: 1000 / (left if abs(left) >= 1000 else 1000)),
+        ),
+    ),
+    Misconception(
+        "whole_milliseconds",
+        "Milliseconds are whole.",
+        "Parts of a millisecond count as well: divide the time without cutting it to whole "
+        "milliseconds.",
+        sized(lambda slack, left: 1 / max(abs(left) // 1000, 1)),
+        alike=(
+            sized(lambda slack, left: 1 / max(abs(left // 1000), 1)),
+            sized(lambda slack, left: 1 / max(round(abs(left) / 1000), 1)),
+            sized(lambda slack, left: 1 / max(math.ceil(abs(left) / 1000), 1)),
+        ),
+    ),
+    Misconception(
+        "zero_is_doomed",
+        "Positive is above 0.",
+        "With a slack of exactly 0 the request still makes it: that counts as positive.",
+        sized(size, lambda slack, left: slack > 0),
+    ),
+    Misconception(
+        "zero_scores_zero",
+        "The sign of 0 is 0.",
+        "With a slack of exactly 0 the request still makes it, and it is as urgent as its deadline "
+        "is near, not 0.",
+        lambda slack, left: Near(math.copysign(size(slack, left), slack) if slack else 0.0),
+    ),
+    Misconception(
+        "adds_one",
+        "Plus 1, so that nothing divides by 0.",
+        "At least 1 ms means the larger of the two; adding 1 ms changes every score.",
+        sized(lambda slack, left: 1 / (abs(left) / 1000 + 1)),
+    ),
+)
+
+# --- cases --------------------------------------------------------------------------------------
+
+JUDGE = Comparison(
+    lambda slack, left: Near(urgency(slack, left)),
+    MISCONCEPTIONS,
+    "The sign says whether the request can still make it, the size how near its deadline is in "
+    "milliseconds.",
+    draw=lambda value: f"{value:.6g}" if type(value) in (float, Near) else repr(value),
+    draw_call=named("slack", "time_to_deadline"),
+    evidence=[
+        *((5_000, 80_000), (-5_000, 80_000), (-90_000, -30_000), (0, 40_000), (300, 500)),
+        *((-20_000, 400), (-20_000, -300), (0, 0), (-7_000, 2_000_000), (7_000, 3_000_000)),
+    ],
+)
+AT_THE_DEADLINE = (
+    *((-30_000, 0), (0, 0), (0, 500), (-30_000, -200), (-7_000, 999)),
+    *((-9_000, -1), (500, 1_001), (-9_000, -1_001)),
+)
+
+
+def at_the_deadline(ask: Ask, rng: random.Random) -> Failure | None:
+    for args in AT_THE_DEADLINE:
+        called = ask.call(*args, may_raise=True)
+        if isinstance(called.error, ZeroDivisionError):
+            rows: Rows = (
+                ("input", JUDGE.draw_call(ask.name, args)),
+                ("expected", JUDGE.draw(urgency(*args))),
+                ("got", "ZeroDivisionError"),
+            )
+            return DIVIDES_BY_ZERO.failure(rows)
+    return JUDGE.judge(ask, AT_THE_DEADLINE)
+
+
+def any_times(rng: random.Random) -> list[Args]:
+    cases: list[Args] = []
+    for _ in range(60):
+        left = rng.choice((1, 1, -1)) * rng.randint(0, rng.choice((1_500, 5_000, 300_000)))
+        cases.append((left - rng.randint(0, 100_000), left))
+    return cases
+
+
+EXERCISE = Exercise(
+    number=3,
+    title="What goes first",
+    minutes=6,
+    points=2,
+    task=Task(
+        signature="urgency(slack: float, time_to_deadline: int) -> float",
+        rules=(
+            "`slack` and `time_to_deadline` are in microseconds; once the deadline is past, "
+            "`time_to_deadline` is below 0.",
+            "Returns a score from -1 to 1: the higher goes first.",
+            "Its sign says whether the request can still make it: it is the sign of `slack`, where "
+            "0 counts as positive.",
+            "Its size says how near the deadline is, ahead or past: 1 divided by the distance in "
+            "milliseconds.",
+            "A deadline nearer than 1 ms counts as 1 ms away.",
+        ),
+        args=(5_000, 20_000),
+        result=0.05,
+    ),
+    hints=(
+        "Two questions, two arguments: which one says whether there is hope, and which one how "
+        "soon it is over?",
+        "Work out the size first, always positive, from the time to the deadline alone. Then give "
+        "it the sign of the slack.",
+        "Before you divide 1 by it, the time has to lose its sign, become milliseconds and be at "
+        "least 1. The slack decides whether a minus stands in front, and nothing else.",
+    ),
+    right=(urgency, with_copysign, by_cases, with_a_ceiling, from_a_sorted_pair, with_numpy),
+    misconceptions=MISCONCEPTIONS,
+    draw_call=JUDGE.draw_call,
+    checks=(
+        ("time enough", JUDGE.on((20_000, 100_000), (20_000, 50_000), (3_000, 2_500_000))),
+        (
+            "too late",
+            JUDGE.on(
+                *((-20_000, 100_000), (-20_000, 50_000), (-60_000, -40_000)),
+                *((-1, 8_000), (-400, 1_600)),
+            ),
+        ),
+        ("at the deadline", at_the_deadline),
+        ("a slack of 0", JUDGE.on((0, 40_000), (1, 40_000), (0, 1_000))),
+        ("any time", JUDGE.on_drawn(any_times)),
+    ),
+    still_right={"slack at most 7": "only its sign counts"},
+)

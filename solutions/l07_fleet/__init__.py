@@ -1,0 +1,1 @@
+"""Lesson 7, the fleet: a module for each exercise."""

@@ -1,0 +1,1 @@
+"""Lesson 8, speculation: a module for each exercise."""
