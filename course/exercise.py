@@ -64,9 +64,10 @@ class Exercise:
     `right` are right answers of several styles, the worked one first: its name and its module are
     the exercise's. `checks` are (name, check), easiest first. `part` is the field of
     `nanogpt.parts.Parts` that a passed answer fills. `hints` are three rungs, from a nudge to the
-    last step before the answer. `draw_call` writes a call as the learner would. `still_right` are
-    weaker answers that no check can tell from right ones, each with its reason. `others` are the
-    lesson's other exercises.
+    last step before the answer. `draw_call` writes a call as the learner would. `asked_as` makes of
+    an answer what the checks ask, where one question of theirs is many calls of it. `still_right`
+    are weaker answers that no check can tell from right ones, each with its reason. `others` are
+    the lesson's other exercises.
     """
 
     number: int
@@ -80,6 +81,7 @@ class Exercise:
     checks: Sequence[tuple[str, Check]]
     part: str | None = None
     draw_call: Callable[[str, Args], str] = show_call
+    asked_as: Callable[[Function], Function] | None = None
     still_right: Mapping[str, str] = field(default_factory=dict[str, str])
     others: Sequence["Exercise"] = ()
 
@@ -103,5 +105,6 @@ class Exercise:
 
         Where one of the lesson's other functions fails beneath the answer, that one is named.
         """
-        report = run_checks(self.id, function, self.checks, seed=seed, draw_call=self.draw_call)
+        asked = self.asked_as(function) if self.asked_as else function
+        report = run_checks(self.id, asked, self.checks, seed=seed, draw_call=self.draw_call)
         return name_callee(report, function, self.others, seed=seed)

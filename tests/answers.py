@@ -1,7 +1,6 @@
 """Right and wrong answers to every exercise, as the tests take them."""
 
 import importlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,14 +40,11 @@ def wrong(exercise_id: str) -> list[Wrong]:
     if not isinstance(item, Exercise):
         found = [each for each in _old(exercise_id).WRONG if each.exercise == exercise_id]
         return [Wrong(each.exercise, each.name, each.key, each.function) for each in found]
-    counts = Counter[str]()
-    answers: list[Wrong] = []
-    for each in item.misconceptions:
-        for way in each.written:
-            counts[each.key] += 1
-            name = each.key if counts[each.key] == 1 else f"{each.key} {counts[each.key]}"
-            answers.append(Wrong(exercise_id, name, each.key, way))
-    return answers
+    found = []
+    for key, way in [(each.key, way) for each in item.misconceptions for way in each.written]:
+        number = 1 + sum(each.key == key for each in found)
+        found.append(Wrong(exercise_id, f"{key} {number}" if number > 1 else key, key, way))
+    return found
 
 
 def still_right(exercise_id: str) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "solutions": {"solutions", "nanogpt", "course"},
     "benchmarks": {"benchmarks", "course", "nanogpt"},
 }
-JUDGES = {"exercise", "task", "showing", "sameness", "judging", "calling", "checks"}
+JUDGES = {"exercise", "task", "showing", "judging", "calling", "sameness", "checks"}
 LONGEST_MODULE = 330
 LONGEST_CHECKS = 800  # a lesson's checks: many short functions, read one at a time
 LONGEST_EXERCISE = 460  # with its right answers, its wrong ideas and its cases
