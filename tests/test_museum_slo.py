@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from answers import worked
 from notebooks import LIMIT_S, Notebooks, Visit
 from support import ROOT
 
@@ -21,7 +22,6 @@ from nanogpt.preemption import races
 from nanogpt.preemption.agreement import BY_STEP
 from nanogpt.preemption.runner import Runner
 from nanogpt.slo.slo_record import Run
-from solutions import l06_preempting_the_pass as solutions_6
 
 WRONG_PIECES = [  # of lesson 6: race, the piece, what it should have been, what its check says
     ("books", races.keep_previous_step, "clean_up", "keeps_previous_step"),
@@ -138,11 +138,11 @@ def test_the_race_lab_runs_a_race_on_ranks_of_its_own(recording):
 
 
 def test_a_solution_in_the_place_of_the_wrong_piece_repairs_the_real_ranks(monkeypatch):
-    monkeypatch.setattr(races, "keep_previous_step", solutions_6.clean_up)
-    monkeypatch.setattr(races, "FLAG", replace(BY_STEP, local_vote=solutions_6.local_vote))
+    monkeypatch.setattr(races, "keep_previous_step", worked("l06.clean_up"))
+    monkeypatch.setattr(races, "FLAG", replace(BY_STEP, local_vote=worked("l06.local_vote")))
     with Runner(2, timeout_s=5.0) as runner:
         assert l06_races.race_books(runner, True) == "the next step admitted requests [0, 1]"
         late = l06_stage_ranks.race_late_write(runner, True)
         assert as_recorded(late) == "step n was meant; step n was computed to its end"
-        left = l06_stage_ranks.race_leaving(runner, solutions_6.checkpoint)
+        left = l06_stage_ranks.race_leaving(runner, worked("l06.checkpoint"))
         assert as_recorded(left) == "step n was left at layer 1 of 4"

@@ -1,0 +1,1 @@
+"""Lesson 6, preempting the pass: a module for each exercise."""

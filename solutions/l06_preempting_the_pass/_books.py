@@ -1,0 +1,107 @@
+"""Books to ask clean_up about, how they are drawn, and what the next step makes of them."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from course.checks.comparing import Args, a_kind
+from course.showing import show
+from nanogpt.parts.plain_values import as_whole
+from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
+
+FIELDS = ("running", "waiting", "kv", "previous_step", "next_up")
+
+
+def make_books(
+    waiting: Sequence[int],
+    running: Sequence[int],
+    *,
+    kv: Sequence[int] | None = None,
+    previous_step: Sequence[int] | None = None,
+    next_up: int | None = None,
+) -> Books:
+    """Books in which all that run hold K/V and were scheduled, unless it is said otherwise."""
+    return Books(
+        tuple(waiting),
+        tuple(running),
+        frozenset(running if kv is None else kv),
+        frozenset(running if previous_step is None else previous_step),
+        next_up,
+    )
+
+
+def any_books(rng: random.Random, count: int) -> list[Args]:
+    """Passes aborted in the middle of all kinds of service, the smallest first."""
+    cases: list[Args] = []
+    for _ in range(count):
+        ids = rng.sample(range(10), rng.randint(2, 8))
+        cut = rng.randint(1, len(ids) - 1)
+        running, waiting = ids[:cut], ids[cut:]
+        aborted = rng.sample(running, rng.randint(1, cut))
+        others = [i for i in running if i not in aborted]
+        books = make_books(
+            waiting,
+            running,
+            kv=[i for i in running if i in others or rng.random() < 0.8],
+            previous_step=[*aborted, *(i for i in others if rng.random() < 0.8)],
+            next_up=rng.choice([None, rng.choice(waiting)]),
+        )
+        waiter = rng.choice([*waiting, rng.choice(waiting), rng.randrange(10, 13), None])
+        cases.append((books, aborted, waiter))
+    return sorted(cases, key=lambda case: len(case[0].waiting) + len(case[0].running))
+
+
+def misfit(books: Books) -> str:
+    """What is not of its type in books, in a sentence; "" where all is."""
+    for name in FIELDS[:-1]:
+        found = getattr(books, name)
+        kind = tuple if name in ("running", "waiting") else frozenset
+        if type(found) is not kind:
+            return f"`{name}` is {a_kind(found)}; in the books it is a {kind.__name__}."
+        for item in found:
+            if as_whole(item) is None:
+                return f"`{name}` holds ids, and {a_kind(item)} is none."
+    if books.next_up is not None and as_whole(books.next_up) is None:
+        return f"`next_up` is {a_kind(books.next_up)}; in the books it is an id or None."
+    return ""
+
+
+def draw_books(value: Any) -> str:
+    """The books in two lines, sets in order."""
+    if not isinstance(value, Books) or misfit(value):
+        return show(value)
+    kv, previous = (
+        f"{{{', '.join(map(str, sorted(ids)))}}}" for ids in (value.kv, value.previous_step)
+    )
+    return (
+        f"waiting {show(value.waiting)}, running {show(value.running)}, next_up {value.next_up}\n"
+        f"kv {kv}, previous_step {previous}"
+    )
+
+
+def next_step(after: Books, args: Args) -> str | None:
+    """What comes of wrong books in the next step, or later, when it is worth a word."""
+    before, aborted, _ = args
+    lost = [i for i in before.running if i not in after.running and i not in after.waiting]
+    if lost:
+        return f"neither running nor waiting, so it is never computed: {requests(lost)}"
+    twice = [i for i in after.waiting if i in after.running]
+    if twice:
+        return f"running and waiting, so it will be admitted once more: {requests(twice)}"
+    first = after.next_up if after.next_up is not None else next(iter(after.waiting), None)
+    if first is not None and first not in after.waiting:
+        return f"request {first} is to be admitted and does not wait: it is gone, or it runs"
+    stale = [i for i in after.waiting if i in after.previous_step]
+    problem = admission_problem(stale, after.previous_step)
+    if problem:
+        return f"{requests(stale)} admitted in the next step, the engine stops: {problem}"
+    leaked = sorted(after.kv.difference(after.running))
+    if leaked:
+        return f"K/V that is never used and never released: that of {requests(leaked)}"
+    if first in aborted and clean_up(*args).next_up is not None:
+        return f"request {first} is admitted again, the one whose pass was aborted"
+    return None
+
+
+def requests(ids: Sequence[int]) -> str:
+    return f"request{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"
