@@ -28,10 +28,11 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import describe, machine
+from course.exercise import Exercise
 from course.launcher.doctor import is_temporary, port_is_free
 from course.launcher.server import FIRST_PAGE, ONE_THREAD
 from course.launcher.workspace import Workspace
-from course.registry import Exercise, lesson_exercises
+from course.registry import lesson_exercises
 from nanogpt.experiments.command_line import Parser, Whole
 
 ROOT = Path(__file__).resolve().parent.parent

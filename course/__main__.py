@@ -15,8 +15,8 @@ from course.lesson_map import Lesson, find_lesson
 from course.standing import Standing, next_standing, standings
 
 if TYPE_CHECKING:
+    from course.exercise import Exercise
     from course.notebook import Loaded
-    from course.registry import Exercise
 
 
 class UsageError(Exception):

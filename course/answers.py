@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from course.cells import Notebook, Statement
 from course.cutting import read_cells, read_notebook
+from course.exercise import Exercise
 from course.files import read_bytes, write_atomically
 from course.forking import check_apart
 from course.notebook import lacks, load, self_contained
 from course.progress import work_folder
-from course.registry import Exercise, exercises
+from course.registry import exercises
 
 if TYPE_CHECKING:
     from nanogpt.parts import Parts

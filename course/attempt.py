@@ -10,9 +10,10 @@ from html import escape
 from typing import Any
 
 from course import progress
+from course.exercise import Exercise
 from course.files import explain
 from course.forking import Checked, check_apart
-from course.registry import Exercise, exercise
+from course.registry import exercise
 from course.report import Report
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from course.registry import Exercise
+from course.exercise import Exercise
 from course.report import Report
 from nanogpt.parts.guard import own_line
 

@@ -12,7 +12,7 @@ from course.showing import show, show_call
 from course.style import prose, themed
 
 if TYPE_CHECKING:
-    from course.registry import Exercise
+    from course.exercise import Exercise
 
 _CSS = (
     themed("sng-task")
@@ -74,14 +74,13 @@ class TaskCard:
 
     def _repr_html_(self) -> str:
         item = self.exercise
-        body = "" if item.task is None else _contract(item.name, item.task)
         return (
             f"<style>{_CSS}</style>"
             f'<section class="sng-task" data-yours data-task="{escape(item.id)}">'
             f'<h3 id="exercise-{self.number.replace(".", "-")}">'
             f"Exercise {self.number} · {escape(item.title)}</h3>"
             f'<p class="sng-small">Write <code>{escape(item.name)}</code>, '
-            f"about {item.minutes} minutes</p>{body}</section>"
+            f"about {item.minutes} minutes</p>{_contract(item.name, item.task)}</section>"
         )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from course.checks.comparing import a_kind
-from course.checks.urgency import Near
+from course.checks.near import Near
 from course.exercise import Misconception
 from nanogpt.parts.plain_values import as_number
 from nanogpt.slo.predictor import fit

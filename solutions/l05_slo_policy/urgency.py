@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from course.checks.comparing import Args, Comparison
-from course.checks.urgency import Near
+from course.checks.near import Near
 from course.exercise import Exercise, Misconception
 from course.judging import Ask, Failure, Rows
 from course.showing import named

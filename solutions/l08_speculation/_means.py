@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, a_kind
-from course.checks.urgency import Near
+from course.checks.near import Near
 from course.exercise import Misconception
 from course.judging import Ask, Check, Failure, Rows
 from course.showing import show
