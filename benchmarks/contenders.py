@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from benchmarks import baseline
 from benchmarks.loads import Load
 from nanogpt.clock import WallClock
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.request import Request
 from nanogpt.trace import Trace

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.measure import describe, machine
-from nanogpt.config import ModelConfig
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.model import GPT
 from nanogpt.preemption.agreement import AGREEMENTS

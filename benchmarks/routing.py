@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.measure import describe, machine
 from nanogpt.checkpoints.weights import load_model
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig
 from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.fleet import decisions
 from nanogpt.request import Request

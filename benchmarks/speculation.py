@@ -23,8 +23,8 @@ from benchmarks.measure import describe, interleave, machine
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import Clock, ClockRecord, WallClock
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.model import GPT
 from nanogpt.parts.acceptance import expected_tokens, speedup

@@ -18,8 +18,8 @@ from benchmarks.loads import Load, decode, of_length
 from benchmarks.measure import describe, interleave, machine
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.experiments.command_line import Parser
 from nanogpt.model import GPT
 

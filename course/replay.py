@@ -1,8 +1,8 @@
 """Running a lesson's workload so that a failing part ends in a picture, not in a traceback."""
 
 from nanogpt.engine import Arrivals, Engine
-from nanogpt.parts.guard import PartError
 from nanogpt.trace import Trace
+from nanogpt.validate import PartError
 
 
 def replay(engine: Engine, arrivals: Arrivals, max_steps: int | None = None) -> Trace:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nanogpt.checkpoints.tokenizer import decode, encode
     from nanogpt.checkpoints.weights import load_model
-    from nanogpt.config import ModelConfig
+    from nanogpt.config import EngineConfig, ModelConfig
     from nanogpt.engine import Engine
-    from nanogpt.engine_config import EngineConfig
     from nanogpt.model import GPT
     from nanogpt.oracle import generate
     from nanogpt.parts import Parts
@@ -68,7 +67,7 @@ __all__ = [
 _HOMES = {
     "ModelConfig": "config",
     "Engine": "engine",
-    "EngineConfig": "engine_config",
+    "EngineConfig": "config",
     "generate": "oracle",
     "GPT": "model",
     "Parts": "parts",

@@ -1,8 +1,14 @@
-"""Sizes of a model. Knows nothing of tensors, weights or requests."""
+"""The sizes of a model, and the limits and settings of a run. Knows no tensors and no requests."""
 
 from dataclasses import dataclass
 
-from nanogpt.validate import check_int
+from nanogpt.parts.ranking import Policy
+from nanogpt.parts.sliding_window import check_sinks
+from nanogpt.sampling import check_temperature
+from nanogpt.validate import check_bool, check_int
+
+EXECUTORS = ("packed", "strip", "fused", "padded")
+KV_STORAGES = ("ring", "evict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +46,72 @@ SHAKESPEARE = ModelConfig()
 
 CHARACTER = ModelConfig(num_layers=6, num_heads=6, num_channels=384)
 """nanoGPT's character-level model (10.7 M parameters), used with random weights in benchmarks."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Limits and settings of a run; the limits are explained in `Scheduler`.
+
+    `executor` is "packed" (one flat row, the fast one), "strip" (one flat row under one mask),
+    "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
+    every draw. Under a `sliding_window`, `kv_storage` is "ring" or "evict". `batch_invariant` gives
+    a token the same float32 bits in every batch, several times slower; it is a form of "packed".
+    `num_draft_tokens` are guessed ahead of every decode at most (0: none); K/V of
+    `prefix_cache_tokens` tokens is kept for requests that begin like earlier ones (0: none).
+    """
+
+    token_budget: int = 16
+    max_kv_tokens: int | None = None
+    max_batch_size: int = 8
+    max_prefilling: int | None = None
+    policy: Policy = "fcfs"
+    preempt_to_admit: bool = False
+    sliding_window: int | None = None
+    num_sinks: int = 0
+    kv_storage: str = "ring"
+    executor: str = "packed"
+    batch_invariant: bool = False
+    temperature: float = 0.0
+    seed: int = 0
+    num_draft_tokens: int = 0
+    prefix_cache_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+        check_int("seed", self.seed, 0)
+        if self.executor not in EXECUTORS:
+            raise ValueError(
+                f"there is no executor {self.executor!r}; choose from {sorted(EXECUTORS)}"
+            )
+        check_bool("batch_invariant", self.batch_invariant)
+        check_bool("preempt_to_admit", self.preempt_to_admit)
+        if self.batch_invariant and self.executor != "packed":
+            raise ValueError(
+                f"batch_invariant goes with the executor 'packed'; this one is {self.executor!r}"
+            )
+        if self.kv_storage not in KV_STORAGES:
+            raise ValueError(
+                f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
+            )
+        if self.sliding_window is not None:
+            check_int("sliding_window", self.sliding_window, 1)
+        check_sinks(self.num_sinks, self.sliding_window)
+        self._check_extras()
+
+    def _check_extras(self) -> None:
+        """Raises: ValueError for drafts or a prefix cache where they cannot work."""
+        extras = {
+            "num_draft_tokens": "K/V that the window evicted cannot be rolled back",
+            "prefix_cache_tokens": "a shared prefix has to be held whole",
+        }
+        for name, why in extras.items():
+            check_int(name, getattr(self, name), 0)
+            if getattr(self, name) and self.sliding_window is not None:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)} under a sliding window of "
+                    f"{self.sliding_window}; it must be 0: {why}"
+                )
+        if self.num_draft_tokens and self.executor != "packed":
+            raise ValueError(
+                f"drafts are verified by the executor 'packed'; this one is {self.executor!r}"
+            )

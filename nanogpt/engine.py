@@ -1,47 +1,43 @@
-"""The engine: plan, run, sample, record, once per step. It owns the order, its parts the choices.
+"""The engine: plan, run, sample, commit, record. It owns the order, its parts the choices.
 
 A plan is checked before anything changes, and KV lengths and sampled tokens are committed only
-once the logits are known to be finite: a step that fails computes nothing that counts.
+once the logits are known to be finite: a step that fails computes nothing that counts. A window,
+shared prefixes and drafts have folders of their own, imported when the settings ask for them.
 """
 
+import importlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
-from nanogpt.drawing import NotFiniteError, draw_tokens
-from nanogpt.engine_config import (
-    EngineConfig,
-    MakeExecutor,
-    check_engine,
-    check_extras,
-    executor_maker,
-    make_cache,
-    make_scheduler,
-)
-from nanogpt.executors.base import ForwardResult, Row
+from nanogpt.config import EngineConfig
+from nanogpt.executors import MakeExecutor, check_features, find_executor
+from nanogpt.executors.base import Row
+from nanogpt.kv_cache import KVCache, transaction
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
-from nanogpt.parts.guard import PartError
-from nanogpt.parts.part_checks import guard_parts
-from nanogpt.planning import Offer, Plan, plan_problem
-from nanogpt.prefix.prefix_cache import PrefixCache, PrefixHit
-from nanogpt.recording import hit_records, kv_records, request_record, wait_records, work_record
+from nanogpt.planning import Offer, plan_problem
 from nanogpt.request import Arrivals, Request, check_arrivals, check_fresh, check_request, no_kv
-from nanogpt.rows import make_rows
-from nanogpt.scheduler import WayBack
-from nanogpt.speculative.drafting import Draft, propose_all
-from nanogpt.speculative.proposal import Proposal
-from nanogpt.speculative.verify import Drawn
+from nanogpt.scheduler import Scheduler
+from nanogpt.step import (
+    Drafter,
+    NotFiniteError,
+    Prefixes,
+    Step,
+    draw_tokens,
+    make_rows,
+    request_record,
+    step_record,
+)
 from nanogpt.trace import RequestRecord, StepRecord, Trace
-from nanogpt.validate import check_int
+from nanogpt.validate import PartError, check_callable, check_int, check_is
 
-NOTHING = ForwardResult(torch.empty(0, 0), ())
-"""The result of a step that only preempts: no row, no forward."""
 TRIES = 3
 """So many steps in a row may end with logits of a request that are not finite; then it must go."""
 
@@ -50,7 +46,8 @@ class Engine:
     """Serves requests on one model, step by step, and keeps the trace of it.
 
     `draft` guesses ahead when the settings have `num_draft_tokens`. Mutable: the scheduler, the KV
-    cache and the prefix cache, the step number and the records so far.
+    cache and the prefix cache, the step number, the unfinished `requests` by id, and the records so
+    far (`arrived`, `steps`).
     """
 
     def __init__(
@@ -61,26 +58,47 @@ class Engine:
         *,
         clock: Clock | None = None,
         make_executor: MakeExecutor | None = None,
-        draft: Draft | None = None,
+        draft: Callable[[Sequence[int]], Sequence[float]] | None = None,
     ) -> None:
-        check_engine(model, config, parts, clock, make_executor, draft)
+        check_engine(model, config, parts, clock=clock, make_executor=make_executor, draft=draft)
         self.model = model
         self.config = config
-        self.parts = guard_parts(parts)
+        self.parts = parts if parts == Parts() else _feature("parts.part_checks").guard_parts(parts)
         self.clock: Clock = clock or CostClock()
-        self.scheduler = make_scheduler(config, self.parts)
-        self.cache = make_cache(model, config, self.parts)
-        make = make_executor or executor_maker(config)
-        self.executor = make(model, self.cache, self.parts)
-        check_extras(config, self.executor, draft)
-        self.draft = draft if config.num_draft_tokens else None
-        self.prefix_cache = PrefixCache(config.prefix_cache_tokens)
+        self.scheduler = Scheduler(
+            config.policy,
+            config.token_budget,
+            config.max_kv_tokens,
+            config.max_batch_size,
+            config.max_prefilling,
+            sliding_window=config.sliding_window,
+            num_sinks=config.num_sinks,
+            preempt_to_admit=config.preempt_to_admit,
+            parts=self.parts,
+        )
+        self.cache = self.make_cache()
+        self.executor = (make_executor or find_executor(config))(model, self.cache, self.parts)
+        check_features(config, self.executor, draft)
+        self.drafter, self.prefix_cache = Drafter(), Prefixes()
+        if config.num_draft_tokens:
+            make_drafter = _feature("speculative.drafting").ModelDrafter
+            self.drafter = make_drafter(draft, config, model.config.vocab_size)
+        if config.prefix_cache_tokens:
+            make_prefixes = _feature("prefix.prefix_cache").PrefixCache
+            self.prefix_cache = make_prefixes(config.prefix_cache_tokens)
         self.step_number = 0
-        self._requests: dict[int, Request] = {}
-        self._arrived: list[RequestRecord] = []
-        self._steps: list[StepRecord] = []
+        self.requests: dict[int, Request] = {}
+        self.arrived: list[RequestRecord] = []
+        self.steps: list[StepRecord] = []
         self._last_served: dict[int, int] = {}
         self._failures = Counter[int]()
+
+    def make_cache(self) -> KVCache:
+        """The K/V storage: slots when everything is kept, else what a window needs instead."""
+        if self.config.sliding_window is not None:
+            return _feature("window").make_cache(self.model, self.config, self.parts)
+        weight = self.model.token_embedding.weight
+        return KVCache(self.model.config, self.config.max_batch_size, weight.dtype, weight.device)
 
     def submit(self, request: Request) -> None:
         """Accept a request, as arriving in the coming step.
@@ -88,14 +106,7 @@ class Engine:
         Raises: ValueError naming what is wrong with it and the limit; the engine goes on as before.
         """
         self._check_new(request)
-        # Lists of its own: what the caller's come to be is no business of the run's.
-        request.prompt_tokens = list(request.prompt_tokens)
-        request.generated_tokens = list(request.generated_tokens)
-        request.arrival_time = self.step_number
-        self.scheduler.add_request(request)
-        request.kv_view = partial(self.cache.view, request.id)
-        self._requests[request.id] = request
-        self._arrived.append(request_record(request, self.clock.now_us()))
+        self._take_in(request)
 
     def run(self, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
         """Serve requests as they arrive, each at its step, until all are done.
@@ -107,14 +118,14 @@ class Engine:
         queue = check_arrivals(arrivals, self._check_new)
         if max_steps is not None:
             check_int("max_steps", max_steps, 1)
-        steps_before = len(self._steps)
+        steps_before = len(self.steps)
         while queue or not self.scheduler.is_done():
-            if max_steps is not None and len(self._steps) - steps_before >= max_steps:
+            if max_steps is not None and len(self.steps) - steps_before >= max_steps:
                 return self.trace(error=f"stopped after {max_steps} steps, before all were done")
             if queue and self.scheduler.is_done():
                 self.step_number = max(self.step_number, queue[0][0])
             while queue and queue[0][0] <= self.step_number:
-                self.submit(queue.pop(0)[1])
+                self._take_in(queue.pop(0)[1])
             self.step()
         return self.trace()
 
@@ -123,61 +134,30 @@ class Engine:
 
         Raises: as `run` does; ValueError for nothing to serve, and for logits that are not finite.
         """
-        if self.scheduler.is_done():
-            raise ValueError(f"step {self.step_number}: nothing to serve; submit a request first")
-        start_us, budget = self.clock.now_us(), self.config.token_budget
-        kv_before = self.cache.held_tokens()
-        self.scheduler.begin_step(self.step_number)
-        victims = self.scheduler.victims()
-        ways_back = [self.scheduler.way_back(victim) for victim in victims]
-        left = {victim.id: self.scheduler.reason_to_leave() for victim in victims}
-        startable, blocked = self.scheduler.admissible(victims)
-        offer = self._offer(victims, startable)
-        if offer.is_empty and not victims:
-            raise ValueError(f"step {self.step_number}: nothing can ever run again: {blocked}")
-        plan = [] if offer.is_empty else self._plan(offer)
-        hits = {r.id: self._prefix(r) for r in startable if r.id in dict(plan)}
-        proposals = {} if victims else self._propose(plan)
-        rows, sampling = self._rows(plan, hits, proposals)
-        newcomers = [row for row in rows if row.request_id in hits]
-        for row in newcomers:
-            self.cache.reserve(row.request_id)
-            hits[row.request_id].copy_to(self.cache, row.request_id)
+        step = self._schedule()
+        self._plan(step)
         try:
-            result = self.executor.run(rows) if rows else NOTHING
-            drawn = self._draw(rows, sampling, result.logits) if rows else {}
-            computed = {row.request_id: self._computed(row, drawn) for row in rows}
-            counted = self._counted(computed)
+            with transaction(self.cache, [row.request_id for row in step.rows], step.newcomers):
+                logits = self._run(step)
+                self._sample(step, logits)
         except NotFiniteError as error:
-            self._undo(rows, newcomers)
             raise self._failed(error) from None
-        except BaseException:
-            self._undo(rows, newcomers)
-            raise
-        self._leave_and_enter(victims, ways_back, newcomers)
-        kv_peak = self.cache.held_tokens() + sum(len(row.tokens) for row in rows)
-        finished = self._commit(rows, drawn, computed)
-        self.clock.charge(result.forwards)
-        record = StepRecord(
-            step=self.step_number,
-            start_us=start_us,
-            end_us=self.clock.now_us(),
-            token_budget=budget,
-            work=tuple(work_record(row, drawn.get(row.request_id)) for row in rows),
-            waits=wait_records(self._requests.values(), offer, plan, left, blocked, budget),
-            admitted=tuple(row.request_id for row in newcomers),
-            preempted=tuple(victim.id for victim in victims),
-            finished=tuple(finished),
-            forwards=result.forwards,
-            kv_before=kv_before,
-            kv_after=self.cache.held_tokens(),
-            kv_peak=kv_peak,
-            kv=kv_records(self.cache, counted),
-            prefix_hits=hit_records(hits),
+        self._commit(step)
+        return self._record(step)
+
+    def offer(self, leaving: Sequence[Request], waiting: Sequence[tuple[int, int]]) -> Offer:
+        """What the plan may choose from, once those that leave are gone.
+
+        `waiting` are those that may start: (request id, tokens to compute).
+        """
+        staying = [request for request in self.scheduler.active if request not in leaving]
+        staying.sort(key=lambda r: (self._last_served[r.id], r.arrival_time, r.id))
+        prefilling = [r for r in self.scheduler.prefilling if r not in leaving]
+        return Offer(
+            decodes=tuple(request.id for request in staying),
+            prefilling=tuple((request.id, request.remaining) for request in prefilling),
+            waiting=tuple(waiting),
         )
-        self._steps.append(record)
-        self.step_number += 1
-        return record
 
     def trace(self, error: str | None = None) -> Trace:
         """Everything so far as one record; `error` says why the run stopped early, if it did."""
@@ -186,87 +166,116 @@ class Engine:
             executor=self.executor.name,
             token_budget=self.config.token_budget,
             max_kv_tokens=self.config.max_kv_tokens,
-            requests=tuple(self._arrived),
-            steps=tuple(self._steps),
+            requests=tuple(self.arrived),
+            steps=tuple(self.steps),
             error=error,
             sliding_window=self.config.sliding_window,
             num_sinks=self.config.num_sinks,
         )
-
-    def _counted(self, computed: Mapping[int, int]) -> dict[int, int]:
-        """KV tokens that the scheduler will count each request with, once the step is committed."""
-        counted: dict[int, int] = {}
-        for request_id in self.cache.holders():
-            request = self._requests[request_id]
-            more = computed.get(request_id, request.prefill_cursor) - request.prefill_cursor
-            counted[request_id] = self.scheduler.counted(request, more)
-        return counted
 
     def _check_new(self, request: Request) -> None:
         check_request(request, self.model.config)
         check_fresh(request)
         self.scheduler.check_new(request)
 
-    def _offer(self, victims: Sequence[Request], startable: Sequence[Request]) -> Offer:
-        """What the plan may choose from, once `victims` are gone."""
-        staying = [request for request in self.scheduler.active if request not in victims]
-        staying.sort(key=lambda r: (self._last_served[r.id], r.arrival_time, r.id))
-        return Offer(
-            decodes=tuple(request.id for request in staying),
-            prefilling=tuple(
-                (r.id, r.remaining) for r in self.scheduler.prefilling if r not in victims
-            ),
-            waiting=tuple((r.id, r.remaining - self._prefix(r).num_tokens) for r in startable),
-        )
+    def _take_in(self, request: Request) -> None:
+        # Lists of its own: what the caller's come to be is no business of the run's.
+        request.prompt_tokens = list(request.prompt_tokens)
+        request.generated_tokens = list(request.generated_tokens)
+        request.arrival_time = self.step_number
+        self.scheduler.enqueue(request)
+        request.kv_view = partial(self.cache.view, request.id)
+        self.requests[request.id] = request
+        self.arrived.append(request_record(request, self.clock.now_us()))
 
-    def _plan(self, offer: Offer) -> Plan:
-        """Ask the part for a plan and refuse an illegal one."""
-        plan = self.parts.plan_step(
+    def _schedule(self) -> Step:
+        """Ask the scheduler what leaves and what may start; nothing changes."""
+        scheduler = self.scheduler
+        if scheduler.is_done():
+            raise ValueError(f"step {self.step_number}: nothing to serve; submit a request first")
+        start_us, kv_before = self.clock.now_us(), self.cache.held_tokens()
+        scheduler.begin_step(self.step_number)
+        victims = scheduler.victims()
+        leaving = [(victim, scheduler.way_back(victim)) for victim in victims]
+        reasons = {victim.id: scheduler.reason_to_leave() for victim in victims}
+        startable, blocked = scheduler.admissible(victims)
+        hits = {r.id: self.prefix_cache.find(r.tokens_so_far) for r in startable}
+        spared = {i: hit.num_tokens for i, hit in hits.items() if hit}
+        waiting = [(r.id, r.remaining - spared.get(r.id, 0)) for r in startable]
+        offer = self.offer(victims, waiting)
+        if offer.is_empty and not victims:
+            raise ValueError(f"step {self.step_number}: nothing can ever run again: {blocked}")
+        return Step(start_us, kv_before, leaving, reasons, blocked, hits, offer)
+
+    def _plan(self, step: Step) -> None:
+        """Ask the part for a plan, refuse an illegal one, and lay it out in rows."""
+        offer = step.offer
+        if offer.is_empty:
+            step.hits = {}
+            return
+        step.plan = self.parts.plan_step(
             list(offer.decodes),
             list(offer.prefilling),
             list(offer.waiting),
             self.config.token_budget,
         )
-        problem = plan_problem(plan, offer)
+        problem = plan_problem(step.plan, offer)
         if problem:
             raise PartError(f"step {self.step_number}: {problem}")
-        return plan
+        planned = dict(step.plan)
+        step.hits = {i: hit for i, hit in step.hits.items() if i in planned}
+        wanted = [(self.requests[i], num_tokens) for i, num_tokens in step.plan]
+        drafts = {} if step.leaving else self.drafter.propose(wanted, self.scheduler)
+        step.rows, step.sampling = make_rows(
+            self.step_number,
+            step,
+            self.requests,
+            drafts,
+            self.parts.chunk_inputs,
+            self.model.config,
+        )
 
-    def _prefix(self, request: Request) -> PrefixHit:
-        """What a waiting request will not have to compute."""
-        return self.prefix_cache.find(request.tokens_so_far)
+    def _run(self, step: Step) -> Tensor:
+        """Put the rows through the model. Shapes: -> logits (R, V)."""
+        for request_id, hit in step.hits.items():
+            if hit:
+                hit.copy_to(self.cache, request_id)
+        if not step.rows:
+            return torch.empty(0, 0)
+        result = self.executor.run(step.rows)
+        step.forwards = result.forwards
+        return result.logits
 
-    def _publish(self, request: Request) -> None:
-        """Let others find what the request holds, all of it from committed steps."""
-        self.prefix_cache.publish(request, self.cache)
+    def _sample(self, step: Step, logits: Tensor) -> None:
+        """Draw tokens and judge drafts, and count what each request will then hold."""
+        if step.rows:
+            drawn = draw_tokens(
+                self.step_number, step, logits, self.config, self.drafter, self.parts.accept
+            )
+            promoted = [i for i in drawn if self.requests[i].status != "active"]
+            active_now = [request.id for request in self.scheduler.active] + promoted
+            sampled = [each.last for each in drawn.values()]
+            last = self.parts.record(list(drawn), active_now, sampled)
+            step.drawn = {i: replace(each, last=last[i]) for i, each in drawn.items()}
+        step.computed = {row.request_id: self._computed(row, step) for row in step.rows}
+        for request_id in self.cache.holders():
+            request = self.requests[request_id]
+            more = step.computed.get(request_id, request.prefill_cursor) - request.prefill_cursor
+            step.counted[request_id] = self.scheduler.counted(request, more)
 
-    def _propose(self, plan: Plan) -> dict[int, Proposal]:
-        """Guess ahead for the decodes of the plan, where there is room."""
-        if self.draft is None:
-            return {}
-        planned = [(self._requests[request_id], num_tokens) for request_id, num_tokens in plan]
-        vocab_size = self.model.config.vocab_size
-        return propose_all(self.draft, self.scheduler, planned, self.config, vocab_size)
-
-    def _rows(
-        self, plan: Plan, hits: Mapping[int, PrefixHit], proposals: Mapping[int, Proposal]
-    ) -> tuple[list[Row], list[bool]]:
-        cut, sizes = self.parts.chunk_inputs, self.model.config
-        return make_rows(self.step_number, plan, self._requests, hits, proposals, cut, sizes)
-
-    def _undo(self, rows: Sequence[Row], newcomers: Sequence[Row]) -> None:
-        """Leave nothing behind of a step that failed: neither K/V nor slots."""
-        for row in rows:
-            self.cache.discard_written(row.request_id)
-        for row in newcomers:
-            self.cache.release(row.request_id)
+    def _computed(self, row: Row, step: Step) -> int:
+        """Up to where the row's request is computed, once rejected drafts are rolled back."""
+        if not row.drafted:
+            return row.context_len
+        accepted = step.drawn[row.request_id].num_accepted
+        return self.parts.roll_back_kv(row.context_len, len(row.drafted), accepted)
 
     def _failed(self, error: NotFiniteError) -> ValueError:
-        """Give up whose logits would not become finite; the error to raise."""
+        """Give up what would not become finite; the error to raise."""
         self._failures.update(error.request_ids)
         lost = [i for i in error.request_ids if self._failures[i] >= TRIES]
         for request_id in lost:
-            request = self._requests.pop(request_id)
+            request = self.requests.pop(request_id)
             self.scheduler.give_up(request)
             request.kv_view = no_kv
             if request_id in self.cache.holders():
@@ -274,57 +283,70 @@ class Engine:
         gone = f"{error}; after {TRIES} tries requests {lost} were given up"
         return ValueError(gone) if lost else error
 
-    def _draw(
-        self, rows: Sequence[Row], sampling: Sequence[bool], logits: Tensor
-    ) -> dict[int, Drawn]:
-        """Draw the next token of every sampling row; judge its drafts. Shapes: logits (R, V)."""
-        how = (self.config.temperature, self.config.seed, self.parts.accept)
-        drawn = draw_tokens(self.step_number, rows, sampling, logits, *how)
-        promoted = [i for i in drawn if self._requests[i].status != "active"]
-        active_now = [request.id for request in self.scheduler.active] + promoted
-        last = self.parts.record(list(drawn), active_now, [each.last for each in drawn.values()])
-        return {i: replace(each, last=last[i]) for i, each in drawn.items()}
-
-    def _computed(self, row: Row, drawn: Mapping[int, Drawn]) -> int:
-        """Up to where the row's request is computed, once rejected drafts are rolled back."""
-        if not row.drafted:
-            return row.context_len
-        accepted = drawn[row.request_id].num_accepted
-        return self.parts.roll_back_kv(row.context_len, len(row.drafted), accepted)
-
-    def _leave_and_enter(
-        self, victims: Sequence[Request], ways_back: Sequence[WayBack], newcomers: Sequence[Row]
-    ) -> None:
-        """Make the step's preemptions and admissions count."""
-        for victim, way_back in zip(victims, ways_back, strict=True):
-            self._publish(victim)
+    def _commit(self, step: Step) -> None:
+        """Make the step count: preemptions, admissions, lengths, tokens, promotions."""
+        for victim, way_back in step.leaving:
+            self.prefix_cache.publish(victim, self.cache)
             self.scheduler.preempt(victim, way_back)
             self.cache.release(victim.id)
-        for row in newcomers:
-            self.scheduler.admit(self._requests[row.request_id])
+        for request_id in step.newcomers:
+            self.scheduler.admit(self.requests[request_id])
+        step.kv_peak = self.cache.held_tokens() + sum(len(row.tokens) for row in step.rows)
+        for row in step.rows:
+            self._commit_row(step, row)
+        self.clock.charge(step.forwards)
 
-    def _commit(
-        self, rows: Sequence[Row], drawn: Mapping[int, Drawn], computed: Mapping[int, int]
-    ) -> list[int]:
-        """Make the step count: lengths, tokens, promotions; return who finished."""
-        finished: list[int] = []
-        for row in rows:
-            request = self._requests[row.request_id]
-            self.cache.commit(request.id, computed[request.id] - row.num_past)
-            request.prefill_cursor = computed[request.id]
-            was_last_chunk = request.status == "prefilling" and request.is_fully_prefilled
-            self._last_served[request.id] = self.step_number
-            self._failures.pop(request.id, None)
-            if request.id in drawn:
-                accepted = row.drafted[: drawn[request.id].num_accepted]
-                request.generated_tokens += [*accepted, drawn[request.id].last]
-            if request.is_done or not row.is_decode:
-                self._publish(request)
-            if was_last_chunk and request.id in drawn:
-                self.scheduler.promote(request)
-            if request.is_done:
-                self.scheduler.complete(request)
-                request.kv_view = self.cache.leave(request.id)
-                del self._requests[request.id]
-                finished.append(request.id)
-        return finished
+    def _commit_row(self, step: Step, row: Row) -> None:
+        request = self.requests[row.request_id]
+        drawn = step.drawn.get(request.id)
+        self.cache.commit(request.id, step.computed[request.id] - row.num_past)
+        request.prefill_cursor = step.computed[request.id]
+        was_last_chunk = request.status == "prefilling" and request.is_fully_prefilled
+        self._last_served[request.id] = self.step_number
+        self._failures.pop(request.id, None)
+        if drawn:
+            request.generated_tokens += [*row.drafted[: drawn.num_accepted], drawn.last]
+        if request.is_done or not row.is_decode:
+            self.prefix_cache.publish(request, self.cache)
+        if was_last_chunk and drawn:
+            self.scheduler.promote(request)
+        if request.is_done:
+            self.scheduler.complete(request)
+            request.kv_view = self.cache.leave(request.id)
+            del self.requests[request.id]
+            step.finished.append(request.id)
+
+    def _record(self, step: Step) -> StepRecord:
+        record = step_record(
+            self.step_number,
+            step,
+            self.requests.values(),
+            self.cache,
+            end_us=self.clock.now_us(),
+            token_budget=self.config.token_budget,
+        )
+        self.steps.append(record)
+        self.step_number += 1
+        return record
+
+
+def _feature(name: str) -> Any:
+    """A module of a folder that the engine's core does without."""
+    return importlib.import_module(f"nanogpt.{name}")
+
+
+OPTIONAL = {
+    "clock": ("the clock", "a clock, for example CostClock()", "now_us", "charge"),
+    "make_executor": ("make_executor", "a function that makes an executor"),
+    "draft": ("the draft", "a draft model, for example TrigramDraft.load()"),
+}
+
+
+def check_engine(model: object, config: object, parts: object, **optional: object) -> None:
+    """Raises: ValueError for an argument of `Engine` that is not what it has to be."""
+    check_is("the model", model, GPT, "a GPT, for example load_model()")
+    check_is("the config", config, EngineConfig, "an EngineConfig")
+    check_is("parts", parts, Parts, "Parts")
+    for argument, (name, wanted, *methods) in OPTIONAL.items():
+        if optional[argument] is not None:
+            check_callable(name, optional[argument], wanted, *methods)

@@ -11,8 +11,10 @@ Shapes: L layers, P slots, H heads, S positions, D head size, N tokens.
 import math
 import mmap
 import weakref
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -24,9 +26,53 @@ Place = tuple[Tensor, Tensor]
 """Slots (N,) and positions (N,) of a step's new tokens."""
 
 
+class KVStore(Protocol):
+    """Holds the K/V of running requests. A step writes, and what it wrote counts from the commit.
+
+    Shapes: L layers, H heads, S entries held, D head size, N new tokens of all rows in order.
+    """
+
+    def place(self, rows: Sequence[tuple[int, int]]) -> Any:
+        """Where the new tokens of [(request id, how many), ...] will go, for `write`."""
+        ...
+
+    def write(self, layer: int, place: Any, k: Tensor, v: Tensor) -> None:
+        """Put down one layer's K/V of the step, first to last. Shapes: k, v (N, H, D)."""
+        ...
+
+    def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
+        """What is held, oldest first, without what this step wrote. Shapes: -> k, v (H, S, D)."""
+        ...
+
+    def held(self, request_id: int) -> Tensor:
+        """The same in all layers at once. Shapes: -> (2, L, H, S, D)."""
+        ...
+
+    def length(self, request_id: int) -> int:
+        """S, how many KV tokens the request holds; 0 when it is unknown."""
+        ...
+
+    def live_bytes(self, request_id: int) -> int:
+        """Bytes of memory that the request's K/V keeps from others."""
+        ...
+
+    def holders(self) -> Sequence[int]:
+        """Ids of the requests that are in, in the order they came."""
+        ...
+
+    def positions(self, request_id: int) -> Sequence[int]:
+        """The positions whose K/V is held, in the order of `gather`."""
+        ...
+
+    def mask(self, request_id: int, num_new: int) -> Tensor | None:
+        """Which keys, held and new, a query sees, (T, S + T) bool; None: the causal mask."""
+        ...
+
+
 class KVCache:
     """K and V of every layer for up to P requests, each in a slot of the model's context length.
 
+    Raises: ValueError for more slots than there is memory for.
     Mutable: which request sits in which slot, and how many tokens it holds.
     """
 
@@ -37,7 +83,13 @@ class KVCache:
             2, config.num_layers, num_slots, config.num_heads, config.context_len, config.head_size
         )  # fmt: skip
         # Zeros, not garbage: a masked key has weight 0, but 0 * NaN would still be NaN.
-        self.storage = zeros_on_demand(shape, dtype).to(device)  # (2, L, P, H, S, D)
+        try:
+            self.storage = zeros_on_demand(shape, dtype).to(device)  # (2, L, P, H, S, D)
+        except (OSError, OverflowError, ValueError, MemoryError):
+            raise ValueError(
+                f"max_batch_size is {num_slots}; this machine has no memory for as many slots of "
+                f"{config.context_len} tokens"
+            ) from None
         self.k, self.v = self.storage.unbind(0)  # (L, P, H, S, D) each
         self._slot_of: dict[int, int] = {}
         self._length_of: dict[int, int] = {}
@@ -176,6 +228,23 @@ class KVCache:
         assert sorted(owned + self._free) == list(range(num_slots)), (owned, self._free)
         assert self._slot_of.keys() == self._length_of.keys()
         assert all(0 <= n <= self.k.shape[3] for n in self._length_of.values())
+
+
+@contextmanager
+def transaction(
+    cache: KVCache, request_ids: Sequence[int], newcomers: Sequence[int]
+) -> Generator[None]:
+    """A step's writes: newcomers get their slots, and an error takes back all that was written."""
+    for request_id in newcomers:
+        cache.reserve(request_id)
+    try:
+        yield
+    except BaseException:
+        for request_id in request_ids:
+            cache.discard_written(request_id)
+        for request_id in newcomers:
+            cache.release(request_id)
+        raise
 
 
 def view_by_head(layers: Sequence[tuple[Tensor, Tensor]]) -> KVView:

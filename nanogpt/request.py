@@ -184,3 +184,17 @@ def check_arrivals(
 def kv_tokens_needed(request: Request) -> int:
     """The most KV tokens that the request will ever hold."""
     return len(request.prompt_tokens) + request.max_new_tokens - 1
+
+
+def check_moves(step: int, prefill: Request, was_at: tuple[int, int] | None) -> None:
+    """Refuse a loop that computes a preempted request's prompt again and nothing behind it.
+
+    `was_at` is the id and the cursor of what was prefilled in the step before. Raises: ValueError.
+    """
+    stuck = was_at == (prefill.id, prefill.prefill_cursor)
+    if stuck and prefill.remaining and prefill.prefill_cursor >= len(prefill.prompt_tokens):
+        raise ValueError(
+            f"step {step}: request {prefill.id} was preempted, and {prefill.remaining} of the "
+            "tokens that it generated are still to be computed again; cut its chunks from "
+            "`remaining`, not from the prompt alone"
+        )

@@ -19,11 +19,10 @@ from dataclasses import replace
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import Key, Policy, TimedKey, check_policy, key_under
 from nanogpt.parts.sliding_window import check_sinks
-from nanogpt.policies import RequestView, Resumed, Verdict
-from nanogpt.request import Request, check_form
-from nanogpt.scheduling_checks import check_count, check_limits, check_moves, never_fits
+from nanogpt.policies import RequestView, Resumed, Verdict, check_count, never_fits
+from nanogpt.request import Request, check_form, check_moves
 from nanogpt.trace import Trace
-from nanogpt.validate import check_bool, check_int, check_is
+from nanogpt.validate import check_bool, check_int, check_is, check_limits
 
 Waiting = tuple[Key, int, int, Request]
 WayBack = tuple[Resumed, Key]
@@ -95,8 +94,11 @@ class Scheduler:
     def add_request(self, request: Request) -> None:
         """Put a new request among the waiting. Raises: as `check_new` does."""
         self.check_new(request)
-        key = self._key(self.view(request))
-        self._keys[request.id] = key
+        self.enqueue(request)
+
+    def enqueue(self, request: Request) -> None:
+        """Put a request among the waiting that `check_new` has looked at."""
+        self._keys[request.id] = self._key(self.view(request))
         self._push(request)
 
     def is_done(self) -> bool:

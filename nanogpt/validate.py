@@ -6,6 +6,10 @@ _SHORT = Repr()
 _SHORT.maxother = 60
 
 
+class PartError(Exception):
+    """A learner's part failed; the message is one sentence that its author can act on."""
+
+
 def check_int(name: str, value: object, low: int, high: int | None = None) -> None:
     """Refuse what is not a whole number from `low` to `high` (None: no upper limit).
 
@@ -43,3 +47,10 @@ def show(value: object) -> str:
     if type(value).__repr__ is object.__repr__:
         return f"of type {type(value).__name__}"
     return " ".join(_SHORT.repr(value).split())
+
+
+def check_limits(**limits: int | None) -> None:
+    """Raises: ValueError for a limit that is neither None nor a whole number from 1 up."""
+    for name, limit in limits.items():
+        if limit is not None:
+            check_int(name, limit, 1)

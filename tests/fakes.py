@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 import torch
 
-from nanogpt.config import ModelConfig
+from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.executors.base import ForwardResult, Row, forward_record, place_rows
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.oracle import generate
 from nanogpt.parts import Parts

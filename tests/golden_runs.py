@@ -14,8 +14,8 @@ from typing import Any
 from fakes import prompt_of, tiny_model
 
 from nanogpt.clock import SERVER_CPU, CostClock
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.parts import Parts
 from nanogpt.planning import plan_whole_prompts
 from nanogpt.request import Request

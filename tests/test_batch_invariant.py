@@ -10,10 +10,11 @@ from torch import Tensor
 
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import load_model
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig, executor_maker
+from nanogpt.executors import find_executor
 from nanogpt.executors.base import Executor, ForwardResult, Row
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.request import Request
@@ -50,7 +51,7 @@ def serve(
     bits: Bits = {}
 
     def watched(model: GPT, cache: KVStore, parts: Parts) -> Executor:
-        return Watching(executor_maker(config)(model, cache, parts), bits)
+        return Watching(find_executor(config)(model, cache, parts), bits)
 
     requests = [Request(i, encode(PROMPTS[i]), 12) for i in ids]
     engine = Engine(model or shipped(), config, make_executor=watched)

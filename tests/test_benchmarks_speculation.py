@@ -9,9 +9,8 @@ import torch
 from benchmarks import speculation
 from benchmarks.loads import Load
 from benchmarks.speculation import accepted_of_judged, break_even, compare, full_steps
-from nanogpt.config import ModelConfig
+from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.parts.acceptance import expected_tokens, speedup
 from nanogpt.request import Request

@@ -26,16 +26,16 @@ from fakes import (
 from nanogpt import load_model
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.clock import LARGE_GPU, CostClock
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.oracle import generate
 from nanogpt.parts import Parts
-from nanogpt.parts.guard import PartError
 from nanogpt.parts.masks import chunk_mask
 from nanogpt.planning import Plan, plan_step, plan_whole_prompts
 from nanogpt.policies import RequestView
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
+from nanogpt.validate import PartError
 
 Arrivals = list[tuple[int, Request]]
 

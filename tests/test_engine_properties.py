@@ -21,13 +21,13 @@ from fakes import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.parts import Parts
-from nanogpt.parts.guard import PartError
 from nanogpt.planning import Offer, Plan, plan_problem, plan_step, plan_whole_prompts
 from nanogpt.request import Request
 from nanogpt.trace import Trace
+from nanogpt.validate import PartError
 
 ASKS = st.lists(
     st.tuples(

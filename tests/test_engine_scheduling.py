@@ -23,15 +23,15 @@ from fakes import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.parts import Parts
-from nanogpt.parts.guard import PartError
 from nanogpt.parts.ranking import TimedKey
 from nanogpt.planning import Plan
 from nanogpt.policies import RequestView, Resumed, aged_key
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
+from nanogpt.validate import PartError
 
 Policy = Any
 Rank = tuple[Any, int, int]

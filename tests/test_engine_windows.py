@@ -22,12 +22,12 @@ from lockstep import (
 from torch import Tensor
 
 from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate, scheduled_generate
-from nanogpt.engine_config import EXECUTORS
-from nanogpt.parts.guard import PartError
+from nanogpt.config import EXECUTORS
 from nanogpt.parts.sliding_window import evict, held, ring_slot, visible
 from nanogpt.planning import Plan, plan_whole_prompts
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import StepRecord, Trace
+from nanogpt.validate import PartError
 
 STORAGES = ["ring", "evict"]
 WAYS = [*EXECUTORS, "batch-invariant"]

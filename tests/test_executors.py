@@ -8,18 +8,20 @@ import torch
 from fakes import TINY, oracle, prompt_of, tiny_model
 from torch import Tensor
 
-from nanogpt.engine_config import EXECUTORS as MAKERS
+from nanogpt.config import EXECUTORS as NAMES
+from nanogpt.config import EngineConfig
+from nanogpt.executors import find_executor
 from nanogpt.executors.base import Executor, Row, row_mask
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.padded import PaddedExecutor, padded_mask
-from nanogpt.kv_cache import KVCache
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVCache, KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.parts.masks import chunk_mask
 
 Make = Callable[[GPT, KVStore, Parts], Executor]
 
+MAKERS = {name: find_executor(EngineConfig(executor=name)) for name in NAMES}
 EXECUTORS = pytest.mark.parametrize("make", list(MAKERS.values()), ids=list(MAKERS))
 
 

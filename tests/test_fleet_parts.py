@@ -17,7 +17,7 @@ from nanogpt.fleet import (
     make_workload,
     simulate,
 )
-from nanogpt.parts.guard import PartError
+from nanogpt.validate import PartError
 
 
 def on_event_by_hand(heap: Any, generations: Any, event: Any) -> Any:

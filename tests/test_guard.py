@@ -10,7 +10,8 @@ import pytest
 from launching import wait_for
 
 from nanogpt.parts import guard
-from nanogpt.parts.guard import PartError, describe_error, describe_timeout, guarded, run_limited
+from nanogpt.parts.guard import describe_error, describe_timeout, guarded, run_limited
+from nanogpt.validate import PartError
 
 turns = [0]  # how often the endless loops went round
 

@@ -14,12 +14,12 @@ from lockstep import arrivals_of, assert_holds_the_right_kv, steps_of, text_of
 from torch import Tensor
 
 from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate
-from nanogpt.engine_config import EXECUTORS
+from nanogpt.config import EXECUTORS
 from nanogpt.model import GPT, Attend
 from nanogpt.parts.fusing import full_mask, fused_rows, pack, split_kv
-from nanogpt.parts.guard import PartError
 from nanogpt.planning import Plan, chunk_size
 from nanogpt.trace import StepRecord, Trace
+from nanogpt.validate import PartError
 
 ALL = pytest.mark.parametrize("executor", list(EXECUTORS))
 ONE_FORWARD = pytest.mark.parametrize("executor", ["fused", "strip", "packed"])

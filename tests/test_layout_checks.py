@@ -11,7 +11,6 @@ from fakes import prompt_of, tiny_model
 from nanogpt import Engine, EngineConfig, Parts, Request
 from nanogpt.parts import Parts as AllParts
 from nanogpt.parts.fusing import full_mask, fused_rows, pack, split_kv
-from nanogpt.parts.guard import PartError
 from nanogpt.parts.layout_checks import (
     checked_evict,
     checked_full_mask,
@@ -23,6 +22,7 @@ from nanogpt.parts.layout_checks import (
     slots_of_all,
 )
 from nanogpt.parts.sliding_window import evict, held, ring_slot, visible, window_mask
+from nanogpt.validate import PartError
 
 PAST, NEW = [2, 0, 3], [1, 4, 1]
 KNOWN = [[7, 8, 9], [1, 2, 3, 4, 5], [6, 6, 6, 6]]

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from nanogpt.parts import Parts, masks
-from nanogpt.parts.guard import PartError
 from nanogpt.parts.part_checks import checked_key, guard_parts
 from nanogpt.policies import RequestView, Resumed
+from nanogpt.validate import PartError
 
 PREEMPTED = RequestView(3, 0, 5, 6, (1, 2), (7, 8), 4, 3)
 """Request 3: prompt [1, 2], generated [7, 8], arrived at step 5."""

@@ -8,10 +8,10 @@ import torch
 
 from nanogpt import planning, policies
 from nanogpt.parts import Parts, acceptance, fusing, masks, sliding_window
-from nanogpt.parts.guard import PartError
 from nanogpt.parts.layout_checks import mask_of_pairs, slots_of_all
 from nanogpt.parts.part_checks import guard_parts
 from nanogpt.policies import RequestView
+from nanogpt.validate import PartError
 
 
 def test_every_part_defaults_to_the_reference():

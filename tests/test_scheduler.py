@@ -7,12 +7,12 @@ import pytest
 from fakes import fake_request
 
 from nanogpt.parts import Parts
-from nanogpt.parts.guard import PartError
 from nanogpt.parts.part_checks import guard_parts
 from nanogpt.parts.ranking import TimedKey
 from nanogpt.policies import RequestView
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
+from nanogpt.validate import PartError
 
 
 def waiting_ids(scheduler: Scheduler) -> list[int]:

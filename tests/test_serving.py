@@ -10,12 +10,12 @@ from nanogpt import decode, encode, load_model, scheduled_generate
 from nanogpt.model import GPT
 from nanogpt.oracle import generate
 from nanogpt.parts import Parts
-from nanogpt.parts.guard import PartError
 from nanogpt.parts.ranking import TimedKey
 from nanogpt.policies import aged_key
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import Trace, step_log
+from nanogpt.validate import PartError
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nanogpt.parts.guard import PartError
 from nanogpt.slo.policy import (
     SloRequest,
     SloView,
@@ -29,6 +28,7 @@ from nanogpt.slo.policy import (
 )
 from nanogpt.slo.predictor import Predictor, fit, fit_polynomial, read_sweep, sweep
 from nanogpt.slo.slo_parts import SloParts, guard_slo_parts
+from nanogpt.validate import PartError
 
 MANY = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 A, C = 100.0, 10_000.0  # 0.1 ms per token, 10 ms per pass

@@ -23,7 +23,6 @@ from support import ROOT
 
 from nanogpt.experiments.pool import run_jobs
 from nanogpt.experiments.slo_table import Trial, cells, estimate, render, run_trial
-from nanogpt.parts.guard import PartError
 from nanogpt.slo.__main__ import main
 from nanogpt.slo.load import (
     LONGEST_TOKENS,
@@ -55,6 +54,7 @@ from nanogpt.slo.variants import (
     dragged_along,
     starved,
 )
+from nanogpt.validate import PartError
 
 SOME = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 

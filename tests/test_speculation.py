@@ -23,16 +23,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.stories.l08_judged import story
-from nanogpt.config import ModelConfig
+from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.experiments.trace_metrics import request_metrics
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.oracle import generate
 from nanogpt.parts import Parts
 from nanogpt.parts.acceptance import draw, roll_back_kv
-from nanogpt.parts.guard import PartError
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.tensor_parallel import tensor_parallel
 from nanogpt.request import Request
@@ -40,6 +38,7 @@ from nanogpt.sampling import probabilities
 from nanogpt.speculative.drafting import Draft, propose, share_out, tempered
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import Trace
+from nanogpt.validate import PartError
 
 VOCAB = TINY.vocab_size
 ONE = EngineConfig(token_budget=64, num_draft_tokens=4)

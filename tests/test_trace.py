@@ -6,7 +6,7 @@ import json
 import pytest
 from fakes import fake_arrivals, fake_engine
 
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig
 from nanogpt.trace import SCHEMA_VERSION, Trace, step_log
 
 

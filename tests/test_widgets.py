@@ -11,9 +11,8 @@ from support import ROOT, find_program, run
 
 from nanogpt.checkpoints.tokenizer import ALPHABET
 from nanogpt.clock import LARGE_GPU, CostClock
-from nanogpt.config import ModelConfig
+from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.request import Request
 from widgets import (

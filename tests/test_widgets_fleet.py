@@ -11,8 +11,8 @@ from course.stories.l07_lazy_heap import heap_story
 from course.stories.l08_judged import story
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import load_model
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.experiments.fleet_comparison import compare
 from nanogpt.fleet.decisions import on_event
 from nanogpt.fleet.presets import ADAPTIVE, FIFO

@@ -10,9 +10,8 @@ from support import find_program, run
 
 from course.stories.l02_heap import record_heap
 from nanogpt.clock import LARGE_GPU, CostClock
-from nanogpt.config import ModelConfig
+from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.request import Request
 from widgets import HeapStepper, KVBudget, Timeline, assets, standalone

@@ -7,7 +7,7 @@ import pytest
 import torch
 from preempting import CONFIG, logits_after, prompt, tiny_model
 
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
 from nanogpt.oracle import generate

@@ -7,12 +7,12 @@ import pytest
 import torch
 from preempting import CONFIG, logits_after, prompt, tiny_model
 
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
 from nanogpt.oracle import generate
-from nanogpt.parts.guard import PartError
 from nanogpt.trace import PrefixHitRecord, WorkRecord
+from nanogpt.validate import PartError
 from nanogpt.workers.router_state import Ticket, WorkerBook
 from nanogpt.workers.routing import RoundRobin, guard_route
 from nanogpt.workers.shared_model import map_model, write_model

@@ -14,12 +14,12 @@ import pytest
 import torch
 from preempting import CONFIG, open_files, process_is_there, prompt, tiny_model, wait_for
 
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.model import GPT
 from nanogpt.oracle import generate
-from nanogpt.parts.guard import PartError
 from nanogpt.request import Request
+from nanogpt.validate import PartError
 from nanogpt.workers.worker_fleet import Fleet, WorkersFailed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

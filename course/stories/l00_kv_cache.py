@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from nanogpt import GPT, Engine, EngineConfig, Parts, Request, decode, generate
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
-from nanogpt.executors.base import ForwardResult
+from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.parts.guard import PartError, guarded
-from nanogpt.rows import Row
+from nanogpt.parts.guard import guarded
+from nanogpt.validate import PartError
 
 Attention = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 NextInputs = Callable[[list[int], int], list[int]]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nanogpt import GPT, Engine, EngineConfig, Parts, Request, Trace, encode
 from nanogpt.clock import WallClock
-from nanogpt.engine_config import executor_maker
+from nanogpt.executors import find_executor
 
 _OTHERS = (
     "JULIET:\nO Romeo, ",
@@ -51,7 +51,7 @@ def _listen(
     heard: dict[int, Tensor] = {}
 
     def listening(model: GPT, cache: Any, parts: Parts) -> Any:
-        executor = executor_maker(config)(model, cache, parts)
+        executor = find_executor(config)(model, cache, parts)
 
         class Listener:
             name = executor.name

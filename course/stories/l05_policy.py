@@ -7,7 +7,6 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling import call
 from course.stories import recorded
-from nanogpt.parts.guard import PartError
 from nanogpt.parts.plain_values import as_number
 from nanogpt.slo import (
     POST_COST,
@@ -21,6 +20,7 @@ from nanogpt.slo import (
     simulate,
 )
 from nanogpt.slo.variants import ROUND_COST
+from nanogpt.validate import PartError
 from widgets import bar
 
 Gate = Callable[..., int | None]

@@ -10,7 +10,7 @@ import torch
 from course.attempt import Attempt
 from course.stories import recorded
 from nanogpt import GPT, EngineConfig, ModelConfig, Request
-from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.guard import guarded
 from nanogpt.preemption import cleanup
 from nanogpt.preemption.agreement import AGREEMENTS
 from nanogpt.preemption.monitor import now_us
@@ -20,6 +20,7 @@ from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.slo_gate import slo_gate
 from nanogpt.slo.predictor import fit
+from nanogpt.validate import PartError
 
 Record = dict[str, Any]
 Undo = Callable[..., Any]

@@ -12,7 +12,8 @@ from typing import Any
 from nanogpt.fleet import decisions
 from nanogpt.fleet.decisions import Entry, Event, Key
 from nanogpt.fleet.fleet_parts import OnEvent
-from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.guard import guarded
+from nanogpt.validate import PartError
 
 Record = dict[str, Any]
 

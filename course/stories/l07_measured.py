@@ -9,7 +9,7 @@ from course.stories.l07_fleet import ms
 from course.stories.l07_recording import real_workers
 from nanogpt.fleet import CALIBRATED_COST, SOURCE_COST
 from nanogpt.fleet.costs import CostModel, decode_us
-from nanogpt.parts.guard import PartError
+from nanogpt.validate import PartError
 from nanogpt.workers.worker_fleet import WorkersFailed
 
 Row = Mapping[str, Any]

@@ -24,7 +24,7 @@ from nanogpt.fleet import (
     make_workload,
     simulate,
 )
-from nanogpt.parts.guard import PartError
+from nanogpt.validate import PartError
 
 Serving = FleetRun | str
 """A run of a fleet, or the sentence that says why there is none."""

@@ -12,9 +12,10 @@ from course.stories.l08_drafts import FOUR_AHEAD, OPENING, tally
 from course.stories.l08_worth import rounds
 from course.stories.texts import shown
 from nanogpt import GPT, Engine, Request, decode, encode, generate
-from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.guard import guarded
 from nanogpt.parts.masks import chunk_mask
 from nanogpt.speculative.drafting import Draft
+from nanogpt.validate import PartError
 
 Rule = Callable[..., Any]
 Passes = list[tuple[int, int, int, int]]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from nanogpt.checkpoints.tokenizer import decode
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.sampling import probabilities, uniform
 from nanogpt.speculative.drafting import Draft, tempered

@@ -1,1 +1,49 @@
-"""Executors: how a step's rows go through the model. Same rows, same logits, different layouts."""
+"""Executors: how a step's rows go through the model. Same rows, same logits, different layouts.
+
+base                    what an executor is: rows in, logits out
+packed                  one flat row, attention over the KV cache in place: the fast one
+strip, fused, padded    one mask over a flat row; one left-padded forward; two
+batch_invariant         a form of packed with the same bits in every batch
+"""
+
+import importlib
+from collections.abc import Callable
+
+from nanogpt.config import EngineConfig
+from nanogpt.executors.base import Executor
+from nanogpt.kv_cache import KVStore
+from nanogpt.model import GPT
+from nanogpt.parts import Parts
+from nanogpt.validate import check_callable
+
+MakeExecutor = Callable[[GPT, KVStore, Parts], Executor]
+
+
+def find_executor(config: EngineConfig) -> MakeExecutor:
+    """The executor that the settings ask for: `PackedExecutor` of the module `packed`."""
+    name = "batch_invariant" if config.batch_invariant else config.executor
+    kind = "".join(word.capitalize() for word in name.split("_")) + "Executor"
+    return getattr(importlib.import_module(f"nanogpt.executors.{name}"), kind)
+
+
+def check_features(config: EngineConfig, executor: Executor, draft: object) -> None:
+    """Refuse drafts without a draft model, and what an executor from elsewhere cannot do.
+
+    Raises: ValueError naming the setting.
+    """
+    check_callable("what make_executor made", executor, "an executor with `run`", "run")
+    if config.num_draft_tokens and not getattr(executor, "verifies_drafts", False):
+        raise ValueError(
+            f"num_draft_tokens is {config.num_draft_tokens}; the executor {executor.name!r} gives "
+            "no logits to verify drafts by, 'packed' does"
+        )
+    if config.num_draft_tokens and draft is None:
+        raise ValueError(
+            f"num_draft_tokens is {config.num_draft_tokens}, and there is no draft; give one, for "
+            "example Engine(..., draft=TrigramDraft.load())"
+        )
+    if config.prefix_cache_tokens and not getattr(executor, "reads_cache", False):
+        raise ValueError(
+            f"prefix_cache_tokens is {config.prefix_cache_tokens}; the executor {executor.name!r} "
+            "keeps its K/V elsewhere, where no prefix can be copied to"
+        )

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVStore
 from nanogpt.parts import ChunkMask
-from nanogpt.speculative.proposal import NO_PROPOSAL, Proposal
 from nanogpt.trace import ForwardRecord
 
 
@@ -20,7 +19,7 @@ class Row:
     """One request's tokens in this step: T ids, the positions to embed them at, and their past.
 
     The K/V of `tokens[i]` belongs to position `num_past + i`. `known` is every token that the
-    request knows, computed or not. The last of `tokens` may be guessed, by a `proposal`.
+    request knows, computed or not. `drafted` are guessed tokens, with which the row ends.
     """
 
     request_id: int
@@ -29,12 +28,7 @@ class Row:
     num_past: int
     is_decode: bool
     known: Sequence[int]
-    proposal: Proposal = NO_PROPOSAL
-
-    @property
-    def drafted(self) -> tuple[int, ...]:
-        """The guessed tokens, with which the row ends."""
-        return self.proposal.tokens
+    drafted: tuple[int, ...] = ()
 
     @property
     def num_logits(self) -> int:
@@ -62,6 +56,8 @@ class Executor(Protocol):
     """Runs the rows of one step. Writes their K/V; the caller commits it once all is well."""
 
     name: str
+    verifies_drafts: bool  # gives the logits of every draft
+    reads_cache: bool  # attends to the engine's KV cache, and to none of its own
 
     def run(self, rows: Sequence[Row]) -> ForwardResult:
         """Compute the logits after each row's last token."""

@@ -23,7 +23,7 @@ from nanogpt.executors.base import (
     row_mask,
     wanted_tokens,
 )
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 
@@ -35,6 +35,8 @@ class BatchInvariantExecutor:
     """Forwards of exactly `ROWS` tokens each; one thread, or the products may be split anew."""
 
     name = "packed, batch-invariant"
+    verifies_drafts = True
+    reads_cache = True
 
     def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
         self.model = model

@@ -13,16 +13,18 @@ from torch import Tensor
 
 from nanogpt.executors.base import ForwardResult, Row, forward_record
 from nanogpt.executors.padded import PaddedAttention, padded_mask
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
-from nanogpt.parts.guard import PartError
+from nanogpt.validate import PartError
 
 
 class FusedExecutor:
     """One forward for all rows, left-padded to the longest."""
 
     name = "fused"
+    verifies_drafts = False
+    reads_cache = True
 
     def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
         self.model = model

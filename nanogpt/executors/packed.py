@@ -26,8 +26,7 @@ from nanogpt.executors.base import (
     row_mask,
     wanted_tokens,
 )
-from nanogpt.kv_cache import KVCache
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVCache, KVStore
 from nanogpt.model import GPT, Attend
 from nanogpt.parts import Parts
 
@@ -36,6 +35,8 @@ class PackedExecutor:
     """One forward per step over a flat row of tokens, attending over the KV cache in place."""
 
     name = "packed"
+    verifies_drafts = True
+    reads_cache = True
 
     def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
         self.model = model

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.executors.base import ForwardResult, Row, forward_record, place_rows, row_mask
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.trace import ForwardRecord
@@ -27,6 +27,8 @@ class PaddedExecutor:
     """One forward for the rows that prefill and one for those that decode, each left-padded."""
 
     name = "padded"
+    verifies_drafts = False
+    reads_cache = True
 
     def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
         self.model = model

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.executors.base import ForwardResult, Row, forward_record, place_rows
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 
@@ -23,6 +23,8 @@ class StripExecutor:
     """One unpadded forward per step under a single mask."""
 
     name = "strip"
+    verifies_drafts = False
+    reads_cache = True
 
     def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
         self.model = model

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.decisions import Entry, Event
 from nanogpt.fleet.views import FleetSnapshot, WorkerView
-from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.guard import guarded
+from nanogpt.validate import PartError
 
 
 class OnEvent(Protocol):

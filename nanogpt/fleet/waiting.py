@@ -6,7 +6,7 @@ from typing import Protocol
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.decisions import Entry, Key
 from nanogpt.fleet.fleet_parts import OnEvent
-from nanogpt.parts.guard import PartError
+from nanogpt.validate import PartError
 
 
 class WaitingQueue(Protocol):

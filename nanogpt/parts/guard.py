@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from nanogpt.validate import PartError
+
 BACKSTOP = 4.0
 """Wall seconds allowed per second of limit: a busy machine is not the learner's fault."""
 _POLL_S = 0.05
 _INJECT_EVERY_S = 0.01
 _GRACE_S = 0.25  # to end by exception, and then again to be parked
 _MAX_MESSAGE = 200
-
-
-class PartError(Exception):
-    """A learner's part failed; the message is one sentence that its author can act on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from nanogpt.parts import (
     Visible,
     sliding_window,
 )
-from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.guard import guarded
 from nanogpt.parts.plain_values import as_items, as_tensor, as_truth, as_whole, kind_of
-from nanogpt.window.window_storage import SlotsOf
-from nanogpt.window.windowed_kv_cache import WindowMask
+from nanogpt.parts.sliding_window import SlotsOf, WindowMask
+from nanogpt.validate import PartError
 
 
 def checked_rows(rows_of: Callable[..., Any]) -> FusedRows:

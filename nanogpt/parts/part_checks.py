@@ -26,7 +26,7 @@ from nanogpt.parts import (
     SortKey,
     layout_checks,
 )
-from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.guard import guarded
 from nanogpt.parts.plain_values import (
     as_items,
     as_mapping,
@@ -37,6 +37,7 @@ from nanogpt.parts.plain_values import (
     kind_of,
 )
 from nanogpt.policies import RequestView, Resumed, Verdict
+from nanogpt.validate import PartError
 
 REFERENCE = Parts()
 ASKED_FOR_MANY = ("visible", "ring_slot")

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nanogpt.parts import Parts
-from nanogpt.parts.guard import guarded
-from nanogpt.parts.part_checks import checked_key
 from nanogpt.policies import RequestView
 
 Key = tuple[float, ...]
@@ -39,6 +37,10 @@ def key_under(policy: Policy, view: RequestView, step: int, parts: Parts) -> Key
     """The request's rank at this step; smaller goes first. Raises: PartError for no tuple."""
     if isinstance(policy, str):
         return parts.sort_key(policy, view)
+    # Only a policy from elsewhere needs the guard and all that comes with it.
+    from nanogpt.parts.guard import guarded
+    from nanogpt.parts.part_checks import checked_key
+
     if isinstance(policy, TimedKey):
         key = guarded("policy", policy.key)(view, step)
     else:

@@ -9,13 +9,18 @@ and tensors.
 Source: the sliding-window post; StreamingLLM (Xiao et al., 2023), section 3, for the sinks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.validate import check_int
+
+WindowMask = Callable[[Sequence[int], Sequence[int], int | None, int], Tensor]
+"""Of the positions of queries and keys, a window and sinks: what each query sees, (T, S) bool."""
+SlotsOf = Callable[[Sequence[int], int, int], list[int]]
+"""Of positions, a window and sinks: the slot in which the K/V of each lies."""
 
 
 def check_sinks(num_sinks: int, window: int | None) -> None:

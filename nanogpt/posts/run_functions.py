@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Arrivals, Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import Policy

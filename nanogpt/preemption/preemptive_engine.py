@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import Self
 
 from nanogpt.clock import WallClock
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.executors.base import Row
+from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import TimedKey
@@ -43,6 +44,13 @@ from nanogpt.preemption.tensor_parallel import (
 from nanogpt.request import Request, check_request
 from nanogpt.slo.policy import SloRequest
 from nanogpt.trace import StepRecord
+
+
+class RanksKVCache(KVCache):
+    """The slots of ranks: they hold the K/V, and never read what did not count."""
+
+    def discard_written(self, request_id: int) -> None:
+        """Nothing to wipe."""
 
 
 class PreemptiveEngine(Engine):
@@ -141,7 +149,7 @@ class PreemptiveEngine(Engine):
                 self.step_number, start_us, self.clock.now_us(), self.config.token_budget,
                 self._kv_before(), self.cache.held_tokens(), victims, preempted.layer, waiter,
             )  # fmt: skip
-            self._steps.append(record)
+            self.steps.append(record)
             self.step_number += 1
         except BaseException:
             self.previous_step = previous_step  # a step that failed was never scheduled
@@ -156,7 +164,7 @@ class PreemptiveEngine(Engine):
     def begin_pass(self, step: int, rows: Sequence[Row]) -> PassMode:
         """Scheduling has ended: keep the books, publish the snapshot, say whether ranks vote."""
         scheduled = {row.request_id for row in rows}
-        newcomers = {i for i in scheduled if self._requests[i].status == "waiting"}
+        newcomers = {i for i in scheduled if self.requests[i].status == "waiting"}
         problem = admission_problem(newcomers, self.previous_step)
         assert problem is None, problem
         self.previous_step = frozenset(scheduled)
@@ -186,7 +194,7 @@ class PreemptiveEngine(Engine):
         layers_done = max(preempted.layer, 1)
         pass_us = (since_us - self._begun_ns // 1000) * self.model.config.num_layers // layers_done
         chosen = self._waiter(preempted)
-        self._asleep = [self._requests[row.request_id] for row in preempted.rows]
+        self._asleep = [self.requests[row.request_id] for row in preempted.rows]
         self.next_up = chosen
         try:
             self._take_arrivals()
@@ -195,7 +203,7 @@ class PreemptiveEngine(Engine):
                 way = resume_or_abort(
                     now_us() - since_us,
                     pass_us,
-                    urgent_waits=chosen in self._requests and chosen not in self.first_token_us,
+                    urgent_waits=chosen in self.requests and chosen not in self.first_token_us,
                     memory_is_short=not self._has_room(chosen),
                 )
                 if way == "sleep":
@@ -208,6 +216,11 @@ class PreemptiveEngine(Engine):
 
     # What differs from an engine that is never preempted
 
+    def make_cache(self) -> KVCache:
+        """Slots and lengths; the K/V itself lies with the ranks."""
+        weight, num_slots = self.model.token_embedding.weight, self.config.max_batch_size
+        return RanksKVCache(self.model.config, num_slots, weight.dtype, weight.device)
+
     def _rank(self, view: RequestView, step: int) -> tuple[float, ...]:
         """The chosen waiter first, the others by the policy."""
         policy = self._base_policy
@@ -219,9 +232,9 @@ class PreemptiveEngine(Engine):
             key = policy(view)
         return (float(view.id != self.next_up), *key)
 
-    def _offer(self, victims: Sequence[Request], startable: Sequence[Request]) -> Offer:
+    def offer(self, leaving: Sequence[Request], waiting: Sequence[tuple[int, int]]) -> Offer:
         """In a step that a pass was left for, only the chosen waiter and those it may bring."""
-        offer = super()._offer(victims, startable)
+        offer = super().offer(leaving, waiting)
         chosen = self.next_up
         ids = [request_id for request_id, _ in (*offer.prefilling, *offer.waiting)]
         if self._asleep:
@@ -237,11 +250,6 @@ class PreemptiveEngine(Engine):
             waiting=tuple(entry for entry in offer.waiting if entry[0] in allowed),
         )
 
-    def _undo(self, rows: Sequence[Row], newcomers: Sequence[Row]) -> None:
-        """Take the slots back. The K/V lies with ranks, and they never read what did not count."""
-        for row in newcomers:
-            self.cache.release(row.request_id)
-
     def _abort(self, preempted: Preempted) -> tuple[tuple[int, ...], int | None]:
         """Undo an aborted pass; return its victims and the request it was aborted for."""
         replied_ns, waiter = self.runner.replied_ns, self._waiter(preempted)
@@ -251,7 +259,7 @@ class PreemptiveEngine(Engine):
         after = self.preemption.clean_up(before, victims, waiter)
         for request_id in before.running:
             if request_id not in after.running:
-                self.scheduler.preempt(self._requests[request_id])
+                self.scheduler.preempt(self.requests[request_id])
         for request_id in before.kv - after.kv:
             self.cache.release(request_id)
         self.previous_step, self.next_up = after.previous_step, after.next_up
@@ -270,7 +278,7 @@ class PreemptiveEngine(Engine):
 
     def _has_room(self, chosen: int | None) -> bool:
         """Whether the chosen waiter can run beside the pass that sleeps."""
-        request = None if chosen is None else self._requests.get(chosen)
+        request = None if chosen is None else self.requests.get(chosen)
         return request is None or has_room(self.scheduler, self.step_number, request, self._asleep)
 
     def _waiter(self, preempted: Preempted) -> int | None:
@@ -281,17 +289,17 @@ class PreemptiveEngine(Engine):
         return decision.target.waiter
 
     def _seen(self, request_id: int) -> SloRequest:
-        return self.promises.seen(self._requests[request_id])
+        return self.promises.seen(self.requests[request_id])
 
     def _in_order(self, record: StepRecord) -> StepRecord:
         """A step that slept follows those that ran meanwhile, in the trace and in what it found."""
-        self._steps.pop()
-        self._steps.append(replace(record, kv_before=self._kv_before()))
-        return self._steps[-1]
+        self.steps.pop()
+        self.steps.append(replace(record, kv_before=self._kv_before()))
+        return self.steps[-1]
 
     def _kv_before(self) -> int:
         """KV tokens held after the last step."""
-        return self._steps[-1].kv_after if self._steps else 0
+        return self.steps[-1].kv_after if self.steps else 0
 
     def _take_arrivals(self) -> None:
         for arrival in self.inbox.take():
@@ -301,7 +309,7 @@ class PreemptiveEngine(Engine):
             except ValueError as refusal:
                 self.refused[arrival.request.id] = str(refusal)
             else:  # it has waited since it arrived, and not only since it was taken in
-                self._arrived[-1] = replace(self._arrived[-1], arrival_us=arrival.arrived_us)
+                self.arrived[-1] = replace(self.arrived[-1], arrival_us=arrival.arrived_us)
 
     def _note(self, preempted: Preempted, replied_ns: int, resumed_ns: int | None) -> None:
         """Count and record a preemption."""

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from nanogpt.executors.base import ForwardResult, Row, forward_record, row_mask
-from nanogpt.kv_cache import KVCache
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVCache, KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.preemption.agreement import RANK_PARTS, RankParts
@@ -68,7 +67,10 @@ class Unwatched:
 
 
 class TensorParallelExecutor:
-    """Runs rows on the ranks of a runner. Mutable: `watch`, who is told of every pass."""
+    """Runs rows on the ranks of a runner. Mutable: `watch`, which is told of every pass."""
+
+    verifies_drafts = False
+    reads_cache = False  # each rank has its own
 
     def __init__(self, runner: Runner, cache: KVCache, parts: Parts) -> None:
         self.runner = runner

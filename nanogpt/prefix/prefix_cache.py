@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nanogpt.kv_cache import KVCache
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVCache, KVStore
 from nanogpt.prefix.radix import RadixTree
 from nanogpt.request import Request
+from nanogpt.step import Prefixes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,11 @@ class PrefixHit:
 
     def copy_to(self, cache: KVStore, request_id: int) -> None:
         """Put it into the request's empty slot, where it counts as held."""
-        if self.pieces:
-            assert isinstance(cache, KVCache)
-            cache.load(request_id, torch.cat(self.pieces, dim=3))  # (2, L, H, S, D)
+        assert isinstance(cache, KVCache)
+        cache.load(request_id, torch.cat(self.pieces, dim=3))  # (2, L, H, S, D)
 
 
-NO_HIT = PrefixHit(0, ())
-
-
-class PrefixCache:
+class PrefixCache(Prefixes):
     """K/V of at most `capacity_tokens` tokens, the least recently used out first; 0 keeps nothing.
 
     Mutable: what is stored.
@@ -50,16 +46,14 @@ class PrefixCache:
         """How many tokens' K/V is stored."""
         return self.tree.num_tokens
 
-    def find(self, known: Sequence[int]) -> PrefixHit:
+    def find(self, known: Sequence[int]) -> PrefixHit | None:
         """The longest stored prefix of `known` that leaves a token to compute.
 
         The last known token has to go through the model, for its logits. Changes nothing, so that
         a step which fails leaves no trace.
         """
-        if not self.num_tokens:
-            return NO_HIT
         num_tokens, pieces = self.tree.match(tuple(known[:-1]), touch=False)
-        return PrefixHit(num_tokens, tuple(pieces)) if num_tokens else NO_HIT
+        return PrefixHit(num_tokens, tuple(pieces)) if num_tokens else None
 
     def publish(self, request: Request, cache: KVStore) -> None:
         """Let others find a copy of what the request holds, all of it from committed steps."""

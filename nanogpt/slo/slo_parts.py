@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import nanogpt.slo.policy as policy
-from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.guard import guarded
 from nanogpt.slo.policy import Mode, SloRequest, SloView
+from nanogpt.validate import PartError
 
 
 class Slack(Protocol):

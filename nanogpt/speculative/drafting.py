@@ -1,18 +1,24 @@
 """Drafting: what a draft model is, how many tokens there is room to guess, and the guesses.
 
-Knows no target model: what becomes of a guess is `verify`'s business.
+`ModelDrafter` is what an engine uses; what becomes of a guess is `verify`'s business.
 """
 
 import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from nanogpt.engine_config import EngineConfig
+from torch import Tensor
+
+from nanogpt.config import EngineConfig
+from nanogpt.executors.base import Row
+from nanogpt.parts import Accept
 from nanogpt.parts.acceptance import draw
 from nanogpt.request import Request
 from nanogpt.sampling import uniform
 from nanogpt.scheduler import Scheduler
 from nanogpt.speculative.proposal import Proposal
+from nanogpt.speculative.verify import verify
+from nanogpt.step import Drafter, Drawn
 
 
 class Draft(Protocol):
@@ -21,6 +27,35 @@ class Draft(Protocol):
     def __call__(self, known: Sequence[int], /) -> Sequence[float]:
         """The probabilities of what follows `known`: V numbers that sum to 1."""
         ...
+
+
+class ModelDrafter(Drafter):
+    """Drafts by a cheap model, judged by rejection sampling. Mutable: the step's proposals."""
+
+    def __init__(self, draft: Draft, config: EngineConfig, vocab_size: int) -> None:
+        self.draft = draft
+        self.config = config
+        self.vocab_size = vocab_size
+        self._proposals: dict[int, Proposal] = {}
+
+    def propose(
+        self, planned: Sequence[tuple[Request, int]], scheduler: Scheduler
+    ) -> dict[int, tuple[int, ...]]:
+        """Guess ahead for the decodes of a plan. Raises: as `propose_all` does."""
+        self._proposals = propose_all(self.draft, scheduler, planned, self.config, self.vocab_size)
+        return {i: proposal.tokens for i, proposal in self._proposals.items()}
+
+    def judge(self, row: Row, logits: Tensor, accept: Accept) -> Drawn:
+        """Which of a row's drafts stay, and the token after them. Shapes: logits (K + 1, V)."""
+        return verify(
+            logits,
+            self._proposals[row.request_id],
+            len(row.known),
+            self.config.temperature,
+            self.config.seed,
+            row.request_id,
+            accept,
+        )
 
 
 def propose_all(

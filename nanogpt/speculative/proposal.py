@@ -10,6 +10,3 @@ class Proposal:
 
     tokens: tuple[int, ...] = ()
     probabilities: tuple[Sequence[float], ...] = ()
-
-
-NO_PROPOSAL = Proposal()

@@ -6,21 +6,12 @@
 Shapes: K drafts, V vocabulary.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
 from nanogpt.parts import Accept
 from nanogpt.sampling import probabilities, sample_tokens, uniform
 from nanogpt.speculative.proposal import Proposal
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What a pass gave a request: its first `num_accepted` drafts, and `last` after them."""
-
-    last: int
-    num_accepted: int = 0
+from nanogpt.step import Drawn
 
 
 def verify(

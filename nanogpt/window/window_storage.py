@@ -8,17 +8,15 @@ than the numbers that it moves. Learners' parts run in `plan` and `put`, and cou
 Shapes: L layers, H heads, S entries held, T new tokens, D head size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from nanogpt.parts.sliding_window import kept_positions, live_bytes
+from nanogpt.parts.sliding_window import SlotsOf, kept_positions, live_bytes
 
 Evict = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
-SlotsOf = Callable[[Sequence[int], int, int], list[int]]
-"""(positions, window, sinks) -> the slot of each."""
 
 
 class WindowStorage(Protocol):

@@ -14,11 +14,9 @@ from torch import Tensor
 
 from nanogpt.config import ModelConfig
 from nanogpt.kv_cache import view_by_head
-from nanogpt.parts.sliding_window import kept_positions, window_mask
+from nanogpt.parts.sliding_window import WindowMask, kept_positions, window_mask
 from nanogpt.request import KVView, OwnKV
 from nanogpt.window.window_storage import WindowStorage
-
-WindowMask = Callable[[Sequence[int], Sequence[int], int | None, int], Tensor]
 
 
 class WindowedKVCache:

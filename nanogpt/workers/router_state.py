@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig
 from nanogpt.fleet.views import WorkerView
 from nanogpt.prefix.radix import RadixTree
 from nanogpt.trace import WorkRecord

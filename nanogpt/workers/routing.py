@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
-from nanogpt.parts.guard import PartError, guarded
+from nanogpt.parts.guard import guarded
+from nanogpt.validate import PartError
 
 Route = Callable[[Sequence[WorkerView], Mapping[int, int]], int]
 """route(workers, hits) -> the id of one of the workers; `hits` are KV tokens by worker id."""

@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.model import GPT
 from nanogpt.request import Request, check_request

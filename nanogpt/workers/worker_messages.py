@@ -12,7 +12,7 @@ from typing import IO, Any, TypeAlias
 
 from torch import Tensor
 
-from nanogpt.engine_config import EngineConfig
+from nanogpt.config import EngineConfig
 from nanogpt.trace import PrefixHitRecord, WorkRecord
 
 

@@ -16,10 +16,10 @@ from typing import IO
 
 import torch
 
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.engine_config import EngineConfig
 from nanogpt.executors.base import Executor, ForwardResult, Row
-from nanogpt.kv_store import KVStore
+from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.prefix.prefix_cache import PrefixCache
 from nanogpt.request import Request
@@ -34,6 +34,7 @@ class ListeningExecutor:
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         self.name = executor.name
+        self.verifies_drafts, self.reads_cache = executor.verifies_drafts, executor.reads_cache
         self.logits = torch.empty(0, 0)
 
     def run(self, rows: Sequence[Row]) -> ForwardResult:

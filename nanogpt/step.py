@@ -1,0 +1,281 @@
+"""One step in flight: what was decided, what runs, what came out, and what its record says.
+
+The engine makes a `Step` when it begins one and drops it with the record: nothing outlives a step
+but what was committed. Whatever a feature adds to a step comes in here: K/V of shared prefixes that
+a newcomer need not compute, and drafts behind a decode's token.
+
+Shapes: R logits (one per row and one more per draft), V vocabulary.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Protocol
+
+from torch import Tensor
+
+from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.executors.base import Row, row_problem
+from nanogpt.kv_cache import KVStore
+from nanogpt.parts import Accept, ChunkInputs
+from nanogpt.planning import Offer, Plan
+from nanogpt.request import Request
+from nanogpt.sampling import sample_tokens, uniform
+from nanogpt.scheduler import Scheduler, WayBack
+from nanogpt.trace import (
+    ForwardRecord,
+    KVRecord,
+    PrefixHitRecord,
+    RequestRecord,
+    StepRecord,
+    WaitRecord,
+    WorkRecord,
+)
+from nanogpt.validate import PartError
+
+
+class NotFiniteError(ValueError):
+    """Logits with NaN or infinity in them; `request_ids` says whose."""
+
+    def __init__(self, step: int, request_ids: list[int]) -> None:
+        super().__init__(
+            f"step {step}: the logits of request {request_ids[0]} are not finite (NaN or "
+            "infinity); the step was dropped"
+        )
+        self.request_ids = request_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a pass gave a request: its first `num_accepted` drafts, and `last` after them."""
+
+    last: int
+    num_accepted: int = 0
+
+
+# --- what features add ----------------------------------------------------------------------------
+
+
+class Prefix(Protocol):
+    """K/V of the first tokens of a request, computed for another one."""
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens it spares."""
+        ...
+
+    def copy_to(self, cache: KVStore, request_id: int) -> None:
+        """Put it into the request's empty slot, where it counts as held."""
+        ...
+
+
+class Prefixes:
+    """Where K/V of shared prefixes is found: here, nowhere."""
+
+    num_tokens = 0
+
+    def find(self, known: Sequence[int]) -> Prefix | None:
+        """What a request with these known tokens will not have to compute. Changes nothing."""
+        return None
+
+    def publish(self, request: Request, cache: KVStore) -> None:
+        """Let others find what the request holds, all of it from committed steps."""
+
+
+class Drafter:
+    """What guesses ahead for decodes and judges the guesses: here, nothing."""
+
+    def propose(
+        self, planned: Sequence[tuple[Request, int]], scheduler: Scheduler
+    ) -> Mapping[int, tuple[int, ...]]:
+        """Drafts for the decodes of a plan, where there is room, by request id."""
+        return {}
+
+    def judge(self, row: Row, logits: Tensor, accept: Accept) -> Drawn:
+        """What becomes of a row's drafts. Shapes: logits (K + 1, V)."""
+        raise NotImplementedError
+
+
+# --- the step -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Step:
+    """What is in flight. `leaving` go, each with its way back; `startable` may begin.
+
+    Mutable, and filled in the order of its fields: decided, planned, run, drawn, committed.
+    """
+
+    start_us: int
+    kv_before: int
+    leaving: Sequence[tuple[Request, WayBack]]
+    reasons: Mapping[int, str]  # why each of them leaves, by id
+    blocked: str | None  # why the first waiting request that was not offered could not start
+    hits: dict[int, Prefix | None]  # of the startable, by id
+    offer: Offer
+    plan: Plan = field(default_factory=list[tuple[int, int]])
+    rows: Sequence[Row] = ()
+    sampling: Sequence[bool] = ()
+    forwards: tuple[ForwardRecord, ...] = ()
+    drawn: Mapping[int, Drawn] = field(default_factory=dict[int, Drawn])
+    computed: dict[int, int] = field(default_factory=dict[int, int])
+    counted: dict[int, int] = field(default_factory=dict[int, int])
+    kv_peak: int = 0
+    finished: list[int] = field(default_factory=list[int])
+
+    @property
+    def newcomers(self) -> list[int]:
+        """The waiting requests that begin in this step, by id."""
+        return [row.request_id for row in self.rows if row.request_id in self.hits]
+
+
+def make_rows(
+    number: int,
+    step: Step,
+    requests: Mapping[int, Request],
+    drafts: Mapping[int, tuple[int, ...]],
+    chunk_inputs: ChunkInputs,
+    config: ModelConfig,
+) -> tuple[list[Row], list[bool]]:
+    """The planned tokens as rows, and which of the rows sample.
+
+    A newcomer begins behind its hit. Raises: PartError for a row that the model has no embedding
+    for.
+    """
+    rows: list[Row] = []
+    sampling: list[bool] = []
+    for request_id, num_tokens in step.plan:
+        request = requests[request_id]
+        known = request.tokens_so_far
+        hit = step.hits.get(request_id)
+        start = request.prefill_cursor + (hit.num_tokens if hit else 0)
+        ids, positions, sample = chunk_inputs(known, start, num_tokens)
+        drafted = drafts.get(request_id, ())
+        row = Row(
+            request_id,
+            [*ids, *drafted],
+            [*positions, *range(len(known), len(known) + len(drafted))],
+            start,
+            request.status == "active",
+            known,
+            drafted,
+        )
+        problem = row_problem(row, config)
+        if problem:
+            raise PartError(f"step {number}, request {request_id}: {problem}")
+        rows.append(row)
+        sampling.append(sample)
+    return rows, sampling
+
+
+def draw_tokens(
+    number: int,
+    step: Step,
+    logits: Tensor,
+    config: EngineConfig,
+    drafter: Drafter,
+    accept: Accept,
+) -> dict[int, Drawn]:
+    """What each sampling row gives its request, by request id, in the rows' order.
+
+    Shapes: logits (R, V). Raises: NotFiniteError naming a request whose logits are not finite.
+    """
+    rows = step.rows
+    starts = list(accumulate((row.num_logits for row in rows), initial=0))
+    _check_finite(number, logits, rows, starts)
+    chosen = [i for i, samples in enumerate(step.sampling) if samples]
+    plain = [i for i in chosen if not rows[i].drafted]
+    draws = [uniform(config.seed, rows[i].request_id, len(rows[i].known), "sample") for i in plain]
+    tokens = sample_tokens(logits[[starts[i] for i in plain]], config.temperature, draws)
+    drawn = {i: Drawn(token) for i, token in zip(plain, tokens, strict=True)}
+    for i in chosen:
+        if rows[i].drafted:
+            drawn[i] = drafter.judge(rows[i], logits[starts[i] : starts[i + 1]], accept)
+    return {rows[i].request_id: drawn[i] for i in chosen}
+
+
+def _check_finite(number: int, logits: Tensor, rows: Sequence[Row], starts: Sequence[int]) -> None:
+    if logits.isfinite().all():
+        return
+    fine: list[bool] = logits.isfinite().all(dim=-1).tolist()  # (R,)
+    own = zip(rows, starts, starts[1:], strict=False)
+    raise NotFiniteError(number, [row.request_id for row, a, b in own if not all(fine[a:b])])
+
+
+# --- its record -----------------------------------------------------------------------------------
+
+
+def request_record(request: Request, now_us: int) -> RequestRecord:
+    """A request as it has just arrived."""
+    asked = (request.id, tuple(request.prompt_tokens), request.max_new_tokens, request.priority)
+    return RequestRecord(*asked, request.arrival_time, now_us)
+
+
+def step_record(
+    number: int,
+    step: Step,
+    requests: Iterable[Request],
+    cache: KVStore,
+    *,
+    end_us: int,
+    token_budget: int,
+) -> StepRecord:
+    """What a committed step leaves behind; `requests` are the unfinished ones."""
+    holders = cache.holders()
+    return StepRecord(
+        step=number,
+        start_us=step.start_us,
+        end_us=end_us,
+        token_budget=token_budget,
+        work=tuple(_work(row, step.drawn.get(row.request_id)) for row in step.rows),
+        waits=_waits(step, requests, token_budget),
+        admitted=tuple(step.newcomers),
+        preempted=tuple(victim.id for victim, _ in step.leaving),
+        finished=tuple(step.finished),
+        forwards=step.forwards,
+        kv_before=step.kv_before,
+        kv_after=sum(map(cache.length, holders)),
+        kv_peak=step.kv_peak,
+        kv=tuple(
+            KVRecord(i, cache.length(i), step.counted[i], cache.live_bytes(i)) for i in holders
+        ),
+        prefix_hits=tuple(
+            PrefixHitRecord(i, hit.num_tokens) for i, hit in step.hits.items() if hit
+        ),
+    )
+
+
+def _work(row: Row, drawn: Drawn | None) -> WorkRecord:
+    kind = "decode" if row.is_decode else "prefill"
+    if drawn is None:
+        return WorkRecord(row.request_id, kind, row.num_past, row.context_len, None)
+    return WorkRecord(
+        row.request_id,
+        kind,
+        row.num_past,
+        row.context_len,
+        drawn.last,
+        row.drafted,
+        drawn.num_accepted,
+    )
+
+
+def _waits(step: Step, requests: Iterable[Request], token_budget: int) -> tuple[WaitRecord, ...]:
+    """The unfinished requests that got no tokens, each with the reason."""
+    offer = step.offer
+    served = {request_id for request_id, _ in step.plan}
+    offered = {*offer.decodes, *dict(offer.prefilling), *dict(offer.waiting)}
+    spent = sum(num_tokens for _, num_tokens in step.plan) >= token_budget
+    passed_over = "the token budget is spent" if spent else "the plan left it out"
+    waits: list[WaitRecord] = []
+    for request in requests:
+        if request.status in ("done", "failed") or request.id in served:
+            continue
+        if request.id in step.reasons:
+            reason = step.reasons[request.id]
+        elif request.id in offered:
+            reason = passed_over
+        else:
+            reason = step.blocked or passed_over
+        waits.append(WaitRecord(request.id, request.status, reason))
+    return tuple(waits)
