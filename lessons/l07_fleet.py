@@ -61,11 +61,11 @@ def _():
         FleetView,
         LazyHeap,
         PairedSeeds,
+        decisions,
         exhibits,
         fleet,
         heap_story,
         measured,
-        decisions,
         routing,
     )
 
@@ -167,7 +167,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(LazyHeap, event_attempt, fleet, heap_story, decisions):
+def _(LazyHeap, decisions, event_attempt, fleet, heap_story):
     LazyHeap(
         heap_story(event_attempt.or_reference(decisions.on_event), fleet.A_MORNING),
         "A queue, by your on_event"
@@ -465,7 +465,7 @@ def _():
 
 
 @app.cell
-def _(bump_attempt, event_attempt, decisions, route_attempt, routing):
+def _(bump_attempt, decisions, event_attempt, route_attempt, routing):
     attempts = {"on_event": event_attempt, "bump": bump_attempt, "route": route_attempt}
 
     your_fleet = routing.burst_of(
@@ -504,7 +504,7 @@ def _():
 
 
 @app.cell
-def _(measured, decisions, route_attempt):
+def _(decisions, measured, route_attempt):
     RUN = False  # True starts two processes and measures here: a minute or so
 
     real, where_from = measured.two_workers(RUN, route_attempt.or_reference(decisions.route))

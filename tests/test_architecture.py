@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from support import run
+
 ROOT = Path(__file__).resolve().parent.parent
 OURS = {"nanogpt", "widgets", "course", "lessons", "solutions", "tests", "benchmarks", "learn"}
 MAY_IMPORT = {
@@ -215,3 +217,19 @@ def test_requests_ranks_and_workers_are_things():
     ]
     lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
     assert len([line for line in lines if PEOPLE.search(line)]) < 30
+
+
+def test_the_engines_core_is_small_and_knows_no_feature():
+    """What `import nanogpt.engine` loads, and what lies at the package's root."""
+    root = [path for path in in_package("nanogpt") if len(path.parts) == 2]
+    modules = [path for path in root if path.name not in ("__init__.py", "__main__.py")]
+    assert len(modules) <= 14
+    code = "import sys, nanogpt.engine; print(*(m for m in sys.modules if 'nanogpt' in m))"
+    loaded = run([sys.executable, "-c", code], cwd=ROOT).stdout.split()
+    assert len(loaded) <= 24
+    folders = {name.split(".")[1] for name in loaded if name.count(".") > 1}
+    assert folders == {"executors", "parts"}
+    for path in modules:
+        inside = {name for name in imported_by(tree_of(path)) if name.startswith("nanogpt.")}
+        found = {name.split(".")[1] for name in inside}
+        assert found <= {each.stem for each in modules} | {"executors", "parts"}, path
