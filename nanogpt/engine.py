@@ -63,7 +63,9 @@ class Engine:
         check_engine(model, config, parts, clock=clock, make_executor=make_executor, draft=draft)
         self.model = model
         self.config = config
-        self.parts = parts if parts == Parts() else _feature("parts.part_checks").guard_parts(parts)
+        self.parts = parts
+        if not parts.are_references:
+            self.parts = _feature("parts.part_checks").guard_parts(parts)
         self.clock: Clock = clock or CostClock()
         self.scheduler = Scheduler(
             config.policy,

@@ -5,13 +5,31 @@ from typing import Any
 
 import pytest
 import torch
+from fakes import tiny_model
 
-from nanogpt import planning, policies
+from nanogpt import Engine, Request, planning, policies
 from nanogpt.parts import Parts, acceptance, fusing, masks, sliding_window
 from nanogpt.parts.layout_checks import mask_of_pairs, slots_of_all
 from nanogpt.parts.part_checks import guard_parts
 from nanogpt.policies import RequestView
 from nanogpt.validate import PartError
+
+
+class EqualsAnything:
+    """A part that would pass for the reference."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __call__(self, *arguments: object) -> list:
+        raise RuntimeError("called")
+
+
+def test_a_part_that_equals_anything_runs_guarded():
+    engine = Engine(tiny_model(), parts=Parts(plan_step=EqualsAnything()))
+    engine.submit(Request(0, [1, 2], 2))
+    with pytest.raises(PartError, match="called"):
+        engine.step()
 
 
 def test_every_part_defaults_to_the_reference():

@@ -22,6 +22,7 @@ from preempting import (
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
 from nanogpt.preemption.agreement import RANK_PARTS
 from nanogpt.preemption.pass_outcome import Abandoned, Complete
+from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.shared_state import NOTHING
 from nanogpt.preemption.tensor_parallel import tensor_parallel
@@ -255,3 +256,5 @@ def test_ranks_refuse_a_sliding_window():
     config = EngineConfig(sliding_window=8)
     with pytest.raises(ValueError, match="no sliding window"):
         Engine(tiny_model(), config, make_executor=tensor_parallel(ranks(2)))
+    with pytest.raises(ValueError, match="no sliding window"):
+        PreemptiveEngine(tiny_model(), ranks(2), config=config)
