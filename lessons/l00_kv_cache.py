@@ -694,7 +694,7 @@ def _():
         ],
         2,
         "Rounding shrinks when the numbers get finer; a bug does not care how fine they are. Seeds "
-        "and texts only show *that* something differs, and one flipped character changes all that "
+        "and texts only show **that** something differs, and one flipped character changes all that "
         "follow. A loss averages a small bug away.",
     )
     return

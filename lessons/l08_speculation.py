@@ -577,7 +577,7 @@ def _():
             "The last term should be (K + 1) · pᴷ",
         ),
         2,
-        "2.71 is right for the question *how many guesses are accepted*. The text has one token more in "
+        "2.71 is right for the question **how many guesses are accepted**. The text has one token more in "
         "every pass, in the place of the first rejected guess or, as a bonus, behind the last: **3.709**. "
         "So one page has 2.71, which is too low, and 4.0, which is too high, and both of the same machine. "
         "Repairing only the last term mends the clean passes and leaves the others one short.",

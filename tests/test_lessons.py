@@ -115,6 +115,22 @@ def test_what_answers_a_prediction_waits_for_it(stem: str):
     assert [key for key in asked if key not in waiting and key not in NOTHING_ANSWERS] == []
 
 
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_prediction_s_words_ask_for_nothing_that_it_cannot_draw(stem: str):
+    """It knows `code`, **bold** and line breaks; a single asterisk would stand there as it is."""
+    tree = ast.parse((ROOT / "lessons" / f"{stem}.py").read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    asked = [call for call in calls if ast.unparse(call.func) == "predict"]
+    words = [
+        node.value
+        for call in asked
+        for node in ast.walk(call)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert words
+    assert [each for each in words if re.search(r"(?<!\*)\*(?!\*)\S[^*]*\S\*(?!\*)", each)] == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_unsolved_notebook_runs_and_every_check_says_not_started(
     path: Path, notebooks: Notebooks
