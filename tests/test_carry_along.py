@@ -5,7 +5,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from marimo._convert.converters import MarimoConvert
 from notebooks import STEMS
@@ -244,7 +245,7 @@ def _laid_out(draw, items, show, answers) -> str:
     return notebook(head, f"{show}\n", "\n".join(tops) + "\n", *cells)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(notebooks())
 def test_carried_functions_do_what_they_did_in_the_old_file(old: str):
     before = loaded(old, "plan", "mask")

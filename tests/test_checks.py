@@ -12,9 +12,10 @@ import golden_verdicts
 import pytest
 import torch
 from answers import IDS, Wrong, right, worked, wrong
+from generated import examples
 from golden_runs import digest
 from golden_verdicts import SEEDS, UNLIKE_ITSELF, answers, key_of, said
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mutants import mutants
 
@@ -258,7 +259,7 @@ def test_a_task_is_said_in_sentences_and_its_code_is_closed(item: Exercise) -> N
 # --- solutions against the engine's own ------------------------------------------------------
 
 _remaining = st.integers(1, 30)
-no_deadline = settings(deadline=None, max_examples=60, database=None)
+no_deadline = examples(60)
 
 
 @st.composite

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from answers import worked, wrong
 from fakes import fake_arrivals, fake_engine
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from course import judging
@@ -17,7 +18,7 @@ from nanogpt.policies import RequestView
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
 from solutions.l02_scheduling._workloads import MAX_STEPS
 
-MANY = settings(deadline=None, max_examples=60, database=None)
+MANY = examples(60)
 WITH_WORKLOADS = ("l02.admit", "l02.choose_victim", "l02.resume")
 WRONG = {f"{each.exercise} {each.name}": each for item in WITH_WORKLOADS for each in wrong(item)}
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 from answers import IDS, Wrong, worked, wrong
+from generated import examples
 from giveaways import given_away
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from solutions.l03_interleaving import full_mask, fused_rows, new_mask, sample_r
 from solutions.l03_interleaving._padded import padded_rows
 from solutions.l03b_packing import pack
 
-MANY = settings(deadline=None, max_examples=80, database=None)
+MANY = examples(80)
 ANSWERS = {item: worked(item) for item in IDS if item.startswith("l03.")}
 WRONG = {f"{each.exercise} {each.name}": each for item in ANSWERS for each in wrong(item)}
 

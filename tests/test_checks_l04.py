@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 from answers import IDS, worked, wrong
+from generated import examples
 from giveaways import given_away
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -18,8 +19,8 @@ from solutions.l04_sliding_window import held, live_bytes, visible
 from solutions.l04_sliding_window._entries import case, entries
 from solutions.l04b_window_quality.judge import judge, readings
 
-MANY = settings(deadline=None, max_examples=60, database=None)
-SOME = settings(MANY, max_examples=15)
+MANY = examples(60)
+SOME = examples(15)
 NAMES = [exercise_id.removeprefix("l04.") for exercise_id in IDS if exercise_id[:4] == "l04."]
 POSITION, WINDOW, SINKS = st.integers(0, 60), st.integers(1, 20), st.integers(0, 6)
 WRONG = {f"l04.{name} {each.name}": each for name in NAMES for each in wrong(f"l04.{name}")}

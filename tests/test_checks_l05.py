@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from answers import wrong
+from generated import examples
 from giveaways import given_away
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from course.judging import Ask, run_checks
@@ -17,7 +18,7 @@ from nanogpt.slo import SloView, policy, predictor
 from solutions.l05_slo_policy import fit, gate, slack, slo_batch, urgency
 from solutions.l05_slo_policy._prefills import Job, Prefills, Workload, any_workloads
 
-MANY = settings(deadline=None, max_examples=60, database=None)
+MANY = examples(60)
 MODULES = {each.EXERCISE.id: each for each in (fit, slack, urgency, gate, slo_batch)}
 WRONG = {
     f"{exercise_id} {each.name}": each for exercise_id in MODULES for each in wrong(exercise_id)

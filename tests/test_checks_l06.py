@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from answers import worked, wrong
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from course import judging
@@ -22,7 +23,7 @@ from nanogpt.preemption.suspended import resume_or_abort
 from solutions.l06_preempting_the_pass._books import any_books, next_step
 from solutions.l06_preempting_the_pass.checkpoint import only_voters_join
 
-MANY = settings(deadline=None, max_examples=60, database=None)
+MANY = examples(60)
 ITEMS: dict[str, Any] = {item.id: item for item in lesson_exercises("l06_preempting_the_pass")}
 WRONG = {f"{exercise_id} {each.name}": each for exercise_id in ITEMS for each in wrong(exercise_id)}
 ONE_OF_TWO = Votes(((1, 0),))

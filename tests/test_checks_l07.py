@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from answers import worked, wrong
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from mutants import mutants
 
@@ -32,7 +33,7 @@ from solutions.l07_fleet.my_policy import scored_loads
 from solutions.l07_fleet.on_event import any_states
 from solutions.l07_fleet.route import any_choices
 
-MANY = settings(deadline=None, max_examples=60, database=None)
+MANY = examples(60)
 NAMES = ("on_event", "bump", "route", "my_policy")
 WRONG = {f"{each.exercise} {each.name}": each for name in NAMES for each in wrong(f"l07.{name}")}
 my_policy = worked("l07.my_policy")

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from answers import right, worked, wrong
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from course import judging
@@ -21,7 +22,7 @@ from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
 from solutions.l08_speculation.accept import any_drafts
 from solutions.l08_speculation.roll_back_kv import Pass, judge_story
 
-MANY = settings(deadline=None, max_examples=60, database=None)
+MANY = examples(60)
 ITEMS: dict[str, Any] = {item.id: item for item in lesson_exercises("l08_speculation")}
 NAMES = [item.name for item in ITEMS.values()]
 WRONG = {f"{exercise_id} {each.name}": each for exercise_id in ITEMS for each in wrong(exercise_id)}

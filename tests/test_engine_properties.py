@@ -18,7 +18,8 @@ from fakes import (
     tiny_model,
     token_at,
 )
-from hypothesis import assume, given, settings
+from generated import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nanogpt.config import EngineConfig
@@ -39,8 +40,8 @@ ASKS = st.lists(
     min_size=1,
     max_size=9,
 )
-MANY = settings(max_examples=100, deadline=None, derandomize=True, database=None)
-FEW = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+MANY = examples(100)
+FEW = examples(25)
 
 
 @st.composite
@@ -165,7 +166,7 @@ def test_under_priority_the_most_important_are_admitted_first(
     assert first_served == sorted(first_served, key=lambda i: (together[i][3], i))
 
 
-@settings(MANY, max_examples=30)
+@examples(30)
 @given(workloads())
 def test_a_run_is_the_same_every_time(workload: tuple[list[Ask], EngineConfig]):
     assert serve(*workload).to_json() == serve(*workload).to_json()
@@ -183,13 +184,13 @@ def test_any_legal_plan_and_any_victim_finish_with_the_same_texts(
     serve(asks, config, Parts(plan_step=legal_plan(seed), choose_victim=any_victim(seed)))
 
 
-@settings(MANY, max_examples=50)
+@examples(50)
 @given(workloads(), st.sampled_from([backwards, one_token, plan_whole_prompts]))
 def test_odd_but_legal_policies_finish_too(workload: tuple[list[Ask], EngineConfig], plan: Any):
     serve(*workload, Parts(plan_step=plan))
 
 
-@settings(MANY, max_examples=50)
+@examples(50)
 @given(workloads())
 def test_decodes_beyond_the_budget_wait_no_longer_than_a_round(
     workload: tuple[list[Ask], EngineConfig],

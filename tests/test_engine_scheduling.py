@@ -20,7 +20,8 @@ from fakes import (
     tiny_model,
     token_at,
 )
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.config import EngineConfig
@@ -35,10 +36,6 @@ from nanogpt.validate import PartError
 
 Policy = Any
 Rank = tuple[Any, int, int]
-
-
-def many(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None)
 
 
 # ---------------------------------------------------------------- policies
@@ -280,13 +277,13 @@ def workloads(draw: st.DrawFn, policies: Sequence[Policy]) -> tuple[list[Ask], E
 # ---------------------------------------------------------------- properties
 
 
-@many(1200)
+@examples(1200)
 @given(workloads(STATIC))
 def test_static_policies_keep_every_promise(workload: tuple[list[Ask], EngineConfig]):
     serve(*workload)
 
 
-@many(500)
+@examples(500)
 @given(workloads(TIMED))
 def test_policies_that_change_at_every_step_keep_every_promise(
     workload: tuple[list[Ask], EngineConfig],
@@ -294,7 +291,7 @@ def test_policies_that_change_at_every_step_keep_every_promise(
     serve(*workload)
 
 
-@many(500)
+@examples(500)
 @given(workloads([*STATIC, *TIMED]), st.sampled_from(VICTIMS))
 def test_no_choice_of_victim_keeps_a_workload_from_finishing(
     workload: tuple[list[Ask], EngineConfig], victim: Any
@@ -302,7 +299,7 @@ def test_no_choice_of_victim_keeps_a_workload_from_finishing(
     serve(*workload, parts_with(victim))
 
 
-@many(200)
+@examples(200)
 @given(workloads([*STATIC, *TIMED]), st.sampled_from(VICTIMS), st.integers(0, 10**6))
 def test_neither_does_any_legal_plan(
     workload: tuple[list[Ask], EngineConfig], victim: Any, seed: int
@@ -320,7 +317,7 @@ def test_neither_does_any_legal_plan(
     Follower(engine.run(fake_arrivals(asks)), config).check()
 
 
-@many(60)
+@examples(60)
 @given(
     workloads([*STATIC, *TIMED]),
     st.sampled_from(VICTIMS),
@@ -342,7 +339,7 @@ def test_a_real_model_writes_the_oracles_tokens(
     assert_equals_oracle(arrivals, temperature, seed=5)
 
 
-@many(150)
+@examples(150)
 @given(workloads([*STATIC, *TIMED]), st.integers(0, 25))
 def test_a_dropped_step_changes_nothing_whatever_it_was_about_to_do(
     workload: tuple[list[Ask], EngineConfig], nan_at: int

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 from fakes import Ask, oracle, prompt_of, tiny_model
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import (
     BYTES_PER_TOKEN,
@@ -33,7 +34,7 @@ STORAGES = ["ring", "evict"]
 WAYS = [*EXECUTORS, "batch-invariant"]
 ALL = pytest.mark.parametrize("executor", list(EXECUTORS))
 BOTH = pytest.mark.parametrize("kv_storage", STORAGES)
-SOME = settings(max_examples=12, deadline=None, derandomize=True, database=None)
+SOME = examples(12)
 
 ASKS = st.lists(
     st.tuples(st.integers(0, 6), st.integers(1, 18), st.integers(1, 8), st.integers(0, 2)),

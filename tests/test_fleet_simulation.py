@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from fleets import SECOND, decisions_of, load, plain, request, run, runs_of, small_load
+from generated import examples
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from support import ROOT
 
@@ -486,7 +486,7 @@ def test_the_invariants_hold_on_thousands_of_small_loads_at_every_moment(config:
     assert (preemptions > 50) == (config.preemption_gap is not None)
 
 
-@hypothesis_settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@examples(150)
 @given(st.randoms(use_true_random=False), st.sampled_from(PRESET_LIST))
 def test_the_invariants_hold_on_whatever_hypothesis_finds(draw: random.Random, config: Any):
     changes = small_fleet(draw)

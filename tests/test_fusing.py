@@ -2,14 +2,15 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from nanogpt.parts.fusing import full_mask, fused_rows, new_mask, pack, sample_rows, split_kv
 from nanogpt.parts.masks import chunk_mask
 
-MANY = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+MANY = examples(40)
 ROWS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 7)), min_size=1, max_size=5)
 """(past, new) of each row."""
 

@@ -4,7 +4,8 @@ import heapq
 import json
 
 import pytest
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from course.stories.l07_lazy_heap import heap_story
@@ -126,7 +127,7 @@ def test_one_who_waits_and_is_lost_or_struck_out_is_named():
     )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(EVENTS)
 def test_with_the_reference_what_counts_is_exactly_what_is_live(events):
     story = heap_story(on_event, events)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from fakes import Ask, Follower, oracle, prompt_of, tiny_model
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import arrivals_of, assert_holds_the_right_kv, steps_of, text_of
 from torch import Tensor
@@ -23,7 +24,7 @@ from nanogpt.validate import PartError
 
 ALL = pytest.mark.parametrize("executor", list(EXECUTORS))
 ONE_FORWARD = pytest.mark.parametrize("executor", ["fused", "strip", "packed"])
-SOME = settings(max_examples=15, deadline=None, derandomize=True, database=None)
+SOME = examples(15)
 
 ASKS = st.lists(
     st.tuples(

@@ -5,7 +5,8 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.policies import (
@@ -19,7 +20,7 @@ from nanogpt.policies import (
     sort_key,
 )
 
-MANY = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+MANY = examples(200)
 
 
 def view(request_id: int = 0, **fields: Any) -> RequestView:

@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 import torch
 from fakes import oracle, prompt_of, tiny_model
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import BYTES_PER_TOKEN, kv_from_scratch, text_of
 from torch import Tensor
@@ -39,7 +40,7 @@ from nanogpt.kv_cache import KVCache
 from nanogpt.parts.sliding_window import kept_positions
 from nanogpt.policies import RequestView, Resumed
 
-SOME = settings(max_examples=15, deadline=None, derandomize=True, database=None)
+SOME = examples(15)
 MIXES = st.lists(
     st.tuples(st.integers(1, 8), st.integers(1, 7), st.integers(0, 2)), min_size=2, max_size=4
 )

@@ -15,7 +15,8 @@ from fakes import (
     snapshot,
     tiny_model,
 )
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -247,7 +248,7 @@ def workloads(draw: Any) -> list[tuple[int, Request]]:
     return arrivals
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     arrivals=workloads(),
     executor=st.sampled_from(sorted(EXECUTORS)),

@@ -1,7 +1,8 @@
 """The radix tree against an oracle that remembers every prefix with its own recency."""
 
 import pytest
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.prefix.radix import RadixTree
@@ -65,7 +66,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(capacity=st.integers(0, 30), operations=OPERATIONS)
 def test_it_stores_and_forgets_exactly_what_a_dict_of_all_prefixes_does(capacity, operations):
     tree, oracle = tree_of(capacity), EveryPrefix(capacity)

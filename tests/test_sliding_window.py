@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 from fakes import TINY, oracle, prompt_of, tiny_model
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import kv_from_scratch
 
@@ -21,7 +22,7 @@ from nanogpt.parts.sliding_window import (
     window_mask,
 )
 
-MANY = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+MANY = examples(40)
 WINDOWS = st.tuples(st.integers(1, 9), st.integers(0, 4))
 CHUNKS = st.lists(st.integers(1, 12), min_size=1, max_size=8)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from generated import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nanogpt.slo.policy import (
@@ -30,7 +31,7 @@ from nanogpt.slo.predictor import Predictor, fit, fit_polynomial, read_sweep, sw
 from nanogpt.slo.slo_parts import SloParts, guard_slo_parts
 from nanogpt.validate import PartError
 
-MANY = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+MANY = examples(200)
 A, C = 100.0, 10_000.0  # 0.1 ms per token, 10 ms per pass
 POST = (173.046, 34_133.0)
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from support import ROOT
 
@@ -56,7 +57,7 @@ from nanogpt.slo.variants import (
 )
 from nanogpt.validate import PartError
 
-SOME = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+SOME = examples(25)
 
 
 def stretches(run: Run) -> list[tuple[int, int, tuple[int, ...], str]]:

@@ -19,7 +19,8 @@ from fakes import (
     snapshot,
     tiny_model,
 )
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from course.stories.l08_judged import story
@@ -80,7 +81,7 @@ def passes(trace: Trace) -> list[tuple[int, int]]:
 # ---------------------------------------------------------------- greedy: the oracle's text
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     asks=st.lists(
         st.tuples(st.integers(0, 8), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2)),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from fakes import TINY, oracle, prompt_of, tiny_model
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import kv_from_scratch, text_of
 from torch import Tensor
@@ -30,7 +31,7 @@ from nanogpt.posts import textbook
 
 MIXES = st.lists(st.tuples(st.integers(1, 14), st.integers(1, 6)), min_size=1, max_size=5)
 """(prompt length, max_new_tokens) of each request."""
-SOME = settings(max_examples=12, deadline=None, derandomize=True, database=None)
+SOME = examples(12)
 POSTS = [(5, 8), (20, 3), (3, 6), (1, 1), (9, 5)]
 
 

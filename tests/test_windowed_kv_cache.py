@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from fakes import TINY
-from hypothesis import given, settings
+from generated import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from nanogpt.parts.sliding_window import evict, kept_positions, ring_slot, visib
 from nanogpt.window.window_storage import EvictingStorage, RingStorage, WindowStorage
 from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
-MANY = settings(max_examples=20, deadline=None, derandomize=True, database=None)
+MANY = examples(20)
 SHAPE = (2, TINY.num_layers, TINY.num_heads, 0, TINY.head_size)
 BYTES_PER_TOKEN = 2 * TINY.num_layers * TINY.num_channels * 8
 KINDS = ["ring", "evict"]
