@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from generated import QUICK
 from hypothesis import settings
 from launching import LESSON, write_lesson
 from notebooks import Notebooks
+from selection import of_lesson, quick
 from support import REQUIREMENTS, copy_course, lend_python
 
 # What it asserts for the browser tests is told as fully as what they assert themselves.
@@ -24,6 +26,28 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Small tensors: two threads would spend their time waiting for each other.
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("the course")
+    group.addoption("--quick", action="store_true", help="a part of everything, in minutes")
+    group.addoption("--lesson", help="what one lesson touches, such as l05")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        os.environ[QUICK] = "1"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept = list(items)
+    if lesson := config.getoption("lesson"):
+        kept = of_lesson(kept, lesson)
+    if config.getoption("quick"):
+        kept = quick(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
 
 
 @pytest.fixture(autouse=True)

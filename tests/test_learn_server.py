@@ -24,6 +24,8 @@ from course.launcher.kept import keep, note
 from course.launcher.page_guard import may_open
 from course.launcher.server import choose_host
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def opened(course: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], str, str]]]:

@@ -14,6 +14,8 @@ import pytest
 from launching import learn, wait_for
 from support import ROOT, lend_python
 
+pytestmark = pytest.mark.slow
+
 LEARN = [sys.executable, "learn.py"]
 
 
@@ -80,7 +82,6 @@ def test_a_second_launcher_waits_for_the_first_and_installs_nothing(course: Path
     assert is_whole(course)
 
 
-@pytest.mark.slow
 def test_two_launchers_at_once_from_nothing_make_one_venv(bare: Path, started: list):
     started += [start(bare, "progress"), start(bare, "progress")]
     said = [each.communicate(timeout=300)[0] for each in started]
@@ -90,7 +91,6 @@ def test_two_launchers_at_once_from_nothing_make_one_venv(bare: Path, started: l
     assert is_whole(bare)
 
 
-@pytest.mark.slow
 def test_after_a_killed_launcher_the_next_waits_for_what_it_left_and_begins_anew(
     course: Path, started: list
 ):
@@ -111,7 +111,6 @@ def test_after_a_killed_launcher_the_next_waits_for_what_it_left_and_begins_anew
     assert is_whole(course)
 
 
-@pytest.mark.slow
 def test_a_launcher_killed_while_it_makes_the_venv_leaves_nothing_in_the_way(
     bare: Path, started: list
 ):

@@ -20,6 +20,8 @@ from support import ROOT, unavailable
 from course.launcher.pip import configuration_in
 from course.launcher.uv import UV, environment_for
 
+pytestmark = pytest.mark.slow
+
 CONFIGURATION = """\
 global.cert='/etc/ssl/company.pem'
 global.index-url='https://mirror.example/simple'
@@ -150,7 +152,6 @@ def installed(course: Path) -> set[str]:
     return {path.stem for path in held}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_either_takes_the_locked_versions_from_where_pip_is_configured_to(
     tiny: Path, installer: str
@@ -166,7 +167,6 @@ def test_either_takes_the_locked_versions_from_where_pip_is_configured_to(
     assert ("going on with pip." in done.stdout) == (installer == "pip")
 
 
-@pytest.mark.slow
 def test_the_real_uvs_plan_shows_gpu_libraries_and_its_refusal_leaves_a_working_venv(tiny: Path):
     with_real_uv(tiny)
     wheels = tiny.parent / "wheels"

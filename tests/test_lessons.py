@@ -131,6 +131,7 @@ def test_a_prediction_s_words_ask_for_nothing_that_it_cannot_draw(stem: str):
     assert [each for each in words if re.search(r"(?<!\*)\*(?!\*)\S[^*]*\S\*(?!\*)", each)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_unsolved_notebook_runs_and_every_check_says_not_started(
     path: Path, notebooks: Notebooks
@@ -154,6 +155,7 @@ def test_an_unsolved_lesson_says_that_the_engine_runs_on_the_reference(
     assert any(re.search(r"\breference\b", text) for text in only_unsolved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom(path: Path, notebooks: Notebooks):
     exported = notebooks.exported(path.stem)

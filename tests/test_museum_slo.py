@@ -23,6 +23,8 @@ from nanogpt.preemption.agreement import BY_STEP
 from nanogpt.preemption.runner import Runner
 from nanogpt.slo.slo_record import Run
 
+pytestmark = pytest.mark.slow
+
 WRONG_PIECES = [  # of lesson 6: race, the piece, what it should have been, what its check says
     ("books", races.keep_previous_step, "clean_up", "keeps_previous_step"),
     ("late_write", races.FLAG.local_vote, "local_vote", "flag"),

@@ -32,7 +32,10 @@ from nanogpt.preemption.rank_messages import Crashed, Left
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.shared_state import SharedState, shared_file
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
 
 
 def assert_gone(process_ids: list[int]) -> None:

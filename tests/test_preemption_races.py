@@ -63,6 +63,8 @@ from nanogpt.preemption.slo_gate import GATE_PARTS, GateParts, slo_gate
 from nanogpt.slo.policy import SloRequest
 from nanogpt.slo.slo_parts import SloParts
 
+pytestmark = pytest.mark.slow
+
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
 URGENT_US = 10**8
 

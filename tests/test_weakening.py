@@ -10,7 +10,10 @@ from weakening import weakenings
 from course import judging
 from course.registry import exercise, exercises
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of what a weaker answer computes
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # of what a weaker answer computes
+]
 SEEDS = (0, 1, 2)
 # Judged by its score over whole loads, which a weaker policy may leave as good as it was.
 IDS = [item.id for item in exercises() if item.id != "l07.my_policy"]

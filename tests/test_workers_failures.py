@@ -22,7 +22,10 @@ from nanogpt.request import Request
 from nanogpt.validate import PartError
 from nanogpt.workers.worker_fleet import Fleet, WorkersFailed
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
 
 SETTINGS = EngineConfig(token_budget=16, max_batch_size=4, prefix_cache_tokens=300)
 LONG = 80

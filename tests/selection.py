@@ -1,0 +1,44 @@
+"""Which tests a shorter run takes: a part of everything, or all that one lesson touches."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from course.lesson_map import find_lesson
+from course.registry import lesson_exercises
+
+EACH = 2  # cases of a table that speak of the same exercise, lesson or file
+MOST = 8  # cases of a table in all, where they speak of none
+SUBJECT = re.compile(r"\bl\d\d[a-z]?(?:_\w+|\.\w+)")
+
+
+def quick(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Without what is slow, of the browser's what is marked as smoke, of tables some cases each."""
+    taken, kept = Counter[tuple[str, str]](), list[pytest.Item]()
+    for item in items:
+        browser = item.get_closest_marker("browser") and not item.get_closest_marker("smoke")
+        if browser or item.get_closest_marker("slow"):
+            continue
+        test, _, case = item.nodeid.partition("[")
+        subject = SUBJECT.search(case)
+        key = (test, subject[0] if subject else "")
+        taken[key] += 1
+        if not case or taken[key] <= (EACH if subject else MOST):
+            kept.append(item)
+    return kept
+
+
+def of_lesson(items: Sequence[pytest.Item], wanted: str) -> list[pytest.Item]:
+    """What names the lesson: in its file, in the test or in the case. Raises: UsageError."""
+    try:
+        lesson = find_lesson(wanted)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    number = lesson.stem.partition("_")[0]
+    cases = [lesson.stem, *(re.escape(item.id) for item in lesson_exercises(lesson.stem))]
+    own = re.compile(
+        rf"test_lesson_{lesson.number}\.py|_{number}\.py|\[.*\b(?:{'|'.join(cases)})\b"
+    )
+    return [item for item in items if own.search(item.nodeid)]

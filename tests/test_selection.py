@@ -1,0 +1,56 @@
+"""A shorter run takes a part of everything, or all of one lesson."""
+
+from types import SimpleNamespace
+
+import pytest
+from selection import of_lesson, quick
+
+
+def item(nodeid: str, *marks: str) -> pytest.Item:
+    asked = {mark: mark for mark in marks}
+    return SimpleNamespace(nodeid=nodeid, get_closest_marker=asked.get)  # type: ignore[return-value]
+
+
+def ids(items: list[pytest.Item]) -> list[str]:
+    return [each.nodeid for each in items]
+
+
+def test_a_quick_run_leaves_out_what_is_slow_and_all_but_a_little_of_the_browser():
+    fast = item("tests/test_a.py::test_a")
+    smoke = item("tests/browser/test_b.py::test_b", "browser", "smoke")
+    others = [
+        item("tests/test_c.py::test_c", "slow"),
+        item("tests/browser/d.py::test_d", "browser"),
+    ]
+    assert quick([fast, *others, smoke]) == [fast, smoke]
+
+
+def test_a_quick_run_takes_two_cases_of_each_exercise_and_eight_of_a_table_without():
+    wrong = [item(f"t.py::test_wrong[l0{n}.mask {i}]") for n in (1, 2) for i in range(5)]
+    files = [item(f"t.py::test_file[file{i}]") for i in range(20)]
+    assert ids(quick([*wrong, *files])) == [
+        *(f"t.py::test_wrong[l0{n}.mask {i}]" for n in (1, 2) for i in (0, 1)),
+        *(f"t.py::test_file[file{i}]" for i in range(8)),
+    ]
+
+
+def test_a_lessons_run_takes_its_own_files_and_its_own_cases_of_others():
+    own = [
+        "tests/test_checks_l04.py::test_a",
+        "tests/browser/test_lesson_4.py::test_b",
+        "tests/test_checks.py::test_right[l04.evict worked]",
+        "tests/test_lessons.py::test_solved[l04_sliding_window]",
+    ]
+    others = [
+        "tests/test_checks_l05.py::test_a",
+        "tests/browser/test_lesson_4b.py::test_b",
+        "tests/test_checks.py::test_right[l04.judge worked]",
+        "tests/test_lessons.py::test_solved[l04b_window_quality]",
+        "tests/test_engine.py::test_c",
+    ]
+    assert ids(of_lesson([item(each) for each in own + others], "l04")) == own
+
+
+def test_an_unknown_lesson_is_named():
+    with pytest.raises(pytest.UsageError, match="There is no lesson 'l99'; the lessons are: "):
+        of_lesson([], "l99")
