@@ -3,6 +3,8 @@
 Saving knows text alone. Loading believes no file: each one is checked again before it serves.
 """
 
+from __future__ import annotations
+
 import ast
 import inspect
 import sys
@@ -13,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from course.cells import Notebook, Statement
 from course.cutting import read_cells, read_notebook
-from course.exercise import Exercise
 from course.files import read_bytes, write_atomically
 from course.forking import check_apart
 from course.notebook import lacks, load, self_contained
@@ -21,13 +22,14 @@ from course.progress import work_folder
 from course.registry import exercises
 
 if TYPE_CHECKING:
+    from course.exercise import Exercise
     from nanogpt.parts import Parts
 
 
 class LoadedParts(NamedTuple):
     """The engine's parts, whose each one is ("yours" or "reference"), and that in a sentence."""
 
-    parts: "Parts"
+    parts: Parts
     whose: dict[str, str]
     sentence: str
 

@@ -3,18 +3,22 @@
 Whatever the learner wrote, a lesson goes on below it.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course import progress
-from course.exercise import Exercise
 from course.files import explain
 from course.forking import Checked, check_apart
 from course.registry import exercise
 from course.report import Report
+
+if TYPE_CHECKING:
+    from course.exercise import Exercise  # which brings torch along
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ child is a fork: it has the learner's own helpers without any transport of sourc
 comes back as JSON. Linux alone; elsewhere a fork after loading frameworks is not safe.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import dataclasses
@@ -21,11 +23,13 @@ import time
 import warnings
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from course.exercise import Exercise
 from course.report import Report
 from nanogpt.parts.guard import own_line
+
+if TYPE_CHECKING:
+    from course.exercise import Exercise  # which brings torch along
 
 _BEAT = b"\0"
 _BEAT_S = 0.1
@@ -71,7 +75,7 @@ def _report(said: dict[str, Any]) -> Report:
     return Report(**said)
 
 
-def _what_happened(child: "_Child", name: str, function: Callable[..., Any]) -> tuple[Any, str]:
+def _what_happened(child: _Child, name: str, function: Callable[..., Any]) -> tuple[Any, str]:
     """Status and sentence for a child that gave no report."""
     where = _place(child.words.decode(errors="replace"), function)
     if child.silent and child.cpu_s < _SILENT_CPU_S:

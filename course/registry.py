@@ -5,14 +5,19 @@ with an underscore are shared by the lesson's exercises. A lesson's modules are 
 of its exercises is asked for, and no other lesson's.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import importlib
 import pkgutil
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from course.exercise import Exercise
+if TYPE_CHECKING:
+    from course.exercise import Exercise  # which brings torch along
+
 
 _SOLUTIONS = Path(__file__).parents[1] / "solutions"
 
