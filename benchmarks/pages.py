@@ -10,7 +10,6 @@ cell has run, pictures included. `--busy` keeps that many processes counting bes
 
 import ast
 import contextlib
-import importlib
 import inspect
 import os
 import shutil
@@ -208,15 +207,27 @@ def stubs_of(stem: str) -> dict[str, str]:
 
 
 def answer_to(item: Exercise) -> str:
-    """The worked answer's source, without annotations: their names may not stand in the lesson."""
-    right = getattr(item, "right", ())  # or in the lesson's own module of answers
-    if not right:
-        right = importlib.import_module(f"solutions.{item.lesson}").RIGHT[item.id]
-    function = ast.parse(inspect.getsource(right[0])).body[0]
-    assert isinstance(function, ast.FunctionDef)
-    function.name, function.returns = item.name, None
+    """The worked answer's source with its imports inside.
+
+    Without annotations: their names may not stand in the lesson.
+    """
+    module = inspect.getmodule(item.right[0])
+    assert module is not None
+    tree = ast.parse(inspect.getsource(module))
+    [function] = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == item.name
+    ]
+    function.returns = None
     for argument in (*function.args.args, *function.args.kwonlyargs):
         argument.annotation = None
+    used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    used -= {argument.arg for argument in ast.walk(function) if isinstance(argument, ast.arg)}
+    function.body[1:1] = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and used & {(name.asname or name.name).split(".")[0] for name in node.names}
+    ]
     return ast.unparse(function)
 
 
