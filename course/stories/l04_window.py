@@ -1,6 +1,6 @@
 """Behind lesson 4: its requests, storage in pictures, and what the learner's functions did."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -8,7 +8,8 @@ import torch
 from course.attempt import Attempt
 from course.calling import call
 from course.stories.l04_blocks import BlockPool
-from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode, generate
+from course.stories.texts import oracle
+from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.parts import sliding_window
 from nanogpt.parts.plain_values import as_whole
@@ -184,7 +185,7 @@ def five_requests() -> Arrivals:
 
 def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:
     """Of each run: its texts beside the oracle's, the most KV tokens, and whether books agree."""
-    wanted = {r.id: _oracle(model, settings, r) for _, r in five_requests()}
+    wanted = {r.id: oracle(model, settings, r) for _, r in five_requests()}
     rows = [
         "| run | texts, beside the oracle's | most held by one | highest peak of all "
         "| held and counted | held and live bytes |",
@@ -208,16 +209,3 @@ def _books(model: GPT, trace: Trace) -> str:
     peak = max((step.kv_peak for step in trace.steps), default=0)
     counts, bytes_ = ("equal" if same else "**differ**" for same in (counted, alive))
     return f"{most} | {peak} | {counts} | {bytes_}"
-
-
-def _oracle(model: GPT, settings: EngineConfig, request: Request) -> Sequence[int]:
-    return generate(
-        model,
-        request.prompt_tokens,
-        request.max_new_tokens,
-        temperature=settings.temperature,
-        seed=settings.seed,
-        request_id=request.id,
-        sliding_window=settings.sliding_window,
-        num_sinks=settings.num_sinks,
-    )

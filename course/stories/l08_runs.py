@@ -1,5 +1,6 @@
 """Behind lesson 8's engine: three requests by the learner's parts, and a law tested by counting."""
 
+import functools
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from course.attempt import Attempt
 from course.calling import call
 from course.replay import replay
 from course.stories.l08_drafts import OPENING, chances, tally
-from course.stories.texts import shown, whose_parts
+from course.stories.texts import oracle, shown, whose_parts
 from nanogpt import (
     GPT,
     Engine,
@@ -23,7 +24,6 @@ from nanogpt import (
     Trace,
     decode,
     encode,
-    generate,
     load_model,
 )
 from nanogpt.sampling import probabilities
@@ -51,9 +51,8 @@ def run_said(
     attempts: Mapping[str, Attempt], earlier: LoadedParts, yours: Trace, reference: Trace
 ) -> str:
     """Whose parts were in the run, where it leaves the reference's, and its texts; Markdown."""
-    exact = load_model(dtype=torch.float64)
-    plain = Engine(exact, EngineConfig(token_budget=32)).run(three_requests())
-    rows = "\n".join(_request_row(request, yours, plain, exact) for _, request in three_requests())
+    plain, texts = _without_drafts()
+    rows = "\n".join(_request_row(r.id, yours, plain, texts[r.id]) for _, r in three_requests())
     return (
         f"{whose_parts(attempts)} Of the earlier lessons: {earlier.sentence} "
         f"{_verdict(yours, reference)}\n\n"
@@ -85,9 +84,15 @@ def _gave(work: WorkRecord) -> str:
     return f"{drafts}, and then {shown(decode([work.sampled]))}"
 
 
-def _request_row(request: Request, mine: Trace, plain: Trace, exact: GPT) -> str:
-    i = request.id
-    wanted = generate(exact, request.prompt_tokens, request.max_new_tokens)
+@functools.cache
+def _without_drafts() -> tuple[Trace, dict[int, list[int]]]:
+    """The same requests served plainly, and their texts by the oracle: worked out once."""
+    exact, settings = load_model(dtype=torch.float64), EngineConfig(token_budget=32)
+    texts = {each.id: oracle(exact, settings, each) for _, each in three_requests()}
+    return Engine(exact, settings).run(three_requests()), texts
+
+
+def _request_row(i: int, mine: Trace, plain: Trace, wanted: list[int]) -> str:
     got = list(mine.generated_tokens(i))
     pairs = enumerate(zip(got, wanted, strict=False))
     same = next((at for at, (one, other) in pairs if one != other), None)

@@ -1,5 +1,6 @@
 """A run of the learner's parts in words: whose parts they were, and whether its texts are right."""
 
+import functools
 from collections.abc import Mapping
 
 from course.attempt import Attempt
@@ -56,14 +57,46 @@ def wrong_texts(arrivals: Arrivals, model: GPT, settings: EngineConfig, trace: T
 
 
 def oracle(model: GPT, settings: EngineConfig, request: Request) -> list[int]:
-    """What the oracle writes for a request at the temperature and seed of `settings`."""
-    return generate(
-        model,
-        request.prompt_tokens,
-        request.max_new_tokens,
-        temperature=settings.temperature,
-        seed=settings.seed,
-        request_id=request.id,
+    """What the oracle writes for a request under `settings`, worked out once.
+
+    Its cell runs again after every edit of an exercise, and the oracle's text stays what it was.
+    """
+    return list(
+        _text(
+            model,
+            tuple(request.prompt_tokens),
+            request.max_new_tokens,
+            settings.temperature,
+            settings.seed,
+            request.id,
+            settings.sliding_window,
+            settings.num_sinks,
+        )
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _text(
+    model: GPT,
+    prompt: tuple[int, ...],
+    num_tokens: int,
+    temperature: float,
+    seed: int,
+    request_id: int,
+    window: int | None,
+    sinks: int,
+) -> tuple[int, ...]:
+    return tuple(
+        generate(
+            model,
+            list(prompt),
+            num_tokens,
+            temperature=temperature,
+            seed=seed,
+            request_id=request_id,
+            sliding_window=window,
+            num_sinks=sinks,
+        )
     )
 
 
