@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from mutants import mutants
 
 from course import judging
-from course.registry import Exercise, exercise, exercises
+from course.exercise import Exercise
+from course.registry import exercise, exercises
 from course.report import Report
 from course.sameness import like, same
 from nanogpt import planning
