@@ -74,28 +74,10 @@ def _checked_trace(value: object) -> dict[str, Any]:
     if len(known) != len(requests):
         raise ValueError("two requests of the trace have the same id; ids must differ")
 
-    def worker(number: object, what: str) -> None:
-        if checking.whole(number, f"the worker of {what}") >= workers:
-            raise ValueError(f"{what} names worker {number}, but there are {workers} workers")
-
-    def request(number: object, what: str) -> None:
-        if number not in known:
-            raise ValueError(f"{what} names request {number!r}, which never arrived")
-
     visits = _records(found["visits"], "visit", _VISIT_FIELDS, _check_visit)
     runs = _records(found["runs"], "run", _RUN_FIELDS, _check_run)
     decisions = _records(found["decisions"], "decision", _DECISION_FIELDS, _check_decision)
-    for index, each in enumerate(visits):
-        worker(each["worker"], f"visit {index}")
-        request(each["request_id"], f"visit {index}")
-    for index, each in enumerate(runs):
-        worker(each["worker"], f"run {index}")
-        for number in each["request_ids"]:
-            request(number, f"run {index}")
-    for index, each in enumerate(decisions):
-        request(each["request_id"], f"decision {index}")
-        if each["worker"] is not None:
-            worker(each["worker"], f"decision {index}")
+    _check_names(workers, known, visits, runs, decisions)
     return {
         "name": checking.text(found["name"], "the name of the trace", empty=False),
         "cost": {
@@ -115,6 +97,36 @@ def _checked_trace(value: object) -> dict[str, Any]:
         },
         "decisions": _columns(decisions, _DECISION_FIELDS),
     }
+
+
+def _check_names(
+    workers: int,
+    known: set[Any],
+    visits: list[dict[str, Any]],
+    runs: list[dict[str, Any]],
+    decisions: list[dict[str, Any]],
+) -> None:
+    """Raises: ValueError for a worker or a request that the trace does not have."""
+
+    def worker(number: object, what: str) -> None:
+        if checking.whole(number, f"the worker of {what}") >= workers:
+            raise ValueError(f"{what} names worker {number}, but there are {workers} workers")
+
+    def request(number: object, what: str) -> None:
+        if number not in known:
+            raise ValueError(f"{what} names request {number!r}, which never arrived")
+
+    for index, each in enumerate(visits):
+        worker(each["worker"], f"visit {index}")
+        request(each["request_id"], f"visit {index}")
+    for index, each in enumerate(runs):
+        worker(each["worker"], f"run {index}")
+        for number in each["request_ids"]:
+            request(number, f"run {index}")
+    for index, each in enumerate(decisions):
+        request(each["request_id"], f"decision {index}")
+        if each["worker"] is not None:
+            worker(each["worker"], f"decision {index}")
 
 
 def _records(
