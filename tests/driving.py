@@ -106,7 +106,7 @@ def assert_one_tab_stop_each(page: Page) -> None:
 def assert_no_text_is_cut_off(page: Page) -> None:
     pictures = page.locator(".sn svg")
     assert pictures.count() > 0
-    assert pictures.evaluate_all(OUTSIDE) == []
+    wait_for(lambda: pictures.evaluate_all(OUTSIDE) == [])  # a page that was resized is drawn anew
 
 
 # ---- lessons -------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def ran(lesson):
 def test_lesson_8_opens_by_its_link_and_runs_by_itself(lesson, ran):
     kinds = ("speculation-strip", "accept-bars", "curves", "timeline", "prediction", "hints")
     assert_ran_by_itself(lesson, "Speculative decoding", kinds, not_started=4, failed=2)
-    expect(ran).to_contain_text("This run used the reference for accept and roll_back_kv")
+    expect(ran).to_contain_text("This run used the reference for accept, roll_back_kv")
     expect(ran).to_contain_text("Step for step, it is the reference's run.")
 
 

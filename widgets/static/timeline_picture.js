@@ -6,7 +6,7 @@ import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js"
 import { freshId, node, svg } from "./dom.js";
 import { columnsOf, mostTokens, pixelsPerUnit, widthOf } from "./timeline_layout.js";
 import {
-  EDGE, HEAD, TIME_AXIS, blockHeight, drawBlock, drawLabels, drawTimeAxis,
+  EDGE, HEAD, TIME_AXIS, blockHeight, drawBlock, drawLabels, drawTimeAxis, labelsWidth,
 } from "./timeline_rows.js";
 
 // Where the sides first differ: a bracket around the column of each, with a flag above it.
@@ -32,7 +32,7 @@ export function createPicture(sides, alphabet, label, differs) {
   function draw(width, axis, press) {
     const narrow = width < 560;
     const labels = drawLabels(sides, narrow);
-    const room = width - (narrow ? 68 : 96) - 14;
+    const room = width - labelsWidth(narrow) - 14;
     const scale = pixelsPerUnit(sides.map((side) => side.trace), axis, room - 16);
     const columns = sides.map((side) => columnsOf(side.trace, axis, scale)
       .map(({ x, width: wide }) => ({ x: x + EDGE, width: wide })));

@@ -151,8 +151,11 @@ export function drawBlock({ trace, top }, columns, alphabet, patterns, width, mo
 
 // ---- the label column ---------------------------------------------------------------------------
 
+// As wide as its longest words: "the reference", in bold.
+export const labelsWidth = (narrow) => (narrow ? 68 : 106);
+
 export function drawLabels(sides, narrow) {
-  const width = narrow ? 68 : 96;
+  const width = labelsWidth(narrow);
   const height = sides.reduce((sum, side) => sum + blockHeight(side.trace) + BLOCK_GAP, -BLOCK_GAP);
   const labels = svg("svg", { width, height, class: "sn-tl-labels", "aria-hidden": "true" });
   for (const { trace, top, name } of sides) {
