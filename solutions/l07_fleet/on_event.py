@@ -102,7 +102,7 @@ class Heaps(Comparison[Any]):
     """A comparison of results whose heap is sorted first, if it was one."""
 
     def _asked(self, ask: Ask, args: Args) -> Any:
-        return settled(ask(*args))
+        return settled(Comparison[Any]._asked(self, ask, args))
 
 
 def any_states(rng: random.Random, count: int = 60) -> list[Args]:
