@@ -4,7 +4,6 @@ A part that is not the reference runs under a time limit, and its answer is look
 counts. Every refusal is one sentence.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from typing import Any, Protocol
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.decisions import Entry, Event
 from nanogpt.fleet.views import FleetSnapshot, WorkerView
-from nanogpt.parts.guard import guarded
+from nanogpt.parts.guard import guard_fields
 from nanogpt.validate import PartError
 
 
@@ -70,12 +69,7 @@ REFERENCE = FleetParts()
 
 def guard_fleet_parts(parts: FleetParts) -> FleetParts:
     """The same parts, those that are not the reference wrapped in a time limit and checks."""
-    wrapped: dict[str, Callable[..., Any]] = {}
-    for field in dataclasses.fields(parts):
-        part = getattr(parts, field.name)
-        if part is not getattr(REFERENCE, field.name):
-            wrapped[field.name] = CHECKS[field.name](guarded(field.name, part))
-    return dataclasses.replace(parts, **wrapped)
+    return guard_fields(parts, REFERENCE, CHECKS)
 
 
 def _checked_on_event(on_event_of: Callable[..., Any]) -> OnEvent:

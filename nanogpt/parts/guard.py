@@ -7,16 +7,20 @@ or be stopped from another process.
 
 import contextlib
 import ctypes
+import dataclasses
 import linecache
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from nanogpt.validate import PartError
+
+Record = TypeVar("Record")
+Check: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 BACKSTOP = 4.0
 """Wall seconds allowed per second of limit: a busy machine is not the learner's fault."""
@@ -210,6 +214,23 @@ def guarded(
         return outcome.value
 
     return call
+
+
+def guard_fields(
+    parts: Record, reference: Record, checks: Mapping[str, Check], skipped: Collection[str] = ()
+) -> Record:
+    """The same record of parts, those that are not the reference's wrapped in a limit and checks.
+
+    `checks` make of a timed part one whose answers are looked at, by field; `skipped` stay bare.
+    """
+    record: Any = parts  # a dataclass
+    wrapped: dict[str, Callable[..., Any]] = {}
+    for field in dataclasses.fields(record):
+        part = getattr(record, field.name)
+        if part is not getattr(reference, field.name) and field.name not in skipped:
+            timed = guarded(field.name, part)
+            wrapped[field.name] = checks[field.name](timed) if field.name in checks else timed
+    return dataclasses.replace(record, **wrapped)
 
 
 def describe_timeout(cpu_s: float, limit_s: float) -> str:

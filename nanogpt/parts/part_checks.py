@@ -5,7 +5,6 @@ another type are converted (`plain_values`). The plan is looked at elsewhere
 (`planning.plan_problem`), because it needs to know what was on offer.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from nanogpt.parts import (
     SortKey,
     layout_checks,
 )
-from nanogpt.parts.guard import guarded
+from nanogpt.parts.guard import guard_fields
 from nanogpt.parts.plain_values import (
     as_items,
     as_mapping,
@@ -46,15 +45,7 @@ ASKED_FOR_MANY = ("visible", "ring_slot")
 
 def guard_parts(parts: Parts) -> Parts:
     """The same parts, those that are not the reference wrapped in a time limit and checks."""
-    wrapped: dict[str, Callable[..., Any]] = {}
-    for field in dataclasses.fields(parts):
-        part = getattr(parts, field.name)
-        reference = getattr(REFERENCE, field.name)
-        if part is not reference and field.name not in ASKED_FOR_MANY:
-            timed = guarded(field.name, part)
-            check = CHECKS.get(field.name)
-            wrapped[field.name] = check(timed) if check else timed
-    return dataclasses.replace(parts, **wrapped)
+    return guard_fields(parts, REFERENCE, CHECKS, ASKED_FOR_MANY)
 
 
 def _plain_plan(plan_of: Callable[..., Any]) -> PlanStep:

@@ -4,14 +4,13 @@ A part that is not the reference runs under a time limit, and its answer is look
 counts. Every refusal is one sentence.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import nanogpt.slo.policy as policy
-from nanogpt.parts.guard import guarded
+from nanogpt.parts.guard import guard_fields
 from nanogpt.slo.policy import Mode, SloRequest, SloView
 from nanogpt.validate import PartError
 
@@ -90,12 +89,7 @@ REFERENCE = SloParts()
 
 def guard_slo_parts(parts: SloParts) -> SloParts:
     """The same parts, those that are not the reference wrapped in a time limit and checks."""
-    wrapped: dict[str, Callable[..., Any]] = {}
-    for field in dataclasses.fields(parts):
-        part = getattr(parts, field.name)
-        if part is not getattr(REFERENCE, field.name):
-            wrapped[field.name] = CHECKS[field.name](guarded(field.name, part))
-    return dataclasses.replace(parts, **wrapped)
+    return guard_fields(parts, REFERENCE, CHECKS)
 
 
 def _checked_slack(slack_of: Callable[..., Any]) -> Slack:
