@@ -4,8 +4,9 @@
 
 Needs requirements-test.txt and Chromium. The course's own server shows a copy of the lessons; of
 every lesson are measured, from the navigation's start, the heading, the first verdict and the first
-picture, and, from the key press that runs the cell, the verdict and the moment at which the last
-cell has run, pictures included. `--busy` keeps that many processes counting beside it.
+picture, and, from the key press that runs the cell, the verdict and the moments at which the last
+cell with a picture and the last cell of all have run. `--busy` keeps that many processes counting
+beside it.
 """
 
 import ast
@@ -56,7 +57,7 @@ WATCH = """() => {
 }"""
 READY = """() => Object.keys(window.seen).length === 3
     && !document.querySelector('[data-status="running"], [data-status="queued"]')"""
-# From the key press to the card's new status, and to the end of the last cell.
+# From the key press to the card's new status, and to the end of the last picture's cell and of all.
 TIME = """([exercise, status]) => {
     window.edit = {};
     const pressed = (event) => {
@@ -67,9 +68,13 @@ TIME = """([exercise, status]) => {
             const card = document.querySelector(`.sng-report[data-exercise="${exercise}"]`);
             if (card?.dataset.status !== status) return;
             window.edit.verdict ??= performance.now() - start;
-            if (document.querySelector('[data-status="running"], [data-status="queued"]')) return;
+            const waiting = '[data-status="running"], [data-status="queued"]';
+            const busy = [...document.querySelectorAll(waiting)];
+            if (busy.some((cell) => cell.querySelector("marimo-anywidget"))) return;
+            window.edit.pictures ??= performance.now() - start;
+            if (busy.length) return;
             clearInterval(timer);
-            window.edit.pictures = performance.now() - start;
+            window.edit.all = performance.now() - start;
         }, 5);
     };
     document.addEventListener("keydown", pressed, true);
@@ -87,10 +92,11 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Milliseconds from the key that runs a cell to its verdict, and to the last cell's end."""
+    """Milliseconds from the key that runs a cell to its verdict, and to the last cells' ends."""
 
     verdict_ms: float
     pictures_ms: float
+    all_ms: float
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -134,13 +140,14 @@ def row(stem: str, openings: Sequence[Opening], edits: Sequence[Edit]) -> str:
 
 
 def percentiles(edits: Sequence[Edit]) -> str:
-    """Median and p95 of the verdicts and of the pictures."""
+    """Median and p95 of the verdicts, of the pictures and of everything."""
     if not edits:
         return ""
     shown = []
     for name, values in (
         ("verdict", sorted(each.verdict_ms for each in edits)),
         ("pictures", sorted(each.pictures_ms for each in edits)),
+        ("all", sorted(each.all_ms for each in edits)),
     ):
         p95 = values[min(len(values) - 1, int(0.95 * len(values)))]
         shown.append(f"{name} {statistics.median(values):5.0f} {p95:5.0f}")
@@ -194,9 +201,9 @@ def run_cell(page: Page, item: Exercise, source: str, status: str) -> Edit:
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(source)
     page.keyboard.press("Control+Enter")
-    page.wait_for_function("window.edit.pictures !== undefined", timeout=LIMIT_MS)
+    page.wait_for_function("window.edit.all !== undefined", timeout=LIMIT_MS)
     edit: dict[str, Any] = page.evaluate("window.edit")
-    return Edit(edit["verdict"], edit["pictures"])
+    return Edit(edit["verdict"], edit["pictures"], edit["all"])
 
 
 def stubs_of(stem: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ Importing this loads neither torch nor the checks, so that the overview opens at
 
 import ast
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,9 @@ def find_lesson(wanted: str) -> Lesson:
     raise ValueError(f"There is no lesson {wanted!r}; the lessons are: {known}.")
 
 
+@cache
 def entries(lesson: Lesson) -> tuple[ExerciseEntry, ...]:
-    """The lesson's exercises, read from the text of their modules without running it."""
+    """The lesson's exercises, read once from the text of their modules without running it."""
     folder = Path(__file__).parents[1] / "solutions" / lesson.stem
     found = [(each, path.stem) for path in folder.glob("[!_]*.py") for each in _said(path)]
     found.sort(key=lambda pair: pair[0]["number"])
@@ -163,6 +165,7 @@ def _said(path: Path) -> list[dict[str | None, Any]]:
             for word in node.keywords
             if isinstance(word.value, ast.Constant)
         }
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Exercise"
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and isinstance(node := statement.value, ast.Call)
+        if ast.unparse(node.func) == "Exercise"
     ]

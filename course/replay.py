@@ -1,6 +1,7 @@
 """Running a lesson's workload so that a failing part ends in a picture, not in a traceback."""
 
 from nanogpt.engine import Arrivals, Engine
+from nanogpt.parts.guard import run_watched
 from nanogpt.trace import Trace
 from nanogpt.validate import PartError
 
@@ -12,6 +13,6 @@ def replay(engine: Engine, arrivals: Arrivals, max_steps: int | None = None) -> 
     ends a run that would go on for ever.
     """
     try:
-        return engine.run(arrivals, max_steps)
+        return run_watched(lambda: engine.run(arrivals, max_steps))
     except (PartError, ValueError) as error:
         return engine.trace(error=str(error))

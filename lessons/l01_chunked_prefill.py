@@ -438,25 +438,31 @@ def _():
 
 
 @app.cell
+def _(CostClock, Engine, EngineConfig, LARGE_GPU, load_model, six_requests):
+    exact = load_model().double()  # in float64 rounding can flip no token
+    sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
+    reference_trace = Engine(exact, sampled, clock=CostClock(LARGE_GPU)).run(six_requests())
+    return exact, reference_trace, sampled
+
+
+@app.cell
 def _(
     CostClock,
     Engine,
-    EngineConfig,
     LARGE_GPU,
     Parts,
     Timeline,
+    exact,
     inputs_attempt,
-    load_model,
     mask_attempt,
     masks,
     plan_attempt,
     planning,
+    reference_trace,
     replay,
+    sampled,
     six_requests,
 ):
-    exact = load_model().double()  # in float64 rounding can flip no token
-    sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
-
     attempts = {
         "plan_step": plan_attempt,
         "chunk_mask": mask_attempt,
@@ -468,7 +474,6 @@ def _(
         chunk_inputs=inputs_attempt.or_reference(planning.chunk_inputs),
     )
     your_trace = replay(Engine(exact, sampled, yours, clock=CostClock(LARGE_GPU)), six_requests())
-    reference_trace = Engine(exact, sampled, clock=CostClock(LARGE_GPU)).run(six_requests())
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
@@ -476,7 +481,7 @@ def _(
         title="Six requests, times modelled on a large GPU",
         question="Which request computes how many tokens in which step?",
     )
-    return attempts, exact, reference_trace, sampled, your_trace
+    return attempts, your_trace
 
 
 @app.cell(hide_code=True)

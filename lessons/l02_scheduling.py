@@ -407,21 +407,7 @@ def _():
 
 
 @app.cell
-def _(
-    Engine,
-    EngineConfig,
-    admit_attempt,
-    exact,
-    key_attempt,
-    load_parts,
-    policies,
-    record_attempt,
-    replace,
-    replay,
-    resume_attempt,
-    six_requests,
-    victim_attempt,
-):
+def _(Engine, EngineConfig, exact, load_parts, six_requests):
     stage = EngineConfig(
         policy="priority",  # or "fcfs", or a function such as lambda request: (len(request.prompt_tokens),)
         token_budget=32,
@@ -430,7 +416,27 @@ def _(
         temperature=0.8,
         seed=1,
     )
+    reference_trace = Engine(exact, stage).run(six_requests())
     earlier = load_parts("l02_scheduling")  # what you wrote in lesson 1 and passed
+    return earlier, reference_trace, stage
+
+
+@app.cell
+def _(
+    Engine,
+    admit_attempt,
+    earlier,
+    exact,
+    key_attempt,
+    policies,
+    record_attempt,
+    replace,
+    replay,
+    resume_attempt,
+    six_requests,
+    stage,
+    victim_attempt,
+):
     yours = replace(
         earlier.parts,
         sort_key=key_attempt.or_reference(policies.sort_key),
@@ -440,8 +446,7 @@ def _(
         record=record_attempt.or_reference(policies.record),
     )
     your_trace = replay(Engine(exact, stage, yours), six_requests(), 300)
-    reference_trace = Engine(exact, stage).run(six_requests())
-    return earlier, reference_trace, stage, your_trace
+    return (your_trace,)
 
 
 @app.cell(hide_code=True)

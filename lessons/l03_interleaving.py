@@ -516,21 +516,27 @@ def _():
 
 
 @app.cell
+def _(Engine, EngineConfig, exact, load_parts, six_requests):
+    stage = EngineConfig(token_budget=32, executor="fused", temperature=0.8, seed=1)
+    earlier = load_parts("l03_interleaving")  # what you wrote in earlier lessons and passed
+    reference_trace = Engine(exact, stage).run(six_requests())
+    return earlier, reference_trace, stage
+
+
+@app.cell
 def _(
     Engine,
-    EngineConfig,
+    earlier,
     exact,
     fusing,
-    load_parts,
     mask_attempt,
     replace,
     replay,
     rows_attempt,
     six_requests,
     split_attempt,
+    stage,
 ):
-    stage = EngineConfig(token_budget=32, executor="fused", temperature=0.8, seed=1)
-    earlier = load_parts("l03_interleaving")  # what you wrote in earlier lessons and passed
     yours = replace(
         earlier.parts,
         fused_rows=rows_attempt.or_reference(fusing.fused_rows),
@@ -538,8 +544,7 @@ def _(
         split_kv=split_attempt.or_reference(fusing.split_kv),
     )
     your_trace = replay(Engine(exact, stage, yours), six_requests(), 300)
-    reference_trace = Engine(exact, stage).run(six_requests())
-    return earlier, reference_trace, stage, your_trace
+    return (your_trace,)
 
 
 @app.cell(hide_code=True)

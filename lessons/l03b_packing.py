@@ -139,17 +139,14 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(
-    forms_table,
-    fusing,
-    load_model,
-    load_parts,
-    pack_attempt,
-    replace,
-    whose_parts,
-):
+def _(load_model, load_parts):
     exact = load_model().double()  # in float64 rounding can flip no token
     earlier = load_parts("l03b_packing")  # what you wrote in earlier lessons and passed
+    return earlier, exact
+
+
+@app.cell(hide_code=True)
+def _(earlier, exact, forms_table, fusing, pack_attempt, replace, whose_parts):
     _yours = replace(earlier.parts, pack=pack_attempt.or_reference(fusing.pack))
     mo.md(
         f"{whose_parts({'pack': pack_attempt})} Of the earlier lessons: {earlier.sentence}\n\n"

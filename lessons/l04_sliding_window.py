@@ -380,22 +380,7 @@ def _():
 
 
 @app.cell
-def _(
-    Engine,
-    EngineConfig,
-    Timeline,
-    evict_attempt,
-    five_requests,
-    held_attempt,
-    load_model,
-    load_parts,
-    policies,
-    replace,
-    replay,
-    ring_attempt,
-    sliding_window,
-    visible_attempt,
-):
+def _(Engine, EngineConfig, five_requests, load_model, load_parts):
     exact = load_model().double()  # in float64 rounding can flip no token
     stage = EngineConfig(
         token_budget=32,
@@ -406,6 +391,28 @@ def _(
         seed=1,
     )
     earlier = load_parts("l04_sliding_window")  # what you wrote in lessons 1 to 3 and passed
+    reference_trace = Engine(exact, stage).run(five_requests())
+    return earlier, exact, reference_trace, stage
+
+
+@app.cell
+def _(
+    Engine,
+    Timeline,
+    earlier,
+    evict_attempt,
+    exact,
+    five_requests,
+    held_attempt,
+    policies,
+    reference_trace,
+    replace,
+    replay,
+    ring_attempt,
+    sliding_window,
+    stage,
+    visible_attempt,
+):
     attempts = {
         "visible": visible_attempt,
         "evict": evict_attempt,
@@ -417,7 +424,6 @@ def _(
     }
     yours = replace(earlier.parts, admit=policies.admit, **mine)
     your_trace = replay(Engine(exact, stage, yours), five_requests(), 300)
-    reference_trace = Engine(exact, stage).run(five_requests())
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
@@ -425,7 +431,7 @@ def _(
         title="Five requests under a window of 24 and 4 sinks",
         question="Which request has to wait for memory, and when does it get some?",
     )
-    return attempts, earlier, exact, stage, your_trace, yours
+    return attempts, your_trace, yours
 
 
 @app.cell(hide_code=True)

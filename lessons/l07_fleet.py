@@ -464,8 +464,21 @@ def _():
     return
 
 
+@app.cell(hide_code=True)
+def _(routing):
+    reference_fleet = routing.burst_of()
+    return (reference_fleet,)
+
+
 @app.cell
-def _(bump_attempt, decisions, event_attempt, route_attempt, routing):
+def _(
+    bump_attempt,
+    decisions,
+    event_attempt,
+    reference_fleet,
+    route_attempt,
+    routing,
+):
     attempts = {"on_event": event_attempt, "bump": bump_attempt, "route": route_attempt}
 
     your_fleet = routing.burst_of(
@@ -473,9 +486,8 @@ def _(bump_attempt, decisions, event_attempt, route_attempt, routing):
         bump=bump_attempt.or_reference(decisions.bump),
         route=route_attempt.or_reference(decisions.route),
     )
-    reference_fleet = routing.burst_of()
     mo.md(routing.fleet_table(attempts, your_fleet, reference_fleet))
-    return attempts, reference_fleet, your_fleet
+    return attempts, your_fleet
 
 
 @app.cell(hide_code=True)

@@ -449,32 +449,36 @@ def _():
 
 
 @app.cell
+def _(Engine, EngineConfig, draft, load_model, load_parts, runs, torch):
+    exact = load_model(dtype=torch.float64)
+    greedy = EngineConfig(token_budget=32, num_draft_tokens=4)
+    earlier = load_parts("l08_speculation")  # what you wrote in earlier lessons and passed
+    reference_trace = Engine(exact, greedy, draft=draft).run(runs.three_requests())
+    return earlier, exact, greedy, reference_trace
+
+
+@app.cell
 def _(
     Engine,
-    EngineConfig,
     Timeline,
     accept_attempt,
     acceptance,
     draft,
-    load_model,
-    load_parts,
+    earlier,
+    exact,
+    greedy,
+    reference_trace,
     replace,
     replay,
     roll_back_attempt,
     runs,
-    torch,
 ):
-    exact = load_model(dtype=torch.float64)
-    greedy = EngineConfig(token_budget=32, num_draft_tokens=4)
-
-    earlier = load_parts("l08_speculation")  # what you wrote in earlier lessons and passed
     yours = replace(
         earlier.parts,
         accept=accept_attempt.or_reference(acceptance.accept),
         roll_back_kv=roll_back_attempt.or_reference(acceptance.roll_back_kv),
     )
     your_trace = replay(Engine(exact, greedy, yours, draft=draft), runs.three_requests(), 300)
-    reference_trace = Engine(exact, greedy, draft=draft).run(runs.three_requests())
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
@@ -483,7 +487,7 @@ def _(
         start=2,
         question="How many tokens does each request get in a step?",
     )
-    return earlier, exact, reference_trace, your_trace, yours
+    return your_trace, yours
 
 
 @app.cell(hide_code=True)

@@ -10,7 +10,13 @@ import pytest
 from launching import wait_for
 
 from nanogpt.parts import guard
-from nanogpt.parts.guard import describe_error, describe_timeout, guarded, run_limited
+from nanogpt.parts.guard import (
+    describe_error,
+    describe_timeout,
+    guarded,
+    run_limited,
+    run_watched,
+)
 from nanogpt.validate import PartError
 
 turns = [0]  # how often the endless loops went round
@@ -248,3 +254,59 @@ def test_a_stop_that_arrives_after_its_call_ends_the_worker_in_silence() -> None
     worker._go.release()
     worker._thread.join(10)
     assert not worker.is_alive()
+
+
+def test_the_parts_of_a_watched_run_are_called_in_its_own_thread():
+    def run():
+        where = threading.get_ident()
+        return [guarded("where", threading.get_ident)() == where for _ in range(3)]
+
+    assert run_watched(run) == [True, True, True]
+    assert not guarded("where", lambda: threading.get_ident() == threading.main_thread().ident)()
+
+
+@pytest.mark.parametrize("part", [loop, swallow_everything, sleep_for_ever, deadlock])
+def test_a_watched_run_ends_with_a_part_that_does_not(part):
+    def run():
+        guarded("plan_step", int)()
+        return guarded("plan_step", part, limit_s=0.1)()
+
+    with pytest.raises(PartError, match=r"^your plan_step (took longer|had not finished)"):
+        run_watched(run)
+    assert not still_turning()
+    assert run_watched(lambda: guarded("plan_step", divide)(6, 3)) == 2.0
+
+
+def test_a_watched_run_may_take_longer_than_each_of_its_parts():
+    def short():
+        end = time.thread_time() + 0.06
+        while time.thread_time() < end:
+            pass
+
+    def run():
+        short(), short()  # what is not a part's has no limit
+        for _ in range(4):
+            guarded("plan_step", short, limit_s=0.1)()
+        return "done"
+
+    assert run_watched(run) == "done"
+
+
+def test_a_part_that_fails_in_a_watched_run_is_named_as_everywhere():
+    with pytest.raises(PartError, match=r"^your plan_step raised ZeroDivisionError on its line 3"):
+        run_watched(lambda: guarded("plan_step", divide)(1, 0))
+    with pytest.raises(SystemExit):
+        run_watched(lambda: exit(1))
+
+
+def test_an_interrupt_of_the_caller_ends_a_watched_run():
+    before = turns[0]
+
+    def interrupt():
+        wait_for(lambda: turns[0] > before)
+        os.kill(os.getpid(), 2)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_watched(loop)
+    assert not still_turning()

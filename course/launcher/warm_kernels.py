@@ -2,9 +2,9 @@
 
 marimo starts a new Python for each open lesson, which imports marimo, torch and anywidget before
 its first cell runs: two to three seconds. Here they are imported once, while the learner reads the
-first page. The course's own modules are not among them, so that a kernel started after an update
-has the new ones. Where torch cannot be trusted after a fork, which is everywhere but on Linux,
-kernels start as marimo starts them.
+first page. What lessons use of the course is not among them, so that a kernel started after an
+update has the new modules. Where torch cannot be trusted after a fork, which is everywhere but on
+Linux, kernels start as marimo starts them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ import sys
 import threading
 from typing import Any
 
-PRELOADED = ("marimo._runtime.runtime", "anywidget", "numpy", "torch")
+PRELOADED = (
+    "marimo._runtime.runtime",
+    "anywidget",
+    "numpy",
+    "torch",
+    "course.launcher.frozen",
+)
 
 
 def install() -> None:

@@ -1,5 +1,6 @@
 """Behind lesson 0's first half and its last: a cache in the model, its time, bug or rounding."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -65,9 +66,10 @@ def your_text(
         new, logits = write(model, prompt, 40, *mine)
     except PartError as error:
         return f"The run stopped: {error}."
-    if new != generate(model, list(prompt), 40):
+    oracles_new, oracles_logits = _oracle(tuple(prompt))
+    if new != oracles_new:
         return _drawn(_the_part_that_differs(write, model, prompt, *mine), prompt, new)
-    gap = float((logits - uncached_logits(model, prompt, new)).abs().max())
+    gap = float((logits - oracles_logits).abs().max())
     said = (
         "**This text was written with your two functions.** The oracle, which recomputes "
         "everything, writes the same 40 characters. The largest difference between any logit of "
@@ -76,10 +78,23 @@ def your_text(
     return _drawn(said, prompt, new)
 
 
+@functools.cache
+def _oracle(prompt: tuple[int, ...]) -> tuple[list[int], torch.Tensor]:
+    """The oracle's 40 characters and their logits (40, V), worked out once."""
+    model = load_model(dtype=torch.float64)
+    new = generate(model, list(prompt), 40)
+    return new, uncached_logits(model, prompt, new)
+
+
+@functools.cache
+def _by_the_engine(prompt: tuple[int, ...]) -> tuple[int, ...]:
+    engine = Engine(load_model(dtype=torch.float64), EngineConfig(token_budget=512))
+    return engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0)
+
+
 def reference_text(prompt: Sequence[int]) -> str:
     """The same 40 characters by the engine's own cache, while the two answers are not there."""
-    engine = Engine(load_model(dtype=torch.float64), EngineConfig(token_budget=512))
-    new = engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0)
+    new = _by_the_engine(tuple(prompt))
     said = (
         "**This text was written with the engine's own cache**, the reference, since your two "
         "functions have not both passed yet. As soon as they have, they write it, and your logits "
@@ -96,7 +111,7 @@ def _the_part_that_differs(
     cached_attention: Attention,
 ) -> str:
     """Which of two answers that passed their checks makes the text differ from the oracle's."""
-    oracle = generate(model, list(prompt), 40)
+    oracle, _ = _oracle(tuple(prompt))
     pairs = {
         "next_inputs": (next_inputs, _plain_attention),
         "cached_attention": (_plain_inputs, cached_attention),

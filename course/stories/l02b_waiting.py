@@ -1,5 +1,6 @@
 """Behind lesson 2b: what shortest-first, priority and ageing do to the latency of each request."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
@@ -45,7 +46,7 @@ _MODES: dict[str, dict[str, Any]] = {
     "priority": {"policy": "priority"},
     "priority, pushing out": {"policy": "priority", "preempt_to_admit": True},
 }
-LENGTHS = (5, 10, 20, 40, 60)
+LENGTHS = (5, 10, 20, 40)
 
 
 # --- shortest first -----------------------------------------------------------------------------
@@ -167,20 +168,32 @@ def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
 def _curves(
     rank: Callable[[RequestView, float], tuple[float, ...]], said: str
 ) -> tuple[list[dict[str, Any]], str]:
-    rules: dict[str, Rule] = {
-        "strict priority": "priority",
-        "ageing, 20 steps a level": lambda request: rank(request, 20),
-        "ageing, 5 steps a level": lambda request: rank(request, 5),
-        "FCFS": "fcfs",
+    runs = {
+        "strict priority": _by_policy("priority"),
+        "ageing, 20 steps a level": _by_length(lambda request: rank(request, 20)),
+        "ageing, 5 steps a level": _by_length(lambda request: rank(request, 5)),
+        "FCFS": _by_policy("fcfs"),
     }
-    curves: list[dict[str, Any]] = []
-    others: dict[str, float] = {}
-    for name, rule in rules.items():
-        runs = {n: _serve(rule, _stream(n)) for n in LENGTHS}
-        curves.append({"name": name, "points": [[n, steps[1]] for n, steps in runs.items()]})
-        others[name] = fmean(steps for i, steps in runs[LENGTHS[-1]].items() if i != 1)
-    paid = "; ".join(f"{name}: {steps:.1f}" for name, steps in others.items())
+    curves = [
+        {"name": name, "points": [[n, steps[1]] for n, steps in lengths.items()]}
+        for name, lengths in runs.items()
+    ]
+    paid = "; ".join(
+        f"{name}: {fmean(steps for i, steps in lengths[LENGTHS[-1]].items() if i != 1):.1f}"
+        for name, lengths in runs.items()
+    )
     return curves, f"{said} Mean latency of the {LENGTHS[-1]} others, in steps: {paid}."
+
+
+def _by_length(rule: Rule) -> dict[int, dict[int, int]]:
+    """Latencies in steps by request, for streams of several lengths."""
+    return {length: _serve(rule, _stream(length)) for length in LENGTHS}
+
+
+@functools.cache
+def _by_policy(name: str) -> dict[int, dict[int, int]]:
+    """Those of a rule that no edit changes, worked out once."""
+    return _by_length(name)
 
 
 def _stream(number: int) -> Arrivals:

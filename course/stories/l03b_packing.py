@@ -1,5 +1,6 @@
 """Behind lesson 3b: the packed step as a picture, four forms of a forward, and what each costs."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -77,10 +78,11 @@ def forms_table(model: GPT, parts: Parts) -> str:
     """Lesson 3's six requests in each form, on the learner's parts: calls, tokens, texts."""
     rows: list[str] = []
     for name, executor in {**FORMS, "one, packed, one mask": "strip"}.items():
-        limits = replace(STAGE, executor=executor)
-        trace = replay(Engine(model, limits, parts), six_requests(), 300)
+        # Only the strip calls `pack`, so an edit of it leaves the other forms' runs as they are.
+        used = parts if executor == "strip" else replace(parts, pack=fusing.pack)
+        trace = _served(model, executor, used)
         forwards = [forward for step in trace.steps for forward in step.forwards]
-        wrong = wrong_texts(six_requests(), model, limits, trace)
+        wrong = wrong_texts(six_requests(), model, STAGE, trace)
         texts = f"**wrong: {', '.join(map(str, wrong))}**" if wrong else "all six the oracle's"
         rows.append(
             f"| {name} | `{executor}` | {len(forwards)} | {sum(f.useful_tokens for f in forwards)} "
@@ -89,6 +91,12 @@ def forms_table(model: GPT, parts: Parts) -> str:
         )
     head = "| forwards per step | executor | model calls | useful tokens | computed | texts |"
     return "\n".join([head, "|:--|:--|--:|--:|--:|:--|", *rows])
+
+
+@functools.lru_cache(maxsize=8)
+def _served(model: GPT, executor: str, parts: Parts) -> Trace:
+    """Lesson 3's six requests in one form."""
+    return replay(Engine(model, replace(STAGE, executor=executor), parts), six_requests(), 300)
 
 
 # --- what each form costs -----------------------------------------------------------------------

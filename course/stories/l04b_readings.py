@@ -1,5 +1,7 @@
 """Behind lesson 4b: a text read with and without a window, and what that costs."""
 
+import functools
+import itertools
 import random
 from collections.abc import Callable, Sequence
 
@@ -97,14 +99,18 @@ def judged_by(attempt: Attempt | None = None) -> Judge:
 
 def costs(model: GPT, judge: Judge) -> tuple[float, dict[tuple[int, int], tuple[float, float]]]:
     """Loss with the whole context, and (agreement, added loss) by window and sinks."""
-    texts, nexts = passages()
-    full = read(model, texts, None)
-    found = {
-        (window, sinks): judge(full, read(model, texts, window, sinks), nexts)
-        for window in WINDOWS
-        for sinks in (0, 4)
-    }
+    _, nexts = passages()
+    full, windowed = _readings(model)
+    found = {which: judge(full, each, nexts) for which, each in windowed.items()}
     return loss_of(full, nexts), found
+
+
+@functools.cache
+def _readings(model: GPT) -> tuple[torch.Tensor, dict[tuple[int, int], torch.Tensor]]:
+    """The passages' logits (B, T, V), whole and by window and sinks: no judge changes them."""
+    texts, _ = passages()
+    windows = itertools.product(WINDOWS, (0, 4))
+    return read(model, texts, None), {each: read(model, texts, *each) for each in windows}
 
 
 # --- the metric lab -----------------------------------------------------------------------------

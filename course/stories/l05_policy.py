@@ -7,6 +7,7 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling import call
 from course.stories import recorded
+from nanogpt.parts.guard import run_watched
 from nanogpt.parts.plain_values import as_number
 from nanogpt.slo import (
     POST_COST,
@@ -48,7 +49,7 @@ def simulated(
     if parts.get("gate", policy.gate) is not policy.gate:
         parts["gate"] = _bounded(parts["gate"], most, granted)
     try:
-        return simulate(tuple(load), variant, cost, SloParts(**parts))
+        return run_watched(lambda: simulate(tuple(load), variant, cost, SloParts(**parts)))
     except PartError as error:
         if len(granted) > most:
             return f"**The run was stopped** after {most} preemptions: hardly a request got done."

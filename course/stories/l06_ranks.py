@@ -1,5 +1,6 @@
 """Behind lesson 6's real ranks: a long prefill, an urgent request, what became of both."""
 
+import functools
 import threading
 from collections.abc import Callable
 from statistics import median
@@ -157,13 +158,19 @@ def run_here(here: bool, undo: Attempt) -> tuple[Record, str, str]:
     if not here:
         return recording()["experiment"], "recorded", "**Recorded**, since `HERE` is False."
     try:
-        run = experiment(1, ("no preemption", "vote, abort"), clean_up)
+        run = _two_arms(clean_up)
         if story_of(run, "vote, abort"):
             return run, "measured here", f"**On this machine, just now**, with {whose}."
         why = "the pass was over before a rank could leave it"
     except (OSError, RuntimeError, TimeoutError, PartError) as failed:
         why = str(failed)
     return recording()["experiment"], "recorded", f"**Recorded, not run here:** {why}."
+
+
+@functools.lru_cache(maxsize=1)
+def _two_arms(clean_up: Undo) -> Record:
+    """One round; kept, since every edit of an answer that does not pass yet asks for it again."""
+    return experiment(1, ("no preemption", "vote, abort"), clean_up)
 
 
 def ladder(run: Record, names: tuple[str, ...]) -> str:

@@ -1,5 +1,6 @@
 """Behind lesson 7's fleets: one system prompt, a preemption, a burst, a load to practise on."""
 
+import functools
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from nanogpt.fleet import (
     make_workload,
     simulate,
 )
+from nanogpt.parts.guard import run_watched
 from nanogpt.validate import PartError
 
 Serving = FleetRun | str
@@ -60,10 +62,16 @@ def routed(routing: str, **parts: Any) -> Serving:
     return served(config, one_system_prompt(), **parts)
 
 
+@functools.cache
+def _routed_by_rule(routing: str) -> Serving:
+    """The run of a rule that no edit changes, worked out once."""
+    return routed(routing)
+
+
 def served(config: FleetConfig, load: Workload, **parts: Any) -> Serving:
     """A traced run with these parts in the fleet; a sentence instead when one of them fails."""
     try:
-        return simulate(config, load, FleetParts(**parts), trace=True)
+        return run_watched(lambda: simulate(config, load, FleetParts(**parts), trace=True))
     except PartError as error:
         return f"**The run stopped:** {error}"
 
@@ -81,8 +89,8 @@ def routing_table(by_source: Serving, route: Attempt) -> str:
     """Four ways to send the same 150 requests, the learner's the last once it is written."""
     rows = [
         _routing_row("the source's score", by_source),
-        _routing_row("each worker in turn", routed("round_robin")),
-        _routing_row("backlog minus hit, the reference's", routed("backlog")),
+        _routing_row("each worker in turn", _routed_by_rule("round_robin")),
+        _routing_row("backlog minus hit, the reference's", _routed_by_rule("backlog")),
     ]
     if route.started:
         rows.append(_routing_row("your `route`", routed("yours", route=route.function)))
@@ -156,10 +164,14 @@ def _burst() -> Workload:
     return make_workload("burst", 30, 2, seed=42)
 
 
+@functools.cache
+def _naive() -> FleetRun:
+    return simulate(replace(FIFO, cost=CALIBRATED_COST), _burst())
+
+
 def fleet_table(attempts: Mapping[str, Attempt], yours: Serving, reference: FleetRun) -> str:
     """A naive FIFO, the reference and the learner's fleet in a burst; whose parts were in it."""
-    naive = simulate(replace(FIFO, cost=CALIBRATED_COST), _burst())
-    rows = [_fleet_row("FIFO, naive", naive, ""), _fleet_row("the reference", reference, "")]
+    rows = [_fleet_row("FIFO, naive", _naive(), ""), _fleet_row("the reference", reference, "")]
     if any(each.started for each in attempts.values()):
         same = "" if isinstance(yours, str) else _difference(yours, reference)
         rows.append(_fleet_row("your fleet", yours, same))

@@ -4,7 +4,6 @@ import functools
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -150,26 +149,12 @@ def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft, names: int =
 
 def texts_said(parts: Parts, draft: Draft, num_requests: int = 150) -> str:
     """Sampled texts of many requests with one prompt, with drafts and without; Markdown."""
-    exact = load_model(dtype=torch.float64)
-    config = EngineConfig(
-        token_budget=2048,
-        max_batch_size=num_requests,
-        temperature=1.0,
-        seed=8,
-    )
-
-    def texts(num_drafts: int, parts: Parts) -> tuple[list[str], str | None]:
-        requests = [(0, Request(i, encode("O, "), 3)) for i in range(num_requests)]
-        settings = replace(config, num_draft_tokens=num_drafts)
-        trace = replay(Engine(exact, settings, parts, draft=draft), requests)
-        return [decode(list(trace.generated_tokens(i))) for i in range(num_requests)], trace.error
-
-    mine, error = texts(1, parts)
+    mine, error = _sampled(num_requests, parts, draft)
     if error:
         return f"**The engine's run stopped early:** {error}"
-    plain, _ = texts(0, Parts())
+    plain = _sampled_plainly(num_requests)
     alike = sum(a == b for a, b in zip(plain, mine, strict=True))
-    seconds = second_law(exact)
+    seconds = _second_law()
     (with_drafts, freedom), (without, _) = (
         _chi_square(Counter(text[1] for text in each), seconds, num_requests)
         for each in (mine, plain)
@@ -184,10 +169,34 @@ def texts_said(parts: Parts, draft: Draft, num_requests: int = 150) -> str:
     )
 
 
+def _sampled(
+    num_requests: int, parts: Parts, draft: Draft | None = None
+) -> tuple[list[str], str | None]:
+    """Three characters of each request, one draft ahead if there is one; why the run stopped."""
+    settings = EngineConfig(
+        token_budget=2048,
+        max_batch_size=num_requests,
+        temperature=1.0,
+        seed=8,
+        num_draft_tokens=0 if draft is None else 1,
+    )
+    requests = [(0, Request(i, encode("O, "), 3)) for i in range(num_requests)]
+    engine = Engine(load_model(dtype=torch.float64), settings, parts, draft=draft)
+    trace = replay(engine, requests)
+    return [decode(list(trace.generated_tokens(i))) for i in range(num_requests)], trace.error
+
+
+@functools.cache
+def _sampled_plainly(num_requests: int) -> list[str]:
+    """The texts that no edit changes, worked out once."""
+    return _sampled(num_requests, Parts())[0]
+
+
+@functools.cache
 @torch.inference_mode()
-def second_law(model: GPT) -> list[float]:
+def _second_law() -> list[float]:
     """The exact chances of the second character after the prompt, over every first one: (V,)."""
-    known = encode("O, ")
+    model, known = load_model(dtype=torch.float64), encode("O, ")
     first = probabilities(model(torch.tensor([known]))[0][0, -1:], 1.0)[0]  # (V,)
     every = torch.tensor([[*known, token] for token in range(len(first))])  # (V, T)
     return (first @ probabilities(model(every)[0][:, -1], 1.0)).tolist()
