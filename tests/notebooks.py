@@ -1,7 +1,7 @@
 """The lessons' notebooks run once for all tests, beside them, in a process of their own.
 
-Every notebook is run three times: untouched in a Jupyter kernel; as it is, but with its museum
-repaired, where it has one; and with all exercises answered, its museum as it is shipped.
+Every notebook is run untouched in a Jupyter kernel; every lesson also with all exercises answered,
+its museum as it is shipped, and one with a museum unanswered, but with the museum repaired.
 """
 
 import html
@@ -120,11 +120,12 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An untouched notebook in Jupyter: its errors, its number of widgets, and its cards."""
+    """An untouched notebook in Jupyter: its errors, its number of widgets, its cards, its HTML."""
 
     errors: list[str]
     num_widgets: int
     statuses: dict[str, str]
+    texts: list[str]
 
 
 # ---- in that process -----------------------------------------------------------------------------
@@ -160,9 +161,7 @@ def _solved(stem: str) -> Visit:
     return visit(stem, {item.name: worked(item.id) for item in lesson_exercises(stem)})
 
 
-def _unsolved(stem: str) -> Visit:
-    if stem not in MUSEUMS:
-        return visit(stem, {})
+def _repaired(stem: str) -> Visit:
     right = {exhibit: worked(f"{stem[:3]}.{name}") for exhibit, name, _ in MUSEUMS[stem]}
     return visit(stem, right | WITHOUT_EXERCISE.get(stem, {}))
 
@@ -179,17 +178,18 @@ def _exported(stem: str) -> Exported:
     client = NotebookClient(notebook, timeout=LIMIT_S, kernel_name="python3", allow_errors=True)
     client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    shown = "".join(output.get("data", {}).get("text/html", "") for output in outputs)
-    cards = re.findall(r'data-status="(\w+)" data-exercise="([^"]+)"', shown)
+    texts = [output.get("data", {}).get("text/html", "") for output in outputs]
+    cards = re.findall(r'data-status="(\w+)" data-exercise="([^"]+)"', "".join(texts))
     return Exported(
         [f"{each.ename}: {each.evalue}" for each in outputs if each.output_type == "error"],
         sum(JUPYTER_WIDGET in output.get("data", {}) for output in outputs),
         # The first card of an exercise is the attempt's; further ones judge exhibits.
         {name: status for status, name in reversed(cards)},
+        texts,
     )
 
 
-RUNS = {"solved": _solved, "unsolved": _unsolved, "exported": _exported}
+RUNS = {"solved": _solved, "repaired": _repaired, "exported": _exported}
 
 
 def _prepare(folder: str) -> None:
@@ -234,9 +234,9 @@ class Notebooks:
         """All exercises answered, the museum as it is shipped."""
         return self.start("solved", stem).result(LIMIT_S)
 
-    def unsolved(self, stem: str) -> Visit:
+    def repaired(self, stem: str) -> Visit:
         """No exercise answered, the museum repaired."""
-        return self.start("unsolved", stem).result(LIMIT_S)
+        return self.start("repaired", stem).result(LIMIT_S)
 
     def exported(self, stem: str) -> Exported:
         """The untouched notebook in a Jupyter kernel."""

@@ -28,7 +28,7 @@ def shipped_4(notebooks: Notebooks) -> Visit:
 
 @pytest.fixture(scope="module")
 def repaired_4(notebooks: Notebooks) -> Visit:
-    return notebooks.unsolved("l04_sliding_window")
+    return notebooks.repaired("l04_sliding_window")
 
 
 def num_preempted(trace: Trace) -> int:
@@ -75,7 +75,7 @@ def test_a_check_names_the_misconception_of_each_exhibit_of_lesson_1():
 @pytest.mark.parametrize("stem", MUSEUMS)
 def test_the_cards_of_a_museum_turn_green_when_its_exhibits_are_repaired(stem, notebooks):
     exercises = [(f"{stem[:3]}.{name}", key) for _, name, key in MUSEUMS[stem]]
-    broken, whole = notebooks.solved(stem).reports, notebooks.unsolved(stem).reports
+    broken, whole = notebooks.solved(stem).reports, notebooks.repaired(stem).reports
     assert broken == [(each, "failed", key) for each, key in exercises]
     assert whole == [(each, "passed", None) for each, _ in exercises]
 

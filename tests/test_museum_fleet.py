@@ -20,7 +20,7 @@ def shipped(notebooks: Notebooks) -> Visit:
 
 @pytest.fixture(scope="module")
 def repaired(notebooks: Notebooks) -> Visit:
-    return notebooks.unsolved("l07_fleet")
+    return notebooks.repaired("l07_fleet")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def shipped_8(notebooks: Notebooks) -> Visit:
 
 @pytest.fixture(scope="module")
 def repaired_8(notebooks: Notebooks) -> Visit:
-    return notebooks.unsolved("l08_speculation")
+    return notebooks.repaired("l08_speculation")
 
 
 def verdicts(visit: Visit) -> list[str]:

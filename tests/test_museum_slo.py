@@ -40,7 +40,7 @@ def shipped(notebooks: Notebooks) -> Visit:
 
 @pytest.fixture(scope="module")
 def repaired(notebooks: Notebooks) -> Visit:
-    return notebooks.unsolved("l05_slo_policy")
+    return notebooks.repaired("l05_slo_policy")
 
 
 @pytest.fixture(scope="module")
