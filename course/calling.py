@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast
 
 import torch
 
-from nanogpt.parts.guard import run_limited
+from nanogpt.parts.limits import run_limited
 from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_tensor, as_truth, kind_of
 
 # Lessons and checks come through here. A second thread of torch's would spin while it waits for

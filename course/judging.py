@@ -16,7 +16,8 @@ from course.calling import Called, Opaque, call
 from course.report import Report, Status
 from course.sameness import same
 from course.showing import expected_and_got, show, show_call
-from nanogpt.parts.guard import BACKSTOP, code_inside, describe_error, describe_timeout, run_limited
+from nanogpt.parts.guard import code_inside, describe_error
+from nanogpt.parts.limits import BACKSTOP, describe_timeout, run_limited
 
 _CALL_LIMIT_S = 1.0  # of computing, in one call
 _ALL_CALLS_LIMIT_S = 10.0  # of computing, in all calls of one report together

@@ -16,7 +16,8 @@ from typing import Any
 
 from course.cells import Notebook, Statement
 from course.cutting import read_notebook
-from nanogpt.parts.guard import describe_error, describe_timeout, run_limited
+from nanogpt.parts.guard import describe_error
+from nanogpt.parts.limits import describe_timeout, run_limited
 
 _LIMIT_S = 2.0
 _IMPORT_LIMIT_S = 60.0

@@ -1,7 +1,7 @@
 """Running a lesson's workload so that a failing part ends in a picture, not in a traceback."""
 
 from nanogpt.engine import Arrivals, Engine
-from nanogpt.parts.guard import run_watched
+from nanogpt.parts.limits import run_watched
 from nanogpt.trace import Trace
 from nanogpt.validate import PartError
 

@@ -9,14 +9,9 @@ import time
 import pytest
 from launching import wait_for
 
-from nanogpt.parts import guard
-from nanogpt.parts.guard import (
-    describe_error,
-    describe_timeout,
-    guarded,
-    run_limited,
-    run_watched,
-)
+from nanogpt.parts import limits
+from nanogpt.parts.guard import describe_error, guarded
+from nanogpt.parts.limits import describe_timeout, run_limited, run_watched
 from nanogpt.validate import PartError
 
 turns = [0]  # how often the endless loops went round
@@ -247,10 +242,10 @@ def test_a_part_that_waits_too_long_says_so():
 
 
 def test_a_stop_that_arrives_after_its_call_ends_the_worker_in_silence() -> None:
-    worker = guard._Worker()
+    worker = limits._Worker()
     worker.start(int, ())
     assert worker.finished(10)
-    worker._inject(guard._Stop)
+    worker._inject(limits._Stop)
     worker._go.release()
     worker._thread.join(10)
     assert not worker.is_alive()

@@ -7,7 +7,7 @@ from typing import Any
 from course.attempt import Attempt
 from course.calling import call
 from course.stories import recorded
-from nanogpt.parts.guard import run_watched
+from nanogpt.parts.limits import run_watched
 from nanogpt.parts.plain_values import as_number
 from nanogpt.slo import (
     POST_COST,

@@ -22,7 +22,7 @@ from nanogpt.fleet import (
 )
 from nanogpt.fleet.dispatching import Dispatcher
 from nanogpt.fleet.tracing import Tracer
-from nanogpt.parts.guard import run_limited
+from nanogpt.parts.limits import run_limited
 
 Test = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from course.attempt import Attempt
 from nanogpt.fleet import ADAPTIVE, FleetRun, decisions, make_workload, simulate
-from nanogpt.parts.guard import run_limited
+from nanogpt.parts.limits import run_limited
 
 Series = dict[str, Any]
 

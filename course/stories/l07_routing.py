@@ -25,7 +25,7 @@ from nanogpt.fleet import (
     make_workload,
     simulate,
 )
-from nanogpt.parts.guard import run_watched
+from nanogpt.parts.limits import run_watched
 from nanogpt.validate import PartError
 
 Serving = FleetRun | str
