@@ -84,14 +84,16 @@ def words_of(page: Page) -> list[Word]:
 def _shot(page: Page, mode: str) -> np.ndarray:
     page.evaluate("(mode) => window.paint(mode)", mode)
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    return np.asarray(image, dtype=np.float64)
+    return np.asarray(image)  # (H, W, 3) of 0 to 255
 
 
 def _contrast(place: dict, shots: dict[str, np.ndarray]) -> float | None:
     """None for a text of which nothing lies inside its picture's frame."""
     top, bottom = round(place["top"]) + 1, round(place["bottom"]) - 1
     left, right = round(place["left"]) + 1, round(place["right"]) - 1
-    words, blocks, bare = (shots[mode][top:bottom, max(left, 0) : right] for mode in shots)
+    words, blocks, bare = (
+        shots[mode][top:bottom, max(left, 0) : right].astype(np.float64) for mode in shots
+    )
     if not words.size:
         return None
     letters = np.abs(words - bare).max(axis=2) > 24  # (H, W)
