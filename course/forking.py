@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import dataclasses
 import faulthandler
+import gc
 import io
 import json
 import os
@@ -215,6 +216,7 @@ def _child(item: Exercise, function: Callable[..., Any]) -> Generator[_Child]:
 def _work(item: Exercise, function: Callable[..., Any], report: int, words: int) -> None:
     """All that the child does; ends the process."""
     try:
+        gc.freeze()  # what the notebook holds is no garbage, and a look at it would copy it all
         os.setsid()  # so that its own children can be ended with it
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         sys.stdout = sys.stderr = io.StringIO()  # the notebook's streams belong to its threads

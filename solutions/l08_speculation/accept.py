@@ -205,9 +205,9 @@ EXERCISE = Exercise(
             "the vocabulary, each list summing to 1 up to rounding. `token` was drawn from `q`.",
             "`u` and `v` are random numbers, uniform from 0 up to, but not including, 1. `u` "
             "decides: the draft stays if `u` is below the probability that it stays with.",
-            "`v` draws, if it does not stay. Every token has a weight, how often it is still "
-            "missing. Go through the tokens from 0 up and take the first at which the sum of the "
-            "weights so far is more than `v` times the sum of all of them.",
+            "`v` draws, if it does not stay. Every token has a weight, and the question above "
+            "leads to it. Go through the tokens from 0 up and take the first at which the sum of "
+            "the weights so far is more than `v` times the sum of all of them.",
             "Over many drafts each token then stands as often as `p` says, whatever `q` is, and no "
             "draft goes that could have stayed.",
         ),
