@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from course import progress
 from course.closed_pipe import quietly
 from course.lesson_map import Lesson, find_lesson
-from course.standing import Standing, next_standing, standings
+from course.lesson_progress import Standing, next_standing, standings
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
-    from course.notebook import Loaded
+    from course.source.notebook import Loaded
 
 
 class UsageError(Exception):
@@ -57,7 +57,7 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
         where = "name a file that is there" if file else "open the course once to get your copy"
         raise UsageError(f"There is no file {path}; {where}.")
 
-    from course.notebook import load_functions  # loads torch: only now that it is needed
+    from course.source.notebook import load_functions
 
     items = _chosen(lesson, only)
     try:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from course.cells import Notebook, Statement
-from course.cutting import read_cells, read_notebook
 from course.files import read_bytes, write_atomically
 from course.forking import check_apart
-from course.notebook import lacks, load, self_contained
 from course.progress import work_folder
 from course.registry import exercises
+from course.source.cells import Notebook, Statement
+from course.source.cutting import read_cells, read_notebook
+from course.source.notebook import lacks, load, self_contained
 
 if TYPE_CHECKING:
     from course.exercise import Exercise

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from course.callees import name_callee
-from course.judging import Check, Failure, Rows, run_checks
+from course.format_values import show_call
+from course.harness import Check, Failure, Rows, run_checks
 from course.report import Report
-from course.showing import show_call
 from course.task import Task
 
 Args: TypeAlias = tuple[Any, ...]

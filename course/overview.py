@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from html import escape
 
 from course import progress
-from course.standing import Standing, next_standing, standings
+from course.lesson_progress import Standing, next_standing, standings
 from course.style import themed
 
 _CSS = (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from course.format_values import show, show_call
 from course.lesson_map import find_lesson
-from course.showing import show, show_call
 from course.style import prose, themed
 
 if TYPE_CHECKING:

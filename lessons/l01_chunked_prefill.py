@@ -38,7 +38,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.calling import call
+    from course.limited_call import call
     from course.replay import replay
     from course.stories.l01_chunks import (
         bill,

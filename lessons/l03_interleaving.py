@@ -39,7 +39,7 @@ def _():
     from dataclasses import replace
 
     from course.answers import load_parts
-    from course.calling import call
+    from course.limited_call import call
     from course.replay import replay
     from course.stories.l03_batch import (
         CURSORS,

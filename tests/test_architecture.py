@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "solutions": {"solutions", "nanogpt", "course"},
     "benchmarks": {"benchmarks", "course", "nanogpt"},
 }
-JUDGES = {"exercise", "task", "showing", "judging", "calling", "sameness", "checks"}
+JUDGES = {"exercise", "task", "format_values", "harness", "limited_call", "same_values", "checks"}
 PEOPLE = re.compile(r"\b(whom|whoever|nobody|everybody|somebody)\b", re.IGNORECASE)
 LONGEST_MODULE = 356
 LONGEST_CHECKS = 800  # a lesson's checks: many short functions, read one at a time
@@ -94,7 +94,7 @@ def test_widgets_need_no_torch():
 def test_the_course_uses_widgets_only_where_it_draws():
     """Checks and reports also run in the terminal and the grader, which draw nothing."""
     for path in in_package("course"):
-        if "checks" in path.parts or path.stem in ("judging", "calling", "registry", "report"):
+        if "checks" in path.parts or path.stem in ("harness", "limited_call", "registry", "report"):
             assert "widgets" not in packages(imported_by(tree_of(path))), path
 
 
@@ -200,7 +200,7 @@ def test_no_two_modules_of_the_engine_have_the_same_name():
 def test_the_architectures_page_says_of_each_folder_what_the_folder_says_of_itself():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     said = dict(re.findall(r"^\| `(\w+)/` \| (.+) \|$", page, re.MULTILINE))
-    faces = [path for path in in_package("nanogpt") if len(path.parts) == 3]
+    faces = [path for path in in_package("nanogpt", "course") if len(path.parts) == 3]
     folders = {path.parts[1]: tree_of(path) for path in faces if path.name == "__init__.py"}
     assert {name: said.get(name) for name in folders} == {
         name: (ast.get_docstring(face) or "").split("\n")[0] for name, face in folders.items()

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from marimo._convert.converters import MarimoConvert
 from notebooks import STEMS
 from support import ROOT
-from test_carry import function, notebook, stub
+from test_merge_answers import function, notebook, stub
 
-from course.carry import carry
-from course.cutting import read_cells, read_notebook
-from course.indentation import dedent, indent
-from course.notebook import load, load_functions
+from course.source.cutting import read_cells, read_notebook
+from course.source.indentation import dedent, indent
+from course.source.merge_answers import carry
+from course.source.notebook import load, load_functions
 
 SETUP = "with app.setup:\n    import marimo as mo\n    {}\n\n"
 NEW = notebook(SETUP.format("from torch import Tensor"), stub("plan"), stub("mask"))

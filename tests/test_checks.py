@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutants import mutants
 
-from course import judging
+from course import harness
 from course.exercise import Exercise
 from course.registry import exercise, exercises
 from course.report import Report
-from course.sameness import like, same
+from course.same_values import like, same
 from nanogpt import planning
 from nanogpt.parts import masks
 
@@ -60,7 +60,7 @@ def one_torch_thread() -> Iterator[None]:
 
 @pytest.fixture
 def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.05)
+    monkeypatch.setattr(harness, "_CALL_LIMIT_S", 0.05)
 
 
 @pytest.mark.parametrize(("exercise_id", "answer"), RIGHT)
@@ -306,7 +306,7 @@ def test_chunk_size_is_the_engine_s(budget: int, num_decodes: int, remaining: in
 
 def _workloads_alone(function: Callable[..., Any], seed: int = 0) -> Any:
     item: Any = exercise("l01.plan_step")
-    return judging.run_checks("l01.plan_step", function, item.checks[-1:], seed=seed)
+    return harness.run_checks("l01.plan_step", function, item.checks[-1:], seed=seed)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course import judging
-from course.judging import run_checks
+from course import harness
+from course.harness import run_checks
 from course.registry import exercise
 from course.report import Report
 from nanogpt import EngineConfig, policies
@@ -183,7 +183,7 @@ def test_a_rank_may_be_any_tuple_that_puts_requests_in_order() -> None:
 
 
 def test_a_victim_s_endless_loop_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.05)
+    monkeypatch.setattr(harness, "_CALL_LIMIT_S", 0.05)
     calls = iter(range(1000))
 
     def hangs(active: list[RequestView]) -> int:

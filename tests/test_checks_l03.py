@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from course import judging
+from course import harness
 from course.checks.lengths import any_lengths
-from course.judging import run_checks
+from course.harness import run_checks
 from course.registry import exercise
 from course.report import Report
 from nanogpt.parts import fusing
@@ -328,7 +328,7 @@ def test_drawn_mixes_hold_decodes_first_chunks_and_padding_of_both_kinds() -> No
 def test_an_answer_that_raises_later_is_judged_by_what_it_gave_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.2)
+    monkeypatch.setattr(harness, "_CALL_LIMIT_S", 0.2)
 
     def raises_after_the_first(past_lens: list[int], num_new: list[int]) -> Tensor:
         if len(past_lens) > 2:

@@ -10,7 +10,7 @@ from giveaways import given_away
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.judging import Ask, run_checks
+from course.harness import Ask, run_checks
 from course.registry import exercise
 from course.report import Report
 from nanogpt import slo

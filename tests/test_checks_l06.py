@@ -12,7 +12,7 @@ from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course import judging
+from course import harness
 from course.checks.voting import Played, Votes, play
 from course.exercise import Exercise
 from course.registry import exercise, lesson_exercises
@@ -190,7 +190,7 @@ def test_a_generator_that_is_only_a_stub_is_not_started() -> None:
 def test_a_generator_that_does_not_come_back_is_stopped(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.05)
+    monkeypatch.setattr(harness, "_CALL_LIMIT_S", 0.05)
 
     def stuck(vote: int) -> Generator[Any, int, None]:
         while where == "before its first move":

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutants import mutants
 
-from course import judging
+from course import harness
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.exercise import Exercise
 from course.registry import exercise, lesson_exercises
-from course.sameness import same
+from course.same_values import same
 from nanogpt.fleet import FleetParts, decisions, simulate
 from nanogpt.fleet.views import FleetSnapshot, WaitingView
 from nanogpt.slo.policy import urgency
@@ -408,7 +408,7 @@ def test_an_error_in_a_load_names_the_policy_s_own_line_and_what_it_printed_is_k
 
 
 def test_a_policy_that_is_slow_only_in_a_load_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.05)
+    monkeypatch.setattr(harness, "_CALL_LIMIT_S", 0.05)
 
     def stuck(snapshot: FleetSnapshot) -> tuple[int, int] | None:
         while len(snapshot.waiting) > 8:
@@ -424,7 +424,7 @@ def test_slips_in_looking_for_room_are_caught_before_any_load() -> None:
 
     def first_checks(function: Callable[..., Any]) -> str:
         checks = exercise("l07.my_policy").checks[:4]
-        return judging.run_checks("l07.my_policy", function, checks).status
+        return harness.run_checks("l07.my_policy", function, checks).status
 
     assert first_checks(my_policy) == "passed"
     rooms = ("worker.num_running", "request.kv_tokens_needed", "if able", "return None")

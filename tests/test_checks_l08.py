@@ -13,9 +13,9 @@ from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course import judging
+from course import harness
 from course.exercise import Exercise
-from course.judging import Ask
+from course.harness import Ask
 from course.registry import exercise, lesson_exercises
 from nanogpt.parts import acceptance
 from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
@@ -35,7 +35,7 @@ def card(name: str) -> dict[str, str]:
 
 
 def law_alone(function: Callable[..., Any]) -> Any:
-    return judging.run_checks("l08.accept", function, ITEMS["l08.accept"].checks[2:3])
+    return harness.run_checks("l08.accept", function, ITEMS["l08.accept"].checks[2:3])
 
 
 # --- what is accepted ------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_whole_texts_alone_catch_every_wrong_roll_back() -> None:
     item = ITEMS["l08.roll_back_kv"]
     for each in wrong(item.id):
         for seed in range(3):
-            report = judging.run_checks(item.id, each.function, item.checks[3:4], seed=seed)
+            report = harness.run_checks(item.id, each.function, item.checks[3:4], seed=seed)
             assert report.status == "failed", each.name
 
 

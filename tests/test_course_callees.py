@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from course.exercise import Exercise
-from course.judging import Failure
+from course.harness import Failure
 from course.task import Task
 
 

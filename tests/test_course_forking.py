@@ -13,7 +13,7 @@ import torch
 from answers import worked
 from preempting import process_is_there, wait_for
 
-from course import forking, judging
+from course import forking, harness
 from course.attempt import attempt
 from course.forking import check_apart
 from course.registry import exercise
@@ -95,7 +95,7 @@ def test_a_crash_names_its_line_and_its_signal():
 
 
 def test_an_endless_loop_keeps_the_sentence_of_its_own_limit(monkeypatch):
-    monkeypatch.setattr(judging, "BACKSTOP", 100)  # a busy machine would reach the time first
+    monkeypatch.setattr(harness, "BACKSTOP", 100)  # a busy machine would reach the time first
 
     def endless(tokens, num_cached):
         while True:

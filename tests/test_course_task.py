@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from course.cutting import read_notebook
 from course.lazy import torch
 from course.lesson_map import find_lesson
-from course.notebook import lacks, self_contained
 from course.registry import exercise, exercises, lesson_exercises
+from course.source.cutting import read_notebook
+from course.source.notebook import lacks, self_contained
 from course.task import Task, TaskCard, task
 
 ITEM = replace(

@@ -10,9 +10,9 @@ from support import ROOT
 
 from course.__main__ import main
 from course.lesson_map import LESSONS, entries, find_lesson
-from course.notebook import load_functions
 from course.overview import overview
 from course.registry import exercises, lesson_exercises
+from course.source.notebook import load_functions
 
 NOTEBOOK = '''\
 import marimo
@@ -74,7 +74,7 @@ def test_one_exercise_that_passes_exits_with_0_and_is_remembered(notebook, capsy
 
 
 def test_a_lesson_passes_only_as_a_whole(notebook, capsys, monkeypatch):
-    monkeypatch.setattr("course.judging._CALL_LIMIT_S", 0.3)
+    monkeypatch.setattr("course.harness._CALL_LIMIT_S", 0.3)
     assert main(["check", "l00_kv_cache"]) == 1
     out = capsys.readouterr().out
     assert "l00.next_inputs: passed" in out
@@ -233,8 +233,8 @@ def split_map(monkeypatch):
     )
     whole = (*LESSONS[: place + 1], half, *LESSONS[place + 1 :])
     monkeypatch.setattr("course.lesson_map.LESSONS", whole)
-    monkeypatch.setattr("course.standing.LESSONS", whole)
-    monkeypatch.setattr("course.standing.entries", lambda lesson: entries(LESSONS[place]))
+    monkeypatch.setattr("course.lesson_progress.LESSONS", whole)
+    monkeypatch.setattr("course.lesson_progress.entries", lambda lesson: entries(LESSONS[place]))
     return whole
 
 

@@ -159,11 +159,11 @@ def test_a_kernel_computes_with_one_thread(course: Path, opened: Callable, monke
 
 
 def test_checks_and_lessons_compute_with_one_thread_wherever_they_run():
-    count = "import torch, course.calling; print(torch.get_num_threads())"
+    count = "import torch, course.limited_call; print(torch.get_num_threads())"
     done = run([sys.executable, "-c", count], cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "3"})
     assert done.stdout == "1\n"
     for lesson in (ROOT / "lessons").glob("l*.py"):
-        assert "from course.attempt import " in lesson.read_text(), "which imports course.calling"
+        assert "from course.attempt import " in lesson.read_text(), "which loads limited_call"
 
 
 def test_what_is_kept_while_the_course_is_open_is_said(course: Path, opened: Callable):

@@ -7,7 +7,7 @@ import pytest
 from answers import still_right, worked
 from weakening import weakenings
 
-from course import judging
+from course import harness
 from course.registry import exercise, exercises
 
 pytestmark = [
@@ -24,7 +24,7 @@ def test_a_weaker_answer_fails_with_every_seed(
     exercise_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But for those that are right all the same: `still_right` says why."""
-    monkeypatch.setattr(judging, "_CALL_LIMIT_S", 0.2)
+    monkeypatch.setattr(harness, "_CALL_LIMIT_S", 0.2)
     item, calls = exercise(exercise_id), list[Any]()
     answer = worked(exercise_id)
 

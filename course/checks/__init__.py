@@ -1,1 +1,1 @@
-"""What makes an answer right, one module per lesson."""
+"""Judges that exercises of several lessons share: by comparison, by ranking, on loads, by votes."""

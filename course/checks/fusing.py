@@ -14,9 +14,9 @@ from torch import Tensor
 
 from course.checks.comparing import Args, Result, a_kind
 from course.exercise import Function, Misconception
-from course.judging import Ask, Check, Failure, Rows
-from course.sameness import like, same
-from course.showing import show
+from course.format_values import show
+from course.harness import Ask, Check, Failure, Rows
+from course.same_values import like, same
 
 # --- judging ---------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from typing import Any
 from course.checks.comparing import Args, a_kind, same
 from course.checks.requests import draw_request
 from course.exercise import Misconception
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import expected_and_got, show
+from course.format_values import expected_and_got, show
+from course.harness import Ask, Check, Failure, Rows
 from nanogpt.parts.plain_values import as_items, as_number
 from nanogpt.policies import RequestView
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from course.checks.comparing import a_kind
-from course.showing import show
+from course.format_values import show
 from nanogpt.parts.plain_values import as_items, as_whole
 
 Moves = Generator[tuple[Any, ...], int, None]

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from course.carry import carry, names_in
 from course.files import explain, read_bytes, write_atomically
 from course.launcher.failure import Failure
 from course.launcher.kept import keep
+from course.source.merge_answers import carry, names_in
 
 LESSON = re.compile(r"l\d\d[a-z]?_\w+\.py")  # l04_x.py, and its second half l04b_y.py
 BESIDE_LESSONS = ("course.css", "glossary.py", "index.py", "pyproject.toml")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.stories.texts import served
 from nanogpt import GPT, EngineConfig, ModelConfig, Request, Trace, encode
 from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel

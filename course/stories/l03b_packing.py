@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.replay import replay
 from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l03_batch import (

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.replay import replay
 from course.stories.l04_window import Arrivals
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Parts, Request, Trace, encode, generate

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.stories.l04_blocks import BlockPool
 from course.stories.texts import oracle
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.stories import recorded
 from course.stories.texts import shown
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode

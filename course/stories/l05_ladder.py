@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.stories import recorded
 from course.stories.l05_policy import Gate, simulated
 from course.stories.texts import whose_parts

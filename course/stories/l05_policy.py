@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.stories import recorded
 from nanogpt.parts.limits import run_watched
 from nanogpt.parts.plain_values import as_number

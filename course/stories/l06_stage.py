@@ -5,8 +5,8 @@ from statistics import median
 from typing import Any
 
 from course.attempt import Attempt
-from course.calling import call
 from course.checks.voting import Played, Votes
+from course.limited_call import call
 from course.stories.l06_ranks import recording
 from nanogpt.preemption import agreement, cleanup, races, suspended
 from nanogpt.preemption.cleanup import Books

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.stories import recorded
 from course.stories.texts import shown
 from nanogpt import GPT, EngineConfig, Trace, decode, encode, generate

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from course.calling import call
+from course.limited_call import call
 from course.stories.l08_drafts import FOUR_AHEAD, OPENING, tally
 from course.stories.l08_worth import rounds
 from course.stories.texts import shown

@@ -10,7 +10,7 @@ import torch
 
 from course.answers import LoadedParts
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from course.replay import replay
 from course.stories.l08_drafts import OPENING, chances, tally
 from course.stories.texts import oracle, shown, whose_parts

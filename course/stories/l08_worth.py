@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 from course.attempt import Attempt
-from course.calling import call
+from course.limited_call import call
 from nanogpt.fleet.speculating import break_even
 from nanogpt.parts import acceptance
 from widgets import whose

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import show
+from course.format_values import show
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.parts.plain_values import as_items
 

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
-from course.showing import show
+from course.format_values import show
 from nanogpt.parts.plain_values import as_items, as_whole
 from solutions.l01_chunked_prefill._plans import (
     Snapshot,

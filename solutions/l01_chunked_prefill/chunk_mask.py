@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
-from course.showing import show
+from course.format_values import show
 from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from course.checks.comparing import Args, explaining, not_whole
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import show
+from course.format_values import show
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.parts.plain_values import as_whole
 

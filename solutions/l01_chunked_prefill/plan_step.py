@@ -6,8 +6,8 @@ from typing import Any
 
 from course.checks.shrinking import shrink
 from course.exercise import Exercise
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import show, show_call
+from course.format_values import show, show_call
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from solutions.l01_chunked_prefill._plans import Pairs, Snapshot, best
 from solutions.l01_chunked_prefill._rules import MISCONCEPTIONS, Broken, judge_plan

@@ -7,7 +7,7 @@ from typing import Any
 
 from course.checks.comparing import Comparison
 from course.checks.shrinking import shrink
-from course.judging import Ask, Failure, Rows
+from course.harness import Ask, Failure, Rows
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload
 
 MAX_STEPS = 400

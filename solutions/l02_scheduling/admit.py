@@ -7,7 +7,7 @@ from dataclasses import replace
 from course.checks.comparing import Args, Comparison
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Failure
+from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.policies import RequestView
 from solutions.l02_scheduling._serving import Decisions, Job

@@ -9,7 +9,7 @@ from typing import Any
 from course.checks.comparing import Args, Comparison, a_kind
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Failure, Rows
+from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.parts.plain_values import as_items, as_whole
 from nanogpt.policies import RequestView

@@ -8,8 +8,8 @@ from course.checks.comparing import Args
 from course.checks.ranking import Ranking, draw_ranked
 from course.checks.requests import make_request
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Failure, Rows
-from course.showing import show
+from course.format_values import show
+from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.policies import RequestView
 from solutions.l02_scheduling._requests import any_requests, last_admitted

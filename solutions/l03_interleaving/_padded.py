@@ -9,7 +9,7 @@ from torch import Tensor
 from course.checks.comparing import Args
 from course.checks.fusing import Changed, cell, diagonal_ideas, grid, mask_forms
 from course.exercise import Function, Misconception
-from course.judging import Rows
+from course.harness import Rows
 
 
 @dataclass(frozen=True, slots=True)

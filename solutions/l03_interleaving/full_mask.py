@@ -10,7 +10,7 @@ from course.checks.comparing import Args
 from course.checks.fusing import Fusing, Look
 from course.checks.lengths import any_lengths
 from course.exercise import Exercise, Function, Misconception
-from course.judging import Rows
+from course.harness import Rows
 from course.task import Task
 from solutions.l03_interleaving._padded import (
     NEW_PADDING_SEEN,

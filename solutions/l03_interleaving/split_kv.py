@@ -11,7 +11,7 @@ from course.checks.comparing import Args, a_kind
 from course.checks.fusing import Fusing, Look, dtype
 from course.checks.lengths import any_lengths
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Failure
+from course.harness import Ask, Failure
 from course.task import Task
 from solutions.l03_interleaving._padded import padded_rows
 

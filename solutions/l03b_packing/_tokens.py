@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course.checks.comparing import Args
 from course.checks.fusing import cell, grid
-from course.judging import Rows
+from course.harness import Rows
 
 Packed = tuple[list[int], list[int], Tensor]  # cu_q, cu_k, mask
 

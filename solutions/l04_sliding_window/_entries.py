@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from course.checks.comparing import Args
-from course.judging import Rows
-from course.showing import show
+from course.format_values import show
+from course.harness import Rows
 from nanogpt.parts.plain_values import as_items
 
 Kept: TypeAlias = tuple[Tensor, Tensor]

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from course.checks.comparing import Args, a_kind, explaining
 from course.exercise import Misconception
-from course.judging import Ask, Failure
-from course.sameness import like, same
+from course.harness import Ask, Failure
+from course.same_values import like, same
 from solutions.l04_sliding_window._entries import (
     RIGHT,
     Eviction,

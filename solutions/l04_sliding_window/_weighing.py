@@ -12,7 +12,7 @@ from torch import Tensor
 
 from course.checks.comparing import Args
 from course.exercise import Misconception
-from course.judging import Ask, Failure, Rows
+from course.harness import Ask, Failure, Rows
 from solutions.l04_sliding_window._entries import RIGHT, Eviction, case, draw_eviction, parts
 from solutions.l04_sliding_window._storages import shown_bytes, storages
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course.checks.comparing import Args
 from course.exercise import Exercise, Misconception
-from course.judging import Check
+from course.harness import Check
 from course.task import Task
 from solutions.l04_sliding_window._entries import Kept, case, draw_eviction
 from solutions.l04_sliding_window._kept import DTYPE, EVICTIONS, NOT_TWO, judge_entries

@@ -8,7 +8,7 @@ import numpy as np
 
 from course.checks.comparing import Args, Comparison, whole_number
 from course.exercise import Exercise, Misconception
-from course.showing import named
+from course.format_values import named
 from course.task import Task
 
 # --- right answers ------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from course.checks.comparing import Args, a_kind
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Check, Failure, Rows
-from course.sameness import like
-from course.showing import show
+from course.format_values import show
+from course.harness import Ask, Check, Failure, Rows
+from course.same_values import like
 from course.task import Task
 from nanogpt.parts.plain_values import as_number
 from solutions.l04b_window_quality._measures import (

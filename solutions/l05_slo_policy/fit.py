@@ -10,8 +10,8 @@ import numpy as np
 
 from course.checks.comparing import Comparison
 from course.exercise import Exercise
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import show, show_call
+from course.format_values import show, show_call
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from solutions.l05_slo_policy._lines import (
     MISCONCEPTIONS,

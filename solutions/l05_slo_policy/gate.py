@@ -9,7 +9,7 @@ import numpy as np
 from course.checks.comparing import Args, Comparison
 from course.checks.shrinking import shrink
 from course.exercise import Exercise
-from course.judging import Ask, Failure, Rows
+from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.slo import SloView
 from solutions.l05_slo_policy._gates import MISCONCEPTIONS

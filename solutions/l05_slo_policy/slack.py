@@ -9,7 +9,7 @@ import numpy as np
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise, Misconception
-from course.showing import named
+from course.format_values import named
 from course.task import Task
 from solutions.l05_slo_policy._numbers import not_a_number, not_finite
 

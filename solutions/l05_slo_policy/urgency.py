@@ -10,8 +10,8 @@ import numpy as np
 from course.checks.comparing import Args, Comparison
 from course.checks.near import Near
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Failure, Rows
-from course.showing import named
+from course.format_values import named
+from course.harness import Ask, Failure, Rows
 from course.task import Task
 from solutions.l05_slo_policy._numbers import not_a_number, not_finite
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from course.checks.comparing import Args, a_kind
-from course.showing import show
+from course.format_values import show
 from nanogpt.parts.plain_values import as_whole
 from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
 

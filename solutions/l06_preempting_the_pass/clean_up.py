@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from course.checks.comparing import Args, Result
 from course.exercise import Exercise
-from course.judging import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.preemption.cleanup import Books
 from solutions.l06_preempting_the_pass._books import (

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Failure
-from course.showing import named
+from course.format_values import named
+from course.harness import Ask, Failure
 from course.task import Task
 
 Enough: TypeAlias = Callable[[int, int, float], bool]

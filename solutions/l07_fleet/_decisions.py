@@ -4,7 +4,7 @@ from typing import Any
 
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
-from course.judging import Failure
+from course.harness import Failure
 from nanogpt.fleet.decisions import route
 from nanogpt.fleet.views import FleetSnapshot
 from nanogpt.parts.plain_values import as_items, as_whole

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from course.checks.fleet_loads import FLEET, Load
-from course.judging import Failure
+from course.harness import Failure
 from nanogpt.fleet.dispatching import Dispatcher
 from nanogpt.fleet.fleet_parts import FleetParts
 from nanogpt.fleet.simulation import Simulation

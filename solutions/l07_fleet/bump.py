@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Check, Failure
-from course.showing import named
+from course.format_values import named
+from course.harness import Ask, Check, Failure
 from course.task import Task
 from nanogpt.parts.plain_values import as_whole
 

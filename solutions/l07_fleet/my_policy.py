@@ -7,8 +7,8 @@ from typing import Any
 
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import show
+from course.format_values import show
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
 from solutions.l07_fleet._decisions import ILLEGAL, illegal

@@ -11,7 +11,7 @@ from typing import Any
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.decisions import Entry
 from solutions.l07_fleet._heaps import EMPTY_RAISES, FORMS, KEY_ERROR, MISCONCEPTIONS

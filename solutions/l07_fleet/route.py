@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
-from course.judging import Ask, Failure, Rows
+from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.views import WorkerView
 from solutions.l07_fleet._routes import KEY_ERROR, MISCONCEPTIONS

@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import Any
 
 from course.checks.comparing import Args, Comparison, Result
-from course.judging import Ask, Failure, Rows
-from course.sameness import like, same
+from course.harness import Ask, Failure, Rows
+from course.same_values import like, same
 from solutions.l08_speculation._mistakes import FORMS
 
 CELLS = 6  # of u, and of v: every right threshold lies between two of them

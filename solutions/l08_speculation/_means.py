@@ -7,8 +7,8 @@ from typing import Any
 from course.checks.comparing import Args, Comparison, a_kind
 from course.checks.near import Near
 from course.exercise import Misconception
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import show
+from course.format_values import show
+from course.harness import Ask, Check, Failure, Rows
 from nanogpt.parts.plain_values import as_number
 
 Rule = Callable[..., float]

@@ -10,8 +10,8 @@ from fractions import Fraction
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import show
+from course.format_values import show
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from solutions.l08_speculation._law import digits, judge_law, short
 from solutions.l08_speculation._mistakes import FALLS_OFF, MISCONCEPTIONS

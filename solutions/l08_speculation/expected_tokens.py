@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise, Misconception
-from course.showing import named
+from course.format_values import named
 from course.task import Task
 from solutions.l08_speculation._means import (
     AT_LEAST_ONE,

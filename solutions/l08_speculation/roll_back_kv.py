@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from course.checks.comparing import Args, Comparison, not_whole
 from course.exercise import Exercise, Misconception
-from course.judging import Ask, Check, Failure, Rows
-from course.showing import named
+from course.format_values import named
+from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.parts.plain_values import as_whole
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from course.names import is_local
+from course.source.names import is_local
 
 Place = Literal["setup", "top", "cell"]
 

@@ -9,9 +9,9 @@ import ast
 import functools
 from collections.abc import Iterable, Iterator
 
-from course.cells import Broken, Notebook, Place, Statement
-from course.indentation import dedent, split_lines
-from course.names import changed_by, names_of
+from course.source.cells import Broken, Notebook, Place, Statement
+from course.source.indentation import dedent, split_lines
+from course.source.names import changed_by, names_of
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what parsing can raise
 _LONGEST_PART = 4  # cells' beginnings in one cell

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from course.calling import Opaque, call, plain
-from course.judging import Failure, run_checks
+from course.format_values import expected_and_got, show, show_call
+from course.harness import Failure, run_checks
+from course.limited_call import Opaque, call, plain
 from course.report import Report
-from course.sameness import like, same
-from course.showing import expected_and_got, show, show_call
+from course.same_values import like, same
 from nanogpt.policies import RequestView
 
 
@@ -106,7 +106,7 @@ def test_an_error_names_the_line_and_the_input():
 
 
 def test_an_endless_loop_times_out(monkeypatch):
-    monkeypatch.setattr("course.judging._CALL_LIMIT_S", 0.3)
+    monkeypatch.setattr("course.harness._CALL_LIMIT_S", 0.3)
 
     def endless(a, b):
         while True:
@@ -135,7 +135,7 @@ def test_a_check_that_cannot_digest_a_result_fails_the_answer_and_does_not_raise
 
 
 def test_a_check_that_is_led_round_in_circles_comes_to_an_end(monkeypatch):
-    monkeypatch.setattr("course.judging._CHECK_LIMIT_S", 0.2)
+    monkeypatch.setattr("course.harness._CHECK_LIMIT_S", 0.2)
 
     def until_three(ask, rng):
         while ask(1, 2) != 3:
@@ -146,7 +146,7 @@ def test_a_check_that_is_led_round_in_circles_comes_to_an_end(monkeypatch):
 
 
 def test_the_calls_of_all_checks_together_have_a_limit(monkeypatch):
-    monkeypatch.setattr("course.judging._ALL_CALLS_LIMIT_S", 0.3)
+    monkeypatch.setattr("course.harness._ALL_CALLS_LIMIT_S", 0.3)
 
     def slow(a, b):
         for _ in range(400_000):
@@ -415,7 +415,7 @@ def test_a_wrong_result_is_told_before_a_changed_argument():
 
 
 def test_an_answer_that_waits_in_every_call_is_given_up_and_told_that_it_waited(monkeypatch):
-    monkeypatch.setattr("course.judging._ALL_CALLS_WALL_S", 0.3)
+    monkeypatch.setattr("course.harness._ALL_CALLS_WALL_S", 0.3)
 
     def sleepy(a, b):
         time.sleep(0.05)
@@ -428,7 +428,7 @@ def test_an_answer_that_waits_in_every_call_is_given_up_and_told_that_it_waited(
 
 
 def test_the_limit_of_all_calls_is_named_and_not_what_was_left_of_it(monkeypatch):
-    monkeypatch.setattr("course.judging._ALL_CALLS_LIMIT_S", 0.3)
+    monkeypatch.setattr("course.harness._ALL_CALLS_LIMIT_S", 0.3)
 
     def slow(a, b):
         for _ in range(400_000):

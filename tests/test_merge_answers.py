@@ -2,7 +2,7 @@
 
 import ast
 
-from course.carry import carry
+from course.source.merge_answers import carry
 
 HEAD = "import marimo\n\napp = marimo.App()\n"
 TAIL = '\n\nif __name__ == "__main__":\n    app.run()\n'

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from course.cells import Notebook, Statement
-from course.indentation import indent, split_lines
-from course.names import is_local
+from course.source.cells import Notebook, Statement
+from course.source.indentation import indent, split_lines
+from course.source.names import is_local
 
 
 @dataclass(frozen=True, slots=True, eq=False)

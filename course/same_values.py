@@ -1,6 +1,7 @@
 """When two values say the same, and a value in the form of another.
 
-Both go by the one rule for types (`nanogpt.parts.plain_values`), on plain data (`calling.plain`).
+Both go by the one rule for types (`nanogpt.parts.plain_values`), on data that `limited_call.plain`
+has made plain.
 """
 
 import dataclasses

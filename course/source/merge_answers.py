@@ -10,9 +10,9 @@ import ast
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from course.cells import Notebook, Statement
-from course.cutting import read_notebook
-from course.luggage import Luggage
+from course.source.cells import Notebook, Statement
+from course.source.cutting import read_notebook
+from course.source.luggage import Luggage
 
 
 @dataclass(frozen=True, slots=True)

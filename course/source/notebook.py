@@ -14,8 +14,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from course.cells import Notebook, Statement
-from course.cutting import read_notebook
+from course.source.cells import Notebook, Statement
+from course.source.cutting import read_notebook
 from nanogpt.parts.guard import describe_error
 from nanogpt.parts.limits import describe_timeout, run_limited
 

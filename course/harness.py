@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, cast
 
-from course.calling import Called, Opaque, call
+from course.format_values import expected_and_got, show, show_call
+from course.limited_call import Called, Opaque, call
 from course.report import Report, Status
-from course.sameness import same
-from course.showing import expected_and_got, show, show_call
+from course.same_values import same
 from nanogpt.parts.guard import code_inside, describe_error
 from nanogpt.parts.limits import BACKSTOP, describe_timeout, run_limited
 
