@@ -1,5 +1,6 @@
 """What the browser tests do with a page: press keys, read places, answer exercises, ask axe."""
 
+import contextlib
 import re
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ CUT_OFF = """(all) => all.filter((each) => {
 }).map((each) => each.textContent.slice(0, 40))"""
 # The words of pictures that lie outside their picture, where they are not drawn.
 OUTSIDE = """(pictures) => pictures.flatMap((picture) => {
+    if (getComputedStyle(picture).overflow === "visible") return [];
     const frame = picture.getBoundingClientRect();
     return [...picture.querySelectorAll("text")].filter((text) => {
         const at = text.getBoundingClientRect();
@@ -30,6 +32,13 @@ OUTSIDE = """(pictures) => pictures.flatMap((picture) => {
             || at.top < frame.top - 2 || at.bottom > frame.bottom + 2;
     }).map((text) => text.textContent);
 })"""
+# Puts every player of the page at a part of its way.
+MOVE = """(part) => {
+    for (const at of document.querySelectorAll(".sn-toolbar .sn-travel .sn-scrubber")) {
+        at.value = String(Math.round(part * at.max));
+        at.dispatchEvent(new Event("input"));
+    }
+}"""
 STOPS = "(all) => all.filter((each) => each.tabIndex === 0).length"
 OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
 
@@ -81,6 +90,11 @@ def step_all(page: Page, times: int) -> None:
         press(page, "ArrowRight", times)
 
 
+def stand_at(page: Page, part: float) -> None:
+    """Put every player of the page at a part of its way, 0 to 1."""
+    page.evaluate(MOVE, part)
+
+
 def violations(page: Page, context: object = None) -> list[tuple[str, str]]:
     """The accessibility rules that the page breaks, each with the first element that does."""
     found = Axe().run(page, context=context).response
@@ -106,7 +120,9 @@ def assert_one_tab_stop_each(page: Page) -> None:
 def assert_no_text_is_cut_off(page: Page) -> None:
     pictures = page.locator(".sn svg")
     assert pictures.count() > 0
-    wait_for(lambda: pictures.evaluate_all(OUTSIDE) == [])  # a page that was resized is drawn anew
+    with contextlib.suppress(AssertionError):  # a page that was resized is drawn anew
+        wait_for(lambda: pictures.evaluate_all(OUTSIDE) == [], limit_s=10)
+    assert pictures.evaluate_all(OUTSIDE) == []
 
 
 # ---- lessons -------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import json
 import re
 
 import pytest
-from support import find_program, run
 
 from course.stories.l07_lazy_heap import heap_story
 from course.stories.l08_judged import story
@@ -20,10 +19,7 @@ from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload
 from nanogpt.request import Request
 from nanogpt.speculative.trigram import TrigramDraft
-from widgets import FleetView, LazyHeap, PairedSeeds, SpeculationStrip, assets, standalone
-
-NAMES = ("fleet_view", "lazy_heap", "paired_seeds", "speculation_strip")
-
+from widgets import FleetView, LazyHeap, PairedSeeds, SpeculationStrip, standalone
 
 # ---- the fleet -----------------------------------------------------------------------------------
 
@@ -321,28 +317,3 @@ def test_a_probability_that_rounding_took_past_1_is_1():
 def test_a_speculation_strip_refuses_what_no_pass_can_have_done(story, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         SpeculationStrip(story)
-
-
-# ---- scripts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_has_one_default_export_no_import_no_address_and_no_state(name):
-    script = assets.esm(name)
-    assert script.count("export default") == 1
-    assert not re.search(r"^\s*import\b", script, re.MULTILINE)
-    assert "innerHTML" not in script
-    addresses = set(re.findall(r"https?://[^\s\"'`]+", script + assets.css(name)))
-    assert addresses <= {"http://www.w3.org/2000/svg"}
-    assert re.findall(r"^(?:let|var) .*", script, re.MULTILINE) == []
-
-
-@pytest.mark.js
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_is_a_module_that_renders(name, tmp_path):
-    script = tmp_path / f"{name}.mjs"
-    script.write_text(assets.esm(name), encoding="utf-8")
-    address = json.dumps(script.as_uri())
-    command = f"import({address}).then((module) => console.log(typeof module.default.render))"
-    done = run([find_program("node"), "--input-type=module", "-e", command], cwd=tmp_path)
-    assert done.stdout.strip() == "function", done.stderr

@@ -10,7 +10,6 @@ from support import find_program, run
 from nanogpt.parts import fusing
 from widgets import BatchView, MaskBuild, assets, standalone
 
-NAMES = ("batch_view", "mask_build")
 ROWS = [
     {"id": 0, "kind": "decode", "label": "A"},
     {"id": 7, "kind": "prefill", "label": "B"},
@@ -162,31 +161,6 @@ def test_a_mask_build_refuses_what_it_cannot_draw(change, sentence):
 def test_a_mask_build_needs_a_step():
     with pytest.raises(ValueError, match="steps has 0 entries; it needs at least 1"):
         MaskBuild([])
-
-
-# ---- scripts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_has_one_default_export_no_import_no_address_and_no_state(name):
-    script = assets.esm(name)
-    assert script.count("export default") == 1
-    assert not re.search(r"^\s*import\b", script, re.MULTILINE)
-    assert "innerHTML" not in script
-    addresses = set(re.findall(r"https?://[^\s\"'`]+", script + assets.css(name)))
-    assert addresses <= {"http://www.w3.org/2000/svg"}
-    assert re.findall(r"^(?:let|var) .*", script, re.MULTILINE) == []
-
-
-@pytest.mark.js
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_is_a_module_that_renders(name, tmp_path):
-    script = tmp_path / f"{name}.mjs"
-    script.write_text(assets.esm(name), encoding="utf-8")
-    address = json.dumps(script.as_uri())
-    command = f"import({address}).then((module) => console.log(typeof module.default.render))"
-    done = run([find_program("node"), "--input-type=module", "-e", command], cwd=tmp_path)
-    assert done.stdout.strip() == "function", done.stderr
 
 
 @pytest.mark.js

@@ -6,13 +6,11 @@ import re
 from dataclasses import asdict
 
 import pytest
-from support import find_program, run
 
 from nanogpt.preemption.rank_messages import CheckRecord
 from nanogpt.preemption.records import PreemptionRecord
-from widgets import SloCycle, VoteBoard, assets, standalone
+from widgets import SloCycle, VoteBoard, standalone
 
-NAMES = ("slo_cycle", "vote_board")
 MS = 1_000_000
 """Nanoseconds."""
 
@@ -229,28 +227,3 @@ def test_a_cycle_needs_its_times_in_their_order(cycle, sentence):
 def test_a_clock_of_whole_microseconds_may_be_a_little_behind():
     record = a_record(written_ns=1091 * MS + 900)
     assert SloCycle(a_cycle(record, looked_us=1_091_001)).events[3]["at_us"] == 91_001
-
-
-# ---- scripts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_has_one_default_export_no_import_no_address_and_no_state(name):
-    script = assets.esm(name)
-    assert script.count("export default") == 1
-    assert not re.search(r"^\s*import\b", script, re.MULTILINE)
-    assert "innerHTML" not in script
-    addresses = set(re.findall(r"https?://[^\s\"'`]+", script + assets.css(name)))
-    assert addresses <= {"http://www.w3.org/2000/svg"}
-    assert re.findall(r"^(?:let|var) .*", script, re.MULTILINE) == []
-
-
-@pytest.mark.js
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_is_a_module_that_renders(name, tmp_path):
-    script = tmp_path / f"{name}.mjs"
-    script.write_text(assets.esm(name), encoding="utf-8")
-    address = json.dumps(script.as_uri())
-    command = f"import({address}).then((module) => console.log(typeof module.default.render))"
-    done = run([find_program("node"), "--input-type=module", "-e", command], cwd=tmp_path)
-    assert done.stdout.strip() == "function", done.stderr

@@ -16,8 +16,6 @@ from nanogpt.model import GPT
 from nanogpt.request import Request
 from widgets import HeapStepper, KVBudget, Timeline, assets, standalone
 
-NAMES = ("heap_stepper", "kv_budget")
-
 
 @pytest.fixture(scope="module")
 def trace():
@@ -137,31 +135,6 @@ def test_a_timeline_has_a_group_too_and_belongs_to_none_by_default(trace):
     assert Timeline(trace, group="first").group == "first"
     with pytest.raises(ValueError, match="the group is 3; it must be text"):
         Timeline(trace, group=3)
-
-
-# ---- scripts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_has_one_default_export_no_import_no_address_and_no_state(name):
-    script = assets.esm(name)
-    assert script.count("export default") == 1
-    assert not re.search(r"^\s*import\b", script, re.MULTILINE)
-    assert "innerHTML" not in script
-    addresses = set(re.findall(r"https?://[^\s\"'`]+", script + assets.css(name)))
-    assert addresses <= {"http://www.w3.org/2000/svg"}
-    assert re.findall(r"^(?:let|var) .*", script, re.MULTILINE) == []
-
-
-@pytest.mark.js
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_is_a_module_that_renders(name, tmp_path):
-    script = tmp_path / f"{name}.mjs"
-    script.write_text(assets.esm(name), encoding="utf-8")
-    address = json.dumps(script.as_uri())
-    command = f"import({address}).then((module) => console.log(typeof module.default.render))"
-    done = run([find_program("node"), "--input-type=module", "-e", command], cwd=tmp_path)
-    assert done.stdout.strip() == "function", done.stderr
 
 
 @pytest.mark.js

@@ -5,16 +5,12 @@ import json
 import re
 
 import pytest
-from support import find_program, run
 
 from nanogpt.experiments.slo_table import Trial, cells
 from nanogpt.slo.policy import SloRequest, gate, predict, slack, urgency
 from nanogpt.slo.slo_parts import REFERENCE
 from nanogpt.slo.variants import CONTROL, ORDER
-from widgets import GatePicture, RepairLadder, SlackTimeline, assets, standalone
-
-NAMES = ("gate_picture", "repair_ladder", "slack_timeline")
-
+from widgets import GatePicture, RepairLadder, SlackTimeline, standalone
 
 # ---- slack ---------------------------------------------------------------------------------------
 
@@ -229,28 +225,3 @@ def test_a_ladder_refuses_rows_that_cannot_be_compared(rows, sentence):
         RepairLadder(rows)
     with pytest.raises(ValueError, match="load is '9'; it must be one of 2, 4"):
         RepairLadder([a_row()], load="9")
-
-
-# ---- scripts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_has_one_default_export_no_import_no_address_and_no_state(name):
-    script = assets.esm(name)
-    assert script.count("export default") == 1
-    assert not re.search(r"^\s*import\b", script, re.MULTILINE)
-    assert "innerHTML" not in script
-    addresses = set(re.findall(r"https?://[^\s\"'`]+", script + assets.css(name)))
-    assert addresses <= {"http://www.w3.org/2000/svg"}
-    assert re.findall(r"^(?:let|var) .*", script, re.MULTILINE) == []
-
-
-@pytest.mark.js
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_is_a_module_that_renders(name, tmp_path):
-    script = tmp_path / f"{name}.mjs"
-    script.write_text(assets.esm(name), encoding="utf-8")
-    address = json.dumps(script.as_uri())
-    command = f"import({address}).then((module) => console.log(typeof module.default.render))"
-    done = run([find_program("node"), "--input-type=module", "-e", command], cwd=tmp_path)
-    assert done.stdout.strip() == "function", done.stderr

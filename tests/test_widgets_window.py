@@ -6,7 +6,6 @@ import re
 
 import pytest
 import torch
-from support import find_program, run
 
 from course.stories.l04_blocks import BlockPool
 from nanogpt.clock import LARGE_GPU, CostClock
@@ -20,13 +19,8 @@ from widgets import (
     KVGrowth,
     ReceptiveField,
     StorageStrip,
-    assets,
     standalone,
 )
-
-NAMES = (
-    "attention_by_distance", "block_table", "kv_growth", "receptive_field", "storage_strip",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -270,28 +264,3 @@ def test_a_block_table_refuses_pools_of_different_sizes():
         BlockTable([a_pool()[0], BlockPool(5, 4).record[0]])
     with pytest.raises(ValueError, match="steps has 0 entries"):
         BlockTable([])
-
-
-# ---- scripts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_has_one_default_export_no_import_no_address_and_no_state(name):
-    script = assets.esm(name)
-    assert script.count("export default") == 1
-    assert not re.search(r"^\s*import\b", script, re.MULTILINE)
-    assert "innerHTML" not in script
-    addresses = set(re.findall(r"https?://[^\s\"'`]+", script + assets.css(name)))
-    assert addresses <= {"http://www.w3.org/2000/svg"}
-    assert re.findall(r"^(?:let|var) .*", script, re.MULTILINE) == []
-
-
-@pytest.mark.js
-@pytest.mark.parametrize("name", NAMES)
-def test_a_joined_script_is_a_module_that_renders(name, tmp_path):
-    script = tmp_path / f"{name}.mjs"
-    script.write_text(assets.esm(name), encoding="utf-8")
-    address = json.dumps(script.as_uri())
-    command = f"import({address}).then((module) => console.log(typeof module.default.render))"
-    done = run([find_program("node"), "--input-type=module", "-e", command], cwd=tmp_path)
-    assert done.stdout.strip() == "function", done.stderr

@@ -1,6 +1,7 @@
 """Every word of every picture can be read, in both themes, wherever its player stands."""
 
 import pytest
+from driving import stand_at
 from galleries import GALLERIES
 from painted import words_of
 
@@ -10,13 +11,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WIDTH = 1000
 LEAST_CONTRAST = 4.5  # of text of ordinary size: WCAG 2.2, 1.4.3
-# Puts every player of the page at a part of its way.
-MOVE = """(part) => {
-    for (const at of document.querySelectorAll(".sn-toolbar .sn-travel .sn-scrubber")) {
-        at.value = String(Math.round(part * at.max));
-        at.dispatchEvent(new Event("input"));
-    }
-}"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -28,7 +22,7 @@ def test_the_words_of_pictures_stand_out_from_what_is_painted_behind_them(show, 
     seen, faint = 0, set()
     for part in (None, 0, 0.2, 0.5, 0.8, 1):  # None: as it opens
         if part is not None:
-            page.evaluate(MOVE, part)
+            stand_at(page, part)
         found = words_of(page)
         seen += len(found)
         faint |= {

@@ -4,7 +4,7 @@ import itertools
 import re
 
 import pytest
-from driving import assert_accessible_and_not_too_wide, assert_no_text_is_cut_off, press
+from driving import press
 
 from widgets import AcceptBars, Curves
 
@@ -80,19 +80,6 @@ def every_widget():
 
 def dashes(page):
     return [line.get_attribute("stroke-dasharray") for line in page.locator(".sn-cu-line").all()]
-
-
-# ---- both ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000])
-def test_no_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    page = show(every_widget(), width=width, scheme=scheme)
-    for each in page.locator("summary").all():
-        each.click()
-    assert_accessible_and_not_too_wide(page)
-    assert_no_text_is_cut_off(page)
 
 
 # ---- curves --------------------------------------------------------------------------------------

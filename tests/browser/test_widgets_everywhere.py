@@ -1,6 +1,12 @@
-"""What holds for every widget: it stays in its container, and the keyboard gets in and out."""
+"""What holds for every widget: rules, room, words that are whole, and the keyboard's way."""
 
 import pytest
+from driving import (
+    assert_accessible_and_not_too_wide,
+    assert_no_text_is_cut_off,
+    assert_one_tab_stop_each,
+    stand_at,
+)
 from galleries import GALLERIES
 
 pytestmark = pytest.mark.browser
@@ -49,6 +55,46 @@ def test_no_widget_is_wider_than_its_container(show, gallery, width):
     page = show(asked(GALLERIES[gallery]()), width=width)
     assert page.evaluate(OUTSIDE) == []
     assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+# Widths, and where the players stand there; None: where they open.
+STANDING = {1000: None, 390: 0.3, 1400: 0.7}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("gallery", GALLERIES)
+def test_nothing_breaks_an_accessibility_rule_or_the_page_s_width(show, gallery, scheme):
+    page = show(GALLERIES[gallery](), scheme=scheme, reduced_motion="reduce")
+    unfold(page)
+    for width, part in STANDING.items():
+        page.set_viewport_size({"width": width, "height": 800})
+        if part is not None:
+            stand_at(page, part)
+        assert_accessible_and_not_too_wide(page)
+
+
+@pytest.mark.parametrize("gallery", GALLERIES)
+def test_no_text_of_a_picture_is_cut_off(show, gallery):
+    page = show(GALLERIES[gallery](), reduced_motion="reduce")
+    unfold(page)
+    for width, part in {390: 1, 1000: 0.6}.items():
+        page.set_viewport_size({"width": width, "height": 800})
+        stand_at(page, part)
+        assert_no_text_is_cut_off(page)
+
+
+def unfold(page):
+    """Show what stands folded, and what a button shows."""
+    for name in ("Show a hint", "alone"):
+        for button in page.get_by_role("button", name=name, exact=True).all():
+            button.click()
+    for each in page.locator("summary").all():
+        each.click()
+
+
+@pytest.mark.parametrize("gallery", ["fleet", "preemption", "scheduling", "slo", "window"])
+def test_each_is_one_tab_stop_and_its_picture_has_words(show, gallery):
+    assert_one_tab_stop_each(show(GALLERIES[gallery]()))
 
 
 @pytest.mark.parametrize("gallery", GALLERIES)

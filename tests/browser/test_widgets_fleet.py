@@ -4,15 +4,11 @@ import re
 
 import pytest
 from driving import (
-    assert_accessible_and_not_too_wide,
-    assert_no_text_is_cut_off,
-    assert_one_tab_stop_each,
     box,
     focus_toolbar,
     from_the_start,
     live,
     press,
-    step_all,
 )
 
 from course.stories.l07_lazy_heap import heap_story
@@ -144,25 +140,6 @@ def every_widget():
 
 
 # ---- all -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000, 1400])
-def test_no_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    page = show(every_widget(), width=width, scheme=scheme)
-    step_all(page, 4)
-    assert_accessible_and_not_too_wide(page)
-
-
-def test_each_is_one_tab_stop_and_its_picture_has_words(show):
-    assert_one_tab_stop_each(show(every_widget()))
-
-
-@pytest.mark.parametrize("width", [390, 1000])
-def test_no_text_of_a_picture_is_cut_off(show, width):
-    page = show(every_widget(), width=width)
-    step_all(page, 4)
-    assert_no_text_is_cut_off(page)
 
 
 # ---- the fleet -----------------------------------------------------------------------------------

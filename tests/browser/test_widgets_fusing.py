@@ -2,8 +2,6 @@
 
 import pytest
 from driving import (
-    assert_accessible_and_not_too_wide,
-    assert_no_text_is_cut_off,
     focus_toolbar,
     live,
     press,
@@ -110,24 +108,6 @@ def said(page):
 
 
 # ---- all -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000, 1400])
-def test_neither_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    page = show(every_widget(), width=width, scheme=scheme, reduced_motion="reduce")
-    for _ in range(3):
-        assert_accessible_and_not_too_wide(page)
-        for button in page.get_by_role("button", name="Step forward").all():
-            button.click()
-
-
-@pytest.mark.parametrize("index", range(6))
-def test_no_text_lies_outside_its_picture(show, index):
-    page = show(every_widget()[index : index + 1], width=390, reduced_motion="reduce")
-    for button in page.get_by_role("button", name="Last step").all():
-        button.click()
-    assert_no_text_is_cut_off(page)
 
 
 # ---- the batch -----------------------------------------------------------------------------------

@@ -2,15 +2,11 @@
 
 import pytest
 from driving import (
-    assert_accessible_and_not_too_wide,
-    assert_no_text_is_cut_off,
-    assert_one_tab_stop_each,
     box,
     focus_toolbar,
     from_the_start,
     live,
     press,
-    step_all,
 )
 
 from widgets import SloCycle, VoteBoard
@@ -80,27 +76,6 @@ def every_widget():
 
 
 # ---- all -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000, 1400])
-def test_no_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    page = show(every_widget(), width=width, scheme=scheme)
-    page.get_by_role("button", name="alone", exact=True).click()
-    step_all(page, 8)
-    assert_accessible_and_not_too_wide(page)
-
-
-def test_each_is_one_tab_stop_and_its_picture_has_words(show):
-    page = show(every_widget())
-    assert_one_tab_stop_each(page)
-
-
-@pytest.mark.parametrize("width", [300, 390, 1000])
-def test_no_text_of_a_picture_is_cut_off(show, width):
-    page = show(every_widget(), width=width)
-    step_all(page, 3)
-    assert_no_text_is_cut_off(page)
 
 
 # ---- votes ---------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 import pytest
 from driving import (
-    assert_accessible_and_not_too_wide,
-    assert_one_tab_stop_each,
     focus_toolbar,
     from_the_start,
     live,
@@ -85,20 +83,6 @@ def every_widget():
 
 
 # ---- all -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000, 1400])
-def test_neither_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    page = show(every_widget(), width=width, scheme=scheme)
-    focus_toolbar(page)
-    press(page, "ArrowRight", 20)
-    assert_accessible_and_not_too_wide(page)
-
-
-def test_each_is_one_tab_stop(show):
-    page = show(every_widget())
-    assert_one_tab_stop_each(page)
 
 
 # ---- the heap ------------------------------------------------------------------------------------

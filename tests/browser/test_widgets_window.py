@@ -4,13 +4,10 @@ import math
 
 import pytest
 from driving import (
-    assert_accessible_and_not_too_wide,
-    assert_one_tab_stop_each,
     focus_toolbar,
     from_the_start,
     live,
     press,
-    step_all,
 )
 
 from course.stories.l04_blocks import BlockPool
@@ -134,19 +131,6 @@ def every_widget():
 
 
 # ---- all -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1000, 1400])
-def test_no_widget_breaks_an_accessibility_rule_or_the_page_s_width(show, scheme, width):
-    page = show(every_widget(), width=width, scheme=scheme)
-    step_all(page, 4)
-    assert_accessible_and_not_too_wide(page)
-
-
-def test_each_is_one_tab_stop_and_its_picture_has_words(show):
-    page = show(every_widget())
-    assert_one_tab_stop_each(page)
 
 
 # ---- KV growth -----------------------------------------------------------------------------------
