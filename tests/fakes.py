@@ -5,7 +5,9 @@ every row that reaches the executor can be checked and every text is known witho
 """
 
 import functools
+import random
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -16,7 +18,9 @@ from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.oracle import generate
 from nanogpt.parts import Parts
+from nanogpt.parts.protocols import PlanStep
 from nanogpt.parts.ranking import TimedKey
+from nanogpt.planning import Plan
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.window.windowed_kv_cache import WindowedKVCache
@@ -26,6 +30,18 @@ FAKE = ModelConfig(num_layers=1, num_heads=1, num_channels=1, context_len=64)
 
 Ask = tuple[int, int, int, int]
 """(arrival step, prompt length, max_new_tokens, priority) of one request; its id is its place."""
+
+
+def any_legal_plan(seed: int) -> PlanStep:
+    """A policy that does anything legal: any subset, any order, any number of tokens."""
+    rng = random.Random(seed)
+
+    def plan(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Plan:
+        offered = [(i, 1) for i in decodes] + prefilling + waiting
+        chosen = rng.sample(offered, rng.randint(1, len(offered)))
+        return [(i, rng.randint(1, remaining)) for i, remaining in chosen]
+
+    return plan
 
 
 @functools.cache

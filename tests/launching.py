@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 from support import run
 
 LESSON = '''import marimo
@@ -57,3 +58,14 @@ def wait_for(condition: Callable[[], bool], limit_s: float = 60) -> None:
     while not condition():
         assert time.monotonic() < until, "it did not happen in time"
         time.sleep(0.02)
+
+
+def children(pid: int) -> list[int]:
+    """Ids of the processes that this one has started."""
+    return [child.pid for child in psutil.Process(pid).children()]
+
+
+def running(pids: list[int]) -> list[int]:
+    """Those that have not ended; one that nothing has waited for yet has."""
+    alive = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    return [each.pid for each in alive if each.status() != psutil.STATUS_ZOMBIE]

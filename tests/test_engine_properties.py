@@ -10,6 +10,7 @@ import pytest
 from fakes import (
     Ask,
     Follower,
+    any_legal_plan,
     assert_equals_oracle,
     fake_arrivals,
     fake_engine,
@@ -60,18 +61,6 @@ def configs(draw: st.DrawFn, asks: Sequence[Ask]) -> EngineConfig:
 def workloads(draw: st.DrawFn) -> tuple[list[Ask], EngineConfig]:
     asks = draw(ASKS)
     return asks, draw(configs(asks))
-
-
-def legal_plan(seed: int) -> Any:
-    """A policy that does anything legal: any subset, any order, any number of tokens."""
-    rng = random.Random(seed)
-
-    def plan(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Plan:
-        offered = [(i, 1) for i in decodes] + prefilling + waiting
-        chosen = rng.sample(offered, rng.randint(1, len(offered)))
-        return [(i, rng.randint(1, remaining)) for i, remaining in chosen]
-
-    return plan
 
 
 def backwards(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Plan:
@@ -181,7 +170,7 @@ def test_any_legal_plan_and_any_victim_finish_with_the_same_texts(
     workload: tuple[list[Ask], EngineConfig], seed: int
 ):
     asks, config = workload
-    serve(asks, config, Parts(plan_step=legal_plan(seed), choose_victim=any_victim(seed)))
+    serve(asks, config, Parts(plan_step=any_legal_plan(seed), choose_victim=any_victim(seed)))
 
 
 @examples(50)
@@ -223,7 +212,7 @@ def test_any_legal_plan_writes_the_oracles_tokens(
         (step, Request(i, prompt_of(i, length), max_new))
         for i, (step, length, max_new, _) in enumerate(asks)
     ]
-    parts = Parts(plan_step=legal_plan(seed), choose_victim=any_victim(seed))
+    parts = Parts(plan_step=any_legal_plan(seed), choose_victim=any_victim(seed))
     Follower(Engine(tiny_model(), config, parts).run(arrivals), config).check()
     assert_equals_oracle(arrivals, temperature, seed=5)
 

@@ -10,6 +10,7 @@ import pytest
 from fakes import (
     Ask,
     Follower,
+    any_legal_plan,
     assert_equals_oracle,
     fake_arrivals,
     fake_engine,
@@ -304,15 +305,8 @@ def test_no_choice_of_victim_keeps_a_workload_from_finishing(
 def test_neither_does_any_legal_plan(
     workload: tuple[list[Ask], EngineConfig], victim: Any, seed: int
 ):
-    rng = random.Random(seed)
-
-    def plan(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Plan:
-        offered = [(i, 1) for i in decodes] + prefilling + waiting
-        chosen = rng.sample(offered, rng.randint(1, len(offered)))
-        return [(i, rng.randint(1, remaining)) for i, remaining in chosen]
-
     asks, config = workload
-    parts = dataclasses.replace(parts_with(victim), plan_step=plan)
+    parts = dataclasses.replace(parts_with(victim), plan_step=any_legal_plan(seed))
     engine, _ = fake_engine(config, parts)
     Follower(engine.run(fake_arrivals(asks)), config).check()
 

@@ -2,14 +2,13 @@
 
 import dataclasses
 import gc
-import random
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
-from fakes import Ask, oracle, prompt_of, tiny_model
+from fakes import Ask, any_legal_plan, oracle, prompt_of, tiny_model
 from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +24,7 @@ from torch import Tensor
 from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate, scheduled_generate
 from nanogpt.config import EXECUTORS
 from nanogpt.parts.sliding_window import evict, held, ring_slot, visible
-from nanogpt.planning import Plan, plan_whole_prompts
+from nanogpt.planning import plan_whole_prompts
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.validate import PartError
@@ -70,17 +69,6 @@ def by(way: str, config: EngineConfig) -> EngineConfig:
     if way == "batch-invariant":
         return dataclasses.replace(config, batch_invariant=True)
     return dataclasses.replace(config, executor=way)
-
-
-def any_legal_plan(seed: int) -> Any:
-    rng = random.Random(seed)
-
-    def plan(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Plan:
-        offered = [(i, 1) for i in decodes] + prefilling + waiting
-        chosen = rng.sample(offered, rng.randint(1, len(offered)))
-        return [(i, rng.randint(1, remaining)) for i, remaining in chosen]
-
-    return plan
 
 
 class Books:

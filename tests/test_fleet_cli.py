@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, get_args
 
 import pytest
+from launching import children, running
 from rich.console import Console
 from support import ROOT
 
@@ -423,23 +424,6 @@ def eventually(holds: Callable[[], bool]) -> bool:
     while not holds() and time.monotonic() < until:
         time.sleep(0.05)
     return holds()
-
-
-def processes() -> list[tuple[int, int]]:
-    """Every process's id, and its parent's."""
-    listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
-    )
-    rows = (line.split() for line in listing.stdout.splitlines())
-    return [(int(pid), int(parent)) for pid, parent, state in rows if not state.startswith("Z")]
-
-
-def running(pids: list[int]) -> list[int]:
-    return [pid for pid, _ in processes() if pid in pids]
-
-
-def children(pid: int) -> list[int]:
-    return [child for child, parent in processes() if parent == pid]
 
 
 class Fake:

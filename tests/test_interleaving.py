@@ -1,13 +1,12 @@
 """One forward per step: every executor against the oracle over generated mixes, and the gotchas."""
 
 import dataclasses
-import random
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from fakes import Ask, Follower, oracle, prompt_of, tiny_model
+from fakes import Ask, Follower, any_legal_plan, oracle, prompt_of, tiny_model
 from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,18 +53,6 @@ def mixes(draw: st.DrawFn) -> tuple[list[Ask], EngineConfig]:
         seed=5,
     )
     return asks, config
-
-
-def any_legal_plan(seed: int) -> Any:
-    """Any subset, any order, any chunk sizes: several prefills beside any decodes."""
-    rng = random.Random(seed)
-
-    def plan(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Plan:
-        offered = [(i, 1) for i in decodes] + prefilling + waiting
-        chosen = rng.sample(offered, rng.randint(1, len(offered)))
-        return [(i, rng.randint(1, remaining)) for i, remaining in chosen]
-
-    return plan
 
 
 def watched(asks: Sequence[Ask], config: EngineConfig, parts: Parts = Parts()) -> Trace:

@@ -20,6 +20,7 @@ import pytest
 from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from launching import children, running
 from support import ROOT
 
 from nanogpt.experiments.pool import run_jobs
@@ -581,21 +582,3 @@ def test_ctrl_c_writes_what_there_is_and_leaves_no_process():
     while running(started) and time.monotonic() < until:
         time.sleep(0.05)
     assert not running(started)
-
-
-def processes() -> list[tuple[int, int]]:
-    """Every process's id, and its parent's."""
-    listing = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
-    )
-    rows = (line.split() for line in listing.stdout.splitlines())
-    return [(int(pid), int(parent)) for pid, parent, state in rows if not state.startswith("Z")]
-
-
-def running(pids: list[int]) -> list[int]:
-    return [pid for pid, _ in processes() if pid in pids]
-
-
-def children(pid: int) -> list[int]:
-    """Ids of the processes that this one has started."""
-    return [child for child, parent in processes() if parent == pid]
