@@ -1,6 +1,8 @@
-"""The exercise that CONTRIBUTING.md adds to lesson 1 is complete, and fits the lesson of today."""
+"""What CONTRIBUTING.md and README.md say holds: an exercise to add, and badges."""
 
 import importlib.util
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,18 @@ def test_its_right_answers_pass_and_each_wrong_idea_is_named(added: Exercise) ->
     for each in added.misconceptions:
         assert each.written
         assert {added.check(way).misconception for way in each.written} == {each.key}
+
+
+def test_the_badges_and_the_changelog_say_what_the_project_is():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    oldest = project["requires-python"].removeprefix(">=")
+    assert re.findall(r"^!\[(.+?)\].*?!\[(.+?)\].*?!\[(.+?)\]", readme, re.MULTILINE) == [
+        (
+            f"Version {project['version']}",
+            f"Python {oldest} or newer",
+            f"{project['license']} licence",
+        )
+    ]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\d\S+)", changelog, re.MULTILINE)[0] == project["version"]
