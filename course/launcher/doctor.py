@@ -18,7 +18,13 @@ TEMPORARY = (
     "move the course to another folder, such as your home folder."
 )
 _TEMPORARY_MARKS = ("/tmp/", "/var/folders/", "/appdata/local/temp/")  # as marimo's page has them
-_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_CHROMIUM = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
 
 
 @dataclass(frozen=True, slots=True)
