@@ -1,5 +1,6 @@
 """learn.py run as a learner runs it: a process of its own, in a copy of the course."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -61,11 +62,18 @@ def wait_for(condition: Callable[[], bool], limit_s: float = 60) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Ids of the processes that this one has started."""
-    return [child.pid for child in psutil.Process(pid).children()]
+    """Ids of the processes that this one has started; none once it has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [child.pid for child in psutil.Process(pid).children()]
+    return []
 
 
 def running(pids: list[int]) -> list[int]:
     """Those that have not ended; one that nothing has waited for yet has."""
-    alive = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
-    return [each.pid for each in alive if each.status() != psutil.STATUS_ZOMBIE]
+
+    def runs(pid: int) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return False
+
+    return [pid for pid in pids if runs(pid)]

@@ -132,6 +132,26 @@ def test_a_prediction_s_words_ask_for_nothing_that_it_cannot_draw(stem: str):
 
 
 @pytest.mark.parametrize("stem", STEMS)
+def test_an_edit_runs_nothing_again_that_it_does_not_change(stem: str):
+    """Weights, earlier answers and the reference's run stand in cells that ask for no attempt."""
+    tree = ast.parse((ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8"))
+    for cell in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+        asks = any(argument.arg.endswith("_attempt") for argument in cell.args.args)
+        called = {node.func.id for node in ast.walk(cell) if is_named_call(node)}
+        bound = {node.id for node in ast.walk(cell) if is_bound(node)}
+        once = called & {"load_model", "load_parts"} | {n for n in bound if "reference_" in n}
+        assert not (asks and once), once
+
+
+def is_named_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+def is_bound(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+@pytest.mark.parametrize("stem", STEMS)
 def test_a_solved_lesson_runs_and_every_check_passes(stem: str, notebooks: Notebooks):
     ids = [item.id for item in lesson_exercises(stem)]
     assert notebooks.solved(stem).statuses == dict.fromkeys(ids, "passed")
