@@ -64,10 +64,18 @@ def reasons(file):
 
 
 def type_at_end(lesson, function, text):
-    """Type in the page, and wait until it has told its server, which is before it saves."""
+    """Type in the page, and wait until it has told its server, which is before it saves.
+
+    A page tells of its own changes too: it writes a text's source anew once that is in sight.
+    """
     lesson.cell(function).click()
     lesson.page.keyboard.press("Control+End")
-    with lesson.page.expect_response("**/api/document/transaction"):
+
+    def tells_of_the_text(response):
+        told = response.request.post_data or ""
+        return response.url.endswith("/api/document/transaction") and text in told
+
+    with lesson.page.expect_response(tells_of_the_text):
         lesson.page.keyboard.insert_text(text)
 
 
