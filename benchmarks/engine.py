@@ -21,7 +21,7 @@ from benchmarks.contenders import CONTENDERS, Tokens
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import Timings, describe, interleave, machine, peak_mib
 from nanogpt.checkpoints.weights import load_model
-from nanogpt.config import CHARACTER
+from nanogpt.config import ModelConfig
 from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.model import GPT
 
@@ -36,7 +36,8 @@ def shipped_model() -> GPT:
 def character_model() -> GPT:
     """nanoGPT's character-level size, 10.7 M parameters, with fixed random weights."""
     torch.manual_seed(0)
-    return GPT(CHARACTER).eval().requires_grad_(False)
+    size = ModelConfig(num_layers=6, num_heads=6, num_channels=384)
+    return GPT(size).eval().requires_grad_(False)
 
 
 MODELS: dict[str, Callable[[], GPT]] = {"shipped": shipped_model, "character": character_model}

@@ -58,8 +58,10 @@ def _():
         text_by_chunk_size,
     )
     from nanogpt import Engine, EngineConfig, Parts, Request, load_model, planning
-    from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
+    from nanogpt.clock import SERVER_CPU, CostClock, WallClock
+    from nanogpt.experiments.machines import LARGE_GPU
     from nanogpt.experiments.trace_metrics import request_metrics, summary
+    from nanogpt.experiments.whole_prompts import plan_whole_prompts
     from nanogpt.parts import masks
     from widgets import MaskStepper, StepCost, Timeline
 
@@ -85,6 +87,7 @@ def _():
         masks,
         newcomer,
         one_tiny_layer,
+        plan_whole_prompts,
         planning,
         price_table,
         replay,
@@ -105,10 +108,10 @@ def _(
     Parts,
     load_model,
     newcomer,
-    planning,
+    plan_whole_prompts,
 ):
     model = load_model()
-    whole_prompts = Parts(plan_step=planning.plan_whole_prompts)
+    whole_prompts = Parts(plan_step=plan_whole_prompts)
     chunks = Parts()  # the reference plan
 
     def serve(clock, parts):

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from nanogpt.config import EngineConfig, ModelConfig
     from nanogpt.engine import Engine
     from nanogpt.model import GPT
-    from nanogpt.oracle import generate
     from nanogpt.parts import Parts
+    from nanogpt.posts.oracle import generate
+    from nanogpt.posts.post_scheduler import Scheduler
     from nanogpt.posts.run_functions import (
         chunked_prefill_generate,
         interleaved_generate,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         evict_kv_cache,
     )
     from nanogpt.request import Request
-    from nanogpt.scheduler import Scheduler
     from nanogpt.trace import Trace
 
 __all__ = [
@@ -68,11 +68,11 @@ _HOMES = {
     "ModelConfig": "config",
     "Engine": "engine",
     "EngineConfig": "config",
-    "generate": "oracle",
+    "generate": "posts.oracle",
     "GPT": "model",
     "Parts": "parts",
     "Request": "request",
-    "Scheduler": "scheduler",
+    "Scheduler": "posts.post_scheduler",
     "chunked_prefill_generate": "posts.run_functions",
     "interleaved_generate": "posts.run_functions",
     "scheduled_generate": "posts.run_functions",

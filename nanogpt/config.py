@@ -41,13 +41,6 @@ class ModelConfig:
         return self.num_channels // self.num_heads
 
 
-SHAKESPEARE = ModelConfig()
-"""The shipped checkpoint's shape: 4 layers, 4 heads, 128 channels, context 512."""
-
-CHARACTER = ModelConfig(num_layers=6, num_heads=6, num_channels=384)
-"""nanoGPT's character-level model (10.7 M parameters), used with random weights in benchmarks."""
-
-
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """Limits and settings of a run; the limits are explained in `Scheduler`.

@@ -52,19 +52,6 @@ def plan_step(
     return plan
 
 
-def plan_whole_prompts(
-    decodes: Sequence[int],
-    prefilling: Sequence[tuple[int, int]],
-    waiting: Sequence[tuple[int, int]],
-    budget: int,
-) -> Plan:
-    """No chunking: a waiting prompt runs whole, at once, beside the decodes. Ignores the budget.
-
-    Source: Orca (Yu et al., 2022): iteration-level batching without chunks.
-    """
-    return [(request_id, 1) for request_id in decodes] + [*prefilling, *waiting]
-
-
 def chunk_inputs(
     tokens: Sequence[int], cursor: int, num_tokens: int
 ) -> tuple[list[int], list[int], bool]:

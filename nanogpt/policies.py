@@ -73,15 +73,6 @@ def sort_key(policy: str, request: RequestView) -> tuple[float, ...]:
     raise ValueError(f"there is no policy {policy!r}; choose 'fcfs' or 'priority'")
 
 
-def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Priority that waiting makes up for: `rate` steps of waiting are worth one level.
-
-    "Priority minus age / rate" changes at every step, but for all requests by the same amount, so
-    the order is that of arrival + rate * priority, which never has to be updated in a heap.
-    """
-    return (request.arrival_time + rate * request.priority,)
-
-
 def admit(
     candidate: RequestView,
     held: int,

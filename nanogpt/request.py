@@ -140,10 +140,11 @@ def check_request(request: Request, config: ModelConfig) -> None:
             f"{who} has a prompt of {len(prompt)} tokens, "
             f"longer than the context of {config.context_len}"
         )
-    if kv_tokens_needed(request) > config.context_len:
+    needed = len(prompt) + request.max_new_tokens - 1
+    if needed > config.context_len:
         raise ValueError(
-            f"{who} needs {len(prompt)} + {request.max_new_tokens} - 1 = "
-            f"{kv_tokens_needed(request)} positions, more than the context of {config.context_len}"
+            f"{who} needs {len(prompt)} + {request.max_new_tokens} - 1 = {needed} positions, more "
+            f"than the context of {config.context_len}"
         )
 
 
@@ -179,22 +180,3 @@ def check_arrivals(
             raise ValueError(f"there are two requests {request.id}; ids must be unique")
         ids.add(request.id)
     return sorted(arrivals, key=lambda arrival: arrival[0])
-
-
-def kv_tokens_needed(request: Request) -> int:
-    """The most KV tokens that the request will ever hold."""
-    return len(request.prompt_tokens) + request.max_new_tokens - 1
-
-
-def check_moves(step: int, prefill: Request, was_at: tuple[int, int] | None) -> None:
-    """Refuse a loop that computes a preempted request's prompt again and nothing behind it.
-
-    `was_at` is the id and the cursor of what was prefilled in the step before. Raises: ValueError.
-    """
-    stuck = was_at == (prefill.id, prefill.prefill_cursor)
-    if stuck and prefill.remaining and prefill.prefill_cursor >= len(prefill.prompt_tokens):
-        raise ValueError(
-            f"step {step}: request {prefill.id} was preempted, and {prefill.remaining} of the "
-            "tokens that it generated are still to be computed again; cut its chunks from "
-            "`remaining`, not from the prompt alone"
-        )

@@ -20,7 +20,7 @@ from nanogpt.parts import Parts
 from nanogpt.parts.ranking import Key, Policy, TimedKey, check_policy, key_under
 from nanogpt.parts.sliding_window import check_sinks
 from nanogpt.policies import RequestView, Resumed, Verdict, check_count, never_fits
-from nanogpt.request import Request, check_form, check_moves
+from nanogpt.request import Request, check_form
 from nanogpt.trace import Trace
 from nanogpt.validate import check_bool, check_int, check_is, check_limits
 
@@ -78,7 +78,6 @@ class Scheduler:
         self.preempted: list[Request] = []
         self.trace: Trace | None = None
         self._step = 0
-        self._prefill_at: tuple[int, int] | None = None
         self._keys: dict[int, Key] = {}
         self._admitted_at: dict[int, int] = {}
 
@@ -104,24 +103,6 @@ class Scheduler:
     def is_done(self) -> bool:
         """Whether nothing waits and nothing runs."""
         return not (self.waiting or self.prefilling or self.active)
-
-    def schedule(self, step: int) -> tuple[Request | None, list[Request]]:
-        """Make room, admit, and say who prefills and who decodes in this step.
-
-        Raises: ValueError for a loop that computes a preempted request's prompt and no more.
-        """
-        self.begin_step(step)
-        victims = self.victims()
-        startable, _ = self.admissible(victims)
-        for victim in victims:
-            self.preempt(victim)
-        for request in startable:
-            self.admit(request)
-        prefill = self.prefilling[0] if self.prefilling else None
-        if prefill is not None and not self.active:
-            check_moves(step, prefill, self._prefill_at)
-        self._prefill_at = (prefill.id, prefill.prefill_cursor) if prefill else None
-        return prefill, list(self.active)
 
     def begin_step(self, step: int) -> None:
         """Note the time; under a `TimedKey`, rank every request anew."""

@@ -15,8 +15,7 @@ from typing import Protocol
 from torch import Tensor
 
 from nanogpt.config import EngineConfig, ModelConfig
-from nanogpt.executors.base import Row, row_problem
-from nanogpt.kv_cache import KVStore
+from nanogpt.executors.base import KVStore, Row, row_problem
 from nanogpt.parts import Accept, ChunkInputs
 from nanogpt.planning import Offer, Plan
 from nanogpt.request import Request

@@ -184,21 +184,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     return value
-
-
-def step_log(trace: Trace) -> str:
-    """The run as text, one line per step: who prefills, who decodes, who waits, who was preempted.
-
-    >>> print(step_log(Trace(ClockRecord("none", True), "packed", 16, None, (), ())))
-    <BLANKLINE>
-    """
-    return "\n".join(map(_step_line, trace.steps))
-
-
-def _step_line(step: StepRecord) -> str:
-    prefills = [f"{w.request_id}[{w.start}:{w.end}]" for w in step.work if w.kind == "prefill"]
-    decodes = [work.request_id for work in step.work if work.kind == "decode"]
-    waiting = [wait.request_id for wait in step.waits]
-    line = f"[step {step.step}] prefill={', '.join(prefills) or None} decode={decodes} "
-    line += f"waiting={waiting} kv={step.kv_after}"
-    return line + (f" preempted={list(step.preempted)}" if step.preempted else "")

@@ -13,14 +13,13 @@ import torch
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.base import ForwardResult, Row, forward_record, place_rows
-from nanogpt.kv_cache import KVStore
+from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record, place_rows
 from nanogpt.model import GPT
-from nanogpt.oracle import generate
 from nanogpt.parts import Parts
 from nanogpt.parts.protocols import PlanStep
 from nanogpt.parts.ranking import TimedKey
 from nanogpt.planning import Plan
+from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.window.windowed_kv_cache import WindowedKVCache

@@ -16,8 +16,8 @@ from fakes import prompt_of, tiny_model
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
+from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.parts import Parts
-from nanogpt.planning import plan_whole_prompts
 from nanogpt.request import Request
 from nanogpt.speculative.trigram import TrigramDraft
 

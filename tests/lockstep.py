@@ -8,8 +8,8 @@ from fakes import TINY, Ask, prompt_of, tiny_model
 from torch import Tensor
 
 from nanogpt.engine import Arrivals, Engine
-from nanogpt.oracle import generate
 from nanogpt.parts.sliding_window import kept_positions, visible
+from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
 

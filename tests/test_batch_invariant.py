@@ -13,8 +13,7 @@ from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.executors import find_executor
-from nanogpt.executors.base import Executor, ForwardResult, Row
-from nanogpt.kv_cache import KVStore
+from nanogpt.executors.base import Executor, ForwardResult, KVStore, Row
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.request import Request

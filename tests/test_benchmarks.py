@@ -11,7 +11,7 @@ from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
-from nanogpt.oracle import generate
+from nanogpt.posts.oracle import generate
 
 SMALL = Load("small", ((3, 1, 4), (1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7), (9, 3)), 6, token_budget=4)
 

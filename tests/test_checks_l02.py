@@ -14,6 +14,7 @@ from course.harness import run_checks
 from course.registry import exercise
 from course.report import Report
 from nanogpt import EngineConfig, policies
+from nanogpt.parts.ranking import aged_key
 from nanogpt.policies import RequestView
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
 from solutions.l02_scheduling._workloads import MAX_STEPS
@@ -230,7 +231,7 @@ def test_choose_victim_is_the_engine_s(active: list[RequestView]):
 @given(VIEWS, st.integers(1, 9))
 def test_keys_and_ways_back_are_the_engine_s(view: RequestView, rate: int):
     assert worked("l02.resume")(view) == tuple(policies.resume(view))
-    assert worked("l02.aged_key")(view, rate) == policies.aged_key(view, rate)
+    assert worked("l02.aged_key")(view, rate) == aged_key(view, rate)
     for policy in ("fcfs", "priority"):
         assert worked("l02.sort_key")(policy, view) == policies.sort_key(policy, view)
 

@@ -25,14 +25,16 @@ from fakes import (
 
 from nanogpt import load_model
 from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.clock import LARGE_GPU, CostClock
+from nanogpt.clock import CostClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.oracle import generate
+from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.parts import Parts
 from nanogpt.parts.masks import chunk_mask
-from nanogpt.planning import Plan, plan_step, plan_whole_prompts
+from nanogpt.planning import Plan, plan_step
 from nanogpt.policies import RequestView
+from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
 from nanogpt.validate import PartError

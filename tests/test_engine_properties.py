@@ -25,8 +25,9 @@ from hypothesis import strategies as st
 
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
+from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.parts import Parts
-from nanogpt.planning import Offer, Plan, plan_problem, plan_step, plan_whole_prompts
+from nanogpt.planning import Offer, Plan, plan_problem, plan_step
 from nanogpt.request import Request
 from nanogpt.trace import Trace
 from nanogpt.validate import PartError

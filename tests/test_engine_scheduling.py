@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey
+from nanogpt.parts.ranking import TimedKey, aged_key
 from nanogpt.planning import Plan
-from nanogpt.policies import RequestView, Resumed, aged_key
+from nanogpt.policies import RequestView, Resumed
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.validate import PartError

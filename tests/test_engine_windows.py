@@ -23,8 +23,8 @@ from torch import Tensor
 
 from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate, scheduled_generate
 from nanogpt.config import EXECUTORS
+from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.parts.sliding_window import evict, held, ring_slot, visible
-from nanogpt.planning import plan_whole_prompts
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.validate import PartError

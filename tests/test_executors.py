@@ -11,10 +11,10 @@ from torch import Tensor
 from nanogpt.config import EXECUTORS as NAMES
 from nanogpt.config import EngineConfig
 from nanogpt.executors import find_executor
-from nanogpt.executors.base import Executor, Row, row_mask
+from nanogpt.executors.base import Executor, KVStore, Row, row_mask
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.executors.padded import PaddedExecutor, padded_mask
-from nanogpt.kv_cache import KVCache, KVStore
+from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.parts.masks import chunk_mask

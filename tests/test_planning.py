@@ -2,13 +2,13 @@
 
 import pytest
 
+from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.planning import (
     Offer,
     chunk_inputs,
     chunk_size,
     plan_problem,
     plan_step,
-    plan_whole_prompts,
 )
 
 OFFER = Offer(decodes=(4, 2), prefilling=((7, 5),), waiting=((9, 3),))

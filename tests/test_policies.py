@@ -9,11 +9,11 @@ from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nanogpt.parts.ranking import aged_key
 from nanogpt.policies import (
     RequestView,
     Resumed,
     admit,
-    aged_key,
     choose_victim,
     record,
     resume,

@@ -22,9 +22,8 @@ from torch import Tensor
 
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.base import ForwardResult, Row
+from nanogpt.executors.base import ForwardResult, KVStore, Row
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.request import Request

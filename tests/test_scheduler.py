@@ -10,8 +10,8 @@ from nanogpt.parts import Parts
 from nanogpt.parts.part_checks import guard_parts
 from nanogpt.parts.ranking import TimedKey
 from nanogpt.policies import RequestView
+from nanogpt.posts.post_scheduler import Scheduler
 from nanogpt.request import Request
-from nanogpt.scheduler import Scheduler
 from nanogpt.validate import PartError
 
 

@@ -8,13 +8,13 @@ from fakes import prompt_of, tiny_model
 
 from nanogpt import decode, encode, load_model, scheduled_generate
 from nanogpt.model import GPT
-from nanogpt.oracle import generate
 from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey
-from nanogpt.policies import aged_key
+from nanogpt.parts.ranking import TimedKey, aged_key
+from nanogpt.posts.oracle import generate
+from nanogpt.posts.step_log import step_log
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
-from nanogpt.trace import Trace, step_log
+from nanogpt.trace import Trace
 from nanogpt.validate import PartError
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import kv_from_scratch
 
-from nanogpt.oracle import generate
 from nanogpt.parts.sliding_window import (
     evict,
     held,
@@ -21,6 +20,7 @@ from nanogpt.parts.sliding_window import (
     visible,
     window_mask,
 )
+from nanogpt.posts.oracle import generate
 
 MANY = examples(40)
 WINDOWS = st.tuples(st.integers(1, 9), st.integers(0, 4))

@@ -29,9 +29,9 @@ from nanogpt.engine import Engine
 from nanogpt.experiments.trace_metrics import request_metrics
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
-from nanogpt.oracle import generate
 from nanogpt.parts import Parts
 from nanogpt.parts.acceptance import draw, roll_back_kv
+from nanogpt.posts.oracle import generate
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.tensor_parallel import tensor_parallel
 from nanogpt.request import Request

@@ -7,7 +7,8 @@ import pytest
 from fakes import fake_arrivals, fake_engine
 
 from nanogpt.config import EngineConfig
-from nanogpt.trace import SCHEMA_VERSION, Trace, step_log
+from nanogpt.posts.step_log import step_log
+from nanogpt.trace import SCHEMA_VERSION, Trace
 
 
 @pytest.fixture(scope="module")

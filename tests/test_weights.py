@@ -12,8 +12,13 @@ import torch
 from fakes import TINY
 from safetensors.torch import load_file, save_file
 
-from nanogpt.checkpoints.weights import CHECKSUMS, SHIPPED_WEIGHTS, load_model, save_model
-from nanogpt.config import SHAKESPEARE
+from nanogpt.checkpoints.weights import (
+    CHECKSUMS,
+    SHAKESPEARE,
+    SHIPPED_WEIGHTS,
+    load_model,
+    save_model,
+)
 from nanogpt.model import GPT
 from nanogpt.speculative.trigram import SHIPPED_COUNTS, TrigramDraft
 

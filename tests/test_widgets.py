@@ -10,9 +10,10 @@ import torch
 from support import ROOT, find_program, run
 
 from nanogpt.checkpoints.tokenizer import ALPHABET
-from nanogpt.clock import LARGE_GPU, CostClock
+from nanogpt.clock import CostClock
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
+from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.model import GPT
 from nanogpt.request import Request
 from widgets import (

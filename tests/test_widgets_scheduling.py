@@ -9,9 +9,10 @@ import torch
 from support import find_program, run
 
 from course.stories.l02_heap import record_heap
-from nanogpt.clock import LARGE_GPU, CostClock
+from nanogpt.clock import CostClock
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
+from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.model import GPT
 from nanogpt.request import Request
 from widgets import HeapStepper, KVBudget, Timeline, assets, standalone

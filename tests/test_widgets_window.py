@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from course.stories.l04_blocks import BlockPool
-from nanogpt.clock import LARGE_GPU, CostClock
+from nanogpt.clock import CostClock
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
+from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.model import GPT
 from nanogpt.request import Request
 from widgets import (

@@ -10,7 +10,7 @@ from preempting import CONFIG, logits_after, prompt, tiny_model
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
-from nanogpt.oracle import generate
+from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.workers.router_state import Result
 from nanogpt.workers.routing import RoundRobin

@@ -10,7 +10,7 @@ from preempting import CONFIG, logits_after, prompt, tiny_model
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
-from nanogpt.oracle import generate
+from nanogpt.posts.oracle import generate
 from nanogpt.trace import PrefixHitRecord, WorkRecord
 from nanogpt.validate import PartError
 from nanogpt.workers.router_state import Ticket, WorkerBook

@@ -17,7 +17,7 @@ from preempting import CONFIG, open_files, process_is_there, prompt, tiny_model,
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.model import GPT
-from nanogpt.oracle import generate
+from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.validate import PartError
 from nanogpt.workers.worker_fleet import Fleet, WorkersFailed

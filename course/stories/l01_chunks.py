@@ -9,7 +9,8 @@ from course.attempt import Attempt
 from course.limited_call import call
 from course.stories.texts import served
 from nanogpt import GPT, EngineConfig, ModelConfig, Request, Trace, encode
-from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
+from nanogpt.clock import SERVER_CPU, CostModel
+from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.experiments.trace_metrics import Summary, summary
 from nanogpt.parts import masks
 from nanogpt.parts.plain_values import as_whole

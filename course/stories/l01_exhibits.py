@@ -20,7 +20,8 @@ from nanogpt import (
     generate,
     planning,
 )
-from nanogpt.clock import LARGE_GPU, CostClock
+from nanogpt.clock import CostClock
+from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.parts import masks
 
 Mask = Callable[[int, int], torch.Tensor]

@@ -10,12 +10,12 @@ from nanogpt import (
     EngineConfig,
     Parts,
     Request,
-    Scheduler,
     Trace,
     decode,
     encode,
     scheduled_generate,
 )
+from nanogpt.scheduler import Scheduler
 
 
 class PostTest(NamedTuple):

@@ -10,9 +10,10 @@ from course.attempt import Attempt
 from course.replay import replay
 from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_scheduler import Arrivals, latencies, recomputed
-from nanogpt import Engine, EngineConfig, Request, policies
+from nanogpt import Engine, EngineConfig, Request
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
+from nanogpt.parts.ranking import aged_key
 from nanogpt.policies import RequestView
 
 Rule = str | Callable[[RequestView], tuple[float, ...]]
@@ -161,8 +162,8 @@ def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
             return _curves(attempt.function, "Ageing ranks by your `aged_key`.")
         except (ValueError, KeyError):
             said = "No run with your `aged_key` came to its end, so ageing is the reference's."
-            return _curves(policies.aged_key, said)
-    return _curves(policies.aged_key, "Ageing is the reference's: yours is not written yet.")
+            return _curves(aged_key, said)
+    return _curves(aged_key, "Ageing is the reference's: yours is not written yet.")
 
 
 def _curves(

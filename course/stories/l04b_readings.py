@@ -13,8 +13,8 @@ from course.limited_call import call
 from course.stories import recorded
 from course.stories.texts import shown
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode
-from nanogpt.oracle import attend_in_window
 from nanogpt.parts import sliding_window
+from nanogpt.posts.oracle import attend_in_window
 
 Window = int | None
 Judge = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[float, float]]

@@ -10,7 +10,7 @@ from course.limited_call import call
 from course.stories import recorded
 from course.stories.texts import shown
 from nanogpt import GPT, EngineConfig, Trace, decode, encode, generate
-from nanogpt.clock import LARGE_GPU
+from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.parts import acceptance
 from nanogpt.sampling import probabilities
 from nanogpt.speculative.drafting import Draft

@@ -5,7 +5,8 @@ from statistics import fmean
 from typing import Any
 
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
-from nanogpt.clock import LARGE_GPU, CostClock, WallClock
+from nanogpt.clock import CostClock, WallClock
+from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.fleet.speculating import Drafts, break_even
 from nanogpt.fleet.workload import FleetRequest

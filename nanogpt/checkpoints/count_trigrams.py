@@ -10,7 +10,7 @@ import torch
 
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.train import read_corpus, split
-from nanogpt.config import SHAKESPEARE
+from nanogpt.checkpoints.weights import SHAKESPEARE
 from nanogpt.experiments.command_line import Parser
 from nanogpt.speculative.trigram import SHIPPED_COUNTS, count_trigrams, save_counts
 

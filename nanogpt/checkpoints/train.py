@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.checkpoints.weights import save_model
-from nanogpt.config import SHAKESPEARE, ModelConfig
+from nanogpt.checkpoints.weights import SHAKESPEARE, save_model
+from nanogpt.config import ModelConfig
 from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.model import GPT
 

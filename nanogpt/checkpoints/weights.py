@@ -22,6 +22,9 @@ CHECKSUMS = "SHA256SUMS"
 """Beside shipped files: their checksums, as `sha256sum` writes and checks them."""
 SHIPPED_WEIGHTS = Path(__file__).parent / "shakespeare.safetensors"
 
+SHAKESPEARE = ModelConfig()
+"""Their shape: 4 layers, 4 heads, 128 channels, context 512."""
+
 
 def save_model(model: GPT, path: Path) -> None:
     """Write the weights in half precision, the sizes as JSON in the header; all or nothing."""

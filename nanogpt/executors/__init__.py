@@ -10,8 +10,7 @@ import importlib
 from collections.abc import Callable
 
 from nanogpt.config import EngineConfig
-from nanogpt.executors.base import Executor
-from nanogpt.kv_cache import KVStore
+from nanogpt.executors.base import Executor, KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.validate import check_callable

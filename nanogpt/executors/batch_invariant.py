@@ -17,13 +17,13 @@ from torch import Tensor
 
 from nanogpt.executors.base import (
     ForwardResult,
+    KVStore,
     Row,
     forward_record,
     place_rows,
     row_mask,
     wanted_tokens,
 )
-from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nanogpt.executors.base import ForwardResult, Row, forward_record
+from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record
 from nanogpt.executors.padded import PaddedAttention, padded_mask
-from nanogpt.kv_cache import KVStore
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.validate import PartError

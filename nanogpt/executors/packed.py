@@ -20,13 +20,14 @@ from torch import Tensor
 
 from nanogpt.executors.base import (
     ForwardResult,
+    KVStore,
     Row,
     forward_record,
     place_rows,
     row_mask,
     wanted_tokens,
 )
-from nanogpt.kv_cache import KVCache, KVStore
+from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT, Attend
 from nanogpt.parts import Parts
 

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.executors.base import ForwardResult, Row, forward_record, place_rows, row_mask
-from nanogpt.kv_cache import KVStore
+from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record, place_rows, row_mask
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.trace import ForwardRecord

@@ -64,7 +64,7 @@ def scheduled_generate(
 
     As in the scheduling post, one request prefills at a time, and a step is two forwards, prefill
     and decode ("packed" makes it one). `max_steps` ends a run that would go on for ever.
-    Returns the scheduler; `scheduler.trace` is the run and `nanogpt.trace.step_log` its log.
+    Returns the scheduler; `scheduler.trace` is the run, which `posts.step_log` prints.
     Raises: ValueError for a bad request or limit, PartError for a part that failed.
     """
     check_is("requests", requests, Sequence, "a list of Request")

@@ -7,8 +7,8 @@ It looks like every other executor to the engine, but for one thing: a pass may 
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from nanogpt.executors.base import ForwardResult, Row, forward_record, row_mask
-from nanogpt.kv_cache import KVCache, KVStore
+from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record, row_mask
+from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.preemption.agreement import RANK_PARTS, RankParts

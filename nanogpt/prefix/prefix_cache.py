@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nanogpt.kv_cache import KVCache, KVStore
+from nanogpt.executors.base import KVStore
+from nanogpt.kv_cache import KVCache
 from nanogpt.prefix.radix import RadixTree
 from nanogpt.request import Request
 from nanogpt.step import Prefixes

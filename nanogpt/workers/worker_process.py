@@ -18,8 +18,7 @@ import torch
 
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.base import Executor, ForwardResult, Row
-from nanogpt.kv_cache import KVStore
+from nanogpt.executors.base import Executor, ForwardResult, KVStore, Row
 from nanogpt.model import GPT
 from nanogpt.prefix.prefix_cache import PrefixCache
 from nanogpt.request import Request

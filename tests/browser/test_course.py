@@ -21,7 +21,8 @@ from playwright.sync_api import expect
 
 from course.stories.l01_chunks import six_requests
 from nanogpt import Engine, EngineConfig, Parts, load_model
-from nanogpt.clock import LARGE_GPU, CostClock
+from nanogpt.clock import CostClock
+from nanogpt.experiments.machines import LARGE_GPU
 
 pytestmark = pytest.mark.browser
 
