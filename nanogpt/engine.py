@@ -207,7 +207,8 @@ class Engine:
         offer = self.offer(victims, waiting)
         if offer.is_empty and not victims:
             raise ValueError(f"step {self.step_number}: nothing can ever run again: {blocked}")
-        return Step(start_us, kv_before, leaving, reasons, blocked, hits, offer)
+        number = self.step_number
+        return Step(number, start_us, kv_before, leaving, reasons, blocked, hits, offer)
 
     def _plan(self, step: Step) -> None:
         """Ask the part for a plan, refuse an illegal one, and lay it out in rows."""
@@ -229,12 +230,7 @@ class Engine:
         wanted = [(self.requests[i], num_tokens) for i, num_tokens in step.plan]
         drafts = {} if step.leaving else self.drafter.propose(wanted, self.scheduler)
         step.rows, step.sampling = make_rows(
-            self.step_number,
-            step,
-            self.requests,
-            drafts,
-            self.parts.chunk_inputs,
-            self.model.config,
+            step, self.requests, drafts, self.parts.chunk_inputs, self.model.config
         )
 
     def _run(self, step: Step) -> Tensor:
@@ -251,9 +247,7 @@ class Engine:
     def _sample(self, step: Step, logits: Tensor) -> None:
         """Draw tokens and judge drafts, and count what each request will then hold."""
         if step.rows:
-            drawn = draw_tokens(
-                self.step_number, step, logits, self.config, self.drafter, self.parts.accept
-            )
+            drawn = draw_tokens(step, logits, self.config, self.drafter, self.parts.accept)
             promoted = [i for i in drawn if self.requests[i].status != "active"]
             active_now = [request.id for request in self.scheduler.active] + promoted
             sampled = [each.last for each in drawn.values()]
@@ -319,13 +313,9 @@ class Engine:
             step.finished.append(request.id)
 
     def _record(self, step: Step) -> StepRecord:
+        now_us, token_budget = self.clock.now_us(), self.config.token_budget
         record = step_record(
-            self.step_number,
-            step,
-            self.requests.values(),
-            self.cache,
-            end_us=self.clock.now_us(),
-            token_budget=self.config.token_budget,
+            step, self.requests.values(), self.cache, end_us=now_us, token_budget=token_budget
         )
         self.steps.append(record)
         self.step_number += 1

@@ -105,6 +105,7 @@ class Step:
     Mutable, and filled in the order of its fields: decided, planned, run, drawn, committed.
     """
 
+    number: int
     start_us: int
     kv_before: int
     leaving: Sequence[tuple[Request, WayBack]]
@@ -129,7 +130,6 @@ class Step:
 
 
 def make_rows(
-    number: int,
     step: Step,
     requests: Mapping[int, Request],
     drafts: Mapping[int, tuple[int, ...]],
@@ -161,19 +161,14 @@ def make_rows(
         )
         problem = row_problem(row, config)
         if problem:
-            raise PartError(f"step {number}, request {request_id}: {problem}")
+            raise PartError(f"step {step.number}, request {request_id}: {problem}")
         rows.append(row)
         sampling.append(sample)
     return rows, sampling
 
 
 def draw_tokens(
-    number: int,
-    step: Step,
-    logits: Tensor,
-    config: EngineConfig,
-    drafter: Drafter,
-    accept: Accept,
+    step: Step, logits: Tensor, config: EngineConfig, drafter: Drafter, accept: Accept
 ) -> dict[int, Drawn]:
     """What each sampling row gives its request, by request id, in the rows' order.
 
@@ -181,7 +176,7 @@ def draw_tokens(
     """
     rows = step.rows
     starts = list(accumulate((row.num_logits for row in rows), initial=0))
-    _check_finite(number, logits, rows, starts)
+    _check_finite(step, logits, starts)
     chosen = [i for i, samples in enumerate(step.sampling) if samples]
     plain = [i for i in chosen if not rows[i].drafted]
     draws = [uniform(config.seed, rows[i].request_id, len(rows[i].known), "sample") for i in plain]
@@ -193,12 +188,12 @@ def draw_tokens(
     return {rows[i].request_id: drawn[i] for i in chosen}
 
 
-def _check_finite(number: int, logits: Tensor, rows: Sequence[Row], starts: Sequence[int]) -> None:
+def _check_finite(step: Step, logits: Tensor, starts: Sequence[int]) -> None:
     if logits.isfinite().all():
         return
     fine: list[bool] = logits.isfinite().all(dim=-1).tolist()  # (R,)
-    own = zip(rows, starts, starts[1:], strict=False)
-    raise NotFiniteError(number, [row.request_id for row, a, b in own if not all(fine[a:b])])
+    own = zip(step.rows, starts, starts[1:], strict=False)
+    raise NotFiniteError(step.number, [row.request_id for row, a, b in own if not all(fine[a:b])])
 
 
 # --- its record -----------------------------------------------------------------------------------
@@ -211,18 +206,12 @@ def request_record(request: Request, now_us: int) -> RequestRecord:
 
 
 def step_record(
-    number: int,
-    step: Step,
-    requests: Iterable[Request],
-    cache: KVStore,
-    *,
-    end_us: int,
-    token_budget: int,
+    step: Step, requests: Iterable[Request], cache: KVStore, *, end_us: int, token_budget: int
 ) -> StepRecord:
     """What a committed step leaves behind; `requests` are the unfinished ones."""
     holders = cache.holders()
     return StepRecord(
-        step=number,
+        step=step.number,
         start_us=step.start_us,
         end_us=end_us,
         token_budget=token_budget,
@@ -246,17 +235,10 @@ def step_record(
 
 def _work(row: Row, drawn: Drawn | None) -> WorkRecord:
     kind = "decode" if row.is_decode else "prefill"
+    done = row.request_id, kind, row.num_past, row.context_len
     if drawn is None:
-        return WorkRecord(row.request_id, kind, row.num_past, row.context_len, None)
-    return WorkRecord(
-        row.request_id,
-        kind,
-        row.num_past,
-        row.context_len,
-        drawn.last,
-        row.drafted,
-        drawn.num_accepted,
-    )
+        return WorkRecord(*done, None)
+    return WorkRecord(*done, drawn.last, row.drafted, drawn.num_accepted)
 
 
 def _waits(step: Step, requests: Iterable[Request], token_budget: int) -> tuple[WaitRecord, ...]:

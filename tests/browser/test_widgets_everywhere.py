@@ -78,8 +78,9 @@ def test_no_text_of_a_picture_is_cut_off(show, gallery):
     page = show(GALLERIES[gallery](), reduced_motion="reduce")
     unfold(page)
     for width, part in {390: 1, 1000: 0.6}.items():
-        page.set_viewport_size({"width": width, "height": 800})
         stand_at(page, part)
+        # Each picture is drawn anew where it stands.
+        page.set_viewport_size({"width": width, "height": 800})
         assert_no_text_is_cut_off(page)
 
 

@@ -74,6 +74,9 @@ export function createHeapPicture(frames, entries) {
     const shapes = [...entries.values()].map((entry, hue) => {
       const shape = { id: entry.id, node: entryShape(entry, hue, sizes.node, true), cell: entryShape(entry, hue, sizes.cell, sizes.cellLabels) };
       picture.append(shape.cell, shape.node);
+      // What is not in the heap waits at the first place: it comes in from there.
+      place(shape.node, places.tree(0), false);
+      place(shape.cell, places.cell(0), false);
       return shape;
     });
     scroller.replaceChildren(picture);
