@@ -4,6 +4,7 @@ import contextlib
 import re
 from dataclasses import dataclass
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from launching import wait_for
 from playwright.sync_api import Locator, Page, expect
@@ -39,6 +40,9 @@ MOVE = """(part) => {
         at.dispatchEvent(new Event("input"));
     }
 }"""
+# What waits for a prediction as HTML: [key, whether it is to be seen].
+WAITING = """() => [...document.querySelectorAll("[data-sn-after]")].map(
+    (each) => [each.dataset.snAfter, each.querySelector(".sng-withheld").checkVisibility()])"""
 STOPS = "(all) => all.filter((each) => each.tabIndex === 0).length"
 OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
 
@@ -128,6 +132,11 @@ def assert_no_text_is_cut_off(page: Page) -> None:
 # ---- lessons -------------------------------------------------------------------------------------
 
 
+def in_lesson(*stems: str) -> pytest.MarkDecorator:
+    """The test is given these lessons, one after another."""
+    return pytest.mark.parametrize("lesson", stems, indirect=True, scope="session")
+
+
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """A lesson open in a page, and what a learner does with it.
@@ -197,7 +206,10 @@ def widget(lesson: Lesson, kind: str, title: str) -> Locator:
 def assert_ran_by_itself(
     lesson: Lesson, title: str, kinds: tuple[str, ...], not_started: int, failed: int = 0
 ) -> None:
-    """The untouched lesson is open: its widgets are drawn, no cell and no widget has failed."""
+    """The untouched lesson is open: its widgets are drawn, no cell and no widget has failed.
+
+    So many cards say "not started" and "failed", and there are no others.
+    """
     page = lesson.page
     expect(page.get_by_role("heading", level=1)).to_contain_text(title)
     for kind in kinds:
@@ -206,6 +218,7 @@ def assert_ran_by_itself(
     expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
     expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(not_started)
     expect(page.locator(".sng-report[data-status=failed]")).to_have_count(failed)
+    assert lesson.num_reports == not_started + failed
 
 
 def _all_drawn(page: Page, state: str = "") -> bool:
@@ -234,6 +247,18 @@ def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
     ours = lesson.page.locator(".sn, .sng-report")
     wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
     assert lesson.page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
+
+
+def assert_shown_only_after(page: Page, answered: set[str]) -> set[str]:
+    """Of what answers a prediction, only what answers these is shown; return what is waited for."""
+    html = page.evaluate(WAITING)
+    pictures = page.locator(".sn[data-after]").all()
+    drawn = {each.get_attribute("data-after") for each in pictures} - {""}
+    assert {key for key, seen in html if seen} == {key for key, _ in html} & answered
+    assert all(seen for key, seen in html if key in answered)
+    shut = {each.get_attribute("data-after") for each in page.locator(".sn-waits").all()}
+    assert shut == drawn - answered
+    return {key for key, _ in html} | drawn
 
 
 def assert_presentable(lesson: Lesson) -> None:

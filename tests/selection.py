@@ -9,17 +9,22 @@ import pytest
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
 
-EACH = 2  # cases of a table that speak of the same exercise, lesson or file
-MOST = 8  # cases of a table in all, where they speak of none
+EACH = 1  # cases of a table that speak of the same exercise, lesson or file
+MOST = 4  # cases of a table in all, where they speak of none
+RUNS = "l01_chunked_prefill"  # the lesson whose notebooks are run
 SUBJECT = re.compile(r"\bl\d\d[a-z]?(?:_\w+|\.\w+)")
 
 
 def quick(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Without what is slow, of the browser's what is marked as smoke, of tables some cases each."""
+    """Without what is slow, of the browser's what is marked as smoke, of tables some cases each.
+
+    Of the lessons' notebooks one is run.
+    """
     taken, kept = Counter[tuple[str, str]](), list[pytest.Item]()
     for item in items:
         browser = item.get_closest_marker("browser") and not item.get_closest_marker("smoke")
-        if browser or item.get_closest_marker("slow"):
+        runs = "notebooks" in getattr(item, "fixturenames", ()) and RUNS not in item.nodeid
+        if browser or runs or item.get_closest_marker("slow"):
             continue
         test, _, case = item.nodeid.partition("[")
         subject = SUBJECT.search(case)

@@ -407,10 +407,12 @@ def test_ctrl_c_writes_the_seeds_that_are_done_and_leaves_no_process():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
-def test_ctrl_c_before_the_first_seed_is_done_writes_no_table():
+@pytest.mark.parametrize("num_started", [1, 2])
+def test_ctrl_c_before_the_first_seed_is_done_writes_no_table(num_started):
+    """Even while the processes are being started."""
     arguments = ["--duration", "3600", "--rps", "100", "--repeats", "2", "--jobs", "2"]
     with started(*arguments) as process:
-        assert eventually(lambda: len(children(process.pid)) >= 2)
+        assert eventually(lambda: len(children(process.pid)) >= num_started)
         helpers = children(process.pid)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=120)

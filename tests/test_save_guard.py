@@ -1,11 +1,15 @@
 """A lesson's file between a page and an editor, without either: what is written, what is kept."""
 
+import errno
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from launching import LESSON
 from marimo._server.models.models import SaveNotebookRequest
+from marimo._session.notebook import file_manager
+from marimo._utils.http import HTTPException
 
 from course.launcher import save_guard
 from course.launcher.save_guard import LessonFile
@@ -66,6 +70,40 @@ def test_a_page_does_not_save_over_what_it_has_not_seen(lesson: LessonFile, file
     assert "return 2" in copy
     why = (file.parent / "kept" / "why.txt").read_text()
     assert re.search(r"l01_chunks\.py was changed outside the page.* kept as work/kept/l01_ch", why)
+
+
+def test_nor_over_what_an_editor_writes_while_the_page_is_being_saved(
+    lesson: LessonFile, file: Path, monkeypatch
+):
+    """Making the file's text out of the cells takes long enough on a busy machine."""
+    made = file_manager.get_notebook_serializer(file)
+
+    def serialize(notebook) -> str:
+        text = made.serialize(notebook)
+        edit(file, STUB, "return 1  # from the editor")
+        return text
+
+    slow = SimpleNamespace(serialize=serialize, extract_header=made.extract_header)
+    with monkeypatch.context() as patch:
+        patch.setattr(file_manager, "get_notebook_serializer", lambda path: slow)
+        lesson.save(held(lesson, STUB, "return 2"))
+    assert "return 1  # from the editor" in file.read_text()
+    assert ["return 2" in copy for copy in kept(file)] == [True]
+
+
+def test_a_lesson_that_cannot_be_written_stays_whole_and_the_page_is_told(
+    lesson: LessonFile, file: Path, monkeypatch
+):
+    before = file.read_text()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(HTTPException, match="could not be saved: .*l01_chunks.py: the disk is full"):
+        lesson.save(held(lesson, STUB, "return 2"))
+    assert file.read_text() == before
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
 
 
 def test_after_the_page_has_seen_it_the_page_saves_again(lesson: LessonFile, file: Path):

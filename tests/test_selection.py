@@ -6,9 +6,11 @@ import pytest
 from selection import of_lesson, quick
 
 
-def item(nodeid: str, *marks: str) -> pytest.Item:
+def item(nodeid: str, *marks: str, fixturenames: tuple[str, ...] = ()) -> pytest.Item:
     asked = {mark: mark for mark in marks}
-    return SimpleNamespace(nodeid=nodeid, get_closest_marker=asked.get)  # type: ignore[return-value]
+    return SimpleNamespace(  # type: ignore[return-value]
+        nodeid=nodeid, get_closest_marker=asked.get, fixturenames=fixturenames
+    )
 
 
 def ids(items: list[pytest.Item]) -> list[str]:
@@ -25,12 +27,20 @@ def test_a_quick_run_leaves_out_what_is_slow_and_all_but_a_little_of_the_browser
     assert quick([fast, *others, smoke]) == [fast, smoke]
 
 
-def test_a_quick_run_takes_two_cases_of_each_exercise_and_eight_of_a_table_without():
+def test_a_quick_run_runs_the_notebooks_of_one_lesson():
+    stems = ("l00_kv_cache", "l01_chunked_prefill", "l02_scheduling")
+    solved = [item(f"t.py::test_solved[{stem}]", fixturenames=("notebooks",)) for stem in stems]
+    museum = item("t.py::test_museum", fixturenames=("notebooks",))
+    assert ids(quick([*solved, museum])) == ["t.py::test_solved[l01_chunked_prefill]"]
+
+
+def test_a_quick_run_takes_one_case_of_each_exercise_and_four_of_a_table_without():
     wrong = [item(f"t.py::test_wrong[l0{n}.mask {i}]") for n in (1, 2) for i in range(5)]
     files = [item(f"t.py::test_file[file{i}]") for i in range(20)]
     assert ids(quick([*wrong, *files])) == [
-        *(f"t.py::test_wrong[l0{n}.mask {i}]" for n in (1, 2) for i in (0, 1)),
-        *(f"t.py::test_file[file{i}]" for i in range(8)),
+        "t.py::test_wrong[l01.mask 0]",
+        "t.py::test_wrong[l02.mask 0]",
+        *(f"t.py::test_file[file{i}]" for i in range(4)),
     ]
 
 

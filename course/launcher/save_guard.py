@@ -22,7 +22,10 @@ from marimo._server.registry import LIFESPAN_REGISTRY
 from marimo._server.workspace import _base as workspace
 from marimo._session.file_change_handler import FileChangeCoordinator
 from marimo._session.notebook import AppFileManager
+from marimo._session.notebook.storage import FilesystemStorage
+from marimo._utils.http import HTTPException, HTTPStatus
 
+from course.files import explain, write_atomically
 from course.launcher.kept import keep, note
 
 # What stands around the cells: marimo writes it anew at every save.
@@ -46,7 +49,7 @@ class LessonFile(AppFileManager):
         self._replaced: dict[str, str] = {}  # the cells that the file just changed, as they were
         self._new_ids: set[str] = set()
         self._replaced_at = 0.0
-        super().__init__(filename, **options)
+        super().__init__(filename, storage=_GuardedStorage(self), **options)
         self._came_from_file()
 
     def save(self, request: Any, **options: Any) -> str:
@@ -64,16 +67,27 @@ class LessonFile(AppFileManager):
         return super()._load_app(path)
 
     def _save_file(self, path: Path, *, persist: bool, **options: Any) -> str:
-        on_disk = self._on_disk()
-        if persist and on_disk is not None and not self._has_seen(on_disk):
-            contents = super()._save_file(path, persist=False, **options)
-            self._keep_page(on_disk, self.to_code(), self._cell_lines())
+        try:
+            return super()._save_file(path, persist=persist, **options)
+        except _UnseenError as unseen:
+            self._keep_page(unseen.on_disk, self.to_code(), self._cell_lines())
             self._bring_up_to_date()
-            return contents
-        contents = super()._save_file(path, persist=persist, **options)
-        if persist:
-            self._seen = self._on_disk()
-        return contents
+            return unseen.contents
+
+    def write(self, path: Path, contents: str) -> None:
+        """Write what a page holds, whole or not at all.
+
+        Raises: HTTPException, which the page shows, when the disk refuses it.
+        """
+        on_disk = self._on_disk()
+        if on_disk is not None and not self._has_seen(on_disk):
+            raise _UnseenError(on_disk, contents)
+        try:
+            write_atomically(path, contents.encode("utf-8"))
+        except OSError as error:
+            reason = f"The lesson could not be saved: {explain(error)}"
+            raise HTTPException(HTTPStatus.SERVER_ERROR, reason) from error
+        self._seen = contents
 
     def reload_and_mark_content_as_last_save(self, content: str | None) -> Any:
         """Take the file's version into the page.
@@ -161,6 +175,25 @@ class LessonFile(AppFileManager):
             return Path(self.path or "").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
+
+
+class _UnseenError(Exception):
+    """A page's `contents` would be written over a version `on_disk` that it has not seen."""
+
+    def __init__(self, on_disk: str, contents: str) -> None:
+        super().__init__("the file was changed outside the page")
+        self.on_disk, self.contents = on_disk, contents
+
+
+class _GuardedStorage(FilesystemStorage):
+    """Has its lesson look at the file in the moment of writing, behind all that takes time."""
+
+    def __init__(self, lesson: LessonFile) -> None:
+        self._lesson = lesson
+
+    def write(self, path: Path, content: str) -> None:
+        """Write what a page holds, if it may."""
+        self._lesson.write(Path(path), content)
 
 
 class PatientCoordinator(FileChangeCoordinator):

@@ -1,8 +1,9 @@
 """Independent jobs spread over processes, so that a comparison uses every core."""
 
+import contextlib
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from typing import Any, TypeVar
 
@@ -25,9 +26,8 @@ def run_jobs(
     with ProcessPoolExecutor(
         min(num_processes, len(jobs)), mp_context=multiprocessing.get_context("spawn")
     ) as executor:
-        futures = _submit(executor, task, jobs)
         try:
-            for future in as_completed(futures):
+            for future in as_completed(_submit(executor, task, jobs)):
                 yield future.result()
         except BaseException:
             # The pool then fails what is pending; a future that was cancelled it could not fail.
@@ -42,10 +42,20 @@ def _submit(
     """Hands all jobs over, which also starts the processes.
 
     Ctrl-C reaches a whole process group. The workers inherit, from their first instruction on,
-    that they are to ignore it; it is for their parent to end them.
+    that it is kept from them: it is for their parent to end them, and the parent hears of one that
+    came meanwhile as soon as they have started.
     """
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with _ctrl_c_held_back():
         return [executor.submit(task, *job) for job in jobs]
+
+
+@contextlib.contextmanager
+def _ctrl_c_held_back() -> Generator[None]:
+    if not hasattr(signal, "pthread_sigmask"):  # Windows has no such masks, and inherits none
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,34 +1,16 @@
-"""Chromium, and the real course opened by the real learn.py in a copy of the repository.
+"""Chromium, and a course of a module's own; the walk through the lessons shares one."""
 
-The copy lies in the repository's own `.browser-test/`, or in the home folder's cache when the
-repository itself is in a temporary folder: marimo saves nothing there.
-"""
-
-import os
-import re
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from driving import LIMIT_MS, Lesson
+from driving import Lesson
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from support import CHROMIUM, ROOT, copy_course, find_program, lend_python
+from serving import CourseServer, first_page, serve
+from support import CHROMIUM, find_program
 
-from course.launcher.doctor import is_temporary
 from widgets.standalone import page as html_page
 
-SAVED = (
-    Path.home() / ".cache" / "serving-nanogpt-tests"
-    if is_temporary(ROOT)
-    else ROOT / ".browser-test"
-)
 expect.set_options(timeout=30_000)
 # No name but this machine's can be looked up, so that nothing of a test leaves it.
 ALONE = (
@@ -37,34 +19,9 @@ ALONE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CourseServer:
-    """A running course: its folder, and the address of its first page with the token in it."""
-
-    root: Path
-    address: str
-
-    @property
-    def work(self) -> Path:
-        """The learner's folder of this course."""
-        return self.root / "work"
-
-    @property
-    def host(self) -> str:
-        """The name under which the course was opened."""
-        return urlsplit(self.address).hostname or ""
-
-    def address_of(self, file: str) -> str:
-        """Where a lesson's file opens, with the token."""
-        return re.sub(r"file=index\.py(&view-as=present)?", f"file={file}", self.address)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium, without a window.
-
-    Started for each module: while it runs, no other asyncio loop can run in this thread.
-    """
+    """The system's Chromium, without a window. Its asyncio loop is the only one in this thread."""
     program = find_program(*CHROMIUM)
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox", ALONE]
@@ -107,40 +64,9 @@ def mode() -> str:
 
 @pytest.fixture(scope="module")
 def course_server(chromium: Browser, mode: str) -> Iterator[CourseServer]:
-    """A course of this module's own, opened as a newcomer opens it; stopped by its process id."""
-    SAVED.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=SAVED))
-    copy_course(folder)
-    lend_python(folder, sys.executable)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
-    process = subprocess.Popen(
-        [sys.executable, "learn.py", mode, "--no-browser", "--port", str(port)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-    )
-    try:
-        yield CourseServer(folder, _address(process))
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-        shutil.rmtree(folder)
-
-
-def _address(process: subprocess.Popen[str]) -> str:
-    said: list[str] = []
-    assert process.stdout
-    for line in process.stdout:
-        said.append(line)
-        found = re.search(r"http://\S+", line)
-        if found:
-            return found[0]
-    pytest.fail(f"the course did not open: {''.join(said)}")
+    """A course of this module's own."""
+    with serve(mode) as course:
+        yield course
 
 
 @pytest.fixture(scope="module")
@@ -159,22 +85,10 @@ def nothing_complained(complaints: list[str]) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def page(chromium: Browser, course_server: CourseServer, complaints: list[str]) -> Page:
-    """A page of a laptop's size on the first page of the course, shared by the module's tests."""
-
-    def saw(url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("blob", "data") and parts.hostname != course_server.host:
-            complaints.append(f"asked for {url}")
-
-    page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: saw(request.url))
-    page.on("websocket", lambda socket: saw(socket.url))
-    page.goto(course_server.address)
-    expect(page.locator(".sng-map")).to_be_visible(timeout=LIMIT_MS)
-    return page
+def page(chromium: Browser, course_server: CourseServer, complaints: list[str]) -> Iterator[Page]:
+    """The first page of the course, shared by the module's tests."""
+    with first_page(chromium, course_server, complaints) as page:
+        yield page
 
 
 @pytest.fixture(scope="module")

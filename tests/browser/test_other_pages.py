@@ -17,8 +17,10 @@ ASK = """([address, words]) => new Promise((answer) => {
     socket.onmessage = () => { answer("message"); socket.close(); };
     socket.onclose = () => answer("closed");
 })"""
-TERMINAL = ("/terminal/ws", "echo hello\r")
-SESSION = ("/ws?file=index.py&session_id=s_other1", "")
+SOCKETS = {
+    "/terminal/ws": "echo hello\r",
+    "/ws?file=index.py&session_id=s_other1": "",
+}
 HOSTS = ["127.0.0.1", "localhost", "the course's own"]
 
 
@@ -44,20 +46,19 @@ def opened(chromium, course_server):
         yield page
 
 
-def ask(page, host, course_server, socket):
-    path, words = socket
+def ask(page, host, course_server):
+    """What each of the course's websockets says to the page, asked for under a host's name."""
     port = urlsplit(course_server.address).port
-    return page.evaluate(ASK, [f"ws://{host}:{port}{path}", words])
+    asked = [[f"ws://{host}:{port}{path}", words] for path, words in SOCKETS.items()]
+    return [page.evaluate(ASK, each) for each in asked]
 
 
-@pytest.mark.parametrize("socket", [TERMINAL, SESSION], ids=["terminal", "session"])
-def test_the_courses_own_page_reaches_its_server(opened, course_server, socket):
-    assert ask(opened, course_server.host, course_server, socket) == "message"
+def test_the_courses_own_page_reaches_its_server(opened, course_server):
+    assert ask(opened, course_server.host, course_server) == ["message", "message"]
 
 
-@pytest.mark.parametrize("socket", [TERMINAL, SESSION], ids=["terminal", "session"])
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_page_of_another_port_reaches_nothing(opened, course_server, other_port, host, socket):
+def test_a_page_of_another_port_reaches_nothing(opened, course_server, other_port, host):
     """Not even where the learner opened the course by that very host, so that the cookie goes."""
     host = course_server.host if host == HOSTS[-1] else host
     opened.goto(course_server.address.replace(course_server.host, host))
@@ -66,4 +67,4 @@ def test_a_page_of_another_port_reaches_nothing(opened, course_server, other_por
     other.goto(f"http://{host}:{other_port}/")
     assert other.title() == "other"
     for target in ("127.0.0.1", "localhost", course_server.host):
-        assert ask(other, target, course_server, socket) == "closed"
+        assert ask(other, target, course_server) == ["closed", "closed"]

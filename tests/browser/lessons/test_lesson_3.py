@@ -1,23 +1,17 @@
-"""Lessons 3 and 3b as a learner works in them: predicted, answered right, wrong and endlessly.
+"""Lesson 3 as a learner works in it: predicted, answered right, wrong and endlessly.
 
-One server and one page serve all tests, in this order; each leaves a right answer behind it.
+The tests work in this order; each leaves a right answer behind it.
 """
 
 import re
 
 import pytest
-from driving import (
-    assert_presentable,
-    assert_ran_by_itself,
-    press_on,
-    widget,
-)
+from driving import assert_ran_by_itself, in_lesson, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l03_interleaving")]
 
-NUM_REPORTS = 5
 ROWS = """\
 def fused_rows(known, cursors, num_new):
     longest = max(num_new)
@@ -49,24 +43,6 @@ def full_mask(past_lens, num_new):
     while True:
         past_lens = sorted(past_lens)
 """
-PACK = """\
-def pack(past_lens, num_new):
-    cu_q, cu_k = [0], [0]
-    for past, new in zip(past_lens, num_new):
-        cu_q.append(cu_q[-1] + new)
-        cu_k.append(cu_k[-1] + past + new)
-    mask = torch.zeros(cu_q[-1], cu_k[-1], dtype=torch.bool)
-    for i, (past, new) in enumerate(zip(past_lens, num_new)):
-        block = torch.ones(new, past + new).tril(past).bool()
-        mask[cu_q[i] : cu_q[i + 1], cu_k[i] : cu_k[i + 1]] = block
-    return cu_q, cu_k, mask
-"""
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    """Lesson 3, reached by its link on the first page."""
-    return open_lesson("l03", NUM_REPORTS)
 
 
 # ---- arriving ------------------------------------------------------------------------------------
@@ -146,58 +122,3 @@ def test_an_exhibits_mask_waits_for_its_prediction(lesson):
     expect(lesson.page.locator(".output").get_by_text("it depends on what else is")).to_be_hidden()
     lesson.show_answer("l03.exhibit_a")
     expect(mask.locator(".sn-mk-differs").first).to_be_attached()
-
-
-# ---- looking -------------------------------------------------------------------------------------
-
-
-def test_it_is_presentable_once_it_is_worked_through(lesson):
-    assert_presentable(lesson)
-
-
-# ---- lesson 3b -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def packing(lesson, open_lesson, course_server):
-    """Lesson 3b, reached from the first page."""
-    lesson.page.goto(course_server.address)
-    lesson.page.set_viewport_size({"width": 1280, "height": 900})
-    return open_lesson("l03b", 1)
-
-
-def test_lesson_3b_opens_by_its_link_and_runs_by_itself(packing):
-    kinds = ("batch-view", "prediction", "hints")
-    assert_ran_by_itself(packing, "Nothing padded", kinds, not_started=1)
-    forms = packing.page.locator(".output table", has_text="executor").locator("tbody tr")
-    expect(forms).to_have_count(4)
-    expect(forms.get_by_text("all six the oracle's")).to_have_count(4)
-
-
-def test_the_curves_and_the_bills_wait_for_their_prediction(packing):
-    curves = packing.page.locator(".sn-curves")
-    bills = packing.page.locator(".output table", has_text="CPU: ITL p99")
-    expect(curves.locator("svg")).to_have_count(0)
-    expect(bills).to_be_hidden()
-    packing.show_answer("l03.p99")
-    expect(curves.locator("svg").first).to_be_attached()
-    expect(bills).to_be_visible()
-
-
-def test_the_strip_and_its_mask_are_stepped_by_keyboard_with_the_learners_pack(packing):
-    packing.answer(PACK)
-    packing.report("pack", "passed")
-    strip = widget(packing, "batch-view", "From padded to packed, by your pack")
-    expect(strip).to_be_attached(timeout=60_000)
-    chip = strip.locator(".sn-chip-strong")
-    press_on(strip, "Home")
-    expect(chip).to_have_text("11 useful of 32 computed")
-    packing.page.keyboard.press("ArrowRight")
-    expect(chip).to_have_text("11 useful of 11 computed")
-    packing.page.keyboard.press("End")
-    expect(strip.locator(".sn-bv-numbers")).to_contain_text("cu_q = [0, 1, 2, 3, 11]")
-    expect(strip.locator(".sn-bv-mask .sn-mk-seen")).to_have_count(22 + 15 + 9 + 36)
-
-
-def test_lesson_3b_is_presentable_once_lesson_3b_is_worked_through(packing):
-    assert_presentable(packing)

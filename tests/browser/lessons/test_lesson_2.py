@@ -1,25 +1,17 @@
-"""Lessons 2 and 2b as a learner works in them: predicted, answered wrong and right, replayed.
+"""Lesson 2 as a learner works in it: predicted, answered wrong and right, replayed.
 
-One server and one page serve all tests; each writes into cells that no other needs.
+The tests work in this order; each writes into cells that no other needs.
 """
 
 import re
 
 import pytest
-from driving import (
-    assert_presentable,
-    assert_ran_by_itself,
-    focus_toolbar,
-    live,
-    press_on,
-    widget,
-)
+from driving import assert_ran_by_itself, focus_toolbar, in_lesson, live, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l02_scheduling")]
 
-NUM_REPORTS = 5
 SORT_KEY = """\
 def sort_key(policy, request):
     if policy == "fcfs":
@@ -33,21 +25,11 @@ def choose_victim(active):
     return max(active, key=lambda request: (request.key, request.arrival_time, request.id)).id
 """
 POLITE_VICTIM = VICTIM.replace("max(", "min(")
-AGED_KEY = """\
-def aged_key(request, rate):
-    return (request.arrival_time + rate * request.priority,)
-"""
 # Where the nodes and cells of a heap's entries stand, by their key: [key, x, y].
 PLACES = """(all) => all.map((each) => {
     const at = new DOMMatrix(each.style.transform);
     return [each.querySelector(".sn-he-key").textContent, Math.round(at.e), Math.round(at.f)];
 })"""
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    """Lesson 2, reached by its link on the first page."""
-    return open_lesson("l02", NUM_REPORTS)
 
 
 def array_of(heap):
@@ -146,42 +128,3 @@ def test_a_wrong_victim_is_told_why_and_the_right_one_ends_the_livelock(lesson):
     press_on(twins, "End")
     expect(twins.locator(".sn-live")).to_contain_text("Exhibit A, step 39: 22 of 22")
     expect(twins.locator(".sn-live")).to_contain_text("Yours is already done.")
-
-
-# ---- looking -------------------------------------------------------------------------------------
-
-
-def test_it_is_presentable_once_it_is_worked_through(lesson):
-    assert_presentable(lesson)
-
-
-# ---- lesson 2b -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def waiting(lesson, open_lesson, course_server):
-    """Lesson 2b, reached from the first page."""
-    lesson.page.goto(course_server.address)
-    lesson.page.set_viewport_size({"width": 1280, "height": 900})
-    return open_lesson("l02b", 1)
-
-
-def test_lesson_2b_opens_by_its_link_and_runs_by_itself(waiting):
-    assert_ran_by_itself(waiting, "Who waits", ("curves", "prediction", "hints"), not_started=1)
-
-
-def test_the_bills_of_priority_wait_for_their_prediction(waiting):
-    table = waiting.page.locator(".output table", has_text="inversion")
-    expect(table).to_be_hidden()
-    waiting.show_answer("l02.priority")
-    expect(table).to_be_visible()
-
-
-def test_ageing_is_drawn_by_the_learners_key(waiting):
-    waiting.answer(AGED_KEY)
-    expect(waiting.report("aged_key", "passed")).to_contain_text("Passed")
-    expect(waiting.page.get_by_text("Ageing ranks by your aged_key.")).to_be_visible()
-
-
-def test_lesson_2b_is_presentable_once_lesson_2b_is_worked_through(waiting):
-    assert_presentable(waiting)

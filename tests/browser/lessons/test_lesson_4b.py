@@ -1,19 +1,14 @@
 """Lesson 4b as a learner works in it: predicted, judged wrong and right, the curve by that judge.
 
-One server and one page serve all tests, in this order.
+The tests work in this order.
 """
 
 import pytest
-from driving import (
-    assert_presentable,
-    assert_ran_by_itself,
-    press_on,
-    widget,
-)
+from driving import assert_ran_by_itself, in_lesson, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l04b_window_quality")]
 
 JUDGE = """\
 def judge(full_logits, window_logits, targets):
@@ -26,12 +21,6 @@ BACKWARDS = JUDGE.replace(
     "loss(window_logits, targets) - loss(full_logits, targets)",
     "loss(full_logits, targets) - loss(window_logits, targets)",
 )
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    """Lesson 4b, reached by its link on the first page."""
-    return open_lesson("l04b", 1)
 
 
 def test_lesson_4b_opens_by_its_link_and_runs_by_itself(lesson):
@@ -65,9 +54,3 @@ def test_heads_are_looked_at_by_keyboard_after_their_prediction(lesson):
     lesson.show_answer("l04.layers")
     heads = widget(lesson, "attention-by-distance", "Attention weight by distance")
     assert press_on(heads, "ArrowLeft") != press_on(heads, "ArrowRight")
-
-
-def test_it_is_presentable_once_it_is_worked_through(lesson):
-    lesson.show_answer("l04.seventeen")
-    assert_presentable(lesson)
-    assert lesson.page.locator(".output table").count() >= 6

@@ -1,24 +1,17 @@
 """Lesson 5 as a learner works in it: predicted, answered wrong, right and endlessly, repaired.
 
-One server and one page serve all tests, in this order; each leaves a right answer behind it.
+The tests work in this order; each leaves a right answer behind it.
 """
 
 import re
 
 import pytest
-from driving import (
-    assert_presentable,
-    assert_ran_by_itself,
-    focus_toolbar,
-    press_on,
-    widget,
-)
+from driving import assert_ran_by_itself, focus_toolbar, in_lesson, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l05_slo_policy")]
 
-NUM_REPORTS = 6  # five exercises and an exhibit
 SLACK = """\
 def slack(now, deadline, total, done, a, c):
     left = total - done
@@ -63,12 +56,6 @@ FIT_THROUGH_0 = """\
 def fit(points):
     return sum(x * y for x, y in points) / sum(x * x for x, _ in points), 0.0
 """
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    """Lesson 5, reached by its link on the first page."""
-    return open_lesson("l05", NUM_REPORTS)
 
 
 def test_lesson_5_opens_by_its_link_and_runs_by_itself(lesson):
@@ -170,7 +157,3 @@ def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
     lesson.answer(EXHIBIT_A)
     lesson.report("gate", "passed", place=1)
     expect(seen.first).not_to_contain_text("aborted")
-
-
-def test_it_is_presentable_once_it_is_worked_through(lesson):
-    assert_presentable(lesson)

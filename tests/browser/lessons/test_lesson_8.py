@@ -1,24 +1,17 @@
 """Lesson 8 as a learner works in it: predicted, answered wrong, right and endlessly, repaired.
 
-One server and one page serve all tests, in this order; each leaves a right answer behind it.
+The tests work in this order; each leaves a right answer behind it.
 """
 
 import re
 
 import pytest
-from driving import (
-    assert_no_text_is_cut_off,
-    assert_presentable,
-    assert_ran_by_itself,
-    press_on,
-    widget,
-)
+from driving import assert_ran_by_itself, in_lesson, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l08_speculation")]
 
-NUM_REPORTS = 6  # four exercises and two exhibits
 WAIT_MS = 120_000  # for what follows an answer: runs of the engine, on a busy machine
 ACCEPT = """\
 def accept(p, q, token, u, v):
@@ -56,12 +49,6 @@ def roll_back_kv(held, num_drafted, num_accepted):
     return held
 """
 EXHIBIT_B = ROLL_BACK.replace("def roll_back_kv(", "def exhibit_b(")
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    """Lesson 8, reached by its link on the first page."""
-    return open_lesson("l08", NUM_REPORTS)
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +179,3 @@ def test_a_repaired_exhibit_loses_its_symptom_and_passes_its_check(lesson):
     lesson.answer(EXHIBIT_B)
     lesson.report("roll_back_kv", "passed", place=1)
     expect(served).to_contain_text("They are the same.", timeout=WAIT_MS)
-
-
-def test_it_is_presentable_once_it_is_worked_through(lesson):
-    assert_presentable(lesson)
-    assert_no_text_is_cut_off(lesson.page)

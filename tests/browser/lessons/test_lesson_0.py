@@ -1,12 +1,12 @@
 """Lesson 0 as a newcomer meets it: the tasks, the keyboard's way through, a narrow page."""
 
 import pytest
-from driving import assert_ran_by_itself
+from driving import assert_ran_by_itself, in_lesson
 from playwright.sync_api import expect
 
 from course.registry import lesson_exercises
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l00_kv_cache")]
 
 HIDDEN_EDITORS = ".marimo-cell [data-testid='cell-editor']:is(.h-0, .opacity-20)"
 TEXT_LINES = """(all) => all.filter(
@@ -17,11 +17,6 @@ TEXT_LINES = """(all) => all.filter(
     const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.bottom / 8)));
     return each.textContent.length / lines.size;
 })"""
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    return open_lesson("l00", 3)
 
 
 def test_the_untouched_lesson_runs_by_itself(lesson):

@@ -1,6 +1,6 @@
 """Lesson 6 as a learner works in it: predicted, answered wrong, right and endlessly, in real ranks.
 
-One server and one page serve all tests, in this order; each leaves a right answer behind it.
+The tests work in this order; each leaves a right answer behind it.
 """
 
 import os
@@ -8,19 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
-from driving import (
-    assert_presentable,
-    assert_ran_by_itself,
-    press_on,
-    widget,
-)
+from driving import assert_ran_by_itself, in_lesson, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 from support import unavailable
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l06_preempting_the_pass")]
 
-NUM_REPORTS = 4
 VOTE_ENDLESS = """\
 def local_vote(target, step, layer, num_layers):
     while layer < num_layers:
@@ -59,12 +53,6 @@ def clean_up(books, aborted, waiter):
         next_up=waiter if waiter in waiting else None,
     )
 """
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    """Lesson 6, reached by its link on the first page."""
-    return open_lesson("l06", NUM_REPORTS)
 
 
 def ranks_of(course):
@@ -174,10 +162,6 @@ def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
     expect(widget(lesson, "slo-cycle", "The same preemption, thread by thread")).to_be_attached()
 
 
-def test_it_is_presentable_once_it_is_worked_through(lesson):
-    assert_presentable(lesson)
-
-
 def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson, course_server):
     if not Path("/proc/self/cmdline").exists():
         unavailable("processes are found in /proc, which is not here")
@@ -189,3 +173,5 @@ def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson,
     lesson.page.goto(course_server.address)  # the lesson's own page is closed by that
     expect(lesson.page.locator(".sng-map")).to_be_visible(timeout=60_000)
     wait_for(lambda: ranks_of(course_server) == [], limit_s=60)
+    lesson.page.go_back()
+    lesson.wait_until_open()

@@ -1,23 +1,17 @@
 """Lesson 4 as a learner works in it: predicted, answered right, wrong and endlessly, repaired.
 
-One server and one page serve all tests, in this order; each leaves a right answer behind it.
+The tests work in this order; each leaves a right answer behind it.
 """
 
 import re
 
 import pytest
-from driving import (
-    assert_presentable,
-    assert_ran_by_itself,
-    press_on,
-    widget,
-)
+from driving import assert_ran_by_itself, in_lesson, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l04_sliding_window")]
 
-NUM_REPORTS = 6  # five exercises and an exhibit
 VISIBLE = """\
 def visible(query, key, window, sinks):
     if key > query:
@@ -49,12 +43,6 @@ def exhibit_a(k, v, window, sinks):
     kept = [i for i in range(k.shape[1]) if i < sinks or i >= k.shape[1] - window]
     return k[:, kept], v[:, kept]
 """
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    """Lesson 4, reached by its link on the first page."""
-    return open_lesson("l04", NUM_REPORTS)
 
 
 # ---- arriving ------------------------------------------------------------------------------------
@@ -159,11 +147,3 @@ def test_a_repaired_eviction_stays_in_the_budget_and_passes_its_check(lesson):
     lesson.report("evict", "not_started", place=0)
     expect(picture.locator(".sn-kg-total")).to_contain_text("at most 60 KV tokens in all")
     expect(picture.locator(".sn-kg-counted")).to_have_count(0)
-
-
-# ---- looking -------------------------------------------------------------------------------------
-
-
-def test_it_is_presentable_once_it_is_worked_through(lesson):
-    assert_presentable(lesson)
-    assert lesson.page.locator(".output table, .output pre").count() >= 5

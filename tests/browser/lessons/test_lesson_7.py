@@ -1,24 +1,17 @@
 """Lesson 7 as a learner works in it: predicted, answered wrong, right and endlessly, repaired.
 
-One server and one page serve all tests, in this order; each leaves a right answer behind it.
+The tests work in this order; each leaves a right answer behind it.
 """
 
 import re
 
 import pytest
-from driving import (
-    OUTSIDE,
-    assert_presentable,
-    assert_ran_by_itself,
-    press_on,
-    widget,
-)
+from driving import assert_ran_by_itself, in_lesson, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, in_lesson("l07_fleet")]
 
-NUM_REPORTS = 4
 WAIT_MS = 120_000  # for what follows an answer: runs of the fleet, on a busy machine
 ON_EVENT = """\
 def on_event(heap, generations, event):
@@ -80,12 +73,6 @@ def my_policy(snapshot):
     return None
 """
 MY_POLICY_BY_ARRIVAL = MY_POLICY.replace("key=rank", "key=lambda each: each.arrival_us")
-
-
-@pytest.fixture(scope="module")
-def lesson(open_lesson):
-    """Lesson 7, reached by its link on the first page."""
-    return open_lesson("l07", NUM_REPORTS)
 
 
 @pytest.fixture(scope="module")
@@ -219,11 +206,3 @@ def test_a_repaired_exhibit_loses_its_symptoms(lesson):
     press_on(heap, "End")
     expect(heap.locator(".sn-lh-popped")).to_have_text(["#7", "#3", "#5"])
     expect(said(lesson, "Still broken.")).to_have_count(2)
-
-
-def test_it_is_presentable_once_it_is_worked_through(lesson):
-    assert_presentable(lesson)
-    # In a heap, an entry that is not there yet waits unseen in the corner.
-    drawn = lesson.page.locator(".sn-fleet-view svg, .sn-paired-seeds svg")
-    assert drawn.count() > 6
-    assert drawn.evaluate_all(OUTSIDE) == []

@@ -1,0 +1,63 @@
+"""Every lesson from a fresh page: the keyboard's way, what waits, accessibility and room."""
+
+import pytest
+from driving import assert_accessible, assert_fits, assert_shown_only_after, in_lesson
+from launching import wait_for
+from notebooks import STEMS
+
+from course.registry import lesson_exercises
+
+pytestmark = [pytest.mark.browser, in_lesson(*STEMS)]
+
+# What has the focus, through shadow roots: [class, name].
+FOCUSED = """() => {
+    let at = document.activeElement;
+    while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+    return [at.className, at.getAttribute("aria-label") ?? at.textContent];
+}"""
+A_NEW_CELL = "Python"  # marimo's button after the last cell
+
+
+def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(
+    lesson, course_server, complaints
+):
+    """By Tab, and from an editor by Esc and Tab, as its frame says."""
+    page = lesson.page
+    [file] = course_server.work.glob(f"{lesson.number}_*.py")
+    before = file.read_text()
+    page.evaluate("document.activeElement.blur()")
+    names = []
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        css, name = page.evaluate(FOCUSED)
+        names.append(name)
+        if "cm-content" in css:
+            page.keyboard.press("Escape")
+        if name.strip() == A_NEW_CELL:
+            break
+    assert name.strip() == A_NEW_CELL
+    assert names.count("Commit") == page.locator(".sn-prediction").count()
+    assert names.count("Show a hint") == page.locator(".sn-hints").count()
+    for item in lesson_exercises(file.stem):
+        assert any(f"def {item.name}" in name for name in names)
+    page.wait_for_timeout(2500)  # longer than marimo waits before it saves
+    assert file.read_text() == before
+    # marimo's editor says so at every Esc, with our style sheet and without.
+    complaints[:] = [each for each in complaints if "Field is not present in this" not in each]
+
+
+def test_nothing_that_answers_a_prediction_is_shown(lesson):
+    assert assert_shown_only_after(lesson.page, set())
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_nothing_of_ours_breaks_an_accessibility_rule(lesson, scheme):
+    assert_accessible(lesson, scheme)
+
+
+def test_an_untouched_lesson_fits_a_narrow_page(lesson):
+    page = lesson.page
+    for width in (390, 640):  # a phone; a laptop at a zoom of 200 %
+        assert_fits(lesson, width)
+        wait_for(lambda: page.evaluate("App.scrollWidth - App.clientWidth") == 0)
+    page.set_viewport_size({"width": 1280, "height": 900})

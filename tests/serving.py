@@ -1,0 +1,115 @@
+"""The real course, opened by the real learn.py in a copy of the repository, and its first page.
+
+The copy lies in the repository's own `.browser-test/`, or in the home folder's cache when the
+repository itself is in a temporary folder: marimo saves nothing there.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from driving import LIMIT_MS
+from playwright.sync_api import Browser, Page, expect
+from support import ROOT, copy_course, lend_python
+
+from course.launcher.doctor import is_temporary
+
+SAVED = (
+    Path.home() / ".cache" / "serving-nanogpt-tests"
+    if is_temporary(ROOT)
+    else ROOT / ".browser-test"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CourseServer:
+    """A running course: its folder, and the address of its first page with the token in it."""
+
+    root: Path
+    address: str
+
+    @property
+    def work(self) -> Path:
+        """The learner's folder of this course."""
+        return self.root / "work"
+
+    @property
+    def host(self) -> str:
+        """The name under which the course was opened."""
+        return urlsplit(self.address).hostname or ""
+
+    def address_of(self, file: str) -> str:
+        """Where a lesson's file opens, with the token."""
+        return re.sub(r"file=index\.py(&view-as=present)?", f"file={file}", self.address)
+
+
+@contextlib.contextmanager
+def serve(mode: str) -> Iterator[CourseServer]:
+    """A course opened as a newcomer opens it: mode "open" or "run"; stopped by its process id."""
+    SAVED.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=SAVED))
+    copy_course(folder)
+    lend_python(folder, sys.executable)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
+    process = subprocess.Popen(
+        [sys.executable, "learn.py", mode, "--no-browser", "--port", str(port)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+    try:
+        yield CourseServer(folder, _address(process))
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+        shutil.rmtree(folder)
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    said: list[str] = []
+    assert process.stdout
+    for line in process.stdout:
+        said.append(line)
+        found = re.search(r"http://\S+", line)
+        if found:
+            return found[0]
+    pytest.fail(f"the course did not open: {''.join(said)}")
+
+
+@contextlib.contextmanager
+def first_page(chromium: Browser, course: CourseServer, complaints: list[str]) -> Iterator[Page]:
+    """A page of a laptop's size on the first page of the course.
+
+    What it says on its console as an error, and what it asks of other machines, is added to
+    `complaints`.
+    """
+
+    def saw(url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("blob", "data") and parts.hostname != course.host:
+            complaints.append(f"asked for {url}")
+
+    page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: saw(request.url))
+    page.on("websocket", lambda socket: saw(socket.url))
+    page.goto(course.address)
+    expect(page.locator(".sng-map")).to_be_visible(timeout=LIMIT_MS)
+    yield page
+    page.close()
