@@ -125,10 +125,12 @@ def test(argv: list) -> int:
     if argv and argv[0] not in ("--quick", "--lesson"):
         return subprocess.call([*command, *argv], cwd=ROOT, env=environment)
     command += argv
-    pages = [*command, "-m", "browser"]
+    pages, others = [*command, "tests/browser"], [*command, "--ignore", "tests/browser"]
+    if argv[:1] == ["--quick"]:
+        others += ["-n", "2"]  # the browser's few tests are soon done
     with tempfile.TemporaryFile() as said:
         with subprocess.Popen(pages, cwd=ROOT, env=environment, stdout=said, stderr=said) as beside:
-            status = subprocess.call([*command, "-m", "not browser"], cwd=ROOT, env=environment)
+            status = subprocess.call(others, cwd=ROOT, env=environment)
             print("The browser's tests:", flush=True)
         # 5: a lesson may have no test of one kind.
         status = next((code for code in (status, beside.returncode) if code not in (0, 5)), 0)

@@ -1,16 +1,15 @@
 """Which tests a shorter run takes: a part of everything, or all that one lesson touches."""
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 
 import pytest
 
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
 
-EACH = 1  # cases of a table that speak of the same exercise, lesson or file
-MOST = 4  # cases of a table in all, where they speak of none
+MOST = 5  # cases of a table, of each exercise, lesson or file that they speak of one
 RUNS = "l01_chunked_prefill"  # the lesson whose notebooks are run
 SUBJECT = re.compile(r"\bl\d\d[a-z]?(?:_\w+|\.\w+)")
 
@@ -20,7 +19,7 @@ def quick(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
     Of the lessons' notebooks one is run.
     """
-    taken, kept = Counter[tuple[str, str]](), list[pytest.Item]()
+    tables: dict[str, dict[str, pytest.Item]] = {}
     for item in items:
         browser = item.get_closest_marker("browser") and not item.get_closest_marker("smoke")
         runs = "notebooks" in getattr(item, "fixturenames", ()) and RUNS not in item.nodeid
@@ -28,11 +27,16 @@ def quick(items: Sequence[pytest.Item]) -> list[pytest.Item]:
             continue
         test, _, case = item.nodeid.partition("[")
         subject = SUBJECT.search(case)
-        key = (test, subject[0] if subject else "")
-        taken[key] += 1
-        if not case or taken[key] <= (EACH if subject else MOST):
-            kept.append(item)
-    return kept
+        tables.setdefault(test, {}).setdefault(subject[0] if subject else case, item)
+    taken = {id(item) for test, table in tables.items() for item in _some(test, [*table.values()])}
+    return [item for item in items if id(item) in taken]
+
+
+def _some(test: str, cases: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
+    """At most `MOST` cases out of the whole table, others for each test."""
+    first = zlib.crc32(test.encode())
+    many = range(min(MOST, len(cases)))
+    return (cases[(first + i * len(cases) // len(many)) % len(cases)] for i in many)
 
 
 def of_lesson(items: Sequence[pytest.Item], wanted: str) -> list[pytest.Item]:

@@ -264,6 +264,7 @@ def test_passed_answers_become_parts():
     assert sentence == f"2 of {len(whose)} parts are yours; the others are the reference."
 
 
+@pytest.mark.slow
 def test_the_worked_solutions_survive_saving_and_loading():
     for item in exercises():
         source = answers.source_of(worked(item.id))

@@ -66,6 +66,7 @@ def test_a_call_into_c_that_keeps_the_interpreters_lock_is_stopped_on_its_line()
     assert not checked.runs_here
 
 
+@pytest.mark.slow
 def test_a_regular_expression_that_backtracks_for_ever_is_stopped():
     checked = check_apart(NEXT, lambda tokens, n: re.match(r"(a+)+$", "a" * 40 + "b"))
     assert checked.report.status == "timeout"

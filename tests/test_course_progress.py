@@ -177,6 +177,7 @@ def test_the_newest_change_is_that_of_the_newest_file(work):
     assert progress.newest_change() == 2 * 10**18
 
 
+@pytest.mark.slow
 def test_two_notebooks_at_once_lose_no_write():
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_write_often, args=(20,)) for _ in range(2)]

@@ -42,6 +42,7 @@ def test_every_exercise_has_a_card_with_its_number_and_title(item):
     assert f"Exercise {find_lesson(item.lesson).number}.{place} · " in card
 
 
+@pytest.mark.slow
 def test_what_a_setup_cell_imports_leaves_torch_and_the_checks_for_later():
     program = (
         "import sys\n"
@@ -58,6 +59,7 @@ def test_what_a_setup_cell_imports_leaves_torch_and_the_checks_for_later():
     assert done.stdout == "[] False\n[0, 1] torch.nn.functional torch\n"
 
 
+@pytest.mark.slow
 def test_an_exercise_is_found_without_the_checks_of_other_lessons():
     program = (
         "import re, sys\n"

@@ -330,6 +330,7 @@ def test_repeats_write_the_paired_differences(texts: dict[Any, tuple[int, str, s
     assert re.fullmatch(r"[+-][\d.]+ \[[+-][\d.]+, [+-][\d.]+\]", rows["TTFT P50 (ms)"][2])
 
 
+@pytest.mark.slow
 def test_where_no_terminal_is_the_table_is_written_once_at_the_pace_that_was_asked_for():
     """Half of the time that it simulates, at least; unpaced it takes a tenth of that."""
     start = time.monotonic()
@@ -377,6 +378,7 @@ def started(*arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
                 stream.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
 def test_ctrl_c_writes_what_there_is_of_a_run():
     with started("--duration", "600", "--speed", "1", "--compare-fifo", "--json") as process:
@@ -390,6 +392,7 @@ def test_ctrl_c_writes_what_there_is_of_a_run():
     assert all(0 < run["totals"]["arrived"] < 3000 for run in record["runs"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
 def test_ctrl_c_writes_the_seeds_that_are_done_and_leaves_no_process():
     arguments = ["--duration", "60", "--repeats", "100", "--jobs", "2", "--json"]
@@ -406,6 +409,7 @@ def test_ctrl_c_writes_the_seeds_that_are_done_and_leaves_no_process():
     assert len(helpers) >= 2 and eventually(lambda: not running(helpers))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX terminal")
 @pytest.mark.parametrize("num_started", [1, 2])
 def test_ctrl_c_before_the_first_seed_is_done_writes_no_table(num_started):

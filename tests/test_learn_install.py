@@ -17,6 +17,8 @@ from course.launcher.running import Doing, Runner
 from course.launcher.ticker import Ticker
 from course.launcher.uv import UvDoing
 
+pytestmark = pytest.mark.slow
+
 
 def installs(course: Path) -> list[str]:
     """Return what uv was asked to install, without the plans that it was asked for before."""

@@ -46,6 +46,7 @@ def exercise_functions(stem: str) -> dict[str, ast.FunctionDef]:
     }
 
 
+@pytest.mark.slow
 def test_marimo_check_finds_nothing():
     command = [sys.executable, "-m", "marimo", "check", "--strict", *map(str, FILES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)

@@ -100,7 +100,9 @@ def test_a_lesson_that_cannot_be_written_stays_whole_and_the_page_is_told(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(HTTPException, match="could not be saved: .*l01_chunks.py: the disk is full"):
+    with pytest.raises(
+        HTTPException, match=r"could not be saved: .*l01_chunks\.py: the disk is full"
+    ):
         lesson.save(held(lesson, STUB, "return 2"))
     assert file.read_text() == before
     assert [each.name for each in file.parent.iterdir()] == [file.name]

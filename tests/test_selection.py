@@ -1,5 +1,6 @@
 """A shorter run takes a part of everything, or all of one lesson."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -34,14 +35,15 @@ def test_a_quick_run_runs_the_notebooks_of_one_lesson():
     assert ids(quick([*solved, museum])) == ["t.py::test_solved[l01_chunked_prefill]"]
 
 
-def test_a_quick_run_takes_one_case_of_each_exercise_and_four_of_a_table_without():
+def test_a_quick_run_takes_one_case_of_each_exercise_and_five_of_a_table():
     wrong = [item(f"t.py::test_wrong[l0{n}.mask {i}]") for n in (1, 2) for i in range(5)]
-    files = [item(f"t.py::test_file[file{i}]") for i in range(20)]
-    assert ids(quick([*wrong, *files])) == [
-        "t.py::test_wrong[l01.mask 0]",
-        "t.py::test_wrong[l02.mask 0]",
-        *(f"t.py::test_file[file{i}]" for i in range(4)),
-    ]
+    assert ids(quick(wrong)) == ["t.py::test_wrong[l01.mask 0]", "t.py::test_wrong[l02.mask 0]"]
+    files = [item(f"t.py::test_file[file{i}]") for i in range(25)]
+    of_one, of_other = quick(files), quick([item(f"u.py::test_b[file{i}]") for i in range(25)])
+    assert len(of_one) == len(of_other) == 5
+    places = [files.index(each) for each in of_one]
+    assert {b - a for a, b in pairwise(places)} == {5}  # out of the whole table
+    assert [each.nodeid[-8:] for each in of_one] != [each.nodeid[-8:] for each in of_other]
 
 
 def test_a_lessons_run_takes_its_own_files_and_its_own_cases_of_others():

@@ -399,6 +399,7 @@ def test_arrival_order_comes_near_what_was_published():
     assert attained(CONTROL, 6) == pytest.approx((20, 79), abs=7)  # 18/79
 
 
+@pytest.mark.slow
 def test_the_repairs_work_only_together():
     control, seen, progress, batched, suspended = (
         attained(variant, 4) for variant in (CONTROL, SEEN, PROGRESS, BATCHED, SUSPENDED)

@@ -53,6 +53,7 @@ def test_the_posts_four_tests_pass_on_the_reference(exact):
     assert l02_posts.tests_table(tests).count("| yes |") == 4
 
 
+@pytest.mark.slow
 def test_the_posts_fourth_test_fails_for_a_way_back_that_starts_the_text_over(exact):
     parts = Parts(resume=l02_exhibits.start_over, choose_victim=l02_exhibits.oldest)
     tests = l02_posts.post_tests(exact, parts)

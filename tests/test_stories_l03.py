@@ -73,6 +73,7 @@ def test_half_of_60_letters_change_when_the_padding_of_the_past_is_in_sight(exac
     assert l03_exhibits.diluted(exact) == 29
 
 
+@pytest.mark.slow
 def test_every_form_of_a_step_writes_the_oracles_texts_and_packed_computes_what_is_useful(exact):
     rows = l03b_packing.forms_table(exact, Parts()).splitlines()[2:]
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
@@ -131,6 +132,7 @@ def test_the_curves_meet_where_the_lesson_says():
     assert all(at["one, packed"][n] <= at["two forwards"][n] for n in at["one, packed"])
 
 
+@pytest.mark.slow
 def test_in_tiles_of_one_size_every_bit_stays_whatever_is_beside_it():
     rows = l03b_bits.bits_table(load_model()).splitlines()[2:]
     assert len(rows) == 3

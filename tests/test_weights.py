@@ -162,6 +162,7 @@ def test_loading_leaves_the_callers_random_numbers_alone(saved: Path):
     assert torch.equal(torch.rand(2), expected)
 
 
+@pytest.mark.slow
 def test_loading_a_model_and_running_it_imports_none_of_torchs_compiler():
     """It takes 1.6 s of computing, which the first picture of every lesson would wait for."""
     program = (

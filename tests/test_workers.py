@@ -172,6 +172,7 @@ def test_settings_that_no_worker_could_take_are_refused_before_one_starts():
         Fleet(tiny_model(), 1, EngineConfig(num_draft_tokens=2))
 
 
+@pytest.mark.slow
 def test_a_sampled_text_does_not_depend_on_the_worker(fleet: Fleet):
     settings = EngineConfig(token_budget=32, prefix_cache_tokens=600, temperature=0.9, seed=5)
     with Fleet(tiny_model(), 1, settings) as sampling:

@@ -169,7 +169,7 @@ def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson,
 @pytest.mark.parametrize(
     ("source", "status", "words"),
     [
-        (ENDLESS, "timeout", "and was stopped"),
+        pytest.param(ENDLESS, "timeout", "and was stopped", marks=pytest.mark.smoke),
         (KEEPS_THE_LOCK, "timeout", "inside one operation that Python cannot interrupt"),
         (LEAVES, "raised", "ended the whole Python process"),
     ],
