@@ -101,7 +101,7 @@ def _judged(
 
 
 def _kind(value: object) -> str:
-    from course.limited_call import with_article
+    from course.called import with_article
     from nanogpt.parts.plain_values import kind_of
 
     return with_article(kind_of(value))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from course.answering import Answer, Here, Wrap
 from course.callees import name_callee
 from course.format_values import show_call
 from course.harness import Check, Failure, Rows, run_checks
@@ -82,7 +83,7 @@ class Exercise:
     checks: Sequence[tuple[str, Check]]
     part: str | None = None
     draw_call: Callable[[str, Args], str] = show_call
-    asked_as: Callable[[Function], Function] | None = None
+    asked_as: Wrap | None = None
     still_right: Mapping[str, str] = field(default_factory=dict[str, str])
     others: Sequence["Exercise"] = ()
 
@@ -102,10 +103,14 @@ class Exercise:
         return f"{self.lesson[:3]}.{self.name}"
 
     def check(self, function: Function, *, seed: int = 0) -> Report:
-        """Judge an answer; the same seed asks the same cases.
+        """Judge a function of this process; the same seed asks the same cases."""
+        return self.judge(Here(function), seed=seed)
+
+    def judge(self, answer: Answer, *, seed: int = 0) -> Report:
+        """Judge an answer, wherever it is; the same seed asks the same cases.
 
         Where one of the lesson's other functions fails beneath the answer, that one is named.
         """
-        asked = self.asked_as(function) if self.asked_as else function
+        asked = answer.asked_as(self.asked_as) if self.asked_as else answer
         report = run_checks(self.id, asked, self.checks, seed=seed, draw_call=self.draw_call)
-        return name_callee(report, function, self.others, seed=seed)
+        return name_callee(report, answer, self.others, seed=seed)

@@ -3,27 +3,23 @@
 A check asks the function through `Ask` and returns a `Failure` or None; it never sees the function.
 """
 
-import dis
-import inspect
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any, cast
 
+from course.answering import Answer
+from course.called import Called, Opaque, Raised
 from course.format_values import expected_and_got, show, show_call
-from course.limited_call import Called, Opaque, call
 from course.report import Report, Status
 from course.same_values import same
-from nanogpt.parts.guard import code_inside, describe_error
 from nanogpt.parts.limits import BACKSTOP, describe_timeout, run_limited
 
 _CALL_LIMIT_S = 1.0  # of computing, in one call
 _ALL_CALLS_LIMIT_S = 10.0  # of computing, in all calls of one report together
 _ALL_CALLS_WALL_S = 20.0  # from the first of them on, for what waits in every call
 _CHECK_LIMIT_S = 15.0  # of the check itself, in case an answer leads it round in circles
-_RAISE = dis.opmap["RAISE_VARARGS"]
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -42,7 +38,7 @@ class Failure:
 
 
 class Ask:
-    """Asks the learner's function. Raises, to end the check, when a call does not return.
+    """Asks an answer. Raises, to end the check, when a call does not return.
 
     `ask(*args)` gives the value, `ask.call(*args)` the whole `Called` with `args_after`.
     `changed` is a Failure once a call has changed an argument, the first such call's.
@@ -53,7 +49,7 @@ class Ask:
     def __init__(
         self,
         name: str,
-        function: Callable[..., Any],
+        answer: Answer,
         *,
         seed: int,
         draw_call: Callable[[str, tuple[Any, ...]], str] = show_call,
@@ -65,7 +61,7 @@ class Ask:
         self.first_stdout = self.last_stdout = ""
         self.changed: Failure | None = None
         self.shown: Rows = ()
-        self._function = function
+        self._answer = answer
         self._seed = seed
         self._cpu_s = self._wall_s = 0.0
 
@@ -83,7 +79,7 @@ class Ask:
         limit_s = min(_CALL_LIMIT_S, max(0.1, _ALL_CALLS_LIMIT_S - self._cpu_s))
         wall_s = min(BACKSTOP * _CALL_LIMIT_S, max(0.1, _ALL_CALLS_WALL_S - self._wall_s))
         began = time.perf_counter()
-        called = call(self._function, args, limit_s=limit_s, wall_s=wall_s, seed=self._seed)
+        called = self._answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=self._seed)
         self._wall_s += time.perf_counter() - began
         self._cpu_s += called.cpu_s
         self.last_stdout = called.stdout
@@ -116,7 +112,7 @@ class Ask:
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             if isinstance(new, Opaque) or same(old, new):
                 continue
-            name = _argument(self._function, index)
+            name = self._answer.argument(index)
             idea = (
                 f"The result is right, but `{name}` was changed on the way, and the caller "
                 "still needs it as it was: build new values instead."
@@ -133,16 +129,14 @@ class Ask:
         """The rows input, expected, got for the last call. Strings are taken as they are."""
         return (("input", self.draw_call(self.name, self.args)), *expected_and_got(expected, got))
 
-    def _ended_by(self, error: BaseException) -> "_Ended":
-        unwritten = _unwritten(error)
-        if unwritten is not None:
-            own = getattr(inspect.unwrap(self._function), "__code__", unwritten)
-            if unwritten not in code_inside(own):
-                idea = f"`{self.name}` calls `{unwritten.co_name}`, which is not written yet."
-                return _Ended("raised", idea)
-            if self.count == 1:
-                return _Ended("not_started", not_started_idea(self.name))
-        return _Ended("raised", f"Your `{self.name}` {describe_error(error, self._function)}.")
+    def _ended_by(self, error: Raised) -> "_Ended":
+        if error.stub is not None:
+            return _Ended(
+                "raised", f"`{self.name}` calls `{error.stub}`, which is not written yet."
+            )
+        if error.is_stub and self.count == 1:
+            return _Ended("not_started", not_started_idea(self.name))
+        return _Ended("raised", f"Your `{self.name}` {error.told}.")
 
 
 def _brief(value: Any, other: Any) -> str:
@@ -161,26 +155,6 @@ def _ids(value: Any) -> list[Any] | None:
 
 def _cut(text: str) -> str:
     return text if len(text) <= 360 else f"{text[:170]} ... {text[-170:]}"
-
-
-def _argument(function: Callable[..., Any], index: int) -> str:
-    """The function's own name for its argument number `index`."""
-    try:
-        names = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        names = []
-    return names[index] if index < len(names) else f"argument {index + 1}"
-
-
-def _unwritten(error: BaseException) -> CodeType | None:
-    """The code of the stub that raised: at a `raise` of its own, not within a call to a library."""
-    trace = error.__traceback__
-    if not isinstance(error, NotImplementedError) or trace is None:
-        return None
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    return code if code.co_code[trace.tb_lasti] == _RAISE else None
 
 
 class _Ended(Exception):
@@ -202,7 +176,7 @@ def not_started_idea(name: str) -> str:
 
 def run_checks(
     exercise: str,
-    function: Callable[..., Any],
+    answer: Answer,
     checks: Sequence[tuple[str, Check]],
     *,
     seed: int = 0,
@@ -216,7 +190,7 @@ def run_checks(
     so that adding a check does not change the cases of another.
     """
     name = exercise.rpartition(".")[2]
-    ask, began = Ask(name, function, seed=seed, draw_call=draw_call), time.perf_counter()
+    ask, began = Ask(name, answer, seed=seed, draw_call=draw_call), time.perf_counter()
     names = tuple(title for title, _ in checks)
 
     def report(status: Status, passed: int, idea: str, failure: Failure | None = None) -> Report:

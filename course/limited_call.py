@@ -6,17 +6,21 @@ after it, so that the same check can drive a function that lives elsewhere.
 
 import copy
 import dataclasses
+import dis
+import inspect
 import io
 import os
 import random
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import CodeType
 from typing import Any, TextIO, cast
 
 import torch
 
+from course.called import Called, Opaque, Raised
+from nanogpt.parts.guard import code_inside, describe_error
 from nanogpt.parts.limits import run_limited
 from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_tensor, as_truth, kind_of
 
@@ -27,37 +31,8 @@ torch.set_num_threads(1)
 _MAX_STDOUT = 10_000  # characters
 _CUT = "\n... (the rest was cut)\n"
 _DEEPEST = 30  # containers in each other
+_RAISE = dis.opmap["RAISE_VARARGS"]
 _OURS = ("nanogpt", "course", "widgets", "solutions")  # whose dataclasses are plain data
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """What one call came to. `args_after` are the copies it was given, as it left them.
-
-    `error` is what it raised; `value` and `args_after` are None and () when it did not return.
-    """
-
-    value: Any
-    args_after: tuple[Any, ...]
-    error: BaseException | None
-    timed_out: bool
-    stdout: str
-    cpu_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """Stands for a result that is not plain data (a generator, a class): only its type's name."""
-
-    type_name: str
-
-    def __repr__(self) -> str:
-        return f"<{with_article(self.type_name)}>"
-
-
-def with_article(name: str) -> str:
-    """The name with "a" or "an" before it."""
-    return f"an {name}" if name[:1].lower() in tuple("aeiou") else f"a {name}"
 
 
 def call(
@@ -89,9 +64,28 @@ def call(
 
     outcome = run_limited(run, (), limit_s=limit_s, wall_s=wall_s)
     value, args_after = (None, ()) if outcome.value is None else outcome.value
-    return Called(
-        value, args_after, outcome.error, outcome.timed_out, printed.text(), outcome.cpu_s
-    )
+    error = None if outcome.error is None else _raised(outcome.error, function)
+    return Called(value, args_after, error, outcome.timed_out, printed.text(), outcome.cpu_s)
+
+
+def _raised(error: BaseException, function: Callable[..., Any]) -> Raised:
+    kinds = tuple(kind.__name__ for kind in type(error).__mro__)
+    told, stub = describe_error(error, function), _unwritten(error)
+    if stub is None:
+        return Raised(kinds, told)
+    own = getattr(inspect.unwrap(function), "__code__", stub)
+    return Raised(kinds, told, True, None if stub in code_inside(own) else stub.co_name)
+
+
+def _unwritten(error: BaseException) -> CodeType | None:
+    """The code of the stub that raised: at a `raise` of its own, not within a call to a library."""
+    trace = error.__traceback__
+    if not isinstance(error, NotImplementedError) or trace is None:
+        return None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return code if code.co_code[trace.tb_lasti] == _RAISE else None
 
 
 def plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from giveaways import given_away
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course.answering import Here
 from course.harness import Ask, run_checks
 from course.registry import exercise
 from course.report import Report
@@ -31,7 +32,7 @@ def card(name: str) -> dict[str, str]:
 
 
 def workloads_alone(function: Any, seed: int = 0) -> Report:
-    return run_checks("l05.gate", function, gate.EXERCISE.checks[-1:], seed=seed)
+    return run_checks("l05.gate", Here(function), gate.EXERCISE.checks[-1:], seed=seed)
 
 
 # --- what is accepted ------------------------------------------------------------------------
@@ -144,7 +145,7 @@ OUT_OF_REACH = {"just_the_margin", "tie", "slack_0_is_doomed", "in_place"}
     [each.name for each in wrong("l05.gate") if each.key not in OUT_OF_REACH],
 )
 def test_workloads_alone_catch_every_wrong_gate(name: str) -> None:
-    ask = Ask("gate", WRONG[f"l05.gate {name}"].function, seed=0)
+    ask = Ask("gate", Here(WRONG[f"l05.gate {name}"].function), seed=0)
     workloads = any_workloads(random.Random(7), (2, 3, 3, 4, 5, 6) * 15)
     assert any(gate.first_wrong(ask, workload) for workload in workloads)
 

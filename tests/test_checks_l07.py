@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mutants import mutants
 
 from course import harness
+from course.answering import Here
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.exercise import Exercise
 from course.registry import exercise, lesson_exercises
@@ -424,7 +425,7 @@ def test_slips_in_looking_for_room_are_caught_before_any_load() -> None:
 
     def first_checks(function: Callable[..., Any]) -> str:
         checks = exercise("l07.my_policy").checks[:4]
-        return harness.run_checks("l07.my_policy", function, checks).status
+        return harness.run_checks("l07.my_policy", Here(function), checks).status
 
     assert first_checks(my_policy) == "passed"
     rooms = ("worker.num_running", "request.kv_tokens_needed", "if able", "return None")

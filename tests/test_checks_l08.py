@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course import harness
+from course.answering import Here
 from course.exercise import Exercise
 from course.harness import Ask
 from course.registry import exercise, lesson_exercises
@@ -35,7 +36,7 @@ def card(name: str) -> dict[str, str]:
 
 
 def law_alone(function: Callable[..., Any]) -> Any:
-    return harness.run_checks("l08.accept", function, ITEMS["l08.accept"].checks[2:3])
+    return harness.run_checks("l08.accept", Here(function), ITEMS["l08.accept"].checks[2:3])
 
 
 # --- what is accepted ------------------------------------------------------------------------
@@ -151,7 +152,7 @@ def test_what_is_no_token_has_no_law(value: Any) -> None:
 
 
 def story(function: Callable[..., Any], *passes: Pass, text: str = "ROM") -> Any:
-    return judge_story(Ask("roll_back_kv", function, seed=0), text, passes)
+    return judge_story(Ask("roll_back_kv", Here(function), seed=0), text, passes)
 
 
 def test_a_right_roll_back_goes_through_a_text() -> None:
@@ -200,7 +201,7 @@ def test_whole_texts_alone_catch_every_wrong_roll_back() -> None:
     item = ITEMS["l08.roll_back_kv"]
     for each in wrong(item.id):
         for seed in range(3):
-            report = harness.run_checks(item.id, each.function, item.checks[3:4], seed=seed)
+            report = harness.run_checks(item.id, Here(each.function), item.checks[3:4], seed=seed)
             assert report.status == "failed", each.name
 
 

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from course.answering import Here
+from course.called import Opaque
 from course.format_values import expected_and_got, show, show_call
 from course.harness import Failure, run_checks
-from course.limited_call import Opaque, call, plain
+from course.limited_call import call, plain
 from course.report import Report
 from course.same_values import like, same
 from nanogpt.policies import RequestView
@@ -55,7 +57,7 @@ CHECKS = [("by hand", by_hand), ("at random", at_random)]
 
 
 def report_of(function, checks=CHECKS) -> Report:
-    return run_checks("l01.add", function, checks)
+    return run_checks("l01.add", Here(function), checks)
 
 
 def test_a_right_answer_passes_every_check():
@@ -121,7 +123,7 @@ def test_the_same_seed_asks_the_same_cases_and_another_seed_others():
     def asked(seed):
         seen = []
         checks = [("at random", lambda ask, rng: seen.append(rng.random()))]
-        run_checks("l01.add", add, checks, seed=seed)
+        run_checks("l01.add", Here(add), checks, seed=seed)
         return seen
 
     assert asked(1) == asked(1) != asked(2)

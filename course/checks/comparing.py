@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from course.called import Opaque, with_article
 from course.exercise import Misconception
 from course.format_values import expected_and_got, show, show_call
 from course.harness import Ask, Check, Failure, Rows
-from course.limited_call import Opaque, with_article
 from course.same_values import like, same
 from nanogpt.parts.plain_values import as_items, as_whole, kind_of
 

@@ -273,7 +273,7 @@ AT_THE_DEADLINE = (
 def at_the_deadline(ask: Ask, rng: random.Random) -> Failure | None:
     for args in AT_THE_DEADLINE:
         called = ask.call(*args, may_raise=True)
-        if isinstance(called.error, ZeroDivisionError):
+        if called.raised(ZeroDivisionError):
             rows: Rows = (
                 ("input", JUDGE.draw_call(ask.name, args)),
                 ("expected", JUDGE.draw(urgency(*args))),

@@ -238,9 +238,9 @@ def judge(ask: Ask, cases: Sequence[tuple[FleetSnapshot, str]]) -> Failure | Non
 def judge_one(ask: Ask, snapshot: FleetSnapshot, expected: str) -> Failure | None:
     """A decision has to be legal; where None is not expected, a request has to go."""
     called = ask.call(snapshot, may_raise=not snapshot.waiting)
-    got = draw_decision(called.value) if called.error is None else type(called.error).__name__
+    got = draw_decision(called.value) if called.error is None else called.error.kind
     rows = example(ask, snapshot, expected, got)
-    if isinstance(called.error, IndexError | ValueError | TypeError | StopIteration):
+    if called.raised(IndexError, ValueError, TypeError, StopIteration):
         return EMPTY_RAISES.failure(rows)
     if called.error is not None:
         ask(snapshot)  # ends the check with the error's own words

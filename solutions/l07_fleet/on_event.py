@@ -207,12 +207,12 @@ def on_raising(idea: Misconception, errors: tuple[type[Exception], ...], *cases:
 
     def check(ask: Ask, rng: random.Random) -> Failure | None:
         for args in cases:
-            error = ask.call(*args, may_raise=True).error
-            if isinstance(error, errors):
+            called = ask.call(*args, may_raise=True)
+            if called.error is not None and called.raised(*errors):
                 rows: Rows = (
                     ("input", draw_call(ask.name, args)),
                     ("expected", draw(JUDGE.reference(*args))),
-                    ("got", type(error).__name__),
+                    ("got", called.error.kind),
                 )
                 return idea.failure(rows)
         return judge(ask, cases)

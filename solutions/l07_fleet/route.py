@@ -121,7 +121,7 @@ def backlogs(ask: Ask, rng: random.Random) -> Failure | None:
     if failure is not None:
         return failure
     for args in cases:
-        if isinstance(ask.call(*args, may_raise=True).error, KeyError):
+        if ask.call(*args, may_raise=True).raised(KeyError):
             rows: Rows = (
                 ("input", draw_call(ask.name, args)),
                 ("expected", JUDGE.draw(route(*args))),

@@ -93,7 +93,7 @@ def at_1(judge: Comparison[Any], *cases: Args) -> Check:
     def check(ask: Ask, rng: object) -> Failure | None:
         for args in cases:
             called = ask.call(*args, may_raise=True)
-            if isinstance(called.error, ZeroDivisionError):
+            if called.raised(ZeroDivisionError):
                 rows: Rows = (
                     ("input", judge.draw_call(ask.name, args)),
                     ("expected", judge.draw(judge.reference(*args))),
