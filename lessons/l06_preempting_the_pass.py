@@ -15,7 +15,7 @@ with app.setup(hide_code=True):
     from course.task import task
 
     if TYPE_CHECKING:
-        from nanogpt.preemption.cleanup import Books
+        from nanogpt.preemption.scheduler_books import Books
 
 
 @app.cell(hide_code=True)

@@ -16,7 +16,7 @@ from course.registry import exercise
 from course.report import Report
 from nanogpt import EngineConfig, policies
 from nanogpt.parts.ranking import aged_key
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
 from solutions.l02_scheduling._workloads import MAX_STEPS
 

@@ -18,7 +18,8 @@ from course.exercise import Exercise
 from course.registry import exercise, lesson_exercises
 from nanogpt.preemption import races
 from nanogpt.preemption.agreement import checkpoint, local_vote
-from nanogpt.preemption.cleanup import Books, clean_up
+from nanogpt.preemption.cleanup import clean_up
+from nanogpt.preemption.scheduler_books import Books
 from nanogpt.preemption.suspended import resume_or_abort
 from solutions.l06_preempting_the_pass._books import any_books, next_step
 from solutions.l06_preempting_the_pass.checkpoint import only_voters_join

@@ -19,7 +19,7 @@ from course.harness import Failure, run_checks
 from course.limited_call import call, plain
 from course.report import Report
 from course.same_values import like, same
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.parts import Parts
 from nanogpt.parts.masks import chunk_mask
+from nanogpt.parts.request_view import RequestView
 from nanogpt.planning import Plan, plan_step
-from nanogpt.policies import RequestView
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord

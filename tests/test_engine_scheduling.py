@@ -29,8 +29,9 @@ from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import TimedKey, aged_key
+from nanogpt.parts.request_view import RequestView
 from nanogpt.planning import Plan
-from nanogpt.policies import RequestView, Resumed
+from nanogpt.policies import Resumed
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.validate import PartError

@@ -12,7 +12,8 @@ import torch
 
 from nanogpt.parts import Parts, masks
 from nanogpt.parts.part_checks import checked_key, guard_parts
-from nanogpt.policies import RequestView, Resumed
+from nanogpt.parts.request_view import RequestView
+from nanogpt.policies import Resumed
 from nanogpt.validate import PartError
 
 PREEMPTED = RequestView(3, 0, 5, 6, (1, 2), (7, 8), 4, 3)

@@ -11,7 +11,7 @@ from nanogpt import Engine, Request, planning, policies
 from nanogpt.parts import Parts, acceptance, fusing, masks, sliding_window
 from nanogpt.parts.layout_checks import mask_of_pairs, slots_of_all
 from nanogpt.parts.part_checks import guard_parts
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 from nanogpt.validate import PartError
 
 

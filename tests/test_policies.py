@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.parts.ranking import aged_key
-from nanogpt.policies import (
-    RequestView,
-    Resumed,
-    admit,
-    choose_victim,
-    record,
-    resume,
-    sort_key,
-)
+from nanogpt.parts.request_view import RequestView
+from nanogpt.policies import Resumed, admit, choose_victim, record, resume, sort_key
 
 MANY = examples(200)
 

@@ -37,8 +37,9 @@ from nanogpt import (
     load_model,
 )
 from nanogpt.kv_cache import KVCache
+from nanogpt.parts.request_view import RequestView
 from nanogpt.parts.sliding_window import kept_positions
-from nanogpt.policies import RequestView, Resumed
+from nanogpt.policies import Resumed
 
 SOME = examples(15)
 MIXES = st.lists(

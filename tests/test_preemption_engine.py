@@ -24,13 +24,14 @@ from preempting import (
 
 from nanogpt import EngineConfig, Request, generate
 from nanogpt.preemption import preemptive_engine
-from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
+from nanogpt.preemption.cleanup import admission_problem, clean_up
 from nanogpt.preemption.monitor import Snapshot, Target, now_us
 from nanogpt.preemption.preemption_settings import Preemption
 from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.preemption.scheduler_books import Books
 from nanogpt.preemption.slo_gate import slo_batching, slo_gate
 from nanogpt.preemption.suspended import resume_or_abort
-from nanogpt.slo.policy import SloRequest
+from nanogpt.slo.slo_view import SloRequest
 
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
 URGENT_US = 10**8

@@ -20,7 +20,7 @@ from nanogpt.preemption.monitor import (
 )
 from nanogpt.preemption.shared_state import NOTHING, SharedState, shared_file
 from nanogpt.request import Request
-from nanogpt.slo.policy import SloRequest
+from nanogpt.slo.slo_view import SloRequest
 
 
 def slo(request_id: int, slo_us: int = 10**12, num_preemptions: int = 0) -> SloRequest:

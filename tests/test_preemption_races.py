@@ -60,8 +60,8 @@ from nanogpt.preemption.races import (
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.shared_state import NOTHING
 from nanogpt.preemption.slo_gate import GATE_PARTS, GateParts, slo_gate
-from nanogpt.slo.policy import SloRequest
 from nanogpt.slo.slo_parts import SloParts
+from nanogpt.slo.slo_view import SloRequest
 
 pytestmark = pytest.mark.slow
 

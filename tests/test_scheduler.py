@@ -9,7 +9,7 @@ from fakes import fake_request
 from nanogpt.parts import Parts
 from nanogpt.parts.part_checks import guard_parts
 from nanogpt.parts.ranking import TimedKey
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 from nanogpt.posts.post_scheduler import Scheduler
 from nanogpt.request import Request
 from nanogpt.validate import PartError

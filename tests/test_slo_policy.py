@@ -13,8 +13,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nanogpt.slo.policy import (
-    SloRequest,
-    SloView,
     by_urgency,
     choose_victim,
     done_in,
@@ -29,6 +27,7 @@ from nanogpt.slo.policy import (
 )
 from nanogpt.slo.predictor import Predictor, fit, fit_polynomial, read_sweep, sweep
 from nanogpt.slo.slo_parts import SloParts, guard_slo_parts
+from nanogpt.slo.slo_view import SloRequest, SloView
 from nanogpt.validate import PartError
 
 MANY = examples(200)

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from nanogpt.experiments.slo_table import Trial, cells
-from nanogpt.slo.policy import SloRequest, gate, predict, slack, urgency
+from nanogpt.slo.policy import gate, predict, slack, urgency
 from nanogpt.slo.slo_parts import REFERENCE
+from nanogpt.slo.slo_view import SloRequest
 from nanogpt.slo.variants import CONTROL, ORDER
 from widgets import GatePicture, RepairLadder, SlackTimeline, standalone
 

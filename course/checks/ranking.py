@@ -16,7 +16,7 @@ from course.exercise import Misconception
 from course.format_values import expected_and_got, show
 from course.harness import Ask, Check, Failure, Rows
 from nanogpt.parts.plain_values import as_items, as_number
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 
 Ranked = list[tuple[Args, Any]]
 

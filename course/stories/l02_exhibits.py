@@ -20,7 +20,7 @@ from nanogpt import (
     generate,
     policies,
 )
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 
 WayBack = Callable[[RequestView], Any]
 _TRIO = (("ROMEO:\nBut, soft! ", 2), ("JULIET:\nO Romeo, ", 0), ("HAMLET:\nA", 1))

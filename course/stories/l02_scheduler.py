@@ -9,7 +9,7 @@ from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_heap import record_heap
 from course.stories.texts import served
 from nanogpt import GPT, Engine, EngineConfig, Parts, Request, Trace, encode, generate, policies
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 
 Arrivals = list[tuple[int, Request]]
 Rank = Callable[[str, RequestView], tuple[float, ...]]

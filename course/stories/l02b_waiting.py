@@ -14,7 +14,7 @@ from nanogpt import Engine, EngineConfig, Request
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
 from nanogpt.parts.ranking import aged_key
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 
 Rule = str | Callable[[RequestView], tuple[float, ...]]
 

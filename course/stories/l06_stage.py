@@ -9,7 +9,7 @@ from course.checks.voting import Played, Votes
 from course.limited_call import call
 from course.stories.l06_ranks import recording
 from nanogpt.preemption import agreement, cleanup, races, suspended
-from nanogpt.preemption.cleanup import Books
+from nanogpt.preemption.scheduler_books import Books
 from nanogpt.slo.load import POST_COST
 
 Board = dict[str, Any]

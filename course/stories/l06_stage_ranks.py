@@ -24,7 +24,7 @@ from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.shared_state import NOTHING, checkpoint_number
-from nanogpt.slo.policy import SloRequest
+from nanogpt.slo.slo_view import SloRequest
 
 
 def beside(work: Callable[[], object], run: Callable[[], Any]) -> Any:

@@ -1,5 +1,6 @@
 """The exchangeable parts of the engine: their signatures, their references, and the guard.
 
+request_view        what policies see of a request
 protocols           `Parts`: what may be exchanged, and what each part is called with
 masks, fusing, sliding_window, acceptance       references, beside `planning` and `policies`
 ranking             the order of the queue under a policy

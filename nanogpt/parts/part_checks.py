@@ -35,7 +35,8 @@ from nanogpt.parts.plain_values import (
     as_whole,
     kind_of,
 )
-from nanogpt.policies import RequestView, Resumed, Verdict
+from nanogpt.parts.request_view import RequestView
+from nanogpt.policies import Resumed, Verdict
 from nanogpt.validate import PartError
 
 REFERENCE = Parts()

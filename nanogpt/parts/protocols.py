@@ -12,7 +12,8 @@ from torch import Tensor
 
 from nanogpt import planning, policies
 from nanogpt.parts import acceptance, fusing, masks, sliding_window
-from nanogpt.policies import RequestView, Resumed, Verdict
+from nanogpt.parts.request_view import RequestView
+from nanogpt.policies import Resumed, Verdict
 from nanogpt.validate import check_callable
 
 

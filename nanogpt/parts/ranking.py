@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nanogpt.parts import Parts
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 
 Key = tuple[float, ...]
 KeyOf = Callable[[RequestView], Key]

@@ -8,7 +8,8 @@
     rank_replies, pass_outcome    what came back, and what it means
     monitor                       the thread that wants a pass gone, and what it looks at
     tensor_parallel               the seam to the engine: an executor
-    cleanup, suspended            what an abort undoes, how long a suspension lasts
+    scheduler_books, cleanup      who is where, and what an abort undoes
+    suspended                     how long a suspension lasts
     slo_ledger, records, preemption_settings      deadlines, what happened, what may be exchanged
     slo_gate                      the SLO policy as the monitor's gate
     preemptive_engine             an engine that can be preempted

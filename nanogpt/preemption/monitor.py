@@ -18,7 +18,7 @@ from typing import Self
 from nanogpt.preemption.agreement import BY_STEP, Signal
 from nanogpt.preemption.shared_state import SharedState
 from nanogpt.request import Request
-from nanogpt.slo.policy import SloRequest
+from nanogpt.slo.slo_view import SloRequest
 
 POLL_S = 0.005
 _STOP_S = 5.0

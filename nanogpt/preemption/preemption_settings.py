@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nanogpt.preemption.agreement import AGREEMENTS, RANK_PARTS, RankParts
-from nanogpt.preemption.cleanup import Books, clean_up
+from nanogpt.preemption.cleanup import clean_up
 from nanogpt.preemption.monitor import MONITOR_PARTS, Gate, MonitorParts
-from nanogpt.slo.policy import SloRequest
+from nanogpt.preemption.scheduler_books import Books
+from nanogpt.slo.slo_view import SloRequest
 
 WAYS = ("abort", "suspend")
 Batch = Callable[[SloRequest, Sequence[SloRequest]], Sequence[int]]

@@ -25,13 +25,14 @@ from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import TimedKey
+from nanogpt.parts.request_view import RequestView
 from nanogpt.planning import Offer
-from nanogpt.policies import RequestView
-from nanogpt.preemption.cleanup import Books, admission_problem
+from nanogpt.preemption.cleanup import admission_problem
 from nanogpt.preemption.monitor import Arrival, Inbox, Monitor, Snapshot, now_us
 from nanogpt.preemption.preemption_settings import NO_PREEMPTION, Preemption
 from nanogpt.preemption.records import PreemptionRecord, aborted_step, preemption_record
 from nanogpt.preemption.runner import Runner
+from nanogpt.preemption.scheduler_books import Books
 from nanogpt.preemption.slo_ledger import NO_SLO_US, Promises, promise
 from nanogpt.preemption.suspended import has_room, resume_or_abort
 from nanogpt.preemption.tensor_parallel import (
@@ -42,7 +43,7 @@ from nanogpt.preemption.tensor_parallel import (
     tensor_parallel,
 )
 from nanogpt.request import Request, check_request
-from nanogpt.slo.policy import SloRequest
+from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import StepRecord
 
 

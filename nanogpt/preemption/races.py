@@ -19,12 +19,13 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
 from nanogpt.preemption.agreement import Checkpoint, Move, Signal
-from nanogpt.preemption.cleanup import Books, clean_up
+from nanogpt.preemption.cleanup import clean_up
 from nanogpt.preemption.monitor import Arrival, Snapshot
 from nanogpt.preemption.pass_outcome import Abandoned, NextReply, Outcome, judge
 from nanogpt.preemption.rank_messages import Done, Left, Reply
+from nanogpt.preemption.scheduler_books import Books
 from nanogpt.preemption.shared_state import NOTHING, SharedState
-from nanogpt.slo.policy import SloRequest
+from nanogpt.slo.slo_view import SloRequest
 
 
 def raise_flag(shared: SharedState, step: int) -> None:

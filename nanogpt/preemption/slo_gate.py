@@ -8,16 +8,9 @@ from dataclasses import dataclass, replace
 
 from nanogpt.preemption.monitor import Gate, Snapshot, Target, now_us
 from nanogpt.preemption.preemption_settings import Batch
-from nanogpt.slo.policy import (
-    BATCH_BOUND_TOKENS,
-    BATCH_GUARD,
-    MARGIN,
-    Mode,
-    SloRequest,
-    by_urgency,
-    done_in,
-)
+from nanogpt.slo.policy import BATCH_BOUND_TOKENS, BATCH_GUARD, MARGIN, Mode, by_urgency, done_in
 from nanogpt.slo.slo_parts import REFERENCE, SloParts
+from nanogpt.slo.slo_view import SloRequest
 
 
 def with_progress(runner: SloRequest, elapsed_us: int, a: float) -> SloRequest:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from nanogpt.preemption.monitor import now_us
 from nanogpt.request import Request
-from nanogpt.slo.policy import SloRequest
+from nanogpt.slo.slo_view import SloRequest
 
 NO_SLO_US = 10**12
 """Eleven days: the SLO of a request without one."""

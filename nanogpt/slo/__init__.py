@@ -1,5 +1,6 @@
 """Service-level objectives for prefill: who is urgent, who gives way, and what comes of it.
 
+    slo_view      what the policy sees of a request
     policy        slack, urgency, gate, the two rules, SLO-aware batches: pure functions
     predictor     prefill times from a measured sweep: a line or a cubic
     slo_parts     the policy as exchangeable parts, guarded
@@ -13,19 +14,12 @@ tokens; `a` is microseconds per token, `c` microseconds per pass.
 """
 
 from nanogpt.slo.load import POST_COST, Arrival, PrefillCost, two_tier_load
-from nanogpt.slo.policy import (
-    SloRequest,
-    SloView,
-    gate,
-    refuses_preemption,
-    slack,
-    slo_batch,
-    urgency,
-)
+from nanogpt.slo.policy import gate, refuses_preemption, slack, slo_batch, urgency
 from nanogpt.slo.predictor import Predictor, fit
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_parts import SloParts
 from nanogpt.slo.slo_record import Run, Variant
+from nanogpt.slo.slo_view import SloRequest, SloView
 from nanogpt.slo.variants import LADDER
 
 __all__ = [

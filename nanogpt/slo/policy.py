@@ -6,8 +6,9 @@ Source: the SLO post, and FlowPrefill (arXiv 2602.16603) for the absolute form a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from nanogpt.slo.slo_view import SloView
 
 Mode = Literal["conservative", "aggressive"]
 
@@ -26,40 +27,6 @@ SLEEP_BOUND = 3.0
 BATCH_BOUND_TOKENS = 2048
 BATCH_GUARD = 0.1
 """The share of its SLO that the head of a batch keeps to spare."""
-
-
-@dataclass(frozen=True, slots=True)
-class SloRequest:
-    """A request as the monitor's snapshot holds it: what stays true while time passes.
-
-    `done_tokens` of its `total_tokens` need no more computing. `slo_us` is the time that it was
-    promised its first token in, `deadline_us` the moment that follows.
-    """
-
-    id: int
-    total_tokens: int
-    done_tokens: int
-    deadline_us: int
-    slo_us: int
-    num_preemptions: int
-
-
-@dataclass(frozen=True, slots=True)
-class SloView:
-    """A request as the policy sees it at one moment; `tokens` are those still to compute."""
-
-    id: int
-    tokens: int
-    slack_us: int
-    time_to_deadline_us: int
-    urgency: float
-    slo_us: int
-    num_preemptions: int
-
-    @property
-    def is_doomed(self) -> bool:
-        """Whether it misses its deadline even if it runs from now on."""
-        return self.slack_us < 0
 
 
 def predict(tokens: int, a: float, c: float) -> int:

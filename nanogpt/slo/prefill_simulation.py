@@ -13,8 +13,6 @@ from nanogpt.slo.policy import (
     BATCH_BOUND_TOKENS,
     BATCH_GUARD,
     MARGIN,
-    SloRequest,
-    SloView,
     by_urgency,
     done_in,
     predict,
@@ -22,6 +20,7 @@ from nanogpt.slo.policy import (
 )
 from nanogpt.slo.slo_parts import REFERENCE, SloParts, guard_slo_parts
 from nanogpt.slo.slo_record import Decision, Ending, PassRecord, Result, Run, Variant
+from nanogpt.slo.slo_view import SloRequest, SloView
 
 TOKEN_BUDGET = 9000
 """The most tokens of one pass that batches all along; a longer prompt runs alone."""

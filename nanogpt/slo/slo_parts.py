@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import nanogpt.slo.policy as policy
 from nanogpt.parts.guard import guard_fields
-from nanogpt.slo.policy import Mode, SloRequest, SloView
+from nanogpt.slo.policy import Mode
+from nanogpt.slo.slo_view import SloRequest, SloView
 from nanogpt.validate import PartError
 
 

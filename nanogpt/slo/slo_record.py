@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanogpt.slo.load import Arrival, PrefillCost
-from nanogpt.slo.policy import Mode, SloView
+from nanogpt.slo.policy import Mode
+from nanogpt.slo.slo_view import SloView
 
 VERSION = 1
 

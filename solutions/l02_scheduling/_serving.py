@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nanogpt import policies
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 
 Way = tuple[list[int], int, int, int]
 _TOKEN_BUDGET = 16

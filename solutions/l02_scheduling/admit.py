@@ -9,7 +9,7 @@ from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure
 from course.task import Task
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 from solutions.l02_scheduling._serving import Decisions, Job
 from solutions.l02_scheduling._workloads import any_workloads, judge_workloads, judged
 

@@ -12,7 +12,7 @@ from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.parts.plain_values import as_items, as_whole
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 from solutions.l02_scheduling._requests import last_admitted
 from solutions.l02_scheduling._serving import (
     Decisions,

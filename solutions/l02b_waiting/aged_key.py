@@ -14,7 +14,7 @@ from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.policies import RequestView
+from nanogpt.parts.request_view import RequestView
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from course.checks.comparing import not_a_list
 from course.exercise import Misconception
-from nanogpt.slo.policy import SloView
+from nanogpt.slo.slo_view import SloView
 
 Batch: TypeAlias = Callable[[SloView, list[SloView], float, float, int, float], list[int]]
 

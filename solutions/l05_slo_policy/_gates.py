@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from nanogpt.parts.plain_values import as_whole
-from nanogpt.slo.policy import SloView, by_urgency
+from nanogpt.slo.policy import by_urgency
+from nanogpt.slo.slo_view import SloView
 
 Gate: TypeAlias = Callable[[SloView, list[SloView], float, str], int | None]
 Beats: TypeAlias = Callable[[SloView, SloView, float], bool]

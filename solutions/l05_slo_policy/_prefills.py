@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nanogpt.slo import policy
-from nanogpt.slo.policy import SloRequest, SloView, by_urgency
+from nanogpt.slo.policy import by_urgency
 from nanogpt.slo.slo_parts import REFERENCE
+from nanogpt.slo.slo_view import SloRequest, SloView
 from solutions.l05_slo_policy._gates import Gate
 from solutions.l05_slo_policy._views import A, C
 

@@ -11,8 +11,8 @@ from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.task import Task
 from nanogpt.slo import SloView
-from nanogpt.slo.policy import SloRequest
 from nanogpt.slo.slo_parts import REFERENCE
+from nanogpt.slo.slo_view import SloRequest
 from solutions.l05_slo_policy._batches import MISCONCEPTIONS
 from solutions.l05_slo_policy._views import seen
 

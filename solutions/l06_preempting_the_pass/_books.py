@@ -7,7 +7,8 @@ from typing import Any
 from course.checks.comparing import Args, a_kind
 from course.format_values import show
 from nanogpt.parts.plain_values import as_whole
-from nanogpt.preemption.cleanup import Books, admission_problem, clean_up
+from nanogpt.preemption.cleanup import admission_problem, clean_up
+from nanogpt.preemption.scheduler_books import Books
 
 FIELDS = ("running", "waiting", "kv", "previous_step", "next_up")
 

@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
-from nanogpt.preemption.cleanup import Books, clean_up
+from nanogpt.preemption.cleanup import clean_up
+from nanogpt.preemption.scheduler_books import Books
 from solutions.l06_preempting_the_pass._books import misfit
 
 Field: TypeAlias = Callable[[Books, list[int], int | None], Any]

@@ -9,7 +9,7 @@ from course.checks.comparing import Args, Result
 from course.exercise import Exercise
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
-from nanogpt.preemption.cleanup import Books
+from nanogpt.preemption.scheduler_books import Books
 from solutions.l06_preempting_the_pass._books import (
     FIELDS,
     any_books,

@@ -1,0 +1,42 @@
+"""What policies see of a request: plain data, and nothing that decides."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """A request as a policy sees it: plain data, a copy.
+
+    `arrival_time` is the step it arrived in, set once; `admitted_at` the step it last left the
+    queue in (None: never). `key` is its rank among the waiting, smaller is more important.
+    `kv_limit` is the most KV tokens that a sliding window lets it hold (None: no window).
+    """
+
+    id: int
+    priority: int
+    arrival_time: int
+    admitted_at: int | None
+    prompt_tokens: tuple[int, ...]
+    generated_tokens: tuple[int, ...]
+    max_new_tokens: int
+    kv_tokens: int
+    key: tuple[float, ...] = ()
+    kv_limit: int | None = None
+
+    @property
+    def num_known(self) -> int:
+        """Known tokens, prompt and generated: what a prefill from scratch would compute."""
+        return len(self.prompt_tokens) + len(self.generated_tokens)
+
+    @property
+    def kv_tokens_needed(self) -> int:
+        """The most KV tokens it will ever hold: the last sampled token needs none."""
+        return self._held(len(self.prompt_tokens) + self.max_new_tokens - 1)
+
+    @property
+    def kv_tokens_to_start(self) -> int:
+        """KV tokens it holds once everything known is computed."""
+        return self._held(self.num_known)
+
+    def _held(self, computed: int) -> int:
+        return computed if self.kv_limit is None else min(computed, self.kv_limit)
