@@ -91,6 +91,15 @@ def test_nor_over_what_an_editor_writes_while_the_page_is_being_saved(
     assert ["return 2" in copy for copy in kept(file)] == [True]
 
 
+def test_what_was_pasted_with_another_systems_line_ends_is_known_again(
+    lesson: LessonFile, file: Path
+):
+    lesson.save(held(lesson, STUB, "number = 1\r\n    return number"))
+    lesson.save(held(lesson, "return number", "return 2 * number"))
+    assert "return 2 * number" in file.read_text()
+    assert kept(file) == []
+
+
 def test_a_lesson_that_cannot_be_written_stays_whole_and_the_page_is_told(
     lesson: LessonFile, file: Path, monkeypatch
 ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import re
 import time
 from collections import Counter
@@ -87,7 +88,7 @@ class LessonFile(AppFileManager):
         except OSError as error:
             reason = f"The lesson could not be saved: {explain(error)}"
             raise HTTPException(HTTPStatus.SERVER_ERROR, reason) from error
-        self._seen = contents
+        self._seen = io.StringIO(contents, newline=None).read()  # with the line ends of a read file
 
     def reload_and_mark_content_as_last_save(self, content: str | None) -> Any:
         """Take the file's version into the page.
