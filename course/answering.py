@@ -7,21 +7,34 @@ import dis
 import inspect
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from course.called import Called
 from course.limited_call import call
 from nanogpt.parts.guard import code_inside
 
+LostStatus: TypeAlias = Literal["crashed", "memory", "protocol"]
 Wrap: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes of an answer's function what the checks ask: one question may be many calls of it."""
+
+
+class LostError(Exception):
+    """An answer's process is gone: what a report says of it, `words` as the end of a sentence."""
+
+    def __init__(self, status: LostStatus, words: str) -> None:
+        super().__init__(words)
+        self.status: LostStatus = status
+        self.words = words
 
 
 class Answer(Protocol):
     """A function that a check asks, wherever it is."""
 
     def call(self, args: tuple[Any, ...], *, limit_s: float, wall_s: float, seed: int) -> Called:
-        """What the function makes of copies of `args`, with at most so many seconds for it."""
+        """What the function makes of copies of `args`, with at most so many seconds for it.
+
+        Raises: LostError, where the function has a process of its own.
+        """
         ...
 
     def asked_as(self, wrap: Wrap) -> "Answer":
@@ -53,19 +66,23 @@ class Here:
 
     def argument(self, index: int) -> str:
         """From its signature."""
-        return argument_name(self.function, index)
+        return pick_name(argument_names(self.function), index)
 
     def callees(self, names: Sequence[str]) -> "Sequence[tuple[str, Here]]":
         """Those that it names among its globals."""
         return [(name, Here(function)) for name, function in called_by(self.function, names)]
 
 
-def argument_name(function: Callable[..., Any], index: int) -> str:
-    """The function's own name for its argument number `index`."""
+def argument_names(function: Callable[..., Any]) -> list[str]:
+    """The function's own names for its arguments; none where it has no signature."""
     try:
-        names = list(inspect.signature(function).parameters)
+        return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        names = []
+        return []
+
+
+def pick_name(names: Sequence[str], index: int) -> str:
+    """The name of argument number `index`, in words where it has none."""
     return names[index] if index < len(names) else f"argument {index + 1}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from course.answering import Answer
+from course.answering import Answer, LostError
 from course.called import Called, Opaque, Raised
 from course.format_values import expected_and_got, show, show_call
 from course.report import Report, Status
@@ -79,7 +79,10 @@ class Ask:
         limit_s = min(_CALL_LIMIT_S, max(0.1, _ALL_CALLS_LIMIT_S - self._cpu_s))
         wall_s = min(BACKSTOP * _CALL_LIMIT_S, max(0.1, _ALL_CALLS_WALL_S - self._wall_s))
         began = time.perf_counter()
-        called = self._answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=self._seed)
+        try:
+            called = self._answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=self._seed)
+        except LostError as lost:
+            raise _Ended(lost.status, f"Your `{self.name}` {lost.words}.") from None
         self._wall_s += time.perf_counter() - began
         self._cpu_s += called.cpu_s
         self.last_stdout = called.stdout

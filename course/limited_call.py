@@ -1,38 +1,14 @@
-"""The one way a check reaches an answer: plain data in, plain data out, under a limit.
-
-Nothing is shared with the function: arguments are copied before the call and the result is copied
-after it, so that the same check can drive a function that lives elsewhere.
-"""
+"""A check's way to an answer in its own process: a call in a thread of its own, under a limit."""
 
 import copy
-import dataclasses
-import dis
-import inspect
-import io
-import os
-import random
-import sys
-import threading
 from collections.abc import Callable
-from types import CodeType
-from typing import Any, TextIO, cast
+from typing import Any
 
 import torch
 
-from course.called import Called, Opaque, Raised
-from nanogpt.parts.guard import code_inside, describe_error
+from course.called import Called
+from course.observed_call import Printed, observe, plain, raised
 from nanogpt.parts.limits import run_limited
-from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_tensor, as_truth, kind_of
-
-# Lessons and checks come through here. A second thread of torch's would spin while it waits for
-# the first, against the browser and the engine, and make small tensors 20 to 60 times slower.
-torch.set_num_threads(1)
-
-_MAX_STDOUT = 10_000  # characters
-_CUT = "\n... (the rest was cut)\n"
-_DEEPEST = 30  # containers in each other
-_RAISE = dis.opmap["RAISE_VARARGS"]
-_OURS = ("nanogpt", "course", "widgets", "solutions")  # whose dataclasses are plain data
 
 
 def call(
@@ -49,155 +25,15 @@ def call(
     of these. Never raises for what the function does; see `run_limited` for the limits.
     """
     given = copy.deepcopy(args)
-    torch = sys.modules.get("torch")  # an exercise without tensors does not load it
-    grad = torch is not None and torch.is_grad_enabled()
-    printed = _Printed()
+    grad = torch.is_grad_enabled()
+    printed = Printed()
 
     def run() -> tuple[Any, tuple[Any, ...]]:
-        random.seed(seed)
-        if torch is not None:
-            torch.set_grad_enabled(grad)  # per thread, and this is another one than the caller's
-            torch.manual_seed(seed)
-        with printed:
-            value = function(*given)
-        return plain(value), tuple(plain(item) for item in given)
+        torch.set_grad_enabled(grad)  # per thread, and this is another one than the caller's
+        value = observe(function, given, seed, printed, plain)
+        return value, tuple(plain(item) for item in given)
 
     outcome = run_limited(run, (), limit_s=limit_s, wall_s=wall_s)
     value, args_after = (None, ()) if outcome.value is None else outcome.value
-    error = None if outcome.error is None else _raised(outcome.error, function)
+    error = None if outcome.error is None else raised(outcome.error, function)
     return Called(value, args_after, error, outcome.timed_out, printed.text(), outcome.cpu_s)
-
-
-def _raised(error: BaseException, function: Callable[..., Any]) -> Raised:
-    kinds = tuple(kind.__name__ for kind in type(error).__mro__)
-    told, stub = describe_error(error, function), _unwritten(error)
-    if stub is None:
-        return Raised(kinds, told)
-    own = getattr(inspect.unwrap(function), "__code__", stub)
-    return Raised(kinds, told, True, None if stub in code_inside(own) else stub.co_name)
-
-
-def _unwritten(error: BaseException) -> CodeType | None:
-    """The code of the stub that raised: at a `raise` of its own, not within a call to a library."""
-    trace = error.__traceback__
-    if not isinstance(error, NotImplementedError) or trace is None:
-        return None
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    return code if code.co_code[trace.tb_lasti] == _RAISE else None
-
-
-def plain(value: Any) -> Any:
-    """A copy of `value` in plain data; what is not plain becomes `Opaque`.
-
-    Subclasses and other libraries' scalars become what they stand for: see `plain_values`.
-    """
-    return _plain(value, ())
-
-
-def _plain(value: Any, around: tuple[int, ...]) -> Any:
-    """The same, within the containers whose ids are `around`."""
-    if value is None or type(value) in (bool, int, float, str, bytes):
-        return value
-    if len(around) > _DEEPEST or id(value) in around:
-        return Opaque(f"{type(value).__name__} without a bottom")
-    around = (*around, id(value))
-    if isinstance(value, list | tuple):
-        items = [_plain(item, around) for item in as_items(value) or ()]
-        return items if isinstance(value, list) else tuple(items)
-    if isinstance(value, dict):
-        entries = cast("dict[Any, Any]", as_mapping(value))
-        return {_plain(key, around): _plain(item, around) for key, item in entries.items()}
-    if type(value) in (set, frozenset):
-        return type(value)(_plain(item, around) for item in value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    tensor = as_tensor(value)
-    if tensor is not None and tensor.dim() > 0:
-        return tensor.clone()
-    for scalar in (as_truth(value), as_number(value), as_items(value)):
-        if scalar is not None:
-            return scalar
-    if _is_record(value):
-        # Field by field, past __init__ and frozen: the record's own code is not asked.
-        twin = object.__new__(type(value))
-        for field in dataclasses.fields(value):
-            item = _plain(getattr(value, field.name), around)
-            object.__setattr__(twin, field.name, item)
-        return twin
-    return Opaque(kind_of(value))
-
-
-def _is_record(value: Any) -> bool:
-    """Whether it is a record of the course or the engine, and no class that a learner made up."""
-    kind = type(value)
-    if not dataclasses.is_dataclass(kind) or kind.__module__.partition(".")[0] not in _OURS:
-        return False
-    return getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
-
-
-class _Printed:
-    """Within `with`, what this thread prints is kept, up to a limit, instead of shown."""
-
-    def __init__(self) -> None:
-        self._buffer = io.StringIO()
-        self._cut = False
-
-    def __enter__(self) -> None:
-        _ROUTER.add(self)
-
-    def __exit__(self, *_: object) -> None:
-        _ROUTER.remove()
-
-    def write(self, text: str) -> int:
-        room = _MAX_STDOUT - self._buffer.tell()
-        self._buffer.write(text[: max(0, room)])
-        self._cut = self._cut or len(text) > room
-        return len(text)
-
-    def text(self) -> str:
-        return self._buffer.getvalue() + (_CUT if self._cut else "")
-
-
-class _Router:
-    """Stands in for `sys.stdout` while a call runs: its thread's text goes to its own buffer.
-
-    Other threads keep printing where they did, so notebooks that share a process do not mix.
-    """
-
-    def __init__(self) -> None:
-        self._under: TextIO = sys.stdout
-        self.start_afresh()
-
-    def start_afresh(self) -> None:
-        """Forgets the other threads: in the child of a fork, which has none of them."""
-        self._lock = threading.Lock()
-        self._to: dict[int, _Printed] = {}
-
-    def add(self, printed: _Printed) -> None:
-        with self._lock:
-            if sys.stdout is not self:
-                self._under, sys.stdout = sys.stdout, self
-            self._to[threading.get_ident()] = printed
-
-    def remove(self) -> None:
-        with self._lock:
-            self._to.pop(threading.get_ident(), None)
-            if not self._to and sys.stdout is self:
-                sys.stdout = self._under
-
-    def write(self, text: str) -> int:
-        return self._to.get(threading.get_ident(), self._under).write(text)
-
-    def flush(self) -> None:
-        if threading.get_ident() not in self._to:
-            self._under.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._under, name)
-
-
-_ROUTER = _Router()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_ROUTER.start_afresh)

@@ -10,7 +10,17 @@ from typing import Any, Literal
 
 from course.style import prose, themed
 
-Status = Literal["passed", "not_started", "failed", "raised", "timeout", "missing"]
+Status = Literal[
+    "passed",
+    "not_started",
+    "failed",
+    "raised",
+    "timeout",
+    "crashed",
+    "memory",
+    "protocol",
+    "missing",
+]
 
 _WORDS: dict[Status, str] = {
     "passed": "Passed",
@@ -18,6 +28,9 @@ _WORDS: dict[Status, str] = {
     "failed": "Not yet",
     "raised": "Stopped with an error",
     "timeout": "Took too long",
+    "crashed": "Ended its process",
+    "memory": "Took too much memory",
+    "protocol": "Came back with no answer",
     "missing": "Not found",
 }
 
@@ -29,6 +42,9 @@ _ICONS: dict[Status, str] = {
     "failed": _RING + '<path d="M5 8h6"/>',
     "raised": _RING + '<path d="M8 4.4v4.4M8 11.2v.4"/>',
     "timeout": _RING + '<path d="M8 4.4V8l2.4 1.6"/>',
+    "crashed": _RING + '<path d="M5.6 5.6l4.8 4.8M10.4 5.6l-4.8 4.8"/>',
+    "memory": _RING + '<path d="M5 10.8V8M8 10.8V5.2M11 10.8V6.6"/>',
+    "protocol": _RING + '<path d="M5 6.6h6M5 9.4h6"/>',
     "missing": _RING + '<path d="M6 6.4a2 2 0 1 1 2.6 1.9q-.6.3-.6 1M8 11.4v.3"/>',
 }
 
@@ -59,7 +75,8 @@ _CSS = (
 .sng-report details pre{max-height:14rem;overflow:auto;padding:.3rem 0}
 .sng-report-passed{--sng-tone:var(--sng-good)}
 .sng-report-failed,.sng-report-timeout{--sng-tone:var(--sng-warn)}
-.sng-report-raised,.sng-report-missing{--sng-tone:var(--sng-bad)}
+.sng-report-raised,.sng-report-crashed,.sng-report-memory,.sng-report-protocol,
+.sng-report-missing{--sng-tone:var(--sng-bad)}
 .sng-report-not_started{--sng-tone:var(--sng-soft)}
 """
 )
@@ -107,7 +124,7 @@ class Report:
     @property
     def stopped_at(self) -> str | None:
         """The name of the check that did not pass, None when all did or none was run."""
-        ran = self.status in ("failed", "raised", "timeout")
+        ran = self.status not in ("passed", "not_started", "missing")
         return self.checks[self.passed] if ran and self.passed < len(self.checks) else None
 
     def text(self) -> str:

@@ -12,8 +12,9 @@ Shapes, everywhere: B rows, T new tokens, S visible context, H heads, D head siz
 channels, L layers, V vocabulary, N tokens in a flat row, P slots.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from nanogpt.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from nanogpt.checkpoints.tokenizer import decode, encode
@@ -64,38 +65,32 @@ __all__ = [
     "scheduled_generate",
 ]
 
-_HOMES = {
-    "ModelConfig": "config",
-    "Engine": "engine",
-    "EngineConfig": "config",
-    "generate": "posts.oracle",
-    "GPT": "model",
-    "Parts": "parts",
-    "Request": "request",
-    "Scheduler": "posts.post_scheduler",
-    "chunked_prefill_generate": "posts.run_functions",
-    "interleaved_generate": "posts.run_functions",
-    "scheduled_generate": "posts.run_functions",
-    "TextbookModel": "posts.textbook",
-    "assemble_batch_cache": "posts.textbook",
-    "assemble_fused_batch": "posts.textbook",
-    "disassemble_batch_cache": "posts.textbook",
-    "disassemble_fused_cache": "posts.textbook",
-    "evict_kv_cache": "posts.textbook",
-    "decode": "checkpoints.tokenizer",
-    "encode": "checkpoints.tokenizer",
-    "Trace": "trace",
-    "load_model": "checkpoints.weights",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a name's module at its first use: plain records come without torch and the engine."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'nanogpt' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"nanogpt.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "GPT": "model",
+        "Engine": "engine",
+        "EngineConfig": "config",
+        "ModelConfig": "config",
+        "Parts": "parts",
+        "Request": "request",
+        "Scheduler": "posts.post_scheduler",
+        "TextbookModel": "posts.textbook",
+        "Trace": "trace",
+        "assemble_batch_cache": "posts.textbook",
+        "assemble_fused_batch": "posts.textbook",
+        "chunked_prefill_generate": "posts.run_functions",
+        "decode": "checkpoints.tokenizer",
+        "disassemble_batch_cache": "posts.textbook",
+        "disassemble_fused_cache": "posts.textbook",
+        "encode": "checkpoints.tokenizer",
+        "evict_kv_cache": "posts.textbook",
+        "generate": "posts.oracle",
+        "interleaved_generate": "posts.run_functions",
+        "load_model": "checkpoints.weights",
+        "scheduled_generate": "posts.run_functions",
+    },
+)
 
 
 def __dir__() -> list[str]:

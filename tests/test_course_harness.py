@@ -16,7 +16,8 @@ from course.answering import Here
 from course.called import Opaque
 from course.format_values import expected_and_got, show, show_call
 from course.harness import Failure, run_checks
-from course.limited_call import call, plain
+from course.limited_call import call
+from course.observed_call import plain
 from course.report import Report
 from course.same_values import like, same
 from nanogpt.parts.request_view import RequestView

@@ -11,16 +11,21 @@
 Times are integer microseconds (`_us`), lengths are tokens, priority 0 is the highest.
 """
 
-from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST, CostModel
-from nanogpt.fleet.decisions import bump, on_event, route
-from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_parts import FleetParts
-from nanogpt.fleet.fleet_record import FleetRun, FleetTrace, Outcome
-from nanogpt.fleet.metrics import Metrics, Sample
-from nanogpt.fleet.presets import ADAPTIVE, AS_SOURCE, FIFO, PRESETS, STATIC
-from nanogpt.fleet.simulation import Simulation, simulate
-from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
-from nanogpt.fleet.workload import FleetRequest, Scenario, Workload, make_workload
+from typing import TYPE_CHECKING
+
+from nanogpt.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST, CostModel
+    from nanogpt.fleet.decisions import bump, on_event, route
+    from nanogpt.fleet.fleet_config import FleetConfig
+    from nanogpt.fleet.fleet_parts import FleetParts
+    from nanogpt.fleet.fleet_record import FleetRun, FleetTrace, Outcome
+    from nanogpt.fleet.metrics import Metrics, Sample
+    from nanogpt.fleet.presets import ADAPTIVE, AS_SOURCE, FIFO, PRESETS, STATIC
+    from nanogpt.fleet.simulation import Simulation, simulate
+    from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
+    from nanogpt.fleet.workload import FleetRequest, Scenario, Workload, make_workload
 
 __all__ = [
     "ADAPTIVE",
@@ -52,3 +57,37 @@ __all__ = [
     "route",
     "simulate",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "ADAPTIVE": "presets",
+        "AS_SOURCE": "presets",
+        "CALIBRATED_COST": "costs",
+        "COSTS": "costs",
+        "FIFO": "presets",
+        "PRESETS": "presets",
+        "SOURCE_COST": "costs",
+        "STATIC": "presets",
+        "CostModel": "costs",
+        "FleetConfig": "fleet_config",
+        "FleetParts": "fleet_parts",
+        "FleetRequest": "workload",
+        "FleetRun": "fleet_record",
+        "FleetSnapshot": "views",
+        "FleetTrace": "fleet_record",
+        "Metrics": "metrics",
+        "Outcome": "fleet_record",
+        "Sample": "metrics",
+        "Scenario": "workload",
+        "Simulation": "simulation",
+        "WaitingView": "views",
+        "WorkerView": "views",
+        "Workload": "workload",
+        "bump": "decisions",
+        "make_workload": "workload",
+        "on_event": "decisions",
+        "route": "decisions",
+        "simulate": "simulation",
+    },
+)

@@ -10,6 +10,8 @@ part_checks, layout_checks, plain_values        what it returns, checked and con
 
 from typing import TYPE_CHECKING
 
+from nanogpt.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from nanogpt.parts.protocols import (
         Accept,
@@ -56,10 +58,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import the protocols at their first use: the guard alone comes without torch."""
-    if name not in __all__:
-        raise AttributeError(f"module 'nanogpt.parts' has no attribute {name!r}")
-    from nanogpt.parts import protocols
-
-    return getattr(protocols, name)
+# At their first use: the guard alone comes without torch.
+__getattr__ = lazy_names(__name__, dict.fromkeys(__all__, "protocols"))

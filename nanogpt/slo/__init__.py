@@ -13,14 +13,19 @@
 tokens; `a` is microseconds per token, `c` microseconds per pass.
 """
 
-from nanogpt.slo.load import POST_COST, Arrival, PrefillCost, two_tier_load
-from nanogpt.slo.policy import gate, refuses_preemption, slack, slo_batch, urgency
-from nanogpt.slo.predictor import Predictor, fit
-from nanogpt.slo.prefill_simulation import simulate
-from nanogpt.slo.slo_parts import SloParts
-from nanogpt.slo.slo_record import Run, Variant
-from nanogpt.slo.slo_view import SloRequest, SloView
-from nanogpt.slo.variants import LADDER
+from typing import TYPE_CHECKING
+
+from nanogpt.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from nanogpt.slo.load import POST_COST, Arrival, PrefillCost, two_tier_load
+    from nanogpt.slo.policy import gate, refuses_preemption, slack, slo_batch, urgency
+    from nanogpt.slo.predictor import Predictor, fit
+    from nanogpt.slo.prefill_simulation import simulate
+    from nanogpt.slo.slo_parts import SloParts
+    from nanogpt.slo.slo_record import Run, Variant
+    from nanogpt.slo.slo_view import SloRequest, SloView
+    from nanogpt.slo.variants import LADDER
 
 __all__ = [
     "LADDER",
@@ -42,3 +47,27 @@ __all__ = [
     "two_tier_load",
     "urgency",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "LADDER": "variants",
+        "POST_COST": "load",
+        "Arrival": "load",
+        "Predictor": "predictor",
+        "PrefillCost": "load",
+        "Run": "slo_record",
+        "SloParts": "slo_parts",
+        "SloRequest": "slo_view",
+        "SloView": "slo_view",
+        "Variant": "slo_record",
+        "fit": "predictor",
+        "gate": "policy",
+        "refuses_preemption": "policy",
+        "simulate": "prefill_simulation",
+        "slack": "policy",
+        "slo_batch": "policy",
+        "two_tier_load": "load",
+        "urgency": "policy",
+    },
+)

@@ -1,0 +1,124 @@
+"""A class's submissions, graded by several processes: stopped at any moment, it goes on from there.
+
+Each submission's record is a file that is written whole as soon as there is one. What has a record
+of the same contents, exercises and seed is not graded again.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import multiprocessing
+import secrets
+import signal
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from course.files import write_atomically
+from course.grading.grade import grade, internal_record, key_of
+from course.grading.jail import JailError
+from course.grading.record import Record, file_name, read_record
+from course.grading.submissions import Submission
+from course.grading.zygote import Zygote
+
+_MOST_TRIES = 3  # without a single record, when processes that grade are killed
+
+
+class Batch:
+    """A folder of results: the seed that its cases are drawn from, and a record for each file."""
+
+    def __init__(self, folder: Path, seed: int | None = None) -> None:
+        """Raises: OSError, and ValueError when the folder has been graded with another seed."""
+        self.folder = folder
+        self.records = folder / "records"
+        self.seed = self._kept_seed(seed)
+
+    def record_of(self, submission: Submission) -> Record | None:
+        """Its record, if it has been graded as it is now."""
+        path = self.records / file_name(submission.student, submission.lesson)
+        try:
+            record = read_record(path)
+        except (OSError, ValueError):
+            return None
+        done = record.key == key_of(submission, self.seed) and not record.is_internal
+        return record if done else None
+
+    def grade(
+        self, submissions: Sequence[Submission], layers: Collection[str], num_workers: int
+    ) -> Iterator[Record]:
+        """Grade what has no record yet; each record as soon as it is kept.
+
+        Raises: JailError when a layer of containment cannot be had, OSError when a record cannot
+        be written, BrokenProcessPool when the processes that grade die again and again.
+        """
+        waiting = [each for each in submissions if self.record_of(each) is None]
+        tries = 0
+        while waiting:
+            try:
+                for submission, record in _graded(waiting, layers, self.seed, num_workers):
+                    record.write(self.records)
+                    waiting.remove(submission)
+                    tries = 0
+                    yield record
+            except BrokenProcessPool:  # one was killed from outside: the rest goes to new ones
+                tries += 1
+                if tries == _MOST_TRIES:
+                    raise
+
+    def _kept_seed(self, wanted: int | None) -> int:
+        path = self.folder / "batch.json"
+        if path.exists():
+            kept = json.loads(path.read_text(encoding="utf-8"))["seed"]
+            if wanted not in (None, kept):
+                raise ValueError(
+                    f"{self.folder} was graded with seed {kept}: leave --seed out to go on with "
+                    "it, or name another folder for --out."
+                )
+            return int(kept)
+        # Nobody can know it before the batch is graded; whoever grades again finds it here.
+        seed = secrets.randbits(31) if wanted is None else wanted
+        write_atomically(path, json.dumps({"seed": seed}).encode() + b"\n")
+        return seed
+
+
+def _graded(
+    submissions: Sequence[Submission], layers: Collection[str], seed: int, num_workers: int
+) -> Iterator[tuple[Submission, Record]]:
+    """Each with its record, in the order in which they are done. Raises: BrokenProcessPool."""
+    executor = ProcessPoolExecutor(
+        min(num_workers, len(submissions)),
+        multiprocessing.get_context("spawn"),
+        _begin,
+        (tuple(layers),),
+    )
+    try:
+        running = {executor.submit(_grade_one, each, tuple(layers), seed): each for each in submissions}
+        for future in as_completed(running):
+            yield running[future], future.result()
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+# --- a worker process ------------------------------------------------------------------------
+
+
+def _begin(layers: Collection[str]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the batch
+    _own_zygote(tuple(layers))
+
+
+@functools.cache
+def _own_zygote(layers: tuple[str, ...]) -> Zygote:
+    """The one of this process."""
+    return Zygote(layers)
+
+
+def _grade_one(submission: Submission, layers: tuple[str, ...], seed: int) -> Record:
+    try:
+        return grade(submission, _own_zygote(layers), seed)
+    except JailError:
+        raise
+    except Exception as error:  # a mistake of ours costs no student a mark, and no other its turn
+        return internal_record(submission, seed, f"{type(error).__name__}: {error}")

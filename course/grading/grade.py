@@ -1,0 +1,173 @@
+"""One submission's marks: its functions answer from a process of their own, the checks judge here."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from course.answering import LostError
+from course.exercise import Exercise
+from course.grading.channel import Channel, TooSlowError
+from course.grading.record import Mark, Record, Status
+from course.grading.remote import There, load
+from course.grading.submissions import Submission
+from course.grading.zygote import Zygote
+from course.registry import lesson_exercises
+from course.report import Report
+
+BUDGET_S = 30.0
+"""Seconds that a submission's exercises may take together; what is left then is not judged."""
+_ROOT = Path(__file__).parents[2]
+_JUDGED_BY = ("course/*.py", "course/checks/*.py", "course/grading/*.py", "nanogpt/**/*.py")
+
+
+def grade(submission: Submission, zygote: Zygote, seed: int) -> Record:
+    """What a submission came to, every exercise of its lesson. Raises: JailError."""
+    began = time.monotonic()
+    exercises = lesson_exercises(submission.lesson)
+    if submission.problem:
+        marks = [_mark(item, "not_submitted", idea=submission.problem) for item in exercises]
+    else:
+        marks = _Grader(submission.text, zygote, seed).marks(exercises)
+    seconds = round(time.monotonic() - began, 3)
+    return _record(submission, seed, marks, seconds, zygote.layers)
+
+
+def internal_record(submission: Submission, seed: int, why: str) -> Record:
+    """The record where the grader itself failed: it is no mark, and the file is graded again."""
+    idea = f"The grader failed ({why}): this is no mark."
+    marks = [_mark(item, "internal", idea) for item in lesson_exercises(submission.lesson)]
+    return _record(submission, seed, marks)
+
+
+def key_of(submission: Submission, seed: int) -> str:
+    """Names the text, what judges it, and the seed: where it is the same, so are the marks."""
+    parts = (submission.text, submission.problem, version(submission.lesson), str(seed))
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.encode("utf-8", "surrogatepass")
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.hexdigest()
+
+
+@functools.cache
+def version(lesson: str) -> str:
+    """Names the code that judges a lesson's exercises: with any line of it, the version changes."""
+    digest = hashlib.sha256()
+    for pattern in (f"solutions/{lesson}/*.py", *_JUDGED_BY):
+        for path in sorted(_ROOT.glob(pattern)):
+            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _record(
+    submission: Submission,
+    seed: int,
+    marks: Sequence[Mark],
+    seconds: float = 0.0,
+    layers: tuple[str, ...] = (),
+) -> Record:
+    return Record(
+        student=submission.student,
+        lesson=submission.lesson,
+        source=submission.source,
+        key=key_of(submission, seed),
+        seed=seed,
+        graded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=seconds,
+        layers=layers,
+        marks=tuple(marks),
+        problem=submission.problem,
+        submitted_at=submission.submitted_at,
+    )
+
+
+class _Grader:
+    """Asks one text's functions. Mutable: the process that answers, and the time that is left.
+
+    One process serves all exercises, until one of them ends it.
+    """
+
+    def __init__(self, text: str, zygote: Zygote, seed: int) -> None:
+        self._text = text
+        self._zygote = zygote
+        self._seed = seed
+        self._channel: Channel | None = None
+
+    def marks(self, exercises: Sequence[Exercise]) -> list[Mark]:
+        until = time.monotonic() + BUDGET_S
+        try:
+            return [self._marked(item, time.monotonic() < until) for item in exercises]
+        finally:
+            self._end()
+
+    def _marked(self, item: Exercise, in_time: bool) -> Mark:
+        if not in_time:
+            idea = (
+                f"The exercises before this one took the {BUDGET_S:g} s that a file may take: make "
+                "them quicker, so that this one is judged too."
+            )
+            return _mark(item, "timeout", idea=idea)
+        try:
+            report = self._judged(item)
+        except LostError as lost:
+            self._end()
+            return _mark(item, lost.status, idea=f"Reading the code of `{item.name}` {lost.words}.")
+        except TooSlowError as slow:
+            self._end()
+            took = f"{slow.cpu_s:.0f} s of computing and was stopped"
+            return _mark(item, "timeout", idea=f"Reading the code of `{item.name}` took {took}.")
+        if report.status in ("timeout", "crashed", "memory", "protocol"):
+            self._end()  # and the next exercise gets a process of its own
+        return _mark_of(item, report)
+
+    def _judged(self, item: Exercise) -> Report:
+        answer, problems = self._answer(item)
+        if answer is None:
+            return Report(item.id, "missing", (), 0, " ".join(problems))
+        report = item.judge(answer, seed=self._seed)
+        if report.status == "raised" and problems:  # such as a helper that could not be found
+            return Report(**{**_fields(report), "idea": " ".join([report.idea, *problems])})
+        return report
+
+    def _answer(self, item: Exercise) -> tuple[There | None, list[str]]:
+        """The exercise's function, in a process that has it, and what it lacks."""
+        if self._channel is None:
+            self._channel = self._zygote.start()
+        loaded = load(self._channel, self._text, [item.name])
+        return loaded.answers.get(item.name), loaded.problems[item.name]
+
+    def _end(self) -> None:
+        if self._channel is not None:
+            self._channel.end()
+        self._channel = None
+
+
+def _fields(report: Report) -> dict[str, object]:
+    return {name: getattr(report, name) for name in Report.__slots__}
+
+
+def _mark(item: Exercise, status: Status, idea: str = "") -> Mark:
+    return Mark(item.id, version(item.lesson), status, idea=idea)
+
+
+def _mark_of(item: Exercise, report: Report) -> Mark:
+    status: Status = (
+        "not_submitted" if report.status in ("missing", "not_started") else report.status
+    )
+    return Mark(
+        exercise=item.id,
+        version=version(item.lesson),
+        status=status,
+        checks=report.checks,
+        passed=report.passed,
+        idea=report.idea,
+        example=report.example,
+        misconception=report.misconception,
+        stdout=report.stdout,
+        seconds=round(report.seconds, 3),
+    )
