@@ -1,0 +1,144 @@
+"""The files below a folder as bytes: no link is followed, nothing but ordinary files is opened."""
+
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+KB, MB = 1024, 1024 * 1024
+LARGEST = {".py": 256 * KB, ".ipynb": 8 * MB, ".zip": 256 * MB}  # a notebook with its outputs
+_TOOLS = {"__pycache__", "__marimo__", "__MACOSX", "node_modules", "venv"}  # and hidden ones
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A .py, .ipynb or .zip file; `where` are the names that lead to it, zip files' among them.
+
+    `content` is b"" and `problem` the end of a sentence where it cannot be read. `changed_at` is
+    ISO 8601 in UTC, "" where unknown.
+    """
+
+    where: tuple[str, ...]
+    content: bytes
+    problem: str = ""
+    changed_at: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """A key of LARGEST."""
+        return suffix_of(self.where[-1])
+
+    @property
+    def source(self) -> str:
+        """Where it lies: "ada.zip/l01.py"."""
+        return "/".join(self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file or folder that is no student's submission, and why."""
+
+    source: str
+    why: str
+
+
+def suffix_of(name: str) -> str:
+    """What the name ends with, in small letters: ".py"."""
+    return PurePosixPath(name).suffix.lower()
+
+
+def passed_over(name: str) -> str:
+    """Why a file or folder of this name is not looked at; "" when it is."""
+    if name.startswith("."):
+        return "it is hidden"
+    return "it is written by a tool" if name in _TOOLS else ""
+
+
+def wrong_kind(name: str) -> str:
+    """Why a file of this name is no submission; "" when it may be one."""
+    return "" if suffix_of(name) in LARGEST else "it is neither a .py, an .ipynb nor a .zip file"
+
+
+def too_large(limit: int) -> str:
+    """The end of a sentence on a file that is larger."""
+    size = f"{limit // MB} MB" if limit >= MB else f"{limit // KB} KB"
+    return f"is larger than {size}: leave out all but the lesson"
+
+
+def printable(name: str) -> str:
+    r"""A name that can be shown and written: "\udce9" for a byte that is not UTF-8, one é for two.
+
+    What controls a terminal is spelled out: a student chooses these names.
+    """
+    name = unicodedata.normalize("NFC", name)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+
+
+def pieces_below(folder: Path) -> Iterator[Piece | Skipped]:
+    """All files, at any depth. Raises: OSError when the folder itself cannot be read."""
+    pending: list[tuple[Path, tuple[str, ...]]] = [(folder, ())]
+    while pending:
+        here, where = pending.pop()
+        try:
+            names = sorted(os.listdir(here))
+        except OSError as error:
+            if not where:
+                raise
+            yield Skipped("/".join(where), f"it cannot be read ({error.strerror})")
+            continue
+        for name in names:
+            inside = (*where, printable(name))
+            found = _entry(here / name, inside)
+            if found is None:
+                pending.append((here / name, inside))
+            else:
+                yield found
+
+
+def read_piece(path: Path, where: tuple[str, ...]) -> Piece:
+    """An ordinary file with one of the suffixes, or why it cannot be read."""
+    limit = LARGEST[suffix_of(where[-1])]
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        if problem := _unusual(path.lstat().st_mode):
+            return Piece(where, b"", problem)
+        with open(os.open(path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            if problem := _unusual(status.st_mode):  # another one by now
+                return Piece(where, b"", problem)
+            content = file.read(limit + 1)
+    except OSError as error:
+        return Piece(where, b"", f"cannot be read ({error.strerror}): hand it in again")
+    if len(content) > limit:
+        return Piece(where, b"", too_large(limit))
+    return Piece(where, content, changed_at=_utc(status.st_mtime))
+
+
+def _entry(path: Path, where: tuple[str, ...]) -> Piece | Skipped | None:
+    """What a folder's entry is; None for a folder to look into."""
+    try:
+        is_folder = stat.S_ISDIR(path.lstat().st_mode)
+    except OSError as error:
+        return Skipped("/".join(where), f"it cannot be read ({error.strerror})")
+    why = passed_over(where[-1])
+    if is_folder and not why and suffix_of(where[-1]) not in (".py", ".ipynb"):
+        return None
+    why = why or wrong_kind(where[-1])
+    return Skipped("/".join(where), why) if why else read_piece(path, where)
+
+
+def _unusual(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return ""
+    kind = "a folder" if stat.S_ISDIR(mode) else "a link" if stat.S_ISLNK(mode) else "a device"
+    return f"is {'a pipe' if stat.S_ISFIFO(mode) else kind}: hand in the file itself"
+
+
+def _utc(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return ""

@@ -1,0 +1,71 @@
+"""The Python text in the bytes of a .py file, or of a notebook: its code cells. Nothing is run."""
+
+import ast
+import re
+import warnings
+from typing import Any
+
+from course.grading.pieces import LARGEST, too_large
+from course.source.cutting import UNREADABLE
+from course.source.indentation import split_lines
+
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_NOTEBOOK = "is no notebook that Jupyter could open: save it there again"
+# %magic and %%magic, !shell, ?help and help?, also as `files = !ls`; what it was is not needed.
+_IPYTHON = re.compile(r"^([ \t]*)(?:[%!?].*|[\w, \t]+=[ \t]*[%!].*|[\w.]+\?{1,2}[ \t]*)$")
+
+
+def text_of(suffix: str, content: bytes) -> str:
+    """The text, its lines ended by "\\n". Raises: ValueError with the end of a sentence."""
+    text = _decoded(content)
+    return text if suffix == ".py" else _code_cells(text)
+
+
+def _decoded(content: bytes) -> str:
+    if content.startswith(_UTF16):
+        raise ValueError("is UTF-16 text: save it as UTF-8")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte, line = content[error.start], content.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"is not UTF-8 text (a byte 0x{byte:02x} at line {line}): save it as UTF-8"
+        ) from error
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise ValueError(f"is no text (a zero byte at line {line}): save it as UTF-8 text")
+    if not text.strip():
+        raise ValueError("is empty: hand in the file with your answers")
+    return "\n".join(split_lines(text))
+
+
+def _code_cells(text: str) -> str:
+    """The code cells as a plain file's statements, which share their names as Jupyter's do."""
+    import nbformat  # here, for a class of marimo files does not need it
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a missing id
+            notebook: Any = nbformat.reads(text, as_version=4)
+        cells = [str(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    except Exception as error:  # it believes what it reads, and fails in as many ways
+        raise ValueError(_NOTEBOOK) from error
+    if sum(map(len, cells)) > LARGEST[".py"]:
+        raise ValueError(too_large(LARGEST[".py"]))
+    if not any(cell.strip() for cell in cells):
+        raise ValueError("has no code in it: hand in the notebook with your answers")
+    return "\n\n\n".join(map(_as_statements, cells)) + "\n"
+
+
+def _as_statements(cell: str) -> str:
+    """The cell; or, where Python cannot read it, a text, as marimo keeps it, hiding no other."""
+    plain = "\n".join(_IPYTHON.sub(r"\1pass", line) for line in split_lines(cell))
+    for code in (cell, plain):  # a line that looks like a magic one may stand in a string
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(code)
+            return code
+        except UNREADABLE:
+            continue
+    return f"app._unparsable_cell({cell!r})"
