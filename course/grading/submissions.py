@@ -43,11 +43,10 @@ _BETTER = (  # in the order in which one of several files is chosen, as the end 
 class Submission:
     """A student's file for one lesson.
 
-    `text` is "" and `problem` a sentence when it cannot be read.
     `source` is where it lies below the place that was searched: "ada/l01_chunked_prefill.py",
-    "class.zip/ada/l01.ipynb". `text` is Python, a notebook's code cells one after another.
-    `submitted_at` is when the file was changed, ISO 8601 in UTC (in a zip file by the clock of its
-    packer), "" where unknown.
+    "class.zip/ada/l01.ipynb". `text` is Python, a notebook's code cells one after another; it is ""
+    and `problem` a sentence when it cannot be read. `submitted_at` is when the file was changed,
+    ISO 8601 in UTC (in a zip file by the clock of its packer), "" where unknown.
     """
 
     student: str
