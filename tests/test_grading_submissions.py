@@ -8,6 +8,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Mapping
 from io import BytesIO
@@ -163,6 +164,11 @@ def test_one_students_folder_is_theirs(tmp_path: Path):
     assert found_in(tmp_path / "ada") == {("ada", stem): f for stem, f in by_stem.items()}
 
 
+def test_a_file_that_names_no_student_is_the_folders(tmp_path: Path):
+    put(tmp_path, dict.fromkeys([f"25/Class/{w}l01.py" for w in ("", "ada/", "bob/")], ANSWER))
+    assert {name for name, _ in found_in(tmp_path)} == {"Class", "ada", "bob"}
+
+
 def test_a_copy_of_the_whole_course_gives_the_work_in_it(tmp_path: Path):
     for student in ("ada", "bob"):
         put(
@@ -212,6 +218,7 @@ def test_no_student_can_hand_in_for_another(tmp_path: Path):
         (["ada_1_2_l01.py", "ada_1_3_l01-1.py"], "ada_1_3_l01-1.py", "has the higher number"),
         (["ada_1_2_x.py", "ada_LATE_1_3_x-1.py"], "ada_LATE_1_3_x-1.py", "has the higher number"),
         (["ada/l01.py", "ada/x/l01.py"], "ada/x/l01.py", "comes later"),
+        (["ada/x/l01.py", "ada/y/l01.py"], "ada/y/l01.py", "comes later"),
         (["ada.py", "ada (3).py"], "ada (3).py", "has the higher number"),
         (["ada/answers.py", "ada/L01.py"], "ada/L01.py", "says in its name which lesson it is"),
     ],
@@ -525,10 +532,22 @@ def test_a_zip_of_too_many_files_is_refused_whole(tmp_path: Path):
 
 
 def test_a_list_of_members_is_not_unfolded_whatever_its_length(tmp_path: Path):
-    """Its length is what the file says, and is what would be read in one go."""
-    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, 33 * 1024 * 1024, 0, 0)
-    put(tmp_path, {"l01_ada.zip": bytes(33 * 1024 * 1024) + end})
+    start = ONE.index(b"PK\1\2")
+    entry = ONE[start : ONE.index(b"PK\5\6")]
+    often = 33 * 1024 * 1024 // len(entry)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, often * len(entry), start, 0)
+    put(tmp_path, {"l01_ada.zip": ONE[:start] + entry * often + end})
     assert problem_in(tmp_path) == "l01_ada.zip is damaged or no zip file: pack it again."
+
+
+def test_of_a_bomb_no_more_is_unpacked_than_a_file_may_have(tmp_path: Path):
+    put(tmp_path, {"ada.zip": packed({"l01.py": bytes(64 * 1024 * 1024)})})
+    tracemalloc.start()
+    try:
+        assert problem_in(tmp_path).endswith("is larger than 256 KB: leave out all but the lesson.")
+        assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.slow

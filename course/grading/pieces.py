@@ -109,7 +109,8 @@ def read_piece(path: Path, where: tuple[str, ...]) -> Piece:
             status = os.fstat(file.fileno())
             if problem := _unusual(status.st_mode):  # another one by now
                 return Piece(where, b"", problem)
-            content = file.read(limit + 1)
+            # Python sets aside all that is asked for.
+            content = file.read(min(status.st_size, limit) + 1)
     except OSError as error:
         return Piece(where, b"", f"cannot be read ({error.strerror}): hand it in again")
     if len(content) > limit:
