@@ -6,8 +6,10 @@
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -74,6 +76,11 @@ def _tensor_number(value: Any) -> Any:
     return _of(float, value, lambda number: torch.tensor(number, dtype=torch.float64))
 
 
+def _fraction(value: Any) -> Any:
+    exact = type(value) in (int, float) and math.isfinite(value)
+    return Fraction(value) if exact else value
+
+
 def _of(kind: type, value: Any, cast: Cast) -> Any:
     """`cast(value)` where the value is just of this kind."""
     return cast(value) if type(value) is kind else value
@@ -117,6 +124,8 @@ VARIANTS = (
     Variant("tensors for numbers", _tensor_number),
     Variant("floats for ints", lambda value: _of(int, value, float)),
     Variant("a class of ints", lambda value: _of(int, value, _Whole)),
+    Variant("fractions for numbers", _fraction),
+    Variant("numpy's strings", lambda value: _of(str, value, np.str_)),
     Variant("numpy's truths", lambda value: _of(bool, value, np.bool_)),
     Variant("tensors for truths", lambda value: _of(bool, value, torch.tensor)),
     Variant("tuples for lists", lambda value: _of(list, value, tuple)),
@@ -126,7 +135,6 @@ VARIANTS = (
     Variant("tensors for lists", _one_row(_float_row)),
     Variant("a class of dicts", lambda value: _of(dict, value, _Dict)),
     Variant("sets for frozensets", lambda value: _of(frozenset, value, set)),
-    Variant("frozensets for sets", lambda value: _of(set, value, frozenset)),
     Variant("a class of tensors", lambda value: _of(Tensor, value, _Tensor.of)),
     Variant("tensors with gradients", lambda value: _of(Tensor, value, _with_grad)),
     Variant("tensors by columns", lambda value: _of(Tensor, value, _in_columns)),
