@@ -111,6 +111,19 @@ def test_a_reason_for_what_does_not_pass_is_shown() -> None:
     assert found.findings == ("has a reason to pass, and does not: by_cases(): return {1 => 2}",)
 
 
+def test_several_exercises_are_added_up() -> None:
+    counted = Audit(
+        exercise="l01.chunk_size", right=Count(4, 4), wrong=Count(9, 10), mutants=Count(7, 8),
+        weakened=Count(5, 6), variants=Count(3, 3), explained=2, unexplained=0, findings=(),
+        seconds=1.2,
+    )  # fmt: skip
+    scored = dataclasses.replace(counted, exercise="l07.my_policy", mutants=None, weakened=None)
+    _, first, second, total = (line.split() for line in shown(counted, scored).splitlines()[:4])
+    assert first == ["l01.chunk_size", "4/4", "9/10", "7/8", "5/6", "3/3", "2", "0", "1"]
+    assert second[:6] == ["l07.my_policy", "4/4", "9/10", "-", "-", "3/3"]
+    assert total == ["all", "8/8", "18/20", "7/8", "5/6", "6/6", "4", "0", "2"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [

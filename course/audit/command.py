@@ -65,7 +65,10 @@ def show(audits: Sequence[Audit], console: Console) -> None:
     for name in _COLUMNS:
         table.add_column(name, justify="right")
     for each in audits:
-        table.add_row(each.exercise, *_cells(each))
+        table.add_row(each.exercise, *_cells([each]))
+    if len(audits) > 1:
+        table.add_section()
+        table.add_row("all", *_cells(audits))
     console.print(table)
     findings = [(each.exercise, what) for each in audits for what in each.findings]
     for exercise_id, what in findings:
@@ -74,14 +77,21 @@ def show(audits: Sequence[Audit], console: Console) -> None:
     console.print(count if findings else "Nothing is unexplained.")
 
 
-def _cells(each: Audit) -> list[str]:
+def _cells(audits: Sequence[Audit]) -> list[str]:
+    """What stands in a row: of one exercise, or of several together."""
+    counts = [
+        (each.right, each.wrong, each.mutants, each.weakened, each.variants) for each in audits
+    ]
     return [
-        *map(_written, (each.right, each.wrong, each.mutants, each.weakened, each.variants)),
-        str(each.explained),
-        str(each.unexplained),
-        f"{each.seconds:.0f}",
+        *(_together(column) for column in zip(*counts, strict=True)),
+        str(sum(each.explained for each in audits)),
+        str(sum(each.unexplained for each in audits)),
+        f"{sum(each.seconds for each in audits):.0f}",
     ]
 
 
-def _written(count: Count | None) -> str:
-    return "-" if count is None else f"{count.good}/{count.all}"
+def _together(counts: Iterable[Count | None]) -> str:
+    """A dash where there is nothing to count."""
+    known = [count for count in counts if count is not None]
+    good, total = sum(count.good for count in known), sum(count.all for count in known)
+    return f"{good}/{total}" if known else "-"
