@@ -9,6 +9,8 @@ python3 learn.py update       bring in new and changed lessons; your answers are
 python3 learn.py doctor       say what is wrong with this machine's set-up
 python3 learn.py test         run every test; --quick: a part of everything in minutes, --lesson
                               l05: what one lesson touches (other arguments go to pytest)
+python3 learn.py audit l01    how good the checks are: which right and wrong answers, and which
+                              slips in right ones, they tell apart (--seeds N; all without l01)
 """
 
 import os
@@ -33,6 +35,7 @@ if sys.version_info < (3, 11):
         % (sys.version_info[0], sys.version_info[1], sys.executable)
     )
 
+import contextlib
 import subprocess
 import tempfile
 from pathlib import Path
@@ -109,10 +112,18 @@ def asked_of_course(verb: str):
             try:
                 return asked.wait()
             except BaseException:
-                asked.kill()
+                end_with_its_own(asked)
                 raise
 
     return ask
+
+
+def end_with_its_own(asked: subprocess.Popen) -> None:
+    """End a process that leads a session, and the processes that it has started."""
+    asked.kill()
+    if os.name != "nt":
+        with contextlib.suppress(OSError):  # mostly, nothing of it is left
+            os.killpg(asked.pid, signal.SIGKILL)
 
 
 def test(argv: list) -> int:
@@ -175,6 +186,7 @@ VERBS = {
     "update": update,
     "doctor": see_doctor,
     "test": test,
+    "audit": asked_of_course("audit"),
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The course in the terminal: `python -m course check l01 [exercise]`, `python -m course progress`.
+"""The course in the terminal: `python -m course check l01 [exercise]`, `progress`, `audit [l01]`.
 
 Exits with 0 only when everything that was checked passes.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from course import progress
 from course.closed_pipe import quietly
-from course.lesson_map import Lesson, find_lesson
+from course.lesson_map import LESSONS, Lesson, find_lesson
 from course.lesson_progress import Standing, next_standing, standings
 
 if TYPE_CHECKING:
@@ -29,10 +29,15 @@ def main(argv: Sequence[str]) -> int:
     try:
         if arguments.command == "progress":
             return show_progress()
+        if arguments.command == "audit":
+            return audit(arguments.lessons, arguments.seeds)
         return check(arguments.lesson, arguments.exercise, arguments.file)
     except UsageError as error:
         print(f"course: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("course: stopped.", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,15 +48,21 @@ def _parser() -> argparse.ArgumentParser:
     checking.add_argument("exercise", nargs="?", help="such as plan_step; all of them if left out")
     checking.add_argument("--file", type=Path, help="another file than your copy of the lesson")
     commands.add_parser("progress", help="what is done, and what is next")
+    auditing = commands.add_parser("audit", help="how good the checks are")
+    auditing.add_argument("lessons", nargs="*", help="such as l01; all of them if left out")
+    auditing.add_argument("--seeds", type=_at_least_1, default=25, help="for each right answer")
     return parser
+
+
+def _at_least_1(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
 
 
 def check(wanted: str, only: str | None, file: Path | None) -> int:
     """Checks a lesson's answers and prints a report each. Answers in the work folder are saved."""
-    try:
-        lesson = find_lesson(wanted)
-    except ValueError as error:
-        raise UsageError(error) from None
+    lesson = _find_lesson(wanted)
     path = file or progress.work_folder() / f"{lesson.stem}.py"
     if not path.is_file():
         where = "name a file that is there" if file else "open the course once to get your copy"
@@ -68,6 +79,13 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     if len(items) > 1:
         print(f"{lesson.stem}: {sum(passed)} of {len(items)} exercises pass.")
     return 0 if all(passed) else 1
+
+
+def _find_lesson(wanted: str) -> Lesson:
+    try:
+        return find_lesson(wanted)
+    except ValueError as error:
+        raise UsageError(error) from None
 
 
 def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
@@ -101,6 +119,16 @@ def _check_one(item: "Exercise", loaded: "Loaded", path: Path, saving: bool) -> 
         print(f"  {note}")
     print()
     return report.status == "passed"
+
+
+def audit(wanted: Sequence[str], num_seeds: int) -> int:
+    """Shows how good the checks of these lessons are, or of all."""
+    asked_for = [_find_lesson(each) for each in wanted]
+
+    from course.audit.command import audit_lessons
+
+    lessons = [each for each in LESSONS if not asked_for or each in asked_for]
+    return audit_lessons(lessons, num_seeds)
 
 
 def show_progress() -> int:

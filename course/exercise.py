@@ -68,8 +68,9 @@ class Exercise:
     `nanogpt.parts.Parts` that a passed answer fills. `hints` are three rungs, from a nudge to the
     last step before the answer. `draw_call` writes a call as the learner would. `asked_as` makes of
     an answer what the checks ask, where its bare results do not show enough, or one question of
-    theirs is many calls of it. `still_right` are weaker answers that no check can tell from right
-    ones, each with its reason. `others` are the lesson's other exercises.
+    theirs is many calls of it. `still_right` are mutants and weaker forms of right answers that no
+    check can tell from these, by the names that `learn.py audit` gives them, each with its reason.
+    `others` are the lesson's other exercises.
     """
 
     number: int

@@ -1,6 +1,6 @@
 """Right and wrong answers to every exercise, as the tests take them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +35,6 @@ def wrong(exercise_id: str) -> list[Wrong]:
         number = 1 + sum(each.key == key for each in found)
         found.append(Wrong(exercise_id, f"{key} {number}" if number > 1 else key, key, way))
     return found
-
-
-def still_right(exercise_id: str) -> Mapping[str, str]:
-    """Weaker answers that no check can tell from right ones, and why."""
-    return exercise(exercise_id).still_right
 
 
 IDS = [item.id for item in exercises()]

@@ -17,10 +17,10 @@ from golden_runs import digest
 from golden_verdicts import SEEDS, UNLIKE_ITSELF, answers, key_of, said
 from hypothesis import given
 from hypothesis import strategies as st
-from mutants import mutants
 
 from course import harness
 from course.answering import Here
+from course.audit.auditing import SCORED, mutants_that_pass
 from course.exercise import Exercise
 from course.registry import exercise, exercises
 from course.report import Report
@@ -43,8 +43,6 @@ WRONG = [
 ]
 WRITTEN: dict[str, str] = json.loads(golden_verdicts.WRITTEN.read_text(encoding="utf-8"))
 POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume", "l05.gate"}
-# Judged by its score over whole loads, which a slip may leave as good as it was.
-SCORED = "l07.my_policy"
 EXACT_IDS = [item for item in IDS if item != SCORED]
 EXACT_RIGHT = [param for param in RIGHT if param.values[0] != SCORED]
 SEEDED = ["l00.finish_steps", "l01.chunk_mask", *sorted(POLICIES)]
@@ -343,269 +341,11 @@ def test_a_plan_that_goes_wrong_after_many_calls_is_caught() -> None:
 
 # --- mutants ---------------------------------------------------------------------------------
 
-# Mutants that no check can tell from the right answer, because they are right too, and why:
-# exercise_answer: [(line, what changes in it, reason)].
-_DIM = "the last of two dimensions is number 1"
-_ONE_ROW = "there is one new token, so its first row is its last"
-_EQUAL_LENGTHS = "all are equally long"
-_DOOMED = "a waiter that can make it beats a doomed reference anyway"
-_OVERWRITTEN = "every entry is overwritten"
-_SAME_FOR_ALL = "it is the same for every request and changes no order"
-_ITSELF = "the first one is not later than itself"
-_NO_WEIGHT = "a weight of 0 adds nothing and is never drawn"
 
-EQUIVALENT: dict[str, list[tuple[str, str, str]]] = {
-    "cached_attention": [
-        ("return (scores.softmax(dim=-1) @ v_all, k_all, v_all)", "=-1 => =1", _DIM),
-        ("scores = q @ k_all.T / math.sqrt(q.shape[-1])", "[-1] => [1]", _DIM),
-    ],
-    "cached_attention_with_sdpa": [
-        ("return (out[0], k_all, v_all)", "[0] => [-1]", "the batch has one entry"),
-    ],
-    "cached_attention_by_hand": [
-        ("k_all = torch.stack([*k_cache, k[0]])", "[0] => [-1]", _ONE_ROW),
-        ("v_all = torch.stack([*v_cache, v[0]])", "[0] => [-1]", _ONE_ROW),
-        (
-            "out = sum((w * row for w, row in zip(weights / weights.sum(), v_all, strict=True)))",
-            "True => False",
-            "both are equally long",
-        ),
-    ],
-    "finish_steps_by_simulation": [
-        ("finished = [0] * len(lengths)", "[0] => [1]", _OVERWRITTEN),
-        ("finished = [0] * len(lengths)", "[0] => [-1]", _OVERWRITTEN),
-    ],
-    "finish_steps_recursive": [
-        (
-            "batch = [free_at[0] + length for length in todo[:slots]]",
-            "[0] => [-1]",
-            "static slots are all free at the same time",
-        ),
-    ],
-    "chunk_size_by_cases": [
-        ("if num_decodes >= budget:", ">= => >", "then 0 are left, less than what remains"),
-        ("return remaining if remaining < left else left", "< => <=", "equal is the same answer"),
-    ],
-    "chunk_inputs_with_torch": [
-        (
-            "ids = torch.tensor(tokens).narrow(0, cursor, n)",
-            "(0 => (-1",
-            "there is one dimension",
-        ),
-    ],
-    "sort_key_from_a_table": [
-        ("levels = {'fcfs': 0, 'priority': request.priority}", "0 => 1", _SAME_FOR_ALL),
-        ("levels = {'fcfs': 0, 'priority': request.priority}", "0 => -1", _SAME_FOR_ALL),
-    ],
-    "choose_victim_by_loop": [
-        ("for request in active[1:]:", "1: => :", _ITSELF),
-        ("for request in active[1:]:", "1: => 0:", _ITSELF),
-        ("later = request.key > victim.key", "> => >=", "they differ here"),
-        ("later = request.arrival_time > victim.arrival_time", "> => >=", "they differ here"),
-        ("later = request.id > victim.id", "> => >=", "ids are unique"),
-    ],
-    "choose_victim_by_narrowing": [
-        ("return active[0].id", "[0] => [-1]", "ids are unique: one is left"),
-    ],
-    "choose_victim_from_a_heap": [
-        ("return heapq.nlargest(1, order)[0][2]", "[0] => [-1]", "there is one"),
-        ("return heapq.nlargest(1, order)[0][2]", "(1 => (2", "the first is the largest"),
-    ],
-    "record": [
-        (
-            "return dict(zip(forwarded, sampled, strict=True))",
-            "True => False",
-            "both are equally long",
-        ),
-    ],
-    "aged_key_at_a_fixed_moment": [
-        ("now = 1000", "1000 => 1001", _SAME_FOR_ALL),
-        ("now = 1000", "1000 => 999", _SAME_FOR_ALL),
-    ],
-    "pick_budget": [
-        (
-            "middle = (smallest + largest + 1) // 2",
-            "1) => 2)",
-            "any middle above smallest and up to largest will do",
-        ),
-    ],
-    "pick_budget_from_above": [
-        (
-            "for budget in range(4096, num_decodes + 1, -1):",
-            "+ 1 => + 0",
-            "num_decodes + 1 comes out anyway",
-        ),
-    ],
-    "fused_rows": [
-        (
-            "for mine, cursor, n in zip(known, cursors, num_new, strict=True):",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-    ],
-    "full_mask": [
-        (
-            "new = (column <= column[:, None]) & real | itself",
-            "<= => <",
-            "itself is added anyway",
-        ),
-    ],
-    "split_kv": [
-        (
-            "return [torch.cat([row[longest_past - past:longest_past], row[total - new:]]) "
-            "for row, past, new in zip(k, past_lens, num_new, strict=True)]",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-    ],
-    "sample_rows": [
-        (
-            "return [row for row, (new, cursor, known) in "
-            "enumerate(zip(num_new, cursors, num_known, strict=True)) if cursor + new == known]",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-    ],
-    "pack": [
-        (
-            "for i, (past, new) in enumerate(zip(past_lens, num_new, strict=True)):",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-        (
-            "cu_k = [0, *accumulate((past + new for past, new in "
-            "zip(past_lens, num_new, strict=True)))]",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-    ],
-    "ring_slot": [
-        ("if position < sinks:", "< => <=", "position `sinks` gets slot `sinks` either way"),
-        (
-            "return sinks + (position - sinks) % window",
-            "- => +",
-            "where the turn begins does not matter",
-        ),
-    ],
-    "fit": [
-        (
-            "together = sum(((tokens - mean_tokens) * (time_us - mean_us) "
-            "for tokens, time_us in points))",
-            "tokens - => tokens +",
-            "deviations from a mean add up to 0",
-        ),
-        (
-            "together = sum(((tokens - mean_tokens) * (time_us - mean_us) "
-            "for tokens, time_us in points))",
-            "time_us - => time_us +",
-            "deviations from a mean add up to 0",
-        ),
-    ],
-    "urgency_by_cases": [
-        ("if abs(time_to_deadline) < 1000:", "< => <=", "at 1 ms both branches say 1"),
-        ("if abs(time_to_deadline) < 1000:", "1000 => 1001", "at 1 ms both branches say 1"),
-    ],
-    "gate": [
-        (
-            "if reference.slack_us < 0 or waiter.urgency > margin * reference.urgency:",
-            "0 => -1",
-            _DOOMED,
-        ),
-    ],
-    "gate_by_four_cases": [
-        (
-            "match (waiter.slack_us >= 0, reference.slack_us >= 0):",
-            "reference.slack_us >= 0 => reference.slack_us >= -1",
-            _DOOMED,
-        ),
-    ],
-    "gate_with_one_comparison": [
-        ("if waiter.urgency < 0 or not scores:", "< => <=", "a score is never 0"),
-    ],
-    "gate_by_loop": [
-        (
-            "if first is None or runner.urgency > first.urgency:",
-            "> => >=",
-            "of the most urgent only the urgency matters",
-        ),
-    ],
-    "bump_by_cases": [
-        ("return 0 if priority < 2 else priority - 2", "< => <=", "at 2 both branches say 0"),
-        ("return 0 if priority < 2 else priority - 2", "< 2 => < 3", "at 2 both branches say 0"),
-    ],
-    "route_by_loop": [("if best is None or rank < best:", "< => <=", "ids are unique")],
-    "accept": [
-        (
-            "missing = [max(0.0, wanted - drafted) for wanted, drafted in zip(p, q, strict=True)]",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-    ],
-    "accept_by_bisection": [
-        ("ratio = min(1.0, p[token] / q[token])", "1.0 => 2.0", "u is below 1"),
-        (
-            "sums = list(itertools.accumulate((max(a - b, 0.0) for a, b in "
-            "zip(p, q, strict=True))))",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-    ],
-    "accept_exactly": [
-        (
-            "goal = Fraction(v) * sum((a - b for a, b in zip(target, draft, strict=True) "
-            "if a > b))",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-        (
-            "goal = Fraction(v) * sum((a - b for a, b in zip(target, draft, strict=True) "
-            "if a > b))",
-            "a > b => a >= b",
-            _NO_WEIGHT,
-        ),
-    ],
-    "accept_among_those_that_are_missing": [
-        (
-            "missing = {i: p[i] - q[i] for i in range(len(p)) if p[i] > q[i]}",
-            "> => >=",
-            _NO_WEIGHT,
-        ),
-    ],
-    "accept_by_shares": [
-        (
-            "share = 1 / sum((a - b for a, b in zip(p, q, strict=True) if a > b))",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-        (
-            "share = 1 / sum((a - b for a, b in zip(p, q, strict=True) if a > b))",
-            "a > b => a >= b",
-            _NO_WEIGHT,
-        ),
-        (
-            "ends = list(itertools.accumulate((max(0, a - b) * share for a, b in "
-            "zip(p, q, strict=True))))",
-            "True => False",
-            _EQUAL_LENGTHS,
-        ),
-    ],
-}
-
-
-def _equivalent(exercise_id: str, name: str) -> set[str]:
-    """The listed changes of a function as `mutants` writes them."""
-    own = exercise(exercise_id).name
-    full = name if name.startswith(own) else f"{own}_{name}"
-    changes: set[str] = set()
-    for line, change, _ in EQUIVALENT.get(full, []):
-        old, new = change.split(" => ")
-        changes.add(f"{line} -> {line.replace(old, new, 1)}")
-    return changes
-
-
-@pytest.mark.usefixtures("short_limit")
 @pytest.mark.parametrize(("exercise_id", "answer"), EXACT_RIGHT)
 def test_every_slip_in_a_right_answer_is_caught(exercise_id: str, answer: Any) -> None:
-    check = exercise(exercise_id).check
-    survivors = {change for change, slip in mutants(answer) if check(slip).status == "passed"}
-    assert survivors == _equivalent(exercise_id, answer.__name__)
+    """But for those that are right all the same: `still_right` says why."""
+    item = exercise(exercise_id)
+    survivors = {name for name, passes in mutants_that_pass(item, answer) if passes}
+    own = f"{answer.__name__}(): "
+    assert survivors == {name for name in item.still_right if name.startswith(own)}

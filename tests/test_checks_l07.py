@@ -13,10 +13,10 @@ from answers import worked, wrong
 from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from mutants import mutants
 
 from course import harness
 from course.answering import Here
+from course.audit.mutants import mutants
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.exercise import Exercise
 from course.registry import exercise, lesson_exercises
@@ -429,9 +429,9 @@ def test_slips_in_looking_for_room_are_caught_before_any_load() -> None:
 
     assert first_checks(my_policy) == "passed"
     rooms = ("worker.num_running", "request.kv_tokens_needed", "if able", "return None")
-    for change, slip in mutants(my_policy):
-        if any(room in change for room in rooms):
-            assert first_checks(slip) != "passed", change
+    for mutant in mutants(my_policy):
+        if any(room in mutant.old or room in mutant.new for room in rooms):
+            assert first_checks(mutant.function) != "passed", mutant.name
 
 
 def test_the_load_is_what_the_task_says() -> None:

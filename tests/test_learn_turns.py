@@ -153,12 +153,14 @@ def test_ctrl_c_while_the_launcher_itself_is_loaded_is_one_line(bare: Path, star
 
 
 def test_ctrl_c_during_a_check_is_one_line(course: Path, started: list):
-    """A terminal sends it to every process of the launcher's group."""
-    (course / "course" / "__main__.py").write_text(BLOCK.format("checking"))
+    """A terminal sends it to every process of the launcher's group, and no other gets to know."""
+    helper = "import subprocess\nsubprocess.Popen(['sleep', '600'])\n"
+    (course / "course" / "__main__.py").write_text(helper + BLOCK.format("checking"))
     stopped = start(course, "check", "l01", start_new_session=True)
     started.append(stopped)
     wait_for((course / "checking").exists)
-    checking = psutil.Process(stopped.pid).children()
+    checking = psutil.Process(stopped.pid).children(recursive=True)
+    assert len(checking) == 2
     os.killpg(stopped.pid, signal.SIGINT)
     assert stopped.communicate(timeout=60)[1] == "learn.py: stopped.\n"
     assert stopped.returncode == 130

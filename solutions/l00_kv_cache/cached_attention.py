@@ -408,6 +408,9 @@ def large_scores(rng: random.Random) -> Tensors:
     return 70 * q.sign(), 12 * q.sign() + k_cache, v_cache, k, v
 
 
+LAST_OF_TWO = "the last of two dimensions is number 1"
+ONE_ROW = "there is one new token, so its first row is its last"
+
 EXERCISE = Exercise(
     number=2,
     title="Attention with a cache",
@@ -452,4 +455,15 @@ EXERCISE = Exercise(
         ("the same in float32", on(lambda rng: qkv(rng, 3, 2, torch.float32))),
         ("a token that is very sure", on(large_scores)),
     ),
+    still_right={
+        "cached_attention(): return (scores.softmax(dim={-1 => 1}) @ v_all, k_all, v_all)": (
+            LAST_OF_TWO
+        ),
+        "cached_attention(): scores = q @ k_all.T / math.sqrt(q.shape[{-1 => 1}])": LAST_OF_TWO,
+        "with_sdpa(): return (out[{0 => -1}], k_all, v_all)": "the batch has one entry",
+        "by_hand(): k_all = torch.stack([*k_cache, k[{0 => -1}]])": ONE_ROW,
+        "by_hand(): v_all = torch.stack([*v_cache, v[{0 => -1}]])": ONE_ROW,
+        "by_hand(): out = sum((w * row for w, row in zip(weights / weights.sum(), v_all, "
+        "strict={True => False})))": "both are equally long",
+    },
 )

@@ -235,6 +235,7 @@ JUDGE = Comparison(
     ],
     each="request",
 )
+OVERWRITTEN = "every entry is overwritten"
 
 EXERCISE = Exercise(
     number=3,
@@ -282,5 +283,12 @@ EXERCISE = Exercise(
         ),
         ("any lengths, any number of slots", JUDGE.on_drawn(any_batches)),
     ),
-    still_right={"slots at least 1": "there is at least one slot"},
+    still_right={
+        "slots at least 1": "there is at least one slot",
+        "by_simulation(): finished = [{0 => 1}] * len(lengths)": OVERWRITTEN,
+        "by_simulation(): finished = [{0 => -1}] * len(lengths)": OVERWRITTEN,
+        "recursive(): batch = [free_at[{0 => -1}] + length for length in todo[:slots]]": (
+            "static slots are all free at the same time"
+        ),
+    },
 )

@@ -256,5 +256,10 @@ EXERCISE = Exercise(
         ),
         ("any piece of any text", JUDGE.on_drawn(any_piece)),
     ),
-    still_right={"n at least 1": "it is at least 1"},
+    still_right={
+        "n at least 1": "it is at least 1",
+        "with_torch(): ids = torch.tensor(tokens).narrow({0 => -1}, cursor, n)": (
+            "there is one dimension"
+        ),
+    },
 )

@@ -154,5 +154,9 @@ EXERCISE = Exercise(
     still_right={
         "budget at least 1": "it is at least 1",
         "remaining at least 1": "it is at least 1",
+        "by_cases(): if num_decodes {>= => >} budget:": "then 0 are left, less than what remains",
+        "by_cases(): return remaining if remaining {< => <=} left else left": (
+            "equal is the same answer"
+        ),
     },
 )

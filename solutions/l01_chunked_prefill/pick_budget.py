@@ -349,5 +349,11 @@ EXERCISE = Exercise(
     still_right={
         "itl_limit_us at least 1": NO_SUCH_STEP,
         "result at least 1": "the smallest budget is num_decodes + 1",
+        "pick_budget(): middle = (smallest + largest + {1 => 2}) // 2": (
+            "any middle above smallest and up to largest will do"
+        ),
+        "from_above(): for budget in range(4096, num_decodes + {1 => 0}, -1):": (
+            "num_decodes + 1 comes out anyway"
+        ),
     },
 )

@@ -234,7 +234,7 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
             raise WrongDecision(JUDGE.judge(ask, [(active,)]) or Failure(JUDGE.idea))
         if chosen != choose_victim(active):
             asked.append((active,))
-        return chosen
+        return int(chosen)  # 3.0 names request 3 as well
 
     workload = Workload("fcfs", 22, 8, (Job(0, 0, 10, 10), Job(0, 0, 10, 10)))
     serving = Serving(workload, Decisions(choose_victim=choose, resume=start_over))
@@ -275,6 +275,7 @@ FIRST, SECOND = running(50, (7,), arrival_time=0), running(9, (7,), arrival_time
 FCFS_FIRST = running(3, (0,), priority=2, arrival_time=0)
 FCFS_SECOND = running(1, (5,), priority=0, arrival_time=5, admitted_at=5)
 AGED = running(4, (9.5,), priority=1, arrival_time=2, admitted_at=2)
+NOT_LATER = "the first one is not later than itself"
 
 EXERCISE = Exercise(
     number=3,
@@ -344,5 +345,15 @@ EXERCISE = Exercise(
         ("any running requests", JUDGE.on_drawn(any_running)),
         ("whole workloads, to the last token", whole_workloads),
     ),
-    still_right={"active: reversed": "the order of the list has no say"},
+    still_right={
+        "active: reversed": "the order of the list has no say",
+        "by_loop(): for request in active[{1: => :}]:": NOT_LATER,
+        "by_loop(): for request in active[{1 => 0}:]:": NOT_LATER,
+        "by_loop(): later = request.key {> => >=} victim.key": "they differ here",
+        "by_loop(): later = request.arrival_time {> => >=} victim.arrival_time": "they differ here",
+        "by_loop(): later = request.id {> => >=} victim.id": "ids are unique",
+        "by_narrowing(): return active[{0 => -1}].id": "ids are unique: one is left",
+        "from_a_heap(): return heapq.nlargest(1, order)[{0 => -1}][2]": "there is one",
+        "from_a_heap(): return heapq.nlargest({1 => 2}, order)[0][2]": "the first is the largest",
+    },
 )

@@ -191,5 +191,8 @@ EXERCISE = Exercise(
         "active_now: reversed": NOT_NEEDED,
         "active_now: sorted": NOT_NEEDED,
         "active_now: without repeats": NOT_NEEDED,
+        "record(): return dict(zip(forwarded, sampled, strict={True => False}))": (
+            "both are equally long"
+        ),
     },
 )

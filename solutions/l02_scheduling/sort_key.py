@@ -218,6 +218,7 @@ LONG = make_request(0, priority=1, arrival_time=2, max_new_tokens=30)
 SHORT = make_request(1, priority=1, arrival_time=5, max_new_tokens=3)
 BACK = make_request(0, priority=1, arrival_time=2, admitted_at=9, generated=3)
 NEW = make_request(1, priority=1, arrival_time=6)
+SAME_FOR_ALL = "it is the same for every request and changes no order"
 
 EXERCISE = Exercise(
     number=1,
@@ -262,4 +263,8 @@ EXERCISE = Exercise(
         ("a policy that does not exist", unknown_policy),
         ("any queue", JUDGE.on_drawn(lambda rng: any_queues(rng, 4))),
     ),
+    still_right={
+        "from_a_table(): levels = {'fcfs': {0 => 1}, 'priority': request.priority}": SAME_FOR_ALL,
+        "from_a_table(): levels = {'fcfs': {0 => -1}, 'priority': request.priority}": SAME_FOR_ALL,
+    },
 )

@@ -221,6 +221,7 @@ JUDGE = Ranking(
     "to give the same order without `now`.",
     evidence=[*any_aged(random.Random(0), (4, 3, 10)), *UNEVEN],
 )
+SAME_FOR_ALL = "it is the same for every request and changes no order"
 
 EXERCISE = Exercise(
     number=1,
@@ -263,5 +264,9 @@ EXERCISE = Exercise(
         ("rates that are no whole numbers", JUDGE.on(*UNEVEN)),
         ("any rate", JUDGE.on_drawn(lambda rng: any_aged(rng, (1, 2, 0.5, 4, 2.5, 10, 7, 16)))),
     ),
-    still_right={"result: only the first": "the rank is one number"},
+    still_right={
+        "result: only the first": "the rank is one number",
+        "at_a_fixed_moment(): now = {1000 => 1001}": SAME_FOR_ALL,
+        "at_a_fixed_moment(): now = {1000 => 999}": SAME_FOR_ALL,
+    },
 )

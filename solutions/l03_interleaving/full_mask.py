@@ -322,4 +322,9 @@ EXERCISE = Exercise(
         ),
         ("any mix", JUDGE.on_drawn(lambda rng: any_lengths(rng, 20))),
     ),
+    still_right={
+        "full_mask(): new = (column {<= => <} column[:, None]) & real | itself": (
+            "itself is added anyway"
+        ),
+    },
 )

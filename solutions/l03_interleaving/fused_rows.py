@@ -185,4 +185,8 @@ EXERCISE = Exercise(
         ),
         ("any mix", JUDGE.on_drawn(any_mix)),
     ),
+    still_right={
+        "fused_rows(): for mine, cursor, n in zip(known, cursors, num_new, strict={True => "
+        "False}):": "all are equally long",
+    },
 )

@@ -253,5 +253,9 @@ EXERCISE = Exercise(
     still_right={
         "result: sorted": "they come in order",
         "result: without repeats": "a row comes once",
+        "sample_rows(): return [row for row, (new, cursor, known) in enumerate(zip(num_new, "
+        "cursors, num_known, strict={True => False})) if cursor + new == known]": (
+            "all are equally long"
+        ),
     },
 )

@@ -361,4 +361,10 @@ EXERCISE = Exercise(
         ("any mix", any_mix),
     ),
     draw_call=draw_call,
+    still_right={
+        "split_kv(): return [torch.cat([row[longest_past - past:longest_past], row[total - "
+        "new:]]) for row, past, new in zip(k, past_lens, num_new, strict={True => False})]": (
+            "all are equally long"
+        ),
+    },
 )

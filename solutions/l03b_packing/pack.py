@@ -321,6 +321,7 @@ JUDGE = Fusing(
     ),
     evidence=[([3, 1], [1, 2]), ([1, 2], [3, 1])],
 )
+EQUAL_LENGTHS = "all are equally long"
 
 EXERCISE = Exercise(
     number=1,
@@ -373,4 +374,10 @@ EXERCISE = Exercise(
         ),
         ("any mix", JUDGE.on_drawn(lambda rng: any_lengths(rng, 20, most_rows=3))),
     ),
+    still_right={
+        "pack(): for i, (past, new) in enumerate(zip(past_lens, num_new, strict={True => "
+        "False})):": EQUAL_LENGTHS,
+        "pack(): cu_k = [0, *accumulate((past + new for past, new in zip(past_lens, num_new, "
+        "strict={True => False})))]": EQUAL_LENGTHS,
+    },
 )

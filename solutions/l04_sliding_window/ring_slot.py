@@ -286,5 +286,11 @@ EXERCISE = Exercise(
     still_right={
         "window at least 1": "it is at least 1",
         "return sinks + position % window": "where the turn begins does not matter",
+        "ring_slot(): if position {< => <=} sinks:": (
+            "position `sinks` gets slot `sinks` either way"
+        ),
+        "ring_slot(): return sinks + (position {- => +} sinks) % window": (
+            "where the turn begins does not matter"
+        ),
     },
 )

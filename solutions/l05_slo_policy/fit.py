@@ -226,5 +226,9 @@ EXERCISE = Exercise(
         "together = sum(((tokens - mean_tokens) * time_us for tokens, time_us in points))": (
             DEVIATIONS
         ),
+        "fit(): together = sum(((tokens {- => +} mean_tokens) * (time_us - mean_us) for "
+        "tokens, time_us in points))": DEVIATIONS,
+        "fit(): together = sum(((tokens - mean_tokens) * (time_us {- => +} mean_us) for "
+        "tokens, time_us in points))": DEVIATIONS,
     },
 )

@@ -265,6 +265,7 @@ def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
 NOT_ITS_OWN = "the rules look at the runners' own"
 SIGN_ALONE = "only its sign counts"
 BEATEN_ANYWAY = "a doomed reference has an urgency below 0, and that of the waiter is above"
+BEATS_THE_DOOMED = "a waiter that can make it beats a doomed reference anyway"
 
 EXERCISE = Exercise(
     number=4,
@@ -341,5 +342,14 @@ EXERCISE = Exercise(
         "runners.slack_us at least 1": BEATEN_ANYWAY,
         "runners.num_preemptions at most 7": "above 0 is immune",
         "if waiter.urgency > margin * reference.urgency:": BEATEN_ANYWAY,
+        "gate(): if reference.slack_us < {0 => -1} or waiter.urgency > margin * "
+        "reference.urgency:": BEATS_THE_DOOMED,
+        "by_four_cases(): match (waiter.slack_us >= 0, reference.slack_us >= {0 => -1}):": (
+            BEATS_THE_DOOMED
+        ),
+        "with_one_comparison(): if waiter.urgency {< => <=} 0 or not scores:": "a score is never 0",
+        "by_loop(): if first is None or runner.urgency {> => >=} first.urgency:": (
+            "of the most urgent only the urgency matters"
+        ),
     },
 )

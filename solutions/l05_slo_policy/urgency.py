@@ -291,6 +291,8 @@ def any_times(rng: random.Random) -> list[Args]:
     return cases
 
 
+BOTH_SAY_1 = "at 1 ms both branches say 1"
+
 EXERCISE = Exercise(
     number=3,
     title="What goes first",
@@ -335,5 +337,9 @@ EXERCISE = Exercise(
         ("a slack of 0", JUDGE.on((0, 40_000), (1, 40_000), (0, 1_000))),
         ("any time", JUDGE.on_drawn(any_times)),
     ),
-    still_right={"slack at most 7": "only its sign counts"},
+    still_right={
+        "slack at most 7": "only its sign counts",
+        "by_cases(): if abs(time_to_deadline) {< => <=} 1000:": BOTH_SAY_1,
+        "by_cases(): if abs(time_to_deadline) < {1000 => 1001}:": BOTH_SAY_1,
+    },
 )

@@ -315,6 +315,8 @@ def on(*cases: Args) -> Check:
     return lambda ask, rng: judge(ask, list(cases))
 
 
+BOTH_SAY_0 = "at 2 both branches say 0"
+
 EXERCISE = Exercise(
     number=2,
     title="About to be late",
@@ -385,4 +387,8 @@ EXERCISE = Exercise(
         ),
         ("any request", lambda ask, rng: judge(ask, any_requests(rng))),
     ),
+    still_right={
+        "by_cases(): return 0 if priority {< => <=} 2 else priority - 2": BOTH_SAY_0,
+        "by_cases(): return 0 if priority < {2 => 3} else priority - 2": BOTH_SAY_0,
+    },
 )

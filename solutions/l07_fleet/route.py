@@ -224,5 +224,8 @@ EXERCISE = Exercise(
         ),
         ("any choice", JUDGE.on_drawn(any_choices)),
     ),
-    still_right={"workers: reversed": "they come in any order"},
+    still_right={
+        "workers: reversed": "they come in any order",
+        "by_loop(): if best is None or rank {< => <=} best:": "ids are unique",
+    },
 )

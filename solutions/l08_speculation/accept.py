@@ -190,6 +190,8 @@ SOME_WITHOUT = [0.0, 0.375, 0.125, 0.125, 0.375, 0.0], [0.5, 0.125, 0.0, 0.125, 
 # As floats, the shares of what is missing come to just below 1; the last token has none.
 SHORT_OF_1 = [0.3, 0.15, 0.15, 0.3, 0.1], [0.1, 0.1, 0.3, 0.2, 0.3]
 HALF_ONE = [0.25, 0.5, 0.25]
+EQUAL_LENGTHS = "all are equally long"
+NO_WEIGHT = "a weight of 0 adds nothing and is never drawn"
 
 EXERCISE = Exercise(
     number=1,
@@ -279,4 +281,23 @@ EXERCISE = Exercise(
         ),
         ("any draft", JUDGE.on_drawn(any_drafts)),
     ),
+    still_right={
+        "accept(): missing = [max(0.0, wanted - drafted) for wanted, drafted in zip(p, q, "
+        "strict={True => False})]": EQUAL_LENGTHS,
+        "by_bisection(): ratio = min({1.0 => 2.0}, p[token] / q[token])": "u is below 1",
+        "by_bisection(): sums = list(itertools.accumulate((max(a - b, 0.0) for a, b in "
+        "zip(p, q, strict={True => False}))))": EQUAL_LENGTHS,
+        "exactly(): goal = Fraction(v) * sum((a - b for a, b in zip(target, draft, "
+        "strict={True => False}) if a > b))": EQUAL_LENGTHS,
+        "exactly(): goal = Fraction(v) * sum((a - b for a, b in zip(target, draft, "
+        "strict=True) if a {> => >=} b))": NO_WEIGHT,
+        "among_those_that_are_missing(): missing = {i: p[i] - q[i] for i in range(len(p)) if "
+        "p[i] {> => >=} q[i]}": NO_WEIGHT,
+        "by_shares(): share = 1 / sum((a - b for a, b in zip(p, q, strict={True => False}) "
+        "if a > b))": EQUAL_LENGTHS,
+        "by_shares(): share = 1 / sum((a - b for a, b in zip(p, q, strict=True) if a {> => "
+        ">=} b))": NO_WEIGHT,
+        "by_shares(): ends = list(itertools.accumulate((max(0, a - b) * share for a, b in "
+        "zip(p, q, strict={True => False}))))": EQUAL_LENGTHS,
+    },
 )

@@ -1,10 +1,13 @@
 """Small changes to a function's source, one at a time: what a slip could make of it."""
 
 import ast
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from course.audit.rewriting import rewritten
+from course.exercise import Function
 
 _COMPARE: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE),
@@ -18,32 +21,50 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 _NAMES = {"min": "max", "max": "min", "tril": "triu", "triu": "tril"}
 
 
-def mutants(function: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield ("old line -> new line", changed function) for every change that compiles."""
-    source = textwrap.dedent(inspect.getsource(function))
-    original = ast.unparse(ast.parse(source)).splitlines()
-    for index, node in enumerate(ast.walk(ast.parse(source))):
-        for variant in range(len(_variants(node))):
-            tree = ast.parse(source)
-            target = list(ast.walk(tree))[index]
-            tree = _Replace(target, _variants(target)[variant]).visit(tree)
-            namespace = dict(function.__globals__)
-            exec(compile(ast.fix_missing_locations(tree), "<mutant>", "exec"), namespace)
-            changed = ast.unparse(tree).splitlines()
-            pairs = zip(original, changed, strict=False)
-            old, new = next(((a, b) for a, b in pairs if a != b), ("", ""))
-            yield f"{old.strip()} -> {new.strip()}", namespace[function.__name__]
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A function changed in one place, and the line in which it is, as it was and as it is now."""
+
+    answer: str
+    old: str
+    new: str
+    function: Function
+
+    @property
+    def name(self) -> str:
+        """Such as "chunk_size_by_cases(): if num_decodes {>= => >} budget:"."""
+        return f"{self.answer}(): {marked(self.old, self.new)}"
 
 
-class _Replace(ast.NodeTransformer):
-    def __init__(self, target: ast.AST, replacement: ast.AST) -> None:
-        self.target, self.replacement = target, replacement
-
-    def visit(self, node: ast.AST) -> Any:
-        return self.replacement if node is self.target else self.generic_visit(node)
+def mutants(function: Function) -> Iterator[Mutant]:
+    """Yields the function with every change that compiles."""
+    for old, new, changed in rewritten(function, _variants):
+        yield Mutant(function.__name__, old, new, changed)
 
 
-def _variants(node: ast.AST) -> list[ast.AST]:
+def marked(old: str, new: str) -> str:
+    """The line with the words that change in braces: "x = 1" and "x = 2" are "x = {1 => 2}"."""
+    before, after = _words(old), _words(new)
+    start = _num_shared(before, after)
+    end = _num_shared(before[start:][::-1], after[start:][::-1])
+    if end and min(len(before), len(after)) == start + end:
+        end -= 1  # a word that goes or comes is shown with its neighbour
+    was, now = ("".join(words[start : len(words) - end]) for words in (before, after))
+    kept = "".join(before[len(before) - end :])
+    return f"{''.join(before[:start])}{{{was} => {now}}}{kept}"
+
+
+def _num_shared(before: list[str], after: list[str]) -> int:
+    """How many words both begin with."""
+    pairs = zip(before, after, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _words(line: str) -> list[str]:
+    return re.findall(r"[\w.]+|\s+|[<>=!]=|//|\*\*|.", line)
+
+
+def _variants(node: ast.AST) -> Sequence[ast.AST]:
     """What could stand in the node's place."""
     match node:
         case ast.Compare(left=left, ops=[op], comparators=right):

@@ -9,21 +9,21 @@ import contextlib
 import copy
 import dataclasses
 import inspect
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from course.audit.rewriting import rewritten
+from course.exercise import Function
 from nanogpt.parts.guard import code_inside
 
-Function = Callable[..., Any]
 Blur = Callable[[Any], Any]
 Calls = Sequence[tuple[Any, ...]]
 
 
 def weakenings(function: Function, calls: Calls) -> Iterator[tuple[str, Function]]:
-    """Yield (name, weaker function). `calls` are arguments that its check asked about."""
+    """Yields (name, weaker function). `calls` are arguments that its check asked about."""
     names = list(inspect.signature(function).parameters)
     used = {name for code in code_inside(function.__code__) for name in code.co_names}
     for index, name in enumerate(names):
@@ -144,19 +144,8 @@ def _short(value: Any) -> str:
 
 
 def _shorter(function: Function) -> Iterator[tuple[str, Function]]:
-    source = textwrap.dedent(inspect.getsource(function))
-    original = ast.unparse(_without_annotations(source)).splitlines()
-    for index, node in enumerate(ast.walk(_without_annotations(source))):
-        for variant in range(len(_left_out(node))):
-            tree = _without_annotations(source)
-            target = list(ast.walk(tree))[index]
-            tree = _Replace(target, _left_out(target)[variant]).visit(tree)
-            space = dict(function.__globals__)
-            exec(compile(ast.fix_missing_locations(tree), "<weaker>", "exec"), space)
-            changed = ast.unparse(tree).splitlines()
-            pairs = zip(original, changed, strict=False)
-            line = next((new.strip() for old, new in pairs if old != new), "")
-            yield line, space[function.__name__]
+    for _, line, changed in rewritten(function, _left_out, _without_annotations):
+        yield line, changed
 
 
 def _without_annotations(source: str) -> ast.Module:
@@ -169,14 +158,6 @@ def _without_annotations(source: str) -> ast.Module:
         elif isinstance(node, ast.AnnAssign):
             node.annotation = ast.Name("object", ast.Load())
     return tree
-
-
-class _Replace(ast.NodeTransformer):
-    def __init__(self, target: ast.AST, replacement: ast.AST) -> None:
-        self.target, self.replacement = target, replacement
-
-    def visit(self, node: ast.AST) -> Any:
-        return self.replacement if node is self.target else self.generic_visit(node)
 
 
 def _left_out(node: ast.AST) -> list[ast.AST]:

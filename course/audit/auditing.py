@@ -1,0 +1,217 @@
+"""One exercise's audit: which answers its check tells apart, and what is not as it should be."""
+
+import contextlib
+import copy
+import sys
+import time
+import warnings
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from course.answering import Answer, Here, Wrap
+from course.audit.mutants import mutants
+from course.audit.variants import Variant, applying, giving
+from course.audit.weakening import weakenings
+from course.called import Called
+from course.exercise import Exercise, Function
+from course.report import Report
+
+WRONG_SEEDS = (0, 1)
+WEAKENED_SEEDS = (0, 1, 2)
+# Judged by its score over whole loads, which a slip may leave as good as it was.
+SCORED = "l07.my_policy"
+_MUTANT_S, _WEAKENED_S = 0.05, 0.2  # of computing in a call; many never end
+_NAMES = ("uint8", "int32", "int64", "float32", "float64", "array")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many of them are as they should be, and of how many."""
+
+    good: int
+    all: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What the audit of one exercise found.
+
+    `right` counts checks, one for each seed; `mutants` and `weakened` are caught or not, None where
+    none were made. `explained` are survivors with a reason, `findings` sentences about what is not
+    as it should be, among them a survivor without one.
+    """
+
+    exercise: str
+    right: Count
+    wrong: Count
+    mutants: Count | None
+    weakened: Count | None
+    variants: Count
+    explained: int
+    unexplained: int
+    findings: tuple[str, ...]
+    seconds: float
+
+
+def audit(item: Exercise, num_seeds: int) -> Audit:
+    """All of it. A check that right answers fail is not asked about what comes from them."""
+    began, findings = time.perf_counter(), list[str]()
+    with _quiet():
+        right = _right(item, num_seeds, findings)
+        wrong = _wrong(item, findings)
+        variants, slips, weaker = Count(0, 0), None, None
+        if right.good == right.all:
+            variants = _variants(item, findings)
+            if item.id != SCORED:
+                slips = [pair for answer in item.right for pair in mutants_that_pass(item, answer)]
+                weaker = weakened_that_pass(item)
+    survivors: set[str] = set()
+    for kind, made in (("mutant", slips), ("weaker answer", weaker)):
+        passing = dict.fromkeys(name for name, passes in made or () if passes)
+        survivors |= passing.keys()
+        without = [name for name in passing if name not in item.still_right]
+        findings += [f"a {kind} passes, and no reason is written down: {name}" for name in without]
+    if slips is not None:
+        stale = [name for name in item.still_right if name not in survivors]
+        findings += [f"has a reason to pass, and does not: {name}" for name in stale]
+    unexplained = survivors - item.still_right.keys()
+    return Audit(
+        exercise=item.id,
+        right=right,
+        wrong=wrong,
+        mutants=_caught(slips),
+        weakened=_caught(weaker),
+        variants=variants,
+        explained=len(survivors) - len(unexplained),
+        unexplained=len(unexplained),
+        findings=tuple(findings),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _right(item: Exercise, num_seeds: int, findings: list[str]) -> Count:
+    good = 0
+    for answer in item.right:
+        reports = [item.check(answer, seed=seed) for seed in range(num_seeds)]
+        failed = [seed for seed, report in enumerate(reports) if report.status != "passed"]
+        good += num_seeds - len(failed)
+        if failed:
+            where = f"{answer.__name__}, seed {failed[0]}"
+            findings.append(f"a right answer fails: {where}: {reports[failed[0]].idea}")
+    return Count(good, len(item.right) * num_seeds)
+
+
+def _wrong(item: Exercise, findings: list[str]) -> Count:
+    ways = [
+        (each.key, number, way)
+        for each in item.misconceptions
+        for number, way in enumerate(each.written, 1)
+    ]
+    good = 0
+    for key, number, way in ways:
+        reports = [item.check(way, seed=seed) for seed in WRONG_SEEDS]
+        strange = [report for report in reports if not _is_named(report, key)]
+        good += not strange
+        if strange:
+            told = strange[0].misconception or strange[0].idea
+            what = f"is told `{told}`" if told else "passes"
+            findings.append(f"a wrong answer {what}: `{key}`, way {number} to write it")
+    return Count(good, len(ways))
+
+
+def _is_named(report: Report, key: str) -> bool:
+    return report.status == "failed" and report.misconception == key
+
+
+def _variants(item: Exercise, findings: list[str]) -> Count:
+    good = total = 0
+    for answer in item.right:
+        for variant in applying(item.check, answer):
+            sentence = refused(item, answer, variant)
+            total, good = total + 1, good + (sentence is None)
+            if sentence is not None:
+                findings.append(f"refused in {variant.name}: {answer.__name__}: {sentence}")
+    return Count(good, total)
+
+
+def refused(item: Exercise, answer: Function, variant: Variant) -> str | None:
+    """The sentence for right results in such a type, unless they pass.
+
+    None also where the type matters, if what is said names the one that came.
+    """
+    report = item.check(giving(answer, variant.cast))
+    if report.status == "passed":
+        return None
+    said = " ".join([report.idea, *(value for _, value in report.example)])
+    named = report.status == "failed" and any(name in said for name in _NAMES)
+    return None if variant.matters and named else report.idea
+
+
+def mutants_that_pass(item: Exercise, answer: Function) -> list[tuple[str, bool]]:
+    """(name, whether it passes) of each mutant of a right answer."""
+    return [
+        (mutant.name, _passes(item, mutant.function, limit_s=_MUTANT_S))
+        for mutant in mutants(answer)
+    ]
+
+
+def weakened_that_pass(item: Exercise) -> list[tuple[str, bool]]:
+    """(name, whether it passes with a seed) of each weaker form of the worked answer."""
+    answer, calls = item.right[0], list[Any]()
+
+    def noting(*args: Any) -> Any:
+        calls.append(copy.deepcopy(args))
+        return answer(*args)
+
+    item.check(noting)
+    return [
+        (
+            name,
+            any(_passes(item, weaker, limit_s=_WEAKENED_S, seed=s) for s in WEAKENED_SEEDS),
+        )
+        for name, weaker in weakenings(answer, calls)
+    ]
+
+
+def _passes(item: Exercise, function: Function, *, limit_s: float, seed: int = 0) -> bool:
+    return item.judge(_Hurried(Here(function), limit_s), seed=seed).status == "passed"
+
+
+class _Hurried:
+    """An answer that gets less time than others for each call."""
+
+    def __init__(self, answer: Answer, most_s: float) -> None:
+        self._answer, self._most_s = answer, most_s
+
+    def call(self, args: tuple[Any, ...], *, limit_s: float, wall_s: float, seed: int) -> Called:
+        limit_s = min(limit_s, self._most_s)
+        return self._answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=seed)
+
+    def asked_as(self, wrap: Wrap) -> Answer:
+        return _Hurried(self._answer.asked_as(wrap), self._most_s)
+
+    def argument(self, index: int) -> str:
+        return self._answer.argument(index)
+
+    def callees(self, names: Sequence[str]) -> Sequence[tuple[str, Answer]]:
+        return self._answer.callees(names)
+
+
+def _caught(answers: Sequence[tuple[str, bool]] | None) -> Count | None:
+    if answers is None:
+        return None
+    return Count(sum(not passes for _, passes in answers), len(answers))
+
+
+@contextlib.contextmanager
+def _quiet() -> Generator[None]:
+    """No warnings of what mutants compute, and none of a stop that lands in a callback."""
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = before
