@@ -1,0 +1,123 @@
+"""What a submission came to: plain data, one JSON file for each student and lesson.
+
+Everything that is made for an instructor (gradebook, pages, report) is made from these files alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from course.files import write_atomically
+
+Status = Literal[
+    "passed",
+    "failed",  # a check found a wrong result
+    "raised",
+    "timeout",
+    "memory",  # it asked for more than a submission may have
+    "crashed",  # it ended or crashed the process that it ran in
+    "protocol",  # what came back was no answer at all
+    "not_submitted",  # there is no such function, or it is the untouched stub
+    "internal",  # the grader failed: no mark, and the batch ends with an error
+]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What one exercise came to.
+
+    `version` names the exercise as it was then, `checks` every check, easiest first, of which
+    `passed` passed; `idea` is the feedback in a sentence, `example` rows of the smallest
+    counterexample, `misconception` the key of a known wrong idea. `stdout`, what the function
+    printed while it was judged, is for the instructor alone: it may tell hidden cases.
+    """
+
+    exercise: str
+    version: str
+    status: Status
+    checks: tuple[str, ...] = ()
+    passed: int = 0
+    idea: str = ""
+    example: tuple[tuple[str, str], ...] = ()
+    misconception: str | None = None
+    stdout: str = ""
+    seconds: float = 0.0
+
+    @property
+    def stopped_at(self) -> str | None:
+        """The name of the first check that did not pass; None when none was run, or all passed."""
+        return self.checks[self.passed] if self.passed < len(self.checks) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a student's file for one lesson came to, `marks` in the lesson's order.
+
+    `source` is where it lay among the submissions ("ada.zip/l01.py"), `key` names its contents, the
+    exercises' versions and the seed: the same key is not graded twice. `problem` says in a sentence
+    why nothing of the file could be graded, "" otherwise. `layers` are the layers of containment
+    that held. `graded_at` and `submitted_at` are ISO 8601 in UTC; `submitted_at`, `attempts`
+    and `minutes` (by exercise) are empty where the submission does not tell.
+    """
+
+    student: str
+    lesson: str
+    source: str
+    key: str
+    seed: int
+    graded_at: str
+    seconds: float
+    layers: tuple[str, ...]
+    marks: tuple[Mark, ...]
+    problem: str = ""
+    submitted_at: str = ""
+    attempts: dict[str, int] | None = None
+    minutes: dict[str, float] | None = None
+
+    def to_json(self) -> str:
+        """One JSON object, with a final newline."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+
+    def write(self, folder: Path) -> Path:
+        """Keeps it in the folder, whole or not at all, in place of an older one."""
+        path = folder / file_name(self.student, self.lesson)
+        write_atomically(path, self.to_json().encode("utf-8", "surrogatepass"))
+        return path
+
+
+def file_name(student: str, lesson: str) -> str:
+    """Where their record lies; no two students share one, whatever their names are made of."""
+    plain = re.sub(r"[^\w.-]+", "_", student)[:60].strip(".")
+    name = hashlib.sha256(student.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain}.{name}.{lesson}.json"
+
+
+def read_record(path: Path) -> Record:
+    """The record in a file. Raises: ValueError naming the file when it holds none."""
+    try:
+        said: dict[str, Any] = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
+        if said.pop("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        marks = tuple(_mark(each) for each in said.pop("marks"))
+        return Record(**{**said, "layers": tuple(said["layers"])}, marks=marks)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path.name} is no record of a submission: {error}") from error
+
+
+def read_records(folder: Path) -> tuple[Record, ...]:
+    """All records of a folder, by student and lesson. Raises: ValueError naming a damaged file."""
+    records = [read_record(path) for path in folder.glob("*.json")]
+    return tuple(sorted(records, key=lambda record: (record.student, record.lesson)))
+
+
+def _mark(said: dict[str, Any]) -> Mark:
+    rows: Sequence[tuple[str, str]] = [(label, text) for label, text in said["example"]]
+    return Mark(**{**said, "checks": tuple(said["checks"]), "example": tuple(rows)})
