@@ -107,7 +107,8 @@ def read_record(path: Path) -> Record:
         if said.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         marks = tuple(_mark(each) for each in said.pop("marks"))
-        return Record(**{**said, "layers": tuple(said["layers"])}, marks=marks)
+        said["layers"] = tuple(said["layers"])
+        return Record(**said, marks=marks)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path.name} is no record of a submission: {error}") from error
 
@@ -120,4 +121,5 @@ def read_records(folder: Path) -> tuple[Record, ...]:
 
 def _mark(said: dict[str, Any]) -> Mark:
     rows: Sequence[tuple[str, str]] = [(label, text) for label, text in said["example"]]
-    return Mark(**{**said, "checks": tuple(said["checks"]), "example": tuple(rows)})
+    said |= {"checks": tuple(said["checks"]), "example": tuple(rows)}
+    return Mark(**said)
