@@ -1,7 +1,9 @@
-"""Invented classes: records of students whose answers are right, wrong or worse, all from a seed."""
+"""Invented classes: records of students whose answers are right, wrong or worse, from a seed."""
 
 import random
+from typing import Any
 
+from course.exercise import Exercise
 from course.grading.record import Mark, Record, Status
 from course.registry import lesson_exercises
 
@@ -29,28 +31,32 @@ ODDS: dict[Status, int] = {
 }
 
 
-def a_mark(status: Status = "passed", exercise: str = "l01.plan_step", **other: object) -> Mark:
+def a_mark(status: Status = "passed", exercise: str = "l01.plan_step", **other: Any) -> Mark:
     """A mark with four checks, of which a wrong answer passed one."""
     passed = {"passed": 4, "not_submitted": 0}.get(status, 1)
-    values = {"checks": ("one", "two", "three", "four"), "passed": passed, "idea": "Think."}
-    return Mark(exercise, "v1", status, **{**values, **other})  # type: ignore[arg-type]
+    values: dict[str, Any] = {
+        "checks": ("one", "two", "three", "four"),
+        "passed": passed,
+        "idea": "Think.",
+    }
+    return Mark(exercise, "v1", status, **{**values, **other})
 
 
-def a_record(student: str = "Ada", *marks: Mark, lesson: str = LESSON, **other: object) -> Record:
-    values = {"source": f"{student}/l01.py", "key": "k", "seed": 7, "seconds": 0.5}
+def a_record(student: str = "Ada", *marks: Mark, lesson: str = LESSON, **other: Any) -> Record:
+    values: dict[str, Any] = {"source": f"{student}/l01.py", "key": "k", "seed": 7, "seconds": 0.5}
     values |= {"graded_at": "2026-12-02T08:00:00+00:00", "layers": ("namespaces",)}
-    return Record(student, lesson, marks=marks, **{**values, **other})  # type: ignore[arg-type]
+    return Record(student, lesson, marks=marks, **{**values, **other})
 
 
 def a_class(students: int, lesson: str = LESSON, seed: int = 0) -> list[Record]:
     """Records of a lesson; the first students have the strange names, some carry their minutes."""
     rng = random.Random(seed)
-    records = []
+    records: list[Record] = []
     for number in range(students):
         name = f"{NAMES[number % len(NAMES)]} {number:03}"
         student = STRANGE[number] if number < len(STRANGE) else name
         marks = [_drawn(rng, exercise) for exercise in lesson_exercises(lesson)]
-        told = {}
+        told: dict[str, Any] = {}
         if number % 3 == 0:
             minutes = {mark.exercise: rng.randint(2, 30) for mark in marks}
             told = {"minutes": minutes, "attempts": {each: rng.randint(1, 9) for each in minutes}}
@@ -58,7 +64,7 @@ def a_class(students: int, lesson: str = LESSON, seed: int = 0) -> list[Record]:
     return records
 
 
-def _drawn(rng: random.Random, exercise) -> Mark:
+def _drawn(rng: random.Random, exercise: Exercise) -> Mark:
     status: Status = rng.choices(list(ODDS), list(ODDS.values()))[0]
     checks = tuple(name for name, _ in exercise.checks)
     if status in ("passed", "not_submitted"):

@@ -107,7 +107,7 @@ def _out_of(scheme: Scheme, lesson: str) -> float:
 
 def _csv(rows: Iterable[Sequence[str | float | None]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text)  # which ends lines in \r\n, and so puts both in quotes
     for row in rows:
         writer.writerow([_cell(each) for each in row])
     return text.getvalue()
