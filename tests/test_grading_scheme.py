@@ -1,5 +1,6 @@
 """Marks become points by the rules of one small file, and a mistake in it is one clear sentence."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -123,7 +124,17 @@ def test_time_zones_are_reckoned_with(tmp_path: Path):
     at = {"in time": "2026-12-01T22:59:00+00:00", "late": "2026-12-01T22:59:01Z"}
     late = {name: scheme.score(a_record(submitted_at=when)).days_late for name, when in at.items()}
     assert late == {"in time": 0, "late": 1}
-    assert scheme.score(a_record(submitted_at="2026-12-01T23:30:00")).days_late == 1
+
+
+def test_a_time_without_a_zone_is_in_utc_wherever_the_grader_runs(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Pacific/Auckland")
+        time.tzset()
+        assert LATE.score(a_record(submitted_at="2026-12-01T23:30:00")).days_late == 1
+        assert LATE.score(a_record(submitted_at="2026-12-01T22:00:00")).days_late == 0
+    time.tzset()
 
 
 def test_a_submission_that_does_not_say_when_is_in_time():
