@@ -22,7 +22,7 @@ def themed(css_class: str) -> str:
     dark = f'.dark .{css_class},[data-jp-theme-light="false"] .{css_class}'
     return (
         f".{css_class}{{{_LIGHT}}}"
-        f"@media (prefers-color-scheme:dark){{.{css_class}{{{_DARK}}}}}"
+        f"@media screen and (prefers-color-scheme:dark){{.{css_class}{{{_DARK}}}}}"
         f"{light}{{{_LIGHT}}}{dark}{{{_DARK}}}"
     )
 

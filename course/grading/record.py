@@ -100,7 +100,7 @@ class Record:
 
 def file_name(student: str, lesson: str) -> str:
     """Where their record lies; no two students share one, whatever their names are made of."""
-    plain = re.sub(r"[^\w.-]+", "_", student)[:60].strip(".")
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", student)[:60].strip(".")
     name = hashlib.sha256(student.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{plain}.{name}.{lesson}.json"
 
@@ -112,7 +112,8 @@ def read_record(path: Path) -> Record:
         if said.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         marks = tuple(_mark(each) for each in said.pop("marks"))
-        return Record(**{**said, "layers": tuple(said["layers"])}, marks=marks)
+        said["layers"] = tuple(said["layers"])
+        return Record(**said, marks=marks)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path.name} is no record of a submission: {error}") from error
 
@@ -125,4 +126,5 @@ def read_records(folder: Path) -> tuple[Record, ...]:
 
 def _mark(said: dict[str, Any]) -> Mark:
     rows: Sequence[tuple[str, str]] = [(label, text) for label, text in said["example"]]
-    return Mark(**{**said, "checks": tuple(said["checks"]), "example": tuple(rows)})
+    said |= {"checks": tuple(said["checks"]), "example": tuple(rows)}
+    return Mark(**said)

@@ -50,12 +50,12 @@ class There:
         return pick_name(self._arguments, index)
 
     def callees(self, names: Sequence[str]) -> list[tuple[str, There]]:
-        """Those that its process says it calls."""
-        reply = self._channel.exchange(
-            {"do": "callees", "name": self._name, "names": list(names)},
-            _ASIDE_S,
-            _BACKSTOP * _ASIDE_S,
-        )
+        """Those that its process says it calls; none once that has ended."""
+        message = {"do": "callees", "name": self._name, "names": list(names)}
+        try:
+            reply = self._channel.exchange(message, _ASIDE_S, _BACKSTOP * _ASIDE_S)
+        except (LostError, TooSlowError):
+            return []
         arguments = _arguments(reply)
         called = [(name, f"{self._name}.{name}") for name in names]
         return [
