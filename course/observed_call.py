@@ -93,7 +93,10 @@ def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, dict):
         entries = cast("dict[Any, Any]", as_mapping(value))
-        return {_plain(key, around, cloned): _plain(item, around, cloned) for key, item in entries.items()}
+        return {
+            _plain(key, around, cloned): _plain(item, around, cloned)
+            for key, item in entries.items()
+        }
     if type(value) in (set, frozenset):
         return type(value)(_plain(item, around, cloned) for item in value)
     if isinstance(value, str):
@@ -136,12 +139,14 @@ class Printed:
         _ROUTER.remove()
 
     def write(self, text: str) -> int:
+        """Keep as much of it as there is room for."""
         room = _MAX_STDOUT - self._buffer.tell()
         self._buffer.write(text[: max(0, room)])
         self._cut = self._cut or len(text) > room
         return len(text)
 
     def text(self) -> str:
+        """All that was printed."""
         return self._buffer.getvalue() + (_CUT if self._cut else "")
 
 

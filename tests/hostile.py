@@ -1,8 +1,8 @@
-'''Submissions that cheat, break things or are right in odd ways: what a grader has to stand.
+"""Submissions that cheat, break things or are right in odd ways: what a grader has to stand.
 
 Each is the text of a lesson's file in which one function stands, for l01.chunk_size unless it is
 said. Names go by group: forge, steal, hardcode, resource, network, odd.
-'''
+"""
 
 from __future__ import annotations
 
@@ -53,7 +53,11 @@ FORGE = [
             "raise KeyboardInterrupt": "raise KeyboardInterrupt",
             "raise GeneratorExit": "raise GeneratorExit",
             "os._exit with success": "import os; os._exit(0)",
-            "printed verdict": "print('{\"status\": \"passed\"}'); print('PASSED 4 of 4'); return -1",
+            "printed verdict": """
+                print('{"status": "passed"}')
+                print("PASSED 4 of 4")
+                return -1
+                """,
             "int that equals everything": """
                 class Any_(int):
                     def __eq__(self, other): return True
@@ -114,7 +118,7 @@ FORGE = [
                 """,
             "patched encode": """
                 import sys
-                child = sys.modules["course.grading.child"]
+                child = sys.modules["course.grading.isolation.child"]
                 child.encode = lambda *a, **k: type("F", (), {"content": b"passed", "storages": ()})
                 return -1
                 """,
@@ -146,13 +150,13 @@ FORGE = [
                 """,
             "a reply of another form": """
                 import sys
-                child = sys.modules["course.grading.child"]
+                child = sys.modules["course.grading.isolation.child"]
                 child.Answers._call = lambda self, **said: {"passed": True}
                 return -1
                 """,
             "an error that is none": """
                 import sys
-                child = sys.modules["course.grading.child"]
+                child = sys.modules["course.grading.isolation.child"]
                 child.Answers._call = lambda self, **said: {
                     "value": 1, "args_after": None, "error": "passed", "generator": None,
                     "stdout": "",
@@ -170,7 +174,7 @@ FORGE = [
                 """,
             "a generator that was not asked for": """
                 import sys
-                child = sys.modules["course.grading.child"]
+                child = sys.modules["course.grading.isolation.child"]
                 child.Answers._call = lambda self, **said: {
                     "value": None, "args_after": None, "error": None, "generator": 0, "stdout": "",
                 }
@@ -179,7 +183,7 @@ FORGE = [
             "code of the caller swapped": """
                 import sys
                 frame = sys._getframe().f_back
-                child = sys.modules["course.grading.child"]
+                child = sys.modules["course.grading.isolation.child"]
                 child.Answers._call.__code__ = (lambda self, **k: {"value": 1}).__code__
                 return -1
                 """,
@@ -305,7 +309,7 @@ STEAL = [
         "steal",
         "raised failed",
         {
-            "the reference by import": f"from solutions.l01_chunked_prefill.chunk_size import "
+            "the reference by import": "from solutions.l01_chunked_prefill.chunk_size import "
             "chunk_size as theirs; return theirs(budget, num_decodes, remaining)",
             "the engine's function by import": """
                 from nanogpt.planning import chunk_size as theirs
@@ -318,7 +322,7 @@ STEAL = [
                 """,
             "the import system without its guards": """
                 import sys
-                sys.meta_path[:] = [each for each in sys.meta_path if "Not" not in type(each).__name__]
+                sys.meta_path.pop(0)
                 from nanogpt.planning import chunk_size as theirs
                 return theirs(budget, num_decodes, remaining)
                 """,
@@ -516,7 +520,11 @@ RESOURCE = [
                 """,
             "a crash in C": "import ctypes; ctypes.string_at(0); return -1",
             "abort": "import os; os.abort()",
-            "a stack without an end": "import sys; sys.setrecursionlimit(10**9); return chunk_size(1, 1, 1)",
+            "a stack without an end": """
+                import sys
+                sys.setrecursionlimit(10**9)
+                return chunk_size(1, 1, 1)
+                """,
             "no recursion's end": "return chunk_size(budget, num_decodes, remaining)",
             "kill everything": "import os; os.kill(-1, 9); return -1",
             "kill the parent": "import os; os.kill(os.getppid(), 9); return -1",
@@ -561,6 +569,7 @@ NETWORK = cases(
     },
 )
 
+SIZE = "max(0, min(remaining, budget - num_decodes))"
 ODD = [
     Hostile("odd", name, text, frozenset({"passed"}))
     for name, text in {
@@ -568,42 +577,38 @@ ODD = [
         "top-level prints": body(RIGHT, "print('hello')\nimport math"),
         "a helper below": body("return helper(budget, num_decodes, remaining)")
         + "\n\ndef helper(b, d, r):\n    return max(0, min(r, b - d))\n",
-        "a constant above": body("return max(ZERO, min(remaining, budget - num_decodes))", "ZERO = 0"),
+        "a constant above": body(RIGHT.replace("0,", "ZERO,"), "ZERO = 0"),
         "a lambda": "chunk_size = lambda b, d, r: max(0, min(r, b - d))\n",
-        "a partial": (
-            "import functools\n\ndef size(zero, b, d, r):\n    return max(zero, min(r, b - d))\n\n"
-            "chunk_size = functools.partial(size, 0)\n"
-        ),
-        "a decorator": body(RIGHT).replace("def chunk", "@functools.wraps(len)\ndef chunk", 1)
-        .replace("@functools.wraps(len)\n", "import functools\n\n@functools.lru_cache\n", 1),
-        "a class that is called": (
-            "class Size:\n    def __call__(self, b, d, r):\n        return max(0, min(r, b - d))\n\n"
-            "chunk_size = Size()\n"
-        ),
-        "numpy's integer": body("import numpy\nreturn numpy.int64(max(0, min(remaining, budget - num_decodes)))"),
-        "a tensor": body("import torch\nreturn torch.tensor(max(0, min(remaining, budget - num_decodes)))"),
-        "a float": body("return float(max(0, min(remaining, budget - num_decodes)))"),
+        "a partial": "import functools\n\ndef size(zero, b, d, r):\n"
+        "    return max(zero, min(r, b - d))\n\nchunk_size = functools.partial(size, 0)\n",
+        "a decorator": "import functools\n\n@functools.lru_cache\n" + body(RIGHT),
+        "an object that is called": "class Size:\n    def __call__(self, b, d, r):\n"
+        "        return max(0, min(r, b - d))\n\nchunk_size = Size()\n",
+        "numpy's integer": body(f"import numpy\nreturn numpy.int64({SIZE})"),
+        "a tensor": body(f"import torch\nreturn torch.tensor({SIZE})"),
+        "a float": body(f"return float({SIZE})"),
         "printed a little": body(f"print('budget', budget)\n{RIGHT}"),
         "warnings": body(f"import warnings; warnings.warn('x')\n{RIGHT}"),
         "standard output redirected": body(
-            "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n    "
-            f"print('x')\n{RIGHT}"
+            "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n"
+            f"    print('x')\n{RIGHT}"
         ),
-        "a broken cell elsewhere": body(RIGHT) + "\n@app.cell\ndef _():\n    this is no python\n    return\n",
+        "a broken cell elsewhere": body(RIGHT)
+        + "\n@app.cell\ndef _():\n    this is no python\n    return\n",
         "a cell elsewhere that raises": body(RIGHT) + "\n\nraise ValueError('below')\n",
         "a cell elsewhere that never ends": body(RIGHT) + "\n\nwhile True:\n    pass\n",
         "annotations that are not there": body(RIGHT).replace(
-            HEAD, "def chunk_size(budget: Tokens, num_decodes: Tokens, remaining: Tokens) -> Tokens:"
+            HEAD, "def chunk_size(budget: Many, num_decodes: Many, remaining: Many) -> Many:"
         ),
         "a thread of its own": body(
             "import threading\nfound = []\n"
-            "t = threading.Thread(target=lambda: found.append(max(0, min(remaining, budget - num_decodes))))\n"
+            f"t = threading.Thread(target=lambda: found.append({SIZE}))\n"
             "t.start(); t.join()\nreturn found[0]"
         ),
         "other names": "def chunk_size(a, b, c):\n    return max(0, min(c, a - b))\n",
         "keyword defaults": body(RIGHT).replace("remaining):", "remaining, *, zero=0):"),
         "Windows line ends": body(RIGHT).replace("\n", "\r\n"),
     }.items()
-]  # fmt: skip
+]
 
 CATALOGUE = [*FORGE, *STEAL, *HARDCODE, *RESOURCE, *NETWORK, *ODD]

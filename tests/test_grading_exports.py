@@ -12,10 +12,10 @@ from classes import LESSON, STRANGE, a_class, a_mark, a_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.grading.exports import gradebook_csv, gradescope_json, nbgrader_csv
-from course.grading.output import write_text
 from course.grading.record import Record
-from course.grading.scheme import Scheme
+from course.grading.results.exports import gradebook_csv, gradescope_json, nbgrader_csv
+from course.grading.results.output import write_text
+from course.grading.results.scheme import Scheme
 
 SCHEDULER = "l02_scheduling"
 LATE = Scheme(due={LESSON: datetime(2026, 12, 1, 12, tzinfo=UTC)}, per_day=0.1)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from classes import STRANGE, a_class, a_mark, a_record
 
-from course.grading import tallies
-from course.grading.class_report import class_report, write_class_report
-from course.grading.feedback import feedback_page, write_feedback
 from course.grading.record import Mark, Record, Status
-from course.grading.scheme import Scheme
-from course.grading.words import STATUSES
+from course.grading.results import tallies
+from course.grading.results.class_report import class_report, write_class_report
+from course.grading.results.feedback import feedback_page, write_feedback
+from course.grading.results.scheme import Scheme
+from course.grading.results.words import STATUSES
 from course.registry import exercise
 
 STEP = "l01.plan_step"

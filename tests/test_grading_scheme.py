@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course.grading.record import Record, Status
-from course.grading.scheme import Scheme, SchemeError, Score, known_exercise, read_scheme
+from course.grading.results.scheme import Scheme, SchemeError, Score, known_exercise, read_scheme
 from course.registry import lesson_exercises
 
 DUE = datetime(2026, 12, 1, 22, 59, tzinfo=UTC)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
 
-from course.grading.submissions import Found, find_submissions
+from course.grading.handed_in.submissions import Found, find_submissions
 from course.lesson_map import LESSONS, entries
 from course.source.cutting import read_notebook
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course.called import Opaque
-from course.grading import wire
-from course.grading.wire import WireError, decode, encode
+from course.grading.isolation import wire
+from course.grading.isolation.wire import WireError, decode, encode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """Marks for a class: submissions in, records out, judged by the checks that the lessons use.
 
+    handed_in           what students handed in
+    isolation           their answers, each file's in a process of its own
+    grade, batch        one submission's marks, and a class's
     record              what a submission came to: plain data, one JSON file each
-    wire, wire_records  values as frames, of which nothing can be executed
-    child, remote       the two ends of a channel: the answers, and who asks them
-    zygote, jail        where answers run: forked from a warm process, with nothing in reach
+    results             what is made of the records
+    command             `learn.py grade`
 
 An answer never runs in the process that judges it.
 """

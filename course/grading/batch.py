@@ -18,10 +18,10 @@ from pathlib import Path
 
 from course.files import write_atomically
 from course.grading.grade import grade, internal_record, key_of
-from course.grading.jail import JailError
+from course.grading.handed_in.submissions import Submission
+from course.grading.isolation.jail import JailError
+from course.grading.isolation.zygote import Zygote
 from course.grading.record import Record, file_name, read_record
-from course.grading.submissions import Submission
-from course.grading.zygote import Zygote
 
 _MOST_TRIES = 3  # without a single record, when processes that grade are killed
 
@@ -94,7 +94,9 @@ def _graded(
         (tuple(layers),),
     )
     try:
-        running = {executor.submit(_grade_one, each, tuple(layers), seed): each for each in submissions}
+        running = {
+            executor.submit(_grade_one, each, tuple(layers), seed): each for each in submissions
+        }
         for future in as_completed(running):
             yield running[future], future.result()
     finally:

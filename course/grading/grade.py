@@ -1,4 +1,4 @@
-"""One submission's marks: its functions answer from a process of their own, the checks judge here."""
+"""One submission's marks: its functions answer from a process of their own, and are judged here."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import functools
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from course.answering import LostError
 from course.exercise import Exercise
-from course.grading.channel import Channel, TooSlowError
+from course.grading.handed_in.submissions import Submission
+from course.grading.isolation.channel import Channel, TooSlowError
+from course.grading.isolation.remote import There, load
+from course.grading.isolation.zygote import Zygote
 from course.grading.record import Mark, Record, Status
-from course.grading.remote import There, load
-from course.grading.submissions import Submission
-from course.grading.zygote import Zygote
 from course.registry import lesson_exercises
 from course.report import Report
 
 BUDGET_S = 30.0
 """Seconds that a submission's exercises may take together; what is left then is not judged."""
 _ROOT = Path(__file__).parents[2]
-_JUDGED_BY = ("course/*.py", "course/checks/*.py", "course/grading/*.py", "nanogpt/**/*.py")
+_JUDGED_BY = (
+    "course/*.py",
+    "course/checks/*.py",
+    "course/grading/isolation/*.py",
+    "nanogpt/**/*.py",
+)
 
 
 def grade(submission: Submission, zygote: Zygote, seed: int) -> Record:
@@ -131,7 +137,7 @@ class _Grader:
             return Report(item.id, "missing", (), 0, " ".join(problems))
         report = item.judge(answer, seed=self._seed)
         if report.status == "raised" and problems:  # such as a helper that could not be found
-            return Report(**{**_fields(report), "idea": " ".join([report.idea, *problems])})
+            return replace(report, idea=" ".join([report.idea, *problems]))
         return report
 
     def _answer(self, item: Exercise) -> tuple[There | None, list[str]]:
@@ -145,10 +151,6 @@ class _Grader:
         if self._channel is not None:
             self._channel.end()
         self._channel = None
-
-
-def _fields(report: Report) -> dict[str, object]:
-    return {name: getattr(report, name) for name in Report.__slots__}
 
 
 def _mark(item: Exercise, status: Status, idea: str = "") -> Mark:

@@ -8,9 +8,9 @@ from classes import STRANGE, a_class, a_mark, a_record
 from driving import assert_accessible_and_not_too_wide, box, violations
 from playwright.sync_api import Browser, Page
 
-from course.grading.class_report import write_class_report
-from course.grading.feedback import write_feedback
-from course.grading.scheme import Scheme
+from course.grading.results.class_report import write_class_report
+from course.grading.results.feedback import write_feedback
+from course.grading.results.scheme import Scheme
 
 pytestmark = pytest.mark.browser
 

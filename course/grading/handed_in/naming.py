@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from course.grading.pieces import LARGEST, suffix_of
+from course.grading.handed_in.pieces import LARGEST, suffix_of
 from course.lesson_map import LESSONS, entries
 
 _MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_[a-z]+(_.*)?", re.DOTALL)

@@ -14,7 +14,7 @@ import torch
 
 from course.answering import LostError, Wrap, pick_name
 from course.called import Called, Raised
-from course.grading.channel import Channel, Reply, TooSlowError
+from course.grading.isolation.channel import Channel, Reply, TooSlowError
 from course.observed_call import plain
 
 _LOAD_S = 10.0  # of computing, for what a lesson's file does when it is read

@@ -1,7 +1,8 @@
 """The Linux kernel's own interfaces that Python has no module for: each call in a few lines.
 
-Numbers and layouts are those of the kernel's headers (include/uapi/linux/{sched,mount,prctl,seccomp,
-filter,landlock,capability}.h and the tables of system calls of x86_64 and of arm64).
+Numbers and layouts are those of the kernel's headers: include/uapi/linux/ sched.h, mount.h,
+prctl.h, seccomp.h, filter.h, landlock.h and capability.h, and the tables of system calls of x86_64
+and of arm64.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from course.grading.pieces import (
+from course.grading.handed_in.pieces import (
     LARGEST,
     MB,
     Piece,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from course.grading.record import Mark, Record, Status
-from course.grading.scheme import known_exercise
-from course.grading.words import in_course_order
+from course.grading.results.scheme import known_exercise
+from course.grading.results.words import in_course_order
 from course.registry import lesson_exercises
 
 WRONG: tuple[Status, ...] = ("failed", "raised")

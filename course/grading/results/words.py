@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from course.grading.record import Mark, Status
-from course.grading.scheme import known_exercise
+from course.grading.results.scheme import known_exercise
 from course.lesson_map import LESSONS
 
 

@@ -5,7 +5,7 @@ import re
 import warnings
 from typing import Any
 
-from course.grading.pieces import LARGEST, too_large
+from course.grading.handed_in.pieces import LARGEST, too_large
 from course.source.cutting import UNREADABLE
 from course.source.indentation import split_lines
 

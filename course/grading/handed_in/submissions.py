@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from course.grading.naming import (
+from course.grading.handed_in.naming import (
     Owner,
     copy_number,
     defined_lesson,
@@ -16,7 +16,7 @@ from course.grading.naming import (
     named_lesson,
     owner_of,
 )
-from course.grading.pieces import (
+from course.grading.handed_in.pieces import (
     Piece,
     Skipped,
     pieces_below,
@@ -24,8 +24,8 @@ from course.grading.pieces import (
     read_piece,
     suffix_of,
 )
-from course.grading.texts import text_of
-from course.grading.zips import members
+from course.grading.handed_in.texts import text_of
+from course.grading.handed_in.zips import members
 from course.lesson_map import find_lesson
 
 _ZIPS_DEEP = 2  # a student's zip file in the class's

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from course.files import write_atomically
-from course.grading import words
+from course.grading.results import words
 from course.style import prose, themed
 
 

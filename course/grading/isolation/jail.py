@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from course.grading import kernel
+from course.grading.isolation import kernel
 
 LAYERS = ("namespaces", "landlock", "seccomp", "limits")
 

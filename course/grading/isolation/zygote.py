@@ -1,7 +1,7 @@
 """A warm process that answers' processes are forked from: it has torch, and nothing to hide.
 
-`python -m course.grading.zygote FD` is told over the socket FD what to start; a start is one
-message with two ends to pass on: the channel, and a pipe for what becomes of the process.
+`python -m course.grading.isolation.zygote FD` is told over the socket FD what to start; a start is
+one message with two ends to pass on: the channel, and a pipe for what becomes of the process.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from course.answering import LostStatus
-from course.grading import kernel
-from course.grading.channel import Channel
-from course.grading.jail import LAYERS, MEMORY, Jail, JailError
+from course.grading.isolation import kernel
+from course.grading.isolation.channel import Channel
+from course.grading.isolation.jail import LAYERS, MEMORY, Jail, JailError
+
+Serve: TypeAlias = Callable[[int, Mapping[str, Callable[..., Any]]], None]
 
 _START_S = 60.0  # for a process to be there, on a machine that does much else
 _END_S = 5.0
@@ -43,7 +46,7 @@ class Zygote:
                 pass_fds=[there.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                cwd=Path(__file__).parents[2],
+                cwd=Path(__file__).parents[3],
                 env={"PATH": os.defpath, "LANG": "C.UTF-8"},
             )
         self._socket = here
@@ -82,7 +85,7 @@ class _Fate:
         self._pipe = pipe
         self._heard = b""
 
-    def next(self, limit_s: float) -> dict[str, object]:
+    def next(self, limit_s: float) -> dict[str, Any]:
         """The next line, {} when there is none."""
         while b"\n" not in self._heard:
             ready, _, _ = select.select([self._pipe], [], [], limit_s)
@@ -112,7 +115,7 @@ class _Fate:
 
 def main(orders: socket.socket) -> None:
     """Start what is ordered, until there are no more orders."""
-    from course.grading import child  # which brings torch along
+    from course.grading.isolation import child  # which brings torch along
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that judges
     gc.collect()
@@ -132,7 +135,7 @@ def main(orders: socket.socket) -> None:
         os.close(tells)
 
 
-def _supervise(channel: int, tells: int, layers: Collection[str], serve: object) -> None:
+def _supervise(channel: int, tells: int, layers: Collection[str], serve: Serve) -> None:
     """Leave the namespaces, start the process that serves, and tell what becomes of it."""
     try:
         jail = Jail(layers)
@@ -159,7 +162,7 @@ def _supervise(channel: int, tells: int, layers: Collection[str], serve: object)
         os._exit(0)
 
 
-def _be_kept_in(jail: Jail, channel: int, go: int, serve: object) -> None:
+def _be_kept_in(jail: Jail, channel: int, go: int, serve: Serve) -> None:
     try:
         null = os.open("/dev/null", os.O_RDWR)
         for stream in (0, 1, 2):
@@ -176,7 +179,7 @@ def _be_kept_in(jail: Jail, channel: int, go: int, serve: object) -> None:
     serve(channel, {})
 
 
-def _tell(tells: int, what: dict[str, object]) -> None:
+def _tell(tells: int, what: dict[str, Any]) -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(tells, json.dumps(what).encode() + b"\n")
 

@@ -21,9 +21,9 @@ import torch
 
 from course.answering import argument_names, called_by
 from course.called import Opaque
-from course.grading.channel import MOST_REPLY_BYTES
-from course.grading.wire import Storages, WireError, decode, encode
-from course.grading.wire_records import RECORDS
+from course.grading.isolation.channel import MOST_REPLY_BYTES
+from course.grading.isolation.wire import Storages, WireError, decode, encode
+from course.grading.isolation.wire_records import RECORDS
 from course.observed_call import Printed, observe, plain, raised
 from course.source.cutting import read_notebook
 from course.source.notebook import load
@@ -159,7 +159,7 @@ class _Kept:
 
 
 class _NotTheCourse(MetaPathFinder):
-    """Refuses what an answer may not import, in words: the course's own modules, but for records."""
+    """Refuses in words what an answer may not import: the course's own modules."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Raises: ModuleNotFoundError for a module of the course."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.grading import output
 from course.grading.record import Mark, Record, file_name
-from course.grading.scheme import Scheme, Score
-from course.grading.words import in_course_order, lateness, lesson_title
+from course.grading.results import output
+from course.grading.results.scheme import Scheme, Score
+from course.grading.results.words import in_course_order, lateness, lesson_title
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.grading import output, tallies
 from course.grading.record import Mark, Record
-from course.grading.scheme import Scheme, known_exercise
-from course.grading.words import STATUSES, count, lesson_title, stopped_at, tally
+from course.grading.results import output, tallies
+from course.grading.results.scheme import Scheme, known_exercise
+from course.grading.results.words import STATUSES, count, lesson_title, stopped_at, tally
 
 _NONE = Mark("", "", "not_submitted")
 

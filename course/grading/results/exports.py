@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from course.grading.record import Mark, Record
-from course.grading.scheme import Scheme, Score
-from course.grading.words import (
+from course.grading.results.scheme import Scheme, Score
+from course.grading.results.words import (
     STATUSES,
     count,
     exercise_title,

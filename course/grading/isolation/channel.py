@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from course.answering import LostError, LostStatus
-from course.grading.wire import Storages, WireError, decode, encode
-from course.grading.wire_records import RECORDS
+from course.grading.isolation.wire import Storages, WireError, decode, encode
+from course.grading.isolation.wire_records import RECORDS
 
 MOST_REPLY_BYTES = 8 << 20
 """Of a reply: what a check asks for is a thousandth of it."""
@@ -56,7 +56,7 @@ class Channel:
             return time.clock_gettime((~self._pid << 3) | 2)
         return 0.0
 
-    def exchange(self, message: dict[str, Any], limit_s: float, wall_s: float) -> "Reply":
+    def exchange(self, message: dict[str, Any], limit_s: float, wall_s: float) -> Reply:
         """Send a message, answer what is asked meanwhile, and return the reply.
 
         Raises: TooSlowError beyond `limit_s` of computing or `wall_s` on the wall, LostError when
@@ -85,7 +85,7 @@ class Channel:
             self._handle = -1
             self._end.close()
 
-    def _exchange(self, message: dict[str, Any], clock: "_Clock") -> "Reply":
+    def _exchange(self, message: dict[str, Any], clock: _Clock) -> Reply:
         frame = encode(message, RECORDS, outward=True)
         storages = frame.storages
         self._send(frame.content, clock)
@@ -98,7 +98,7 @@ class Channel:
                 raise _nonsense("asked for a function that it was not given")
             self._send(encode(_answered(frame.callbacks[number], said), RECORDS).content, clock)
 
-    def _said(self, storages: Storages, clock: "_Clock") -> dict[str, Any]:
+    def _said(self, storages: Storages, clock: _Clock) -> dict[str, Any]:
         (length,) = _LENGTH.unpack(self._receive(_LENGTH.size, clock))
         if length > MOST_REPLY_BYTES:
             raise _nonsense(f"came back with more than {MOST_REPLY_BYTES >> 20} MB")
@@ -110,7 +110,7 @@ class Channel:
             raise _nonsense("came back with what is no answer at all")
         return said  # pyright: ignore[reportUnknownVariableType]
 
-    def _send(self, content: bytes, clock: "_Clock") -> None:
+    def _send(self, content: bytes, clock: _Clock) -> None:
         rest = memoryview(_LENGTH.pack(len(content)) + content)
         while rest:
             clock.wait(self._end, select.POLLOUT)
@@ -119,7 +119,7 @@ class Channel:
             except OSError:
                 raise LostError(*self._why_it_ended()) from None
 
-    def _receive(self, length: int, clock: "_Clock") -> bytes:
+    def _receive(self, length: int, clock: _Clock) -> bytes:
         parts = bytearray()
         while len(parts) < length:
             clock.wait(self._end, select.POLLIN)
@@ -186,9 +186,8 @@ def _nonsense(words: str) -> LostError:
 
 
 def _answered(callback: Callable[..., Any], said: dict[str, Any]) -> dict[str, Any]:
-    """What a function of the check's says to a whole number, which is all that it is asked about."""
+    """What a function of the check's says to a whole number, which is all that it takes."""
     number = said.get("number")
     if type(number) is not int or abs(number) >= 1 << 63:
         return {"refused": "it takes a whole number"}
     return {"value": callback(number)}
-
