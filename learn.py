@@ -9,6 +9,8 @@ python3 learn.py update       bring in new and changed lessons; your answers are
 python3 learn.py doctor       say what is wrong with this machine's set-up
 python3 learn.py test         run every test; --quick: a part of everything in minutes, --lesson
                               l05: what one lesson touches (other arguments go to pytest)
+python3 learn.py grade CLASS --out RESULTS
+                              grade a folder of submissions: marks, feedback, a report (--help)
 python3 learn.py audit l01    how good the checks are: which right and wrong answers, and which
                               slips in right ones, they tell apart (--seeds N; all without l01)
 """
@@ -60,7 +62,7 @@ def main(argv: list) -> int:
     verb, rest = (
         ("open", argv) if argv[:1] == [] or argv[0].startswith("-") else (argv[0], argv[1:])
     )
-    if rest[:1] in (["-h"], ["--help"]) and verb != "test":
+    if rest[:1] in (["-h"], ["--help"]) and verb not in ("test", "grade"):
         print(__doc__.strip())
         return 0
     if signal.getsignal(signal.SIGINT) is stop:
@@ -106,9 +108,10 @@ def asked_of_course(verb: str):
 
     def ask(argv: list) -> int:
         prepare()
-        command = [INSTALLATION.python, "-m", "course", verb, *argv]
+        # -P: a module in the folder that one stands in is none of the course's.
+        command = [INSTALLATION.python, "-P", "-m", "course", verb, *argv]
         # In a session of its own, so that Ctrl-C reaches this process alone and is said once.
-        with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as asked:
+        with subprocess.Popen(command, start_new_session=True) as asked:
             try:
                 return asked.wait()
             except BaseException:
@@ -187,6 +190,7 @@ VERBS = {
     "doctor": see_doctor,
     "test": test,
     "audit": asked_of_course("audit"),
+    "grade": asked_of_course("grade"),
 }
 
 if __name__ == "__main__":

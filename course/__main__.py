@@ -1,9 +1,10 @@
-"""The course in the terminal: `python -m course check l01 [exercise]`, `progress`, `audit [l01]`.
+"""The course in the terminal: `python -m course`, and check, progress, grade or audit.
 
 Exits with 0 only when everything that was checked passes.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if arguments.command == "progress":
             return show_progress()
+        if arguments.command == "grade":
+            return grade(arguments)
         if arguments.command == "audit":
             return audit(arguments.lessons, arguments.seeds)
         return check(arguments.lesson, arguments.exercise, arguments.file)
@@ -48,10 +51,25 @@ def _parser() -> argparse.ArgumentParser:
     checking.add_argument("exercise", nargs="?", help="such as plan_step; all of them if left out")
     checking.add_argument("--file", type=Path, help="another file than your copy of the lesson")
     commands.add_parser("progress", help="what is done, and what is next")
+    _add_grade(commands.add_parser("grade", help="grade a class's submissions"))
     auditing = commands.add_parser("audit", help="how good the checks are")
     auditing.add_argument("lessons", nargs="*", help="such as l01; all of them if left out")
     auditing.add_argument("--seeds", type=_at_least_1, default=25, help="for each right answer")
     return parser
+
+
+def _add_grade(parser: argparse.ArgumentParser) -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    add = parser.add_argument
+    add("submissions", type=Path, help="a folder of lesson files, or a zip file of one")
+    add("--out", type=Path, required=True, help="the folder for the results")
+    add("--lesson", action="append", default=[], help="such as l01, again for more (default: all)")
+    add("--points", type=Path, help="a TOML file with points and late days")
+    add("--seed", type=int, help="of the cases (default: drawn, and kept with the results)")
+    processes = f"processes that grade (default: one for each core, {cores})"
+    add("--workers", type=_at_least_1, default=cores, help=processes)
+    missing = "go on where a layer of containment is missing; the records say which held"
+    add("--unsafe", action="store_true", help=missing)
 
 
 def _at_least_1(text: str) -> int:
@@ -129,6 +147,16 @@ def audit(wanted: Sequence[str], num_seeds: int) -> int:
 
     lessons = [each for each in LESSONS if not asked_for or each in asked_for]
     return audit_lessons(lessons, num_seeds)
+
+
+def grade(arguments: argparse.Namespace) -> int:
+    """Grades a class's submissions."""
+    from course.grading.command import GradeError, grade_class
+
+    try:
+        return grade_class(arguments)
+    except GradeError as error:
+        raise UsageError(error) from None
 
 
 def show_progress() -> int:

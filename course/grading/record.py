@@ -91,9 +91,14 @@ class Record:
         """One JSON object, with a final newline."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
 
+    @property
+    def file_name(self) -> str:
+        """Where it lies in a folder of records."""
+        return file_name(self.student, self.lesson)
+
     def write(self, folder: Path) -> Path:
         """Keeps it in the folder, whole or not at all, in place of an older one."""
-        path = folder / file_name(self.student, self.lesson)
+        path = folder / self.file_name
         write_atomically(path, self.to_json().encode("utf-8", "surrogatepass"))
         return path
 

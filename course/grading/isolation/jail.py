@@ -85,7 +85,7 @@ class Jail:
             except OSError as error:
                 raise JailError(
                     f"this machine gives no namespaces to an ordinary user ({error}): allow them, "
-                    "grade in a container with --container, or go on without with --unsafe."
+                    "or go on without with --unsafe."
                 ) from error
         self.places = self.places or _opened(paths)  # while root may look into every folder
         if self._is_root:
@@ -102,8 +102,8 @@ class Jail:
         if "landlock" in self._layers:
             if kernel.landlock_version() == 0:
                 raise JailError(
-                    "this kernel has no Landlock: start it with Landlock (Linux 5.13), grade in a "
-                    "container with --container, or go on without with --unsafe."
+                    "this kernel has no Landlock: start one that has it (Linux 5.13), or go on "
+                    "without with --unsafe."
                 )
             kernel.landlock(self.places)
         if "seccomp" in self._layers:

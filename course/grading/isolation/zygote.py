@@ -78,6 +78,21 @@ class Zygote:
             self._process.wait()
 
 
+def layers_that_hold() -> tuple[str, ...]:
+    """The layers that this machine gives, each tried by itself."""
+    zygote = Zygote(())
+    held: list[str] = []
+    try:
+        for layer in LAYERS:
+            zygote.layers = (layer,)
+            with contextlib.suppress(JailError):
+                zygote.start().end()
+                held.append(layer)
+    finally:
+        zygote.close()
+    return tuple(held)
+
+
 class _Fate:
     """What its supervisor says of a process: its pid once it is kept in, and how it ended."""
 
