@@ -128,6 +128,11 @@ def test_classes_tables_and_what_fills_them_come_along():
     assert "print(" not in carried.text
 
 
+def test_in_a_plain_file_what_fills_a_table_comes_along():
+    text = "TABLE = {}\nTABLE[0] = 3\nTABLE.update({1: 4})\n\n\ndef plan(n):\n    return TABLE[n]\n"
+    assert [loaded(text, "plan").functions["plan"](n) for n in (0, 1)] == [3, 4]
+
+
 def test_an_answer_that_is_no_def_is_carried():
     old = notebook(cell("import functools\nplan = functools.partial(max, 7)", gives="(plan,)"))
     assert called(carry(old, NEW).text) == 7

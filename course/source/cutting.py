@@ -22,13 +22,14 @@ def read_notebook(text: str) -> Notebook:
     lines = split_lines(text)
     statements: list[Statement] = []
     broken: list[Broken] = []
+    plain: set[str] = set()
     for start, found in _parts(lines):
         if isinstance(found, Broken):
             broken.append(found)
             continue
         for node in ast.increment_lineno(found, start).body:
             try:
-                statements += _statements(node, lines)
+                statements += _statements(node, lines, plain)
                 broken += _unparsable(node)
             except UNREADABLE as error:
                 text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
@@ -76,8 +77,11 @@ def _parsed(lines: list[str], start: int, end: int) -> ast.Module | Broken:
         return Broken(part, start + 1, _why(error))
 
 
-def _statements(node: ast.stmt, lines: list[str]) -> list[Statement]:
-    """The statements of the cell that a node at the top of the file is."""
+def _statements(node: ast.stmt, lines: list[str], plain: set[str]) -> list[Statement]:
+    """The statements of the cell that a node at the top of the file is.
+
+    `plain` are the names bound so far by nodes without marimo's decorators, which are one cell.
+    """
     if isinstance(node, ast.With) and ast.unparse(node.items[0]).startswith("app.setup"):
         return _cut(node.body, lines, node.lineno, "setup")
     mark = ast.unparse(_app_mark(node) or ast.Pass())
@@ -86,7 +90,9 @@ def _statements(node: ast.stmt, lines: list[str]) -> list[Statement]:
         return _cut(body, lines, node.lineno, "cell")
     if _is_marimos(ast.unparse(node)):
         return []
-    return _cut([node], lines, node.lineno if _app_mark(node) else 0, "top")
+    if _app_mark(node):
+        return _cut([node], lines, node.lineno, "top")
+    return _cut([node], lines, 0, "top", plain)
 
 
 def _app_mark(node: ast.stmt) -> ast.expr | None:
@@ -127,10 +133,14 @@ def _cut(
     lines: list[str],
     cell: int,
     place: Place,
+    changeable: set[str] | None = None,
 ) -> list[Statement]:
-    """Cut a cell's statements out of the file, each with its comments."""
+    """Cut a cell's statements out of the file, each with its comments.
+
+    `changeable` are names that the cell has bound before, to which those of the body are added.
+    """
     made: list[Statement] = []
-    changeable: set[str] = set()
+    changeable = set() if changeable is None else changeable
     floor = 0  # the last line of the statement before
     for node in body:
         decorators = getattr(node, "decorator_list", [])

@@ -169,9 +169,9 @@ def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson,
     assert ranks_of(course_server) == []
     lesson.page.locator(".cm-content", has_text="HERE = True").click()
     lesson.page.keyboard.press("Control+Enter")
-    wait_for(lambda: len(ranks_of(course_server)) == 2, limit_s=60)
+    wait_for(lambda: len(ranks_of(course_server)) == 2, limit_s=180)
     lesson.page.goto(course_server.address)  # the lesson's own page is closed by that
     expect(lesson.page.locator(".sng-map")).to_be_visible(timeout=60_000)
-    wait_for(lambda: ranks_of(course_server) == [], limit_s=60)
+    wait_for(lambda: ranks_of(course_server) == [], limit_s=180)
     lesson.page.go_back()
     lesson.wait_until_open()
