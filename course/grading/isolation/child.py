@@ -25,6 +25,7 @@ from course.grading.isolation.channel import MOST_REPLY_BYTES
 from course.grading.isolation.wire import Storages, WireError, decode, encode
 from course.grading.isolation.wire_records import RECORDS
 from course.observed_call import Printed, observe, plain, raised
+from course.source.cells import Notebook
 from course.source.cutting import read_notebook
 from course.source.notebook import load
 from nanogpt.parts.plain_values import as_whole, kind_of
@@ -53,7 +54,7 @@ class Answers:
         """Take functions out of a lesson's text; say what each is called with and calls."""
         lines = [f"{line}\n" for line in text.split("\n")]
         linecache.cache[_NAME] = (len(text), None, lines, _NAME)  # for the words of errors
-        loaded = load(read_notebook(text), Path(_NAME), names)
+        loaded = load(_cut(text), Path(_NAME), names)
         self._functions.update(loaded.functions)
         return {
             "arguments": {name: argument_names(f) for name, f in loaded.functions.items()},
@@ -156,6 +157,11 @@ class _Kept:
     """A generator that stays here, by its number."""
 
     number: int
+
+
+@functools.lru_cache(1)
+def _cut(text: str) -> Notebook:
+    return read_notebook(text)  # once for all of a lesson's exercises
 
 
 class _NotTheCourse(MetaPathFinder):
