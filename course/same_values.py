@@ -13,11 +13,16 @@ from torch import Tensor
 from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_truth, as_whole
 
 
+_SCALARS = (int, str, bool, type(None))
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether they say the same: a list may stand for a tuple, 12.0 for 12, nothing for a bool.
 
     Tensors have the same type, shape and cells; a missing number (NaN) equals itself.
     """
+    if type(a) is type(b) and type(a) in _SCALARS:  # nearly all that there is to compare
+        return bool(a == b)
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return isinstance(a, Tensor) and isinstance(b, Tensor) and _same_cells(a, b)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
