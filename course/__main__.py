@@ -68,6 +68,7 @@ def _add_grade(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, help="of the cases (default: drawn, and kept with the results)")
     processes = f"processes that grade (default: one for each core, {cores})"
     add("--workers", type=_at_least_1, default=cores, help=processes)
+    add("--dask", metavar="ADDRESS", help="of a Dask scheduler whose workers grade instead")
     missing = "go on where a layer of containment is missing; the records say which held"
     add("--unsafe", action="store_true", help=missing)
 

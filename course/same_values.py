@@ -12,7 +12,6 @@ from torch import Tensor
 
 from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_truth, as_whole
 
-
 _SCALARS = (int, str, bool, type(None))
 
 

@@ -11,17 +11,23 @@ import json
 import multiprocessing
 import secrets
 import signal
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from course.files import write_atomically
-from course.grading.grade import grade, internal_record, key_of
+from course.grading.grade import grade, internal_record, key_of, of_another
 from course.grading.handed_in.submissions import Submission
 from course.grading.isolation.jail import JailError
 from course.grading.isolation.zygote import Zygote
 from course.grading.record import Record, file_name, read_record
+
+Graders: TypeAlias = Callable[[Sequence[Submission], int], Iterator[Record]]
+"""Grade submissions with a seed, in any order."""
 
 _MOST_TRIES = 3  # without a single record, when processes that grade are killed
 
@@ -45,23 +51,27 @@ class Batch:
         done = record.key == key_of(submission, self.seed) and not record.is_internal
         return record if done else None
 
-    def grade(
-        self, submissions: Sequence[Submission], layers: Collection[str], num_workers: int
-    ) -> Iterator[Record]:
+    def grade(self, submissions: Sequence[Submission], graders: Graders) -> Iterator[Record]:
         """Grade what has no record yet; each record as soon as it is kept.
 
-        Raises: JailError when a layer of containment cannot be had, OSError when a record cannot
-        be written, BrokenProcessPool when the processes that grade die again and again.
+        Files of the same contents are graded once. Raises: JailError when a layer of containment
+        cannot be had, OSError when a record cannot be written, BrokenProcessPool when the
+        processes that grade die again and again.
         """
-        waiting = [each for each in submissions if self.record_of(each) is None]
+        waiting: dict[str, list[Submission]] = defaultdict(list)
+        for submission in submissions:
+            if self.record_of(submission) is None:
+                waiting[key_of(submission, self.seed)].append(submission)
         tries = 0
         while waiting:
             try:
-                for submission, record in _graded(waiting, layers, self.seed, num_workers):
-                    record.write(self.records)
-                    waiting.remove(submission)
+                firsts = [alike[0] for alike in waiting.values()]
+                for graded in graders(firsts, self.seed):
                     tries = 0
-                    yield record
+                    for submission in waiting.pop(graded.key):
+                        record = of_another(graded, submission)
+                        record.write(self.records)
+                        yield record
             except BrokenProcessPool:  # one was killed from outside: the rest goes to new ones
                 tries += 1
                 if tries == _MOST_TRIES:
@@ -83,32 +93,35 @@ class Batch:
         return seed
 
 
-def _graded(
-    submissions: Sequence[Submission], layers: Collection[str], seed: int, num_workers: int
-) -> Iterator[tuple[Submission, Record]]:
-    """Each with its record, in the order in which they are done. Raises: BrokenProcessPool."""
-    executor = ProcessPoolExecutor(
-        min(num_workers, len(submissions)),
-        multiprocessing.get_context("spawn"),
-        _begin,
-        (tuple(layers),),
-    )
-    try:
-        running = {
-            executor.submit(_grade_one, each, tuple(layers), seed): each for each in submissions
-        }
-        for future in as_completed(running):
-            yield running[future], future.result()
-    finally:
-        executor.shutdown(cancel_futures=True)
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Graders on this machine: so many processes, with these layers around what they run."""
+
+    layers: tuple[str, ...]
+    num_processes: int
+
+    def __call__(self, submissions: Sequence[Submission], seed: int) -> Iterator[Record]:
+        """Their records, in the order in which they are done. Raises: BrokenProcessPool."""
+        executor = ProcessPoolExecutor(
+            min(self.num_processes, len(submissions)),
+            multiprocessing.get_context("spawn"),
+            _begin,
+            (self.layers,),
+        )
+        try:
+            running = [executor.submit(grade_one, each, self.layers, seed) for each in submissions]
+            for future in as_completed(running):
+                yield future.result()
+        finally:
+            executor.shutdown(cancel_futures=True)
 
 
 # --- a worker process ------------------------------------------------------------------------
 
 
-def _begin(layers: Collection[str]) -> None:
+def _begin(layers: tuple[str, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the batch
-    _own_zygote(tuple(layers))
+    _own_zygote(layers)
 
 
 @functools.cache
@@ -117,7 +130,8 @@ def _own_zygote(layers: tuple[str, ...]) -> Zygote:
     return Zygote(layers)
 
 
-def _grade_one(submission: Submission, layers: tuple[str, ...], seed: int) -> Record:
+def grade_one(submission: Submission, layers: tuple[str, ...], seed: int) -> Record:
+    """A submission's record, by the warm process that this process has for itself."""
     try:
         return grade(submission, _own_zygote(layers), seed)
     except JailError:

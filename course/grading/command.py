@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from course.files import explain
-from course.grading.batch import Batch
+from course.grading.batch import Batch, Graders, Local
 from course.grading.handed_in.submissions import Found, Submission, find_submissions
 from course.grading.isolation.jail import LAYERS, JailError
 from course.grading.isolation.zygote import layers_that_hold
@@ -29,6 +29,7 @@ from course.grading.results.exports import gradebook_csv, gradescope_json, nbgra
 from course.grading.results.feedback import write_feedback
 from course.grading.results.output import write_text
 from course.grading.results.scheme import Scheme, read_scheme
+from course.grading.spread import Dask
 from course.lesson_map import LESSONS, find_lesson
 from course.registry import lesson_exercises
 
@@ -67,7 +68,10 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
     layers = _layers(arguments.unsafe, console)
     batch = Batch(arguments.out, arguments.seed)
     try:
-        graded = _graded(batch, found.submissions, layers, arguments.workers, console)
+        graders = (
+            Dask(arguments.dask, layers) if arguments.dask else Local(layers, arguments.workers)
+        )
+        graded = _graded(batch, found.submissions, graders, console)
     except BrokenProcessPool:
         raise GradeError(
             "the processes that grade were killed again and again (by a lack of memory?): what is "
@@ -95,15 +99,14 @@ def _layers(unsafe: bool, console: Console) -> tuple[str, ...]:
 def _graded(
     batch: Batch,
     submissions: Sequence[Submission],
-    layers: Collection[str],
-    num_workers: int,
+    graders: Graders,
     console: Console,
 ) -> list[Record]:
     """The records of what was graded now; shows meanwhile how it goes."""
     new = [each for each in submissions if batch.record_of(each) is None]
     show = _Shown(console, len(new))
     with show.progress:
-        return [show.after(record) for record in batch.grade(new, layers, num_workers)]
+        return [show.after(record) for record in batch.grade(new, graders)]
 
 
 class _Shown:

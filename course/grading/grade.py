@@ -50,6 +50,16 @@ def internal_record(submission: Submission, seed: int, why: str) -> Record:
     return _record(submission, seed, marks)
 
 
+def of_another(record: Record, submission: Submission) -> Record:
+    """The record of a file of the same contents: another student's, or from another place."""
+    return replace(
+        record,
+        student=submission.student,
+        source=submission.source,
+        submitted_at=submission.submitted_at,
+    )
+
+
 def key_of(submission: Submission, seed: int) -> str:
     """Names the text, what judges it, and the seed: where it is the same, so are the marks."""
     parts = (submission.text, submission.problem, version(submission.lesson), str(seed))
