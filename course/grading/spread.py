@@ -5,6 +5,7 @@ worker that has it dies.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,10 @@ class Dask:
     def __call__(self, submissions: Sequence[Submission], seed: int) -> Iterator[Record]:
         """Their records, in the order in which they are done.
 
-        Raises: ValueError when there is no scheduler, no worker, or one that grades otherwise.
+        Raises: ValueError when there is no scheduler, no worker, or one that grades otherwise;
+        BrokenProcessPool when workers die again and again.
         """
-        from distributed import as_completed
+        from distributed import KilledWorker, as_completed
 
         with _connected(self.address) as client:
             _see_that_all_are_alike(client, submissions[0].lesson)
@@ -40,7 +42,10 @@ class Dask:
                 for each in submissions
             ]
             for future in as_completed(running):
-                yield future.result()
+                try:
+                    yield future.result()
+                except KilledWorker as error:
+                    raise BrokenProcessPool(str(error)) from None
 
 
 def _connected(address: str) -> "Client":
