@@ -32,7 +32,8 @@ class ExerciseProgress:
     """How far one exercise has come.
 
     `status` is of the newest check. `attempts` counts different answers that were checked. Dates
-    are ISO 8601 in UTC: `first_passed` stays for good, `passed_at` is when it last became right.
+    are ISO 8601 in UTC: `first_passed` stays for good, `passed_at` is when it last became right,
+    `first_tried` is when the first answer was checked, None in files from before that was kept.
     """
 
     exercise: str
@@ -41,6 +42,7 @@ class ExerciseProgress:
     first_passed: str | None
     passed_at: str | None
     seconds: float
+    first_tried: str | None = None
 
     @property
     def ever_passed(self) -> bool:
@@ -99,6 +101,7 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
             first_passed=first or (now if passed else None),
             passed_at=now if newly else (old.passed_at if old else None),
             seconds=round(report.seconds, 3),
+            first_tried=old.first_tried if old else now,
         )
         if old is None and report.status in ("not_started", "missing"):
             return new
@@ -177,6 +180,7 @@ def _parse(exercise_id: str, data: dict[str, Any] | None) -> ExerciseProgress | 
     match data:
         case {"status": str(status), "attempts": int(attempts), "first_passed": str() | None}:
             passed_at, seconds = data.get("passed_at"), data.get("seconds")
+            tried = data.get("first_tried")
             return ExerciseProgress(
                 exercise=exercise_id,
                 status=status,
@@ -184,6 +188,7 @@ def _parse(exercise_id: str, data: dict[str, Any] | None) -> ExerciseProgress | 
                 first_passed=data["first_passed"],
                 passed_at=passed_at if isinstance(passed_at, str) else None,
                 seconds=seconds if isinstance(seconds, float) else 0.0,
+                first_tried=tried if isinstance(tried, str) else None,
             )
         case None:
             return None

@@ -749,3 +749,27 @@ def test_each_file_is_submitted_once_or_skipped_with_a_reason(
             above = [s for s in sources if shown.startswith(f"{s}/")]
             wanted = 0 if above else leaves((place / name).read_bytes(), name)
             assert len(told) == wanted, name
+
+
+def test_notes_of_progress_beside_a_lesson_come_along(tmp_path):
+    noted = {"attempts": 3, "first_tried": "2026-11-02T10:00:00+00:00"}
+    passed = noted | {"first_passed": "2026-11-02T10:12:30+00:00"}
+    files = {
+        "ada/work/l01_chunked_prefill.py": "x = 1\n",
+        "ada/work/progress/exercises/l01.chunk_size.json": json.dumps(passed),
+        "ada/work/progress/exercises/l01.plan_step.json": json.dumps(noted),
+        "ada/work/progress/exercises/l02.admit.json": json.dumps(passed),
+        "ada/work/progress/exercises/l01.chunk_mask.json": '{"attempts": -7, "first_tried": 3}',
+        "ada/work/progress/exercises/l01.chunk_inputs.json": "[" * 10_000,
+        "ada/work/other.json": json.dumps(passed),
+        "bob/l01_chunked_prefill.py": "x = 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = find_submissions(tmp_path, ["l01_chunked_prefill"])
+    ada, bob = found.submissions
+    assert ada.attempts == {"l01.chunk_size": 3, "l01.plan_step": 3}
+    assert ada.minutes == {"l01.chunk_size": 12.5}
+    assert bob.attempts == bob.minutes == {}
+    assert [each.source for each in found.skipped] == ["ada/work/other.json"]

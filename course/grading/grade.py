@@ -57,6 +57,8 @@ def of_another(record: Record, submission: Submission) -> Record:
         student=submission.student,
         source=submission.source,
         submitted_at=submission.submitted_at,
+        attempts=dict(submission.attempts) or None,
+        minutes=dict(submission.minutes) or None,
     )
 
 
@@ -99,6 +101,8 @@ def _record(
         marks=tuple(marks),
         problem=submission.problem,
         submitted_at=submission.submitted_at,
+        attempts=dict(submission.attempts) or None,
+        minutes=dict(submission.minutes) or None,
     )
 
 

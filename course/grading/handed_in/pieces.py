@@ -9,13 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 KB, MB = 1024, 1024 * 1024
-LARGEST = {".py": 256 * KB, ".ipynb": 8 * MB, ".zip": 256 * MB}  # a notebook with its outputs
+# A notebook comes with its outputs; .json is what the course has noted of a learner's progress.
+LARGEST = {".py": 256 * KB, ".ipynb": 8 * MB, ".zip": 256 * MB, ".json": 16 * KB}
+PROGRESS = ("progress", "exercises")
+"""The folders of these notes, beside the lessons' files."""
 _TOOLS = {"__pycache__", "__marimo__", "__MACOSX", "node_modules", "venv"}  # and hidden ones
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A .py, .ipynb or .zip file; `where` are the names that lead to it, zip files' among them.
+    """A file of one of these kinds; `where` are the names that lead to it, zip files' among them.
 
     `content` is b"" and `problem` the end of a sentence where it cannot be read. `changed_at` is
     ISO 8601 in UTC, "" where unknown.
@@ -57,9 +60,11 @@ def passed_over(name: str) -> str:
     return "it is written by a tool" if name in _TOOLS else ""
 
 
-def wrong_kind(name: str) -> str:
-    """Why a file of this name is no submission; "" when it may be one."""
-    return "" if suffix_of(name) in LARGEST else "it is neither a .py, an .ipynb nor a .zip file"
+def wrong_kind(where: tuple[str, ...]) -> str:
+    """Why a file that lies there is no submission; "" when it may be one, or a note beside it."""
+    suffix = suffix_of(where[-1])
+    known = where[-3:-1] == PROGRESS if suffix == ".json" else suffix in LARGEST
+    return "" if known else "it is neither a .py, an .ipynb nor a .zip file"
 
 
 def too_large(limit: int) -> str:
@@ -127,7 +132,7 @@ def _entry(path: Path, where: tuple[str, ...]) -> Piece | Skipped | None:
     why = passed_over(where[-1])
     if is_folder and not why and suffix_of(where[-1]) not in (".py", ".ipynb"):
         return None
-    why = why or wrong_kind(where[-1])
+    why = why or wrong_kind(where)
     return Skipped("/".join(where), why) if why else read_piece(path, where)
 
 

@@ -4,8 +4,8 @@ Nothing is run, extracted or trusted, and one bad file stops no other.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from course.grading.handed_in.naming import (
@@ -24,6 +24,7 @@ from course.grading.handed_in.pieces import (
     read_piece,
     suffix_of,
 )
+from course.grading.handed_in.progress_notes import Notes
 from course.grading.handed_in.texts import text_of
 from course.grading.handed_in.zips import members
 from course.lesson_map import find_lesson
@@ -46,7 +47,8 @@ class Submission:
     `source` is where it lies below the place that was searched: "ada/l01_chunked_prefill.py",
     "class.zip/ada/l01.ipynb". `text` is Python, a notebook's code cells one after another; it is ""
     and `problem` a sentence when it cannot be read. `submitted_at` is when the file was changed,
-    ISO 8601 in UTC (in a zip file by the clock of its packer), "" where unknown.
+    ISO 8601 in UTC (in a zip file by the clock of its packer), "" where unknown. `attempts` and
+    `minutes`, by exercise, are those that the course has noted in progress/ beside the file.
     """
 
     student: str
@@ -55,6 +57,8 @@ class Submission:
     text: str
     problem: str
     submitted_at: str
+    attempts: Mapping[str, int] = field(default_factory=dict[str, int])
+    minutes: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A file of one lesson before its student is known; `where` begins below the place."""
+    """A file of one lesson before its student is known; `where` begins below the place.
+
+    `folder` are the names that lead to it from there on where a source begins.
+    """
 
     where: tuple[str, ...]
+    folder: tuple[str, ...]
     named: bool  # whether its name tells the lesson
     said: Submission
 
@@ -101,7 +109,11 @@ def find_submissions(place: Path, lessons: Sequence[str]) -> Found:
     skipped: list[Skipped] = []
     inside = 0 if place.is_dir() else 1  # a zip file's own name comes first in a source
     name = printable(place.resolve().name if place.is_dir() else place.stem)
+    notes = Notes()
     for found in _all_pieces(place):
+        if isinstance(found, Piece) and found.suffix == ".json":
+            notes.add(found)
+            continue
         made = found if isinstance(found, Skipped) else _drafted(found, asked, inside)
         if isinstance(made, Skipped):
             skipped.append(made)
@@ -111,7 +123,8 @@ def find_submissions(place: Path, lessons: Sequence[str]) -> Found:
     chosen: list[Submission] = []
     for (student, _), several in sorted(_by_student(drafts, name).items()):
         *others, best = sorted(several, key=_Draft.rank)
-        chosen.append(replace(best.said, student=student))
+        attempts, minutes = notes.beside(best.folder, best.said.lesson)
+        chosen.append(replace(best.said, student=student, attempts=attempts, minutes=minutes))
         skipped += [_passed_over_for(best, other) for other in others]
     return Found(tuple(chosen), tuple(sorted(skipped, key=lambda item: (item.source, item.why))))
 
@@ -167,7 +180,7 @@ def _drafted(piece: Piece, asked: Sequence[str], inside: int) -> _Draft | Skippe
         return Skipped(piece.source, f"it is for {lesson}, which is not graded now")
     sentence = f"{piece.source} {problem}." if problem else ""
     said = Submission("", lesson, piece.source, text, sentence, piece.changed_at)
-    return _Draft(piece.where[inside:], named is not None, said)
+    return _Draft(piece.where[inside:], piece.where[:-1], named is not None, said)
 
 
 def _by_student(drafts: Sequence[_Draft], place: str) -> dict[tuple[str, str], list[_Draft]]:

@@ -63,7 +63,7 @@ def members(zipped: Piece) -> Iterator[Piece | Skipped]:
             continue
         inside, problem = _names(member)
         where = (*zipped.where, *inside)
-        why = next(filter(None, map(passed_over, inside)), "") or wrong_kind(inside[-1])
+        why = next(filter(None, map(passed_over, inside)), "") or wrong_kind(inside)
         if why:
             yield Skipped("/".join(where), why)
             continue
