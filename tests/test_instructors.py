@@ -21,6 +21,7 @@ from moodle_class import LESSON, file_of
 from support import ROOT, unavailable
 
 from course import harness
+from course.__main__ import main
 from course.grading import grade
 from course.grading.handed_in import pieces, zips
 from course.grading.handed_in.submissions import find_submissions
@@ -195,6 +196,14 @@ def test_every_key_of_the_points_file_is_on_the_page() -> None:
     told = [re.fullmatch(r"`(\[.+?\])` `\"?(\w+)\"?`", row[0]) for row in rows("key |")]
     assert {f"{written[key[1]]}.{key[2]}" for key in told if key} == keys_in_the_code()
     assert all(told)
+
+
+def test_every_option_of_the_command_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["grade", "--help"])
+    options = set(re.findall(r"--[a-z]+", capsys.readouterr().out)) - {"--help"}
+    assert len(options) >= 7
+    assert {option for option in options if option not in PAGE} == set()
 
 
 def test_the_points_files_defaults_are_those_of_the_page() -> None:
@@ -378,6 +387,15 @@ def test_github_classrooms_workflow_grades_a_push(elsewhere: Path) -> None:
     assert f"{handed_in},11,11,11" in summary.read_text(encoding="utf-8")
     uploaded = next(each["with"]["path"] for each in steps if "upload" in each.get("uses", ""))
     assert list((elsewhere / uploaded).glob("*.html"))
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_where_there_is_no_linux_a_sentence_says_so(
+    platform: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert main(["grade", "class", "--out", "marks"]) == 2
+    assert capsys.readouterr().err.startswith("course: grading needs Linux")
 
 
 def test_every_link_of_the_page_leads_somewhere() -> None:
