@@ -338,7 +338,7 @@ def on_gradescope(folder: Path, files: dict[str, str]) -> tuple[int, dict[str, o
 
 @pytest.mark.slow
 def test_gradescopes_script_leaves_the_results_of_its_one_submission(elsewhere: Path) -> None:
-    status, results = on_gradescope(elsewhere, {"l01_chunked_prefill.py": file_of({})})
+    status, results = on_gradescope(elsewhere, {"l01.py": f"import nanogpt\n{file_of({})}"})
     assert (status, results["score"], results["max_score"]) == (0, 11, 11)
     status, results = on_gradescope(elsewhere, {"essay.txt": "Why chunks?"})
     assert (status, results["score"]) == (0, 0)
