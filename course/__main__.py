@@ -152,6 +152,11 @@ def audit(wanted: Sequence[str], num_seeds: int) -> int:
 
 def grade(arguments: argparse.Namespace) -> int:
     """Grades a class's submissions."""
+    if sys.platform != "linux":  # whose calls keep answers in
+        raise UsageError(
+            "grading needs Linux: take a Linux machine, a virtual one (WSL 2), or a container."
+        )
+
     from course.grading.command import GradeError, grade_class
 
     try:
