@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def test_what_is_graded_is_not_graded_again(graded: tuple[Batch, list[Record]]) 
 def test_a_file_that_was_changed_is_graded_again_and_no_other(
     graded: tuple[Batch, list[Record]], tmp_path: Path
 ) -> None:
-    batch, records = graded
+    _, records = graded
     copy = Batch(tmp_path, seed=7)
     for record in records:
         record.write(copy.records)
@@ -154,6 +154,13 @@ def started(folder: Path, out: Path, *more: str, cwd: Path = ROOT) -> subprocess
     )
 
 
+def finished(process: subprocess.Popen[str]) -> str:
+    """What it printed, once it is done."""
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return output
+
+
 def below(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """A grader and all that it has started so far."""
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -194,8 +201,7 @@ def test_a_grader_that_is_killed_ten_times_loses_nothing_and_grades_nothing_twic
     tmp_path: Path,
 ) -> None:
     folder = handed_in(tmp_path / "class", a_dozen())
-    whole = started(folder, tmp_path / "whole", "--seed", "5", "--workers", "2")
-    assert whole.wait(timeout=300) == 0
+    finished(started(folder, tmp_path / "whole", "--seed", "5", "--workers", "2"))
     draw, out = random.Random(0), tmp_path / "out"
     kept: dict[str, str] = {}
     seen: list[psutil.Process] = []
@@ -213,8 +219,7 @@ def test_a_grader_that_is_killed_ten_times_loses_nothing_and_grades_nothing_twic
         assert now.items() >= kept.items()  # to the word: none was graded twice
         kept = now
     assert kept, "every one of them was killed before its first record"
-    last = started(folder, out, "--seed", "5", "--workers", "2")
-    assert last.wait(timeout=300) == 0, last.stderr
+    finished(started(folder, out, "--seed", "5", "--workers", "2"))
     records = records_below(out)
     assert {name: records[name].to_json() for name in kept} == kept
     expected = records_below(tmp_path / "whole")
@@ -234,9 +239,7 @@ def test_a_worker_that_is_killed_costs_no_record(tmp_path: Path) -> None:
         time.sleep(0.02)
     everything = below(process)
     found[0].kill()
-    output, errors = process.communicate(timeout=200)
-    assert process.returncode == 0, errors
-    assert "4 files graded" in output
+    assert "4 files graded" in finished(process)
     assert {outcome(each) for each in records_below(tmp_path / "out").values()} == {"passed"}
     assert left_of(everything) == []
 
@@ -270,8 +273,7 @@ def test_modules_in_the_folder_it_is_given_from_are_never_imported(tmp_path: Pat
         for name in NAMES:
             (place / f"{name}.py").write_text(TRAP.format(trace=str(trace)))
     process = started(folder, tmp_path / "out", "--seed", "1", cwd=folder)
-    output, errors = process.communicate(timeout=200)
-    assert process.returncode == 0, errors
+    output = finished(process)
     assert outcome(records_below(tmp_path / "out")["student 00"]) == "passed", output
     assert not trace.exists()
 
@@ -300,10 +302,10 @@ class HereInstead:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def here(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(batches, "ProcessPoolExecutor", HereInstead)
     monkeypatch.setattr(batches, "_own_zygote", lambda layers: None)
-    yield monkeypatch
+    return monkeypatch
 
 
 def command(folder: Path, out: Path) -> int:

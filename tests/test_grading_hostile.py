@@ -32,10 +32,6 @@ ANSWERS_AS = os.geteuid() or NOBODY
 PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None, use_errno=True)
 SENTENCE = re.compile(r"\S.* .*[.)]", re.DOTALL)
-# What has to read the standard library, for a module that is not loaded when the answer begins.
-LOADS_MORE = {
-    "odd: a broken cell elsewhere",
-}
 
 
 def graded(text: str, exercise_id: str, zygote: Zygote) -> tuple[Record, Mark]:
@@ -158,8 +154,6 @@ JUDGED = [case for case in CATALOGUE if case.group in ("forge", "steal", "odd")]
 def test_with_any_one_layer_off_nothing_passes_or_fails_wrongly(
     case: Hostile, lacking: Zygote
 ) -> None:
-    if "namespaces" not in lacking.layers and case.id in LOADS_MORE and hidden_above(LIBRARY):
-        pytest.skip("without namespaces nobody may not read Python, which lies in root's home")
     _, mark = graded(case.text, case.exercise, lacking)
     assert (mark.status == "passed") == (case.group == "odd"), (mark.status, mark.idea)
     assert mark.status != "internal"
@@ -210,8 +204,6 @@ def test_one_function_that_ends_its_process_costs_the_others_nothing(zygote: Zyg
 
 
 # --- an ordinary user ------------------------------------------------------------------------
-
-LIBRARY = Path(os.__file__)
 
 
 def hidden_above(path: Path) -> Path | None:

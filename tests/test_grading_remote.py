@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -262,7 +263,7 @@ def test_a_generator_that_is_closed_is_over(apart: Callable[..., There]) -> None
         try:
             yield 1
         finally:
-            print("closed")
+            sys.stdout.write("closed\n")
 
     def wrap(ask: Function) -> Function:
         def drive() -> list[int]:
