@@ -16,7 +16,7 @@ from answers import IDS, right, wrong
 from golden_verdicts import UNLIKE_ITSELF
 
 from course import harness
-from course.answering import Here, LostError, LostStatus, argument_names
+from course.answering import Answer, Here, LostError, LostStatus, argument_names
 from course.audit.auditing import SCORED
 from course.audit.mutants import mutants
 from course.called import Opaque
@@ -79,7 +79,7 @@ def apart() -> Iterator[Callable[..., There]]:
         each.close()
 
 
-def asked(there: There, *args: Any, limit_s: float = 5.0, wall_s: float = 20.0) -> Any:
+def asked(there: Answer, *args: Any, limit_s: float = 5.0, wall_s: float = 20.0) -> Any:
     return there.call(args, limit_s=limit_s, wall_s=wall_s, seed=0)
 
 
