@@ -20,14 +20,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.measure import describe, machine
 from course.exercise import Exercise, Function
-from course.grading.batch import Batch
+from course.grading.batch import Batch, Local
 from course.grading.handed_in.submissions import Submission
 from course.grading.isolation.jail import LAYERS
 from course.grading.record import Record
@@ -112,7 +112,7 @@ def timed(name: str, submissions: Sequence[Submission], workers: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         batch = Batch(Path(folder), seed=1)
         began = time.perf_counter()
-        records = list(batch.grade(submissions, LAYERS, workers))
+        records = list(batch.grade(submissions, Local(LAYERS, workers)))
         seconds = time.perf_counter() - began
     return row_of(name, records, seconds)
 
@@ -258,7 +258,7 @@ def without_annotations(function: ast.FunctionDef) -> str:
 
 
 @contextmanager
-def busy(count: int) -> Iterator[None]:
+def busy(count: int) -> Generator[None]:
     """So many processes that count as fast as they can."""
     counting = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(counting) for _ in range(count)]

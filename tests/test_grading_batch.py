@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from support import ROOT
 
 from course.__main__ import main
 from course.grading import batch as batches
-from course.grading.batch import Batch
+from course.grading.batch import Batch, Local
 from course.grading.handed_in.submissions import Submission
 from course.grading.isolation.jail import LAYERS, JailError
 from course.grading.record import Record, read_records
@@ -67,7 +67,7 @@ def outcome(record: Record) -> str:
 def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Batch, list[Record]]:
     """A batch of three, done."""
     batch = Batch(tmp_path_factory.mktemp("results"), seed=7)
-    return batch, list(batch.grade(a_few(), LAYERS, 1))
+    return batch, list(batch.grade(a_few(), Local(LAYERS, 1)))
 
 
 def test_each_submission_has_its_record(graded: tuple[Batch, list[Record]]) -> None:
@@ -85,7 +85,7 @@ def test_what_is_graded_is_not_graded_again(graded: tuple[Batch, list[Record]]) 
     batch, records = graded
     before = {path: path.stat().st_mtime_ns for path in batch.records.iterdir()}
     again = Batch(batch.folder)
-    assert list(again.grade(a_few(), LAYERS, 1)) == []
+    assert list(again.grade(a_few(), Local(LAYERS, 1))) == []
     assert {path: path.stat().st_mtime_ns for path in batch.records.iterdir()} == before
     kept = [again.record_of(each) for each in a_few()]
     assert kept == sorted(records, key=lambda each: each.student)
@@ -101,7 +101,7 @@ def test_a_file_that_was_changed_is_graded_again_and_no_other(
     ada, ben, chen = a_few()
     changed = submission("Ben", body(RIGHT))
     assert [copy.record_of(each) is None for each in (ada, changed, chen)] == [False, True, False]
-    anew = list(copy.grade([ada, changed, chen], LAYERS, 1))
+    anew = list(copy.grade([ada, changed, chen], Local(LAYERS, 1)))
     assert [(each.student, outcome(each)) for each in anew] == [("Ben", "passed")]
     assert copy.record_of(ben) is None and copy.record_of(changed) == anew[0]
 
@@ -116,6 +116,21 @@ def test_a_record_that_was_damaged_is_made_again(
         if record.student == "Ada":
             path.write_bytes(path.read_bytes()[:-100])
     assert [copy.record_of(each) is None for each in a_few()] == [True, False, False]
+
+
+def test_files_of_the_same_contents_are_graded_once_and_each_has_its_record(
+    tmp_path: Path,
+) -> None:
+    alike = [submission(name, body(WRONG)) for name in STUDENTS]
+    asked: list[str] = []
+
+    def graders(submissions: Sequence[Submission], seed: int) -> Iterator[Record]:
+        asked.extend(each.student for each in submissions)
+        yield from Local(LAYERS, 1)(submissions, seed)
+
+    records = list(Batch(tmp_path, seed=7).grade(alike, graders))
+    assert (asked, [each.student for each in records]) == (["Ada"], list(STUDENTS))
+    assert {outcome(each) for each in records_below(tmp_path).values()} == {"failed"}
 
 
 def test_a_batch_keeps_the_seed_that_it_drew(tmp_path: Path) -> None:
@@ -188,6 +203,10 @@ def records_below(out: Path) -> dict[str, Record]:
     return {each.student: each for each in read_records(out / "records")}
 
 
+def num_records(out: Path) -> int:
+    return len(list((out / "records").glob("*.json")))
+
+
 SLOWLY = "import time; time.sleep(0.02)"
 
 
@@ -205,12 +224,15 @@ def test_a_grader_that_is_killed_ten_times_loses_nothing_and_grades_nothing_twic
     draw, out = random.Random(0), tmp_path / "out"
     kept: dict[str, str] = {}
     seen: list[psutil.Process] = []
-    for _ in range(10):
+    for number in range(10):
         process = started(folder, out, "--seed", "5", "--workers", "2")
-        until = time.monotonic() + draw.uniform(0.5, 6.0)
-        while time.monotonic() < until and process.poll() is None:
+        # Half of them are killed at any moment, half soon after another record.
+        left_s = draw.uniform(0.5, 6.0) if number % 2 else draw.uniform(0.0, 1.0)
+        while left_s > 0 and process.poll() is None:
             seen += [each for each in below(process) if each not in seen]
             time.sleep(0.05)
+            if number % 2 or num_records(out) > len(kept):
+                left_s -= 0.05
         seen += [each for each in below(process) if each not in seen]
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -218,7 +240,7 @@ def test_a_grader_that_is_killed_ten_times_loses_nothing_and_grades_nothing_twic
         now = {name: each.to_json() for name, each in records_below(out).items()}
         assert now.items() >= kept.items()  # to the word: none was graded twice
         kept = now
-    assert kept, "every one of them was killed before its first record"
+    assert kept
     finished(started(folder, out, "--seed", "5", "--workers", "2"))
     records = records_below(out)
     assert {name: records[name].to_json() for name in kept} == kept
@@ -364,7 +386,7 @@ def test_processes_that_are_killed_again_and_again_end_the_batch_in_a_sentence(
         calls.append(given)
         raise BrokenProcessPool
 
-    here.setattr(batches, "_grade_one", grade)
+    here.setattr(batches, "grade_one", grade)
     assert command(handed_in(tmp_path / "class", [body(RIGHT)]), tmp_path / "out") == 2
     assert "were killed again and again" in capsys.readouterr().err
     assert len(calls) == batches._MOST_TRIES
