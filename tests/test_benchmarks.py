@@ -4,11 +4,13 @@ import importlib.util
 
 import pytest
 import torch
+from classes import a_mark, a_record
 
-from benchmarks import baseline, calibrate, engine, window
+from benchmarks import baseline, calibrate, engine, grading, window
 from benchmarks.contenders import CONTENDERS, make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
+from course.registry import lesson_exercises
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 from nanogpt.posts.oracle import generate
@@ -145,3 +147,36 @@ def test_a_cost_that_would_be_negative_is_left_out_of_the_fit() -> None:
     assert context == 0
     assert fixed > 0
     assert token > 0
+
+
+LESSON = "l01_chunked_prefill"
+
+
+@pytest.mark.parametrize("kind", ["right", "wrong"])
+def test_the_answers_of_a_class_stand_by_themselves(kind: str) -> None:
+    for item in lesson_exercises(LESSON):
+        sources = grading.answers(item, kind)
+        assert len(set(sources)) == len(sources) >= (3 if kind == "right" else 1)
+        for source in sources:
+            space: dict[str, object] = {}
+            exec(source, space)
+            assert (item.check(space[item.name]).status == "passed") == (kind == "right"), source
+
+
+def test_a_class_is_the_same_at_every_call_and_one_in_twenty_has_an_endless_loop() -> None:
+    typical = grading.a_class(LESSON, 40)
+    assert typical == grading.a_class(LESSON, 40) and len({each.text for each in typical}) == 40
+    slow = grading.with_endless_loops(LESSON, typical)
+    changed = [a for a, b in zip(slow, typical, strict=True) if a != b]
+    assert len(changed) == 2 and all("while True" in each.text for each in changed)
+
+
+def test_a_row_counts_what_was_timed_out_and_gives_the_seconds_of_one_submission() -> None:
+    records = [
+        a_record("Ada", a_mark("timeout"), a_mark("passed"), seconds=seconds / 10)
+        for seconds in range(1, 21)
+    ]
+    row = grading.row_of("typical", records, 4.0)
+    assert (row.submissions, row.per_s, row.timed_out) == (20, 5.0, 20)
+    assert (row.p50_s, row.p95_s) == pytest.approx((1.05, 2.0))
+    assert row.statuses == {"timeout": 20, "passed": 20}

@@ -1,8 +1,14 @@
 """Frames between a grader and an answer: what goes in comes out, and nothing else ever does."""
 
+import contextlib
 import dataclasses
 import math
+import os
 import random
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -12,9 +18,13 @@ from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.called import Opaque
-from course.grading.isolation import wire
+from course.answering import LostError
+from course.called import Opaque, Raised
+from course.grading.isolation import wire, wire_records
+from course.grading.isolation.channel import Channel
+from course.grading.isolation.remote import _arguments, _raised
 from course.grading.isolation.wire import WireError, decode, encode
+from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,6 +39,9 @@ class Point:
 
 
 RECORDS = {"Point": Point}
+SNAPSHOT = FleetSnapshot(
+    5, (WaitingView(0, 1, 2, 3, 4, 5, 6),), (WorkerView(0, 1, 2, 3, 4, 5),), {0: {0: 7}}
+)
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
 
 numbers = st.one_of(st.integers(), st.floats(), st.booleans(), st.none())
@@ -94,17 +107,104 @@ def test_views_of_one_storage_are_views_of_one_storage_again():
     assert a[0, 1] == 99.0 and other[0, 1] == 1.0
 
 
+def address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def answered(argument: Any, answer: Callable[[Any], Any]) -> Any:
+    """What comes back of a call, in the words of the frames of both ways."""
+    outward = encode(argument, RECORDS, outward=True)
+    given, storages = decode(outward.content, RECORDS)
+    inward = encode(answer(given), RECORDS, storages)
+    return decode(inward.content, RECORDS, outward.storages)[0]
+
+
 def test_a_result_that_shows_an_argument_shows_it_on_the_other_side_too():
     argument = torch.arange(6.0)
-    known = [argument.untyped_storage()]
-    view, copy = sent((argument[2:], argument.clone()), known)
-    assert view.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr()
-    assert copy.untyped_storage().data_ptr() != argument.untyped_storage().data_ptr()
+    view, copy = answered(argument, lambda given: (given[2:], given.clone()))
+    assert torch.equal(view, argument[2:]) and torch.equal(copy, argument)
+    assert address(view) == address(argument) != address(copy)
+
+
+def test_what_was_written_into_an_argument_is_written_into_it_here():
+    argument = torch.arange(6.0).view(2, 3)
+    shows_it = argument[1:]
+    assert answered(argument, lambda given: given.fill_(7.0).sum().item()) == 42.0
+    assert argument.tolist() == [[7.0] * 3] * 2 and shows_it.tolist() == [[7.0] * 3]
+
+
+def test_an_argument_that_was_resized_is_another_storage_and_the_old_one_stays():
+    argument = torch.arange(4.0)
+    back = answered(argument, lambda given: given.resize_(8).fill_(1.0))
+    assert back.tolist() == [1.0] * 8
+    assert argument.tolist() == [0.0, 1.0, 2.0, 3.0] and address(back) != address(argument)
+
+
+def test_a_resized_argument_leaves_the_others_in_their_places():
+    first, second = torch.zeros(2), torch.zeros(2)
+
+    def answer(given: Any) -> Any:
+        given[0].resize_(3).fill_(5.0)
+        given[1].fill_(6.0)
+        return given
+
+    back = answered((first, second), answer)
+    assert [each.tolist() for each in back] == [[5.0] * 3, [6.0] * 2]
+    assert (first.tolist(), second.tolist()) == ([0.0] * 2, [6.0] * 2)
+
+
+def test_arguments_without_a_cell_are_no_two_views_of_one():
+    back = answered((torch.zeros(0), torch.zeros(0, 3)), lambda given: given)
+    assert [tuple(each.shape) for each in back] == [(0,), (0, 3)]
+
+
+def test_a_storage_that_came_back_can_be_resized():
+    assert sent(torch.zeros(2)).resize_(5).shape == (5,)
+
+
+def test_a_function_goes_outward_as_a_number():
+    asked: list[int] = []
+    frame = encode([abs, {"cost": max}], RECORDS, outward=True)
+    assert frame.callbacks == [abs, max]
+    made, _ = decode(frame.content, RECORDS, callback=lambda number: asked.append(number) or number)
+    assert made == [0, {"cost": 1}] and asked == [0, 1]
+
+
+def test_a_function_does_not_come_inward():
+    with pytest.raises(WireError, match="a builtin_function_or_method has no place"):
+        encode(abs, RECORDS)
+    with pytest.raises(WireError):
+        decode(encode(abs, RECORDS, outward=True).content, RECORDS)
+
+
+def test_a_class_is_no_function():
+    with pytest.raises(WireError):
+        encode(Point, RECORDS, outward=True)
+
+
+def test_a_snapshot_goes_outward_in_one_piece_and_does_not_come_inward_like_that():
+    outward = encode(SNAPSHOT, wire_records.RECORDS, outward=True).content
+    inward = encode(SNAPSHOT, wire_records.RECORDS).content
+    assert msgspec.msgpack.decode(outward)[0][:2] == ["packed", "FleetSnapshot"]
+    assert msgspec.msgpack.decode(inward)[0][:2] == ["record", "FleetSnapshot"]
+    given, _ = decode(outward, wire_records.RECORDS, callback=abs)
+    back, _ = decode(inward, wire_records.RECORDS)
+    assert given == back == SNAPSHOT
+    assert type(given.workers) is tuple and type(given.hit_tokens) is dict
+    with pytest.raises(WireError):
+        decode(outward, wire_records.RECORDS)
+
+
+def test_a_frame_may_be_kept_smaller_than_any():
+    tensor = torch.zeros(1000, dtype=torch.uint8)
+    assert len(encode(tensor, RECORDS, most=1100).content) <= 1100
+    with pytest.raises(WireError, match="at most 1,000"):
+        encode(tensor, RECORDS, most=1000)
 
 
 def test_a_record_is_rebuilt_without_asking_its_own_code():
-    frame = encode(Point(1), RECORDS)
-    forged = decode(frame.replace(b"\x01", b"\xff", 1), RECORDS)
+    frame = encode(Point(1), RECORDS).content
+    forged, _ = decode(frame.replace(b"\x01", b"\xff", 1), RECORDS)
     assert forged.x == -1  # a check judges it: nothing of it has run
 
 
@@ -169,10 +269,27 @@ def test_a_frame_that_is_too_long_or_too_deep_is_refused():
             decode(b"\x92" + b"\x92\xa4list\x91" * depth + b"\x01\x90", RECORDS)
 
 
+def damaged(frame: bytes, draw: random.Random) -> bytes:
+    """The frame with a few bytes changed, left out or put in."""
+    made = bytearray(frame)
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(len(made))
+        match draw.randrange(3):
+            case 0:
+                made[at] = draw.randrange(256)
+            case 1:
+                del made[at : at + draw.randint(1, 3)]
+            case _:
+                made[at:at] = draw.randbytes(draw.randint(1, 3))
+        made = made or bytearray(b"\0")
+    return bytes(made)
+
+
+@pytest.mark.slow
 def test_a_hundred_thousand_fuzzed_frames_are_refused_or_say_something_plain():
     draw = random.Random(0)
     samples = [
-        encode(value, RECORDS)
+        encode(value, RECORDS).content
         for value in (
             [1, ("a", {2: None})], Point(3, ("t",)), torch.arange(4.0), {frozenset({1}): 1 << 70},
             Opaque("generator"), [torch.eye(2), b"bytes", -1.5],
@@ -180,21 +297,80 @@ def test_a_hundred_thousand_fuzzed_frames_are_refused_or_say_something_plain():
     ]  # fmt: skip
     refused = 0
     for _ in range(100_000):
-        frame = bytearray(draw.choice(samples))
-        for _ in range(draw.randint(1, 4)):
-            at = draw.randrange(len(frame))
-            match draw.randrange(3):
-                case 0:
-                    frame[at] = draw.randrange(256)
-                case 1:
-                    del frame[at : at + draw.randint(1, 3)]
-                case _:
-                    frame[at:at] = draw.randbytes(draw.randint(1, 3))
-            frame = frame or bytearray(b"\0")
         try:
-            value = decode(bytes(frame), RECORDS)
+            value, _ = decode(damaged(draw.choice(samples), draw), RECORDS)
         except WireError:
             refused += 1
         else:
             encode(value, RECORDS)  # plain data all through
     assert 50_000 < refused < 100_000
+
+
+# --- replies to a channel --------------------------------------------------------------------
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    """A process for channels to watch, which each of them would end."""
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            signal.pause()
+    yield pid
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def replied(content: bytes, pid: int) -> Any:
+    """What an exchange makes of these bytes, which lie there already, with no more to come."""
+    here, there = socket.socketpair()
+    channel = Channel(here, pid, lambda: ("crashed", "ended the process"))
+    there.sendall(content)
+    there.shutdown(socket.SHUT_WR)
+    try:
+        return channel.exchange({"do": "call", "of": [abs, torch.zeros(2)]}, 5.0, 5.0)
+    finally:
+        channel.end()
+        there.close()
+
+
+KINDS = {"stdout": (str,), "args_after": (tuple, type(None)), "generator": (int, type(None))}
+
+
+@pytest.mark.slow
+def test_thousands_of_fuzzed_replies_are_lost_answers_or_plain_ones(sleeper, monkeypatch):
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_: None)
+    draw = random.Random(1)
+    plain = {"value": [1, 2.5], "args_after": (torch.zeros(2),), "error": None, "stdout": "x" * 40}
+    samples = [
+        encode(said, wire_records.RECORDS).content
+        for said in (
+            plain,
+            {**plain, "error": Raised(("ValueError", "Exception"), "raised it", False, "f")},
+            {"asks": 0, "number": -3},
+            {**plain, "value": SNAPSHOT, "generator": 0},
+        )
+    ]
+    lost = 0
+    for _ in range(4_000):
+        content = draw.choice(samples)
+        framed = struct.pack(">I", len(content)) + content
+        if draw.random() < 0.7:  # a length that is right, around what is not
+            content = damaged(content, draw)
+            framed = struct.pack(">I", len(content)) + content
+        else:
+            framed = damaged(framed, draw)
+        try:
+            reply = replied(framed, sleeper)
+        except LostError:
+            lost += 1
+            continue
+        with contextlib.suppress(LostError):
+            _raised(reply)
+        with contextlib.suppress(LostError):
+            _arguments(reply)
+        for name, kinds in KINDS.items():
+            with contextlib.suppress(LostError):
+                assert type(reply.take(name, *kinds)) in kinds
+        assert reply.cpu_s >= 0.0
+    assert 1_000 < lost < 4_000
