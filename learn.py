@@ -108,10 +108,12 @@ def asked_of_course(verb: str):
 
     def ask(argv: list) -> int:
         prepare()
-        # -P: a module in the folder that one stands in is none of the course's.
+        # -P: a module in the folder that one stands in, with submissions, is none of the course's.
         command = [INSTALLATION.python, "-P", "-m", "course", verb, *argv]
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         # In a session of its own, so that Ctrl-C reaches this process alone and is said once.
-        with subprocess.Popen(command, start_new_session=True) as asked:
+        with subprocess.Popen(command, env=environment, start_new_session=True) as asked:
             try:
                 return asked.wait()
             except BaseException:

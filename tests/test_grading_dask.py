@@ -8,7 +8,7 @@ import pytest
 from course.grading import grade
 from course.grading.batch import Batch
 from course.grading.handed_in.submissions import Submission
-from course.grading.isolation.jail import LAYERS
+from course.grading.record import LAYERS
 from course.grading.spread import Dask
 
 distributed = pytest.importorskip("distributed")
@@ -34,16 +34,16 @@ def cluster():
 
 def test_a_killed_worker_loses_nothing_and_doubles_nothing(cluster, tmp_path):
     class_ = submissions(8)
-    batch, done = Batch(tmp_path, seed=3), []
+    batch, done = Batch(tmp_path, LAYERS, 3), []
     with distributed.Client(cluster) as client:
         pids = client.run(os.getpid)
-        for record in batch.grade(class_, Dask(cluster.scheduler_address, LAYERS)):
+        for record in batch.grade(class_, Dask(cluster.scheduler_address)):
             done.append(record.student)
             if len(done) == 1:
                 os.kill(next(iter(pids.values())), signal.SIGKILL)
     assert sorted(done) == [each.student for each in class_]
     assert {batch.record_of(each).marks[0].status for each in class_} == {"passed"}
-    assert list(batch.grade(class_, Dask(cluster.scheduler_address, LAYERS))) == []
+    assert list(batch.grade(class_, Dask(cluster.scheduler_address))) == []
 
 
 @pytest.fixture
@@ -56,10 +56,10 @@ def test_a_worker_with_another_version_of_the_course_is_refused(
     cluster, tmp_path, monkeypatch, another_version
 ):
     with pytest.raises(ValueError, match="there is no Dask scheduler"):
-        list(Batch(tmp_path / "a", 1).grade(submissions(1), Dask("tcp://127.0.0.1:9", LAYERS)))
+        list(Batch(tmp_path / "a", LAYERS, 1).grade(submissions(1), Dask("tcp://127.0.0.1:9")))
     monkeypatch.setattr(grade, "_JUDGED_BY", ())
     grade.version.cache_clear()
     with pytest.raises(ValueError, match="has not this course"):
         list(
-            Batch(tmp_path / "b", 1).grade(submissions(1), Dask(cluster.scheduler_address, LAYERS))
+            Batch(tmp_path / "b", LAYERS, 1).grade(submissions(1), Dask(cluster.scheduler_address))
         )

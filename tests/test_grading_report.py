@@ -176,7 +176,10 @@ def test_time_outs_and_failures_of_the_grader_have_a_section_of_their_own():
 @pytest.mark.parametrize(
     ("ben", "note"),
     [
-        (a_record("Ben", layers=()), "1 submission ran with no layer of containment."),
+        (
+            a_record("Ben", layers=("namespaces", "limits")),
+            "1 submission ran with layers missing: landlock, seccomp.",
+        ),
         (
             a_record("Ben", Mark(STEP, "v2", "passed")),
             "Not every student met the same version of l01.plan_step : grade again.",

@@ -27,7 +27,7 @@ from course.grading.handed_in import pieces, zips
 from course.grading.handed_in.submissions import find_submissions
 from course.grading.isolation import channel, jail, remote
 from course.grading.isolation.zygote import layers_that_hold
-from course.grading.record import Status
+from course.grading.record import LAYERS, Status
 from course.grading.results import scheme
 from course.grading.results.scheme import Scheme, SchemeError, read_scheme
 from course.grading.results.words import STATUSES
@@ -95,7 +95,7 @@ def shell(command: Sequence[str] | str, folder: Path, **more: str) -> subprocess
 
 
 def need_all_layers() -> None:
-    if sys.platform != "linux" or layers_that_hold() != jail.LAYERS:
+    if sys.platform != "linux" or layers_that_hold() != LAYERS:
         unavailable("this machine does not give all layers of containment")
 
 
@@ -157,7 +157,7 @@ def test_what_the_page_says_of_the_class_is_so(followed: tuple[Path, object]) ->
     assert marks["Ben", "l01.chunk_size"]["misconception"] == "ignores_decodes"
     assert marks["Chen", "l01.chunk_mask"]["status"] == "timeout"
     assert {mark["status"] for (name, _), mark in marks.items() if name == "Ada"} == {"passed"}
-    assert {tuple(record["layers"]) for record in records} == {jail.LAYERS}
+    assert {tuple(record["layers"]) for record in records} == {LAYERS}
 
 
 def test_every_status_is_on_the_page_as_it_is_shown() -> None:
@@ -168,7 +168,7 @@ def test_every_status_is_on_the_page_as_it_is_shown() -> None:
 
 
 def test_every_layer_is_on_the_page() -> None:
-    assert [row[0].strip("`") for row in rows("layer |")] == list(jail.LAYERS)
+    assert [row[0].strip("`") for row in rows("layer |")] == list(LAYERS)
 
 
 def keys_in_the_code() -> set[str]:
@@ -261,7 +261,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         ["reading the file", f"{remote._LOAD_S:g} s of computing"],
         [
             "all exercises of one file",
-            f"{grade.BUDGET_S:g} s by the clock; what is left then is not judged",
+            f"{grade.BUDGET_S:g} s of computing; what is left then is not judged",
         ],
         ["memory", f"{jail.MEMORY >> 30} GB"],
         ["one result", _size(channel.MOST_REPLY_BYTES)],

@@ -26,18 +26,22 @@ from course.grading.isolation.jail import JailError
 from course.grading.isolation.zygote import Zygote
 from course.grading.record import Record, file_name, read_record
 
-Graders: TypeAlias = Callable[[Sequence[Submission], int], Iterator[Record]]
-"""Grade submissions with a seed, in any order."""
+Graders: TypeAlias = Callable[[Sequence[Submission], tuple[str, ...], int], Iterator[Record]]
+"""Grade submissions within these layers and with this seed, in any order."""
 
 _MOST_TRIES = 3  # without a single record, when processes that grade are killed
 
 
 class Batch:
-    """A folder of results: the seed that its cases are drawn from, and a record for each file."""
+    """A folder of results: the seed that its cases are drawn from, and a record for each file.
 
-    def __init__(self, folder: Path, seed: int | None = None) -> None:
+    `layers` are those that an answer is kept in by; a record that was made with fewer is not taken.
+    """
+
+    def __init__(self, folder: Path, layers: tuple[str, ...], seed: int | None = None) -> None:
         """Raises: OSError, and ValueError when the folder has been graded with another seed."""
         self.folder = folder
+        self.layers = layers
         self.records = folder / "records"
         self.seed = self._kept_seed(seed)
 
@@ -48,8 +52,9 @@ class Batch:
             record = read_record(path)
         except (OSError, ValueError):
             return None
-        done = record.key == key_of(submission, self.seed) and not record.is_internal
-        return record if done else None
+        is_same = record.key == key_of(submission, self.seed)
+        is_kept_in = bool(record.problem) or set(self.layers) <= set(record.layers)
+        return record if is_same and is_kept_in and not record.is_internal else None
 
     def grade(self, submissions: Sequence[Submission], graders: Graders) -> Iterator[Record]:
         """Grade what has no record yet; each record as soon as it is kept.
@@ -66,7 +71,7 @@ class Batch:
         while waiting:
             try:
                 firsts = [alike[0] for alike in waiting.values()]
-                for graded in graders(firsts, self.seed):
+                for graded in graders(firsts, self.layers, self.seed):
                     tries = 0
                     for submission in waiting.pop(graded.key):
                         record = of_another(graded, submission)
@@ -95,21 +100,22 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Graders on this machine: so many processes, with these layers around what they run."""
+    """Graders on this machine: so many processes."""
 
-    layers: tuple[str, ...]
     num_processes: int
 
-    def __call__(self, submissions: Sequence[Submission], seed: int) -> Iterator[Record]:
+    def __call__(
+        self, submissions: Sequence[Submission], layers: tuple[str, ...], seed: int
+    ) -> Iterator[Record]:
         """Their records, in the order in which they are done. Raises: BrokenProcessPool."""
         executor = ProcessPoolExecutor(
             min(self.num_processes, len(submissions)),
             multiprocessing.get_context("spawn"),
             _begin,
-            (self.layers,),
+            (layers,),
         )
         try:
-            running = [executor.submit(grade_one, each, self.layers, seed) for each in submissions]
+            running = [executor.submit(grade_one, each, layers, seed) for each in submissions]
             for future in as_completed(running):
                 yield future.result()
         finally:

@@ -21,9 +21,9 @@ from rich.progress import (
 from course.files import explain
 from course.grading.batch import Batch, Graders, Local
 from course.grading.handed_in.submissions import Found, Submission, find_submissions
-from course.grading.isolation.jail import LAYERS, JailError
+from course.grading.isolation.jail import JailError
 from course.grading.isolation.zygote import layers_that_hold
-from course.grading.record import Record
+from course.grading.record import LAYERS, Record
 from course.grading.results.class_report import write_class_report
 from course.grading.results.exports import gradebook_csv, gradescope_json, nbgrader_csv
 from course.grading.results.feedback import write_feedback
@@ -66,11 +66,9 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
         _tell_left_out(found, arguments.out, console)
         raise GradeError(f"{arguments.submissions} holds no lesson's file that could be graded.")
     layers = _layers(arguments.unsafe, console)
-    batch = Batch(arguments.out, arguments.seed)
+    batch = Batch(arguments.out, layers, arguments.seed)
     try:
-        graders = (
-            Dask(arguments.dask, layers) if arguments.dask else Local(layers, arguments.workers)
-        )
+        graders = Dask(arguments.dask) if arguments.dask else Local(arguments.workers)
         graded = _graded(batch, found.submissions, graders, console)
     except BrokenProcessPool:
         raise GradeError(

@@ -27,6 +27,8 @@ Status = Literal[
     "internal",  # the grader failed: no mark, and the batch ends with an error
 ]
 
+LAYERS = ("namespaces", "landlock", "seccomp", "limits")
+"""Of containment: see `isolation.jail`."""
 FORMAT = 1
 
 
@@ -86,6 +88,11 @@ class Record:
     def is_internal(self) -> bool:
         """Whether the grader failed on any of it, so that it has to be graded again."""
         return any(mark.status == "internal" for mark in self.marks)
+
+    @property
+    def is_contained(self) -> bool:
+        """Whether every layer of containment held."""
+        return set(LAYERS) <= set(self.layers)
 
     def to_json(self) -> str:
         """One JSON object, with a final newline."""

@@ -22,12 +22,13 @@ _CONNECT_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Dask:
-    """Graders at a Dask scheduler's address, with these layers around what they run."""
+    """Graders at a Dask scheduler's address."""
 
     address: str
-    layers: tuple[str, ...]
 
-    def __call__(self, submissions: Sequence[Submission], seed: int) -> Iterator[Record]:
+    def __call__(
+        self, submissions: Sequence[Submission], layers: tuple[str, ...], seed: int
+    ) -> Iterator[Record]:
         """Their records, in the order in which they are done.
 
         Raises: ValueError when there is no scheduler, no worker, or one that grades otherwise;
@@ -38,7 +39,7 @@ class Dask:
         with _connected(self.address) as client:
             _see_that_all_are_alike(client, submissions[0].lesson)
             running = [
-                client.submit(grade_one, each, self.layers, seed, key=f"grade-{key_of(each, seed)}")
+                client.submit(grade_one, each, layers, seed, key=f"grade-{key_of(each, seed)}")
                 for each in submissions
             ]
             for future in as_completed(running):

@@ -23,8 +23,6 @@ from pathlib import Path
 
 from course.grading.isolation import kernel
 
-LAYERS = ("namespaces", "landlock", "seccomp", "limits")
-
 MEMORY = 2 << 30
 """Bytes of address space, on top of what is mapped when it starts."""
 _MOST_FILES = 64

@@ -22,7 +22,8 @@ from typing import Any, TypeAlias
 from course.answering import LostStatus
 from course.grading.isolation import kernel
 from course.grading.isolation.channel import Channel
-from course.grading.isolation.jail import LAYERS, MEMORY, Jail, JailError
+from course.grading.isolation.jail import MEMORY, Jail, JailError
+from course.grading.record import LAYERS
 
 Serve: TypeAlias = Callable[[int, Mapping[str, Callable[..., Any]]], None]
 
