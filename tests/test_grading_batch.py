@@ -28,6 +28,7 @@ from course.grading.record import Record, read_records
 LESSON = "l01_chunked_prefill"
 WRONG = "return budget - num_decodes"
 CRASHES = "import os; os._exit(0)"
+STARTED: list[subprocess.Popen[str]] = []
 STUDENTS = ("Ada", "Ben", "Chen")
 
 
@@ -158,7 +159,7 @@ def test_another_seed_is_another_batch(graded: tuple[Batch, list[Record]], tmp_p
 
 def started(folder: Path, out: Path, *more: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     command = [sys.executable, "-P", "-m", "course", "grade", str(folder), "--out", str(out)]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [*command, "--lesson", "l01", *more],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": ""},
@@ -167,6 +168,19 @@ def started(folder: Path, out: Path, *more: str, cwd: Path = ROOT) -> subprocess
         stderr=subprocess.PIPE,
         text=True,
     )
+    STARTED.append(process)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """A test that fails leaves no grader running."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 def finished(process: subprocess.Popen[str]) -> str:
