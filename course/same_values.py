@@ -33,7 +33,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if dataclasses.is_dataclass(a) and type(a) is type(b):
-        names = [field.name for field in dataclasses.fields(a)]
+        names = [field.name for field in dataclasses.fields(a) if field.compare]
         return all(same(getattr(a, name), getattr(b, name)) for name in names)
     return bool(a == b) or bool(a != a and b != b)
 

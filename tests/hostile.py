@@ -163,13 +163,13 @@ FORGE = [
                 }
                 return -1
                 """,
-            "asks without an end": """
+            "answers without an end": """
                 import sys
                 frame = sys._getframe()
                 while frame:
                     answers = frame.f_locals.get("self")
                     if hasattr(answers, "_channel"):
-                        while True: answers._send({"asks": 0, "number": 1}, ())
+                        while True: answers._send({"value": 1}, ())
                     frame = frame.f_back
                 """,
             "a generator that was not asked for": """

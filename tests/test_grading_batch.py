@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from course.__main__ import main
 from course.grading import batch as batches
 from course.grading.batch import Batch, Local
 from course.grading.handed_in.submissions import Submission
-from course.grading.isolation.jail import LAYERS, JailError
-from course.grading.record import Record, read_records
+from course.grading.isolation.jail import JailError
+from course.grading.record import LAYERS, Record, read_records
 
 LESSON = "l01_chunked_prefill"
 WRONG = "return budget - num_decodes"
@@ -67,8 +68,8 @@ def outcome(record: Record) -> str:
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Batch, list[Record]]:
     """A batch of three, done."""
-    batch = Batch(tmp_path_factory.mktemp("results"), seed=7)
-    return batch, list(batch.grade(a_few(), Local(LAYERS, 1)))
+    batch = Batch(tmp_path_factory.mktemp("results"), LAYERS, 7)
+    return batch, list(batch.grade(a_few(), Local(1)))
 
 
 def test_each_submission_has_its_record(graded: tuple[Batch, list[Record]]) -> None:
@@ -85,8 +86,8 @@ def test_each_submission_has_its_record(graded: tuple[Batch, list[Record]]) -> N
 def test_what_is_graded_is_not_graded_again(graded: tuple[Batch, list[Record]]) -> None:
     batch, records = graded
     before = {path: path.stat().st_mtime_ns for path in batch.records.iterdir()}
-    again = Batch(batch.folder)
-    assert list(again.grade(a_few(), Local(LAYERS, 1))) == []
+    again = Batch(batch.folder, LAYERS)
+    assert list(again.grade(a_few(), Local(1))) == []
     assert {path: path.stat().st_mtime_ns for path in batch.records.iterdir()} == before
     kept = [again.record_of(each) for each in a_few()]
     assert kept == sorted(records, key=lambda each: each.student)
@@ -96,22 +97,34 @@ def test_a_file_that_was_changed_is_graded_again_and_no_other(
     graded: tuple[Batch, list[Record]], tmp_path: Path
 ) -> None:
     _, records = graded
-    copy = Batch(tmp_path, seed=7)
+    copy = Batch(tmp_path, LAYERS, 7)
     for record in records:
         record.write(copy.records)
     ada, ben, chen = a_few()
     changed = submission("Ben", body(RIGHT))
     assert [copy.record_of(each) is None for each in (ada, changed, chen)] == [False, True, False]
-    anew = list(copy.grade([ada, changed, chen], Local(LAYERS, 1)))
+    anew = list(copy.grade([ada, changed, chen], Local(1)))
     assert [(each.student, outcome(each)) for each in anew] == [("Ben", "passed")]
     assert copy.record_of(ben) is None and copy.record_of(changed) == anew[0]
+
+
+def test_what_was_graded_with_fewer_layers_is_graded_again_and_not_the_other_way_round(
+    graded: tuple[Batch, list[Record]], tmp_path: Path
+) -> None:
+    _, records = graded
+    copy, ada = Batch(tmp_path, LAYERS, 7), a_few()[0]
+    record = next(each for each in records if each.student == ada.student)
+    replace(record, layers=LAYERS[1:]).write(copy.records)
+    assert copy.record_of(ada) is None
+    record.write(copy.records)
+    assert Batch(tmp_path, LAYERS[1:]).record_of(ada) == record
 
 
 def test_a_record_that_was_damaged_is_made_again(
     graded: tuple[Batch, list[Record]], tmp_path: Path
 ) -> None:
     _, records = graded
-    copy = Batch(tmp_path, seed=7)
+    copy = Batch(tmp_path, LAYERS, 7)
     for record in records:
         path = record.write(copy.records)
         if record.student == "Ada":
@@ -125,30 +138,34 @@ def test_files_of_the_same_contents_are_graded_once_and_each_has_its_record(
     alike = [submission(name, body(WRONG)) for name in STUDENTS]
     asked: list[str] = []
 
-    def graders(submissions: Sequence[Submission], seed: int) -> Iterator[Record]:
+    def graders(
+        submissions: Sequence[Submission], layers: tuple[str, ...], seed: int
+    ) -> Iterator[Record]:
         asked.extend(each.student for each in submissions)
-        yield from Local(LAYERS, 1)(submissions, seed)
+        yield from Local(1)(submissions, layers, seed)
 
-    records = list(Batch(tmp_path, seed=7).grade(alike, graders))
+    records = list(Batch(tmp_path, LAYERS, 7).grade(alike, graders))
     assert (asked, [each.student for each in records]) == (["Ada"], list(STUDENTS))
     assert {outcome(each) for each in records_below(tmp_path).values()} == {"failed"}
 
 
 def test_a_batch_keeps_the_seed_that_it_drew(tmp_path: Path) -> None:
-    drawn = Batch(tmp_path / "one").seed
-    assert Batch(tmp_path / "one").seed == Batch(tmp_path / "one", drawn).seed == drawn
-    assert Batch(tmp_path / "two").seed != drawn
+    drawn = Batch(tmp_path / "one", LAYERS).seed
+    assert (
+        Batch(tmp_path / "one", LAYERS).seed == Batch(tmp_path / "one", LAYERS, drawn).seed == drawn
+    )
+    assert Batch(tmp_path / "two", LAYERS).seed != drawn
 
 
 def test_another_seed_is_refused(tmp_path: Path) -> None:
-    Batch(tmp_path, seed=3)
+    Batch(tmp_path, LAYERS, 3)
     with pytest.raises(ValueError, match="was graded with seed 3: leave --seed out to go on"):
-        Batch(tmp_path, seed=4)
+        Batch(tmp_path, LAYERS, 4)
 
 
 def test_another_seed_is_another_batch(graded: tuple[Batch, list[Record]], tmp_path: Path) -> None:
     _, records = graded
-    other = Batch(tmp_path, seed=8)
+    other = Batch(tmp_path, LAYERS, 8)
     for record in records:
         record.write(other.records)
     assert [other.record_of(each) for each in a_few()] == [None] * 3

@@ -20,9 +20,8 @@ from support import ROOT, find_program, run, unavailable
 
 from course.grading.grade import grade
 from course.grading.handed_in.submissions import Submission
-from course.grading.isolation.jail import LAYERS
 from course.grading.isolation.zygote import Zygote, layers_that_hold
-from course.grading.record import Mark, Record
+from course.grading.record import LAYERS, Mark, Record
 from course.registry import exercise
 
 NOBODY, USER = 65534, 12345

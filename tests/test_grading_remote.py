@@ -21,6 +21,7 @@ from course.answering import Answer, Here, LostError, LostStatus, argument_names
 from course.audit.auditing import SCORED
 from course.audit.mutants import mutants
 from course.called import Opaque
+from course.checks.step_cost import StepCost
 from course.exercise import Exercise
 from course.grading.isolation import channel as channels
 from course.grading.isolation import child
@@ -294,27 +295,13 @@ def test_a_generator_that_is_closed_is_over(apart: Callable[..., There]) -> None
     assert (called.value, called.stdout) == ([1], "closed\n")
 
 
-def test_a_function_of_the_check_s_takes_whole_numbers_alone(apart: Callable[..., There]) -> None:
-    def asks(cost: Function) -> Any:
-        answers = []
-        for number in (3, 2.0, torch.tensor(4), "3", [3], None, 2.5, True, 1 << 70):
-            try:
-                answers.append(cost(number))
-            except TypeError as error:
-                answers.append(str(error))
-        return answers
+def test_a_cost_that_is_asked_says_how_often(apart: Callable[..., There]) -> None:
+    def costs(cost: Function) -> Any:
+        return [cost(3), cost(2.5), cost(1 << 70)]
 
-    heard: list[Any] = []
-
-    def cost(number: int) -> int:
-        heard.append(number)
-        return 10 * number
-
-    there = apart(asks)
-    value = there.call((cost,), limit_s=5.0, wall_s=20.0, seed=0).value
-    assert value[:3] == [30, 20, 40] and all(type(each) is int for each in heard)
-    assert all("whole number" in each for each in value[3:7]), value
-    assert "whole number" in value[8]
+    called = apart(costs).call((StepCost(5, 10),), limit_s=5.0, wall_s=20.0, seed=0)
+    assert called.value == [35, 30.0, 5 + 10 * (1 << 70)]
+    assert called.args_after[0].asked == 3
 
 
 def test_what_is_too_large_comes_back_as_that(apart: Callable[..., There]) -> None:
@@ -405,10 +392,6 @@ WRONG_REPLIES = {
     "a stub's name that is none": raised_reply(KINDS, "told", True, 3),
     "arguments that are a number": reply(args_after=3),
     "a generator's name": reply(generator="first"),
-    "asks where there is nothing to ask": reply(asks=0, number=1),
-    "asks for a function below the first": reply(asks=-1, number=1),
-    "asks for true": reply(asks=True, number=1),
-    "a function": reply(value=["callback", 0]),
     "a packed record": reply(value=["packed", "FleetSnapshot", b"\x80"]),
     "a record of another project": reply(value=["record", "Popen", []]),
 }

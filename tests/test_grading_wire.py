@@ -162,24 +162,11 @@ def test_a_storage_that_came_back_can_be_resized():
     assert sent(torch.zeros(2)).resize_(5).shape == (5,)
 
 
-def test_a_function_goes_outward_as_a_number():
-    asked: list[int] = []
-    frame = encode([abs, {"cost": max}], RECORDS, outward=True)
-    assert frame.callbacks == [abs, max]
-    made, _ = decode(frame.content, RECORDS, callback=lambda number: asked.append(number) or number)
-    assert made == [0, {"cost": 1}] and asked == [0, 1]
-
-
-def test_a_function_does_not_come_inward():
-    with pytest.raises(WireError, match="a builtin_function_or_method has no place"):
-        encode(abs, RECORDS)
-    with pytest.raises(WireError):
-        decode(encode(abs, RECORDS, outward=True).content, RECORDS)
-
-
-def test_a_class_is_no_function():
-    with pytest.raises(WireError):
-        encode(Point, RECORDS, outward=True)
+@pytest.mark.parametrize("outward", [False, True])
+@pytest.mark.parametrize("value", [abs, Point, lambda: 1])
+def test_no_function_and_no_class_has_a_place_in_a_frame(value, outward):
+    with pytest.raises(WireError, match="has no place"):
+        encode(value, RECORDS, outward=outward)
 
 
 def test_a_snapshot_goes_outward_in_one_piece_and_does_not_come_inward_like_that():
@@ -187,7 +174,7 @@ def test_a_snapshot_goes_outward_in_one_piece_and_does_not_come_inward_like_that
     inward = encode(SNAPSHOT, wire_records.RECORDS).content
     assert msgspec.msgpack.decode(outward)[0][:2] == ["packed", "FleetSnapshot"]
     assert msgspec.msgpack.decode(inward)[0][:2] == ["record", "FleetSnapshot"]
-    given, _ = decode(outward, wire_records.RECORDS, callback=abs)
+    given, _ = decode(outward, wire_records.RECORDS, outward=True)
     back, _ = decode(inward, wire_records.RECORDS)
     assert given == back == SNAPSHOT
     assert type(given.workers) is tuple and type(given.hit_tokens) is dict
@@ -347,7 +334,7 @@ def test_thousands_of_fuzzed_replies_are_lost_answers_or_plain_ones(sleeper, mon
         for said in (
             plain,
             {**plain, "error": Raised(("ValueError", "Exception"), "raised it", False, "f")},
-            {"asks": 0, "number": -3},
+            {"value": -3},
             {**plain, "value": SNAPSHOT, "generator": 0},
         )
     ]

@@ -3,10 +3,11 @@
 import bisect
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from course.checks.comparing import Args, explaining, not_whole
+from course.checks.step_cost import StepCost
 from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Check, Failure, Rows
@@ -166,32 +167,17 @@ MISCONCEPTIONS = (
 # --- cases --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A step's cost as a straight line, which writes itself down as Python does."""
-
-    fixed: int
-    each: int
-
-    def __call__(self, tokens: int) -> int:
-        """Microseconds of a step of so many tokens."""
-        return self.fixed + self.each * tokens
-
-    def __repr__(self) -> str:
-        return f"lambda tokens: {self.fixed} + {self.each} * tokens"
+def line(fixed: int, each: int) -> tuple[str, StepCost]:
+    return f"{fixed} µs + {each} µs per token", StepCost(fixed, each)
 
 
-def line(fixed: int, each: int) -> tuple[str, Cost]:
-    return f"{fixed} µs + {each} µs per token", Line(fixed, each)
+def floor(least: int, each: int) -> tuple[str, StepCost]:
+    return f"{each} µs per token, but at least {least} µs", StepCost(0, each, least=least)
 
 
-def floor(least: int, each: int) -> tuple[str, Cost]:
-    return f"{each} µs per token, but at least {least} µs", lambda n: max(least, each * n)
-
-
-def stairs(fixed: int, each: int, width: int) -> tuple[str, Cost]:
+def stairs(fixed: int, each: int, width: int) -> tuple[str, StepCost]:
     words = f"{fixed} µs + {each} µs for each block of {width} tokens, begun ones included"
-    return words, lambda n: fixed + each * -(-n // width)
+    return words, StepCost(fixed, each, width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +185,7 @@ class Case:
     """A step cost in words and as a function, the decodes, and the limit."""
 
     words: str
-    cost: Cost
+    cost: StepCost
     num_decodes: int
     limit_us: int
 
@@ -210,14 +196,9 @@ class Case:
 
     def asked(self, ask: Ask) -> tuple[Any, int]:
         """The answer, and how often it asked what a step costs."""
-        asked = 0
-
-        def step_cost_us(tokens: int) -> int:
-            nonlocal asked
-            asked += 1
-            return self.cost(tokens)
-
-        return ask(step_cost_us, self.num_decodes, self.limit_us), asked
+        called = ask.call(replace(self.cost, asked=0), self.num_decodes, self.limit_us)
+        after = called.args_after[0]
+        return called.value, after.asked if isinstance(after, StepCost) else 0
 
 
 EVIDENCE = (
@@ -322,7 +303,7 @@ EXERCISE = Exercise(
             "Never return less than `num_decodes + 1`, even if that takes too long: with less, no "
             "prompt would get on.",
         ),
-        args=(Line(500, 10), 4, 600),
+        args=(StepCost(500, 10), 4, 600),
         result=10,
     ),
     hints=(

@@ -58,7 +58,7 @@ class Channel:
         return self._cpu_s
 
     def exchange(self, message: dict[str, Any], limit_s: float, wall_s: float) -> Reply:
-        """Send a message, answer what is asked meanwhile, and return the reply.
+        """Send a message and return the reply.
 
         Raises: TooSlowError beyond `limit_s` of computing or `wall_s` on the wall, LostError when
         the process ended or talked nonsense. Either ends the process, and comes again at the next
@@ -88,16 +88,8 @@ class Channel:
 
     def _exchange(self, message: dict[str, Any], clock: _Clock) -> Reply:
         frame = encode(message, RECORDS, outward=True)
-        storages = frame.storages
         self._send(frame.content, clock)
-        while True:
-            said = self._said(storages, clock)
-            number = said.get("asks")
-            if number is None:
-                return Reply(said, clock.used_s())
-            if type(number) is not int or not 0 <= number < len(frame.callbacks):
-                raise _nonsense("asked for a function that it was not given")
-            self._send(encode(_answered(frame.callbacks[number], said), RECORDS).content, clock)
+        return Reply(self._said(frame.storages, clock), clock.used_s())
 
     def _said(self, storages: Storages, clock: _Clock) -> dict[str, Any]:
         (length,) = _LENGTH.unpack(self._receive(_LENGTH.size, clock))
@@ -184,11 +176,3 @@ class _Clock:
 
 def _nonsense(words: str) -> LostError:
     return LostError("protocol", words)
-
-
-def _answered(callback: Callable[..., Any], said: dict[str, Any]) -> dict[str, Any]:
-    """What a function of the check's says to a whole number, which is all that it takes."""
-    number = said.get("number")
-    if type(number) is not int or abs(number) >= 1 << 63:
-        return {"refused": "it takes a whole number"}
-    return {"value": callback(number)}

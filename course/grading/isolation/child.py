@@ -28,7 +28,7 @@ from course.observed_call import Printed, observe, plain, raised
 from course.source.cells import Notebook
 from course.source.cutting import read_notebook
 from course.source.notebook import load
-from nanogpt.parts.plain_values import as_whole, kind_of
+from nanogpt.parts.plain_values import kind_of
 
 _LENGTH = struct.Struct(">I")
 _OURS = {"benchmarks", "course", "learn", "lessons", "nanogpt", "solutions", "tests", "widgets"}
@@ -46,7 +46,7 @@ class Answers:
     def serve(self) -> None:
         """Answer until the channel is closed."""
         while (content := self._receive()) is not None:
-            said, storages = decode(content, RECORDS, callback=self._callback)
+            said, storages = decode(content, RECORDS, outward=True)
             reply = getattr(self, f"_{said.pop('do')}")(**said)
             self._send(reply, storages)
 
@@ -109,24 +109,6 @@ class Answers:
         except BaseException as error:
             said["error"] = raised(error, function)
         return {**said, "stdout": printed.text()}
-
-    def _callback(self, number: int) -> Callable[[Any], Any]:
-        """A function of the check's: asking it is a message of its own."""
-
-        def ask(value: Any) -> Any:
-            whole = as_whole(value)
-            if whole is None:
-                raise TypeError(f"it takes a whole number, and this is of type {kind_of(value)}")
-            self._send({"asks": number, "number": whole}, ())
-            content = self._receive()
-            if content is None:
-                os._exit(0)
-            said, _ = decode(content, RECORDS)
-            if "refused" in said:
-                raise TypeError(said["refused"])
-            return said["value"]
-
-        return ask
 
     def _send(self, said: dict[str, Any], storages: Storages) -> None:
         try:

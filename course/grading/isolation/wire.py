@@ -54,11 +54,10 @@ Storages = Sequence[torch.UntypedStorage]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Frame:
-    """The bytes of a frame, the storages in its table, and the functions that it only numbers."""
+    """The bytes of a frame, and the storages in its table."""
 
     content: bytes
     storages: Storages
-    callbacks: Sequence[Callable[..., Any]]
 
 
 def encode(
@@ -71,34 +70,34 @@ def encode(
 ) -> Frame:
     """The frame of plain data, whose table begins with these storages.
 
-    One that goes `outward`, to an answer's process, may hold functions too, of each a number.
-    Raises: WireError for other data, and for too much of it.
+    One that goes `outward`, to an answer's process, is read there without suspicion, so that some
+    records are written at once. Raises: WireError for other data, and for too much of it.
     """
     writer = _Writer(records, storages, outward)
     tree = writer.tree(value, 0)
     content = msgspec.msgpack.encode([tree, [_bytes_of(each) for each in writer.storages]])
     if len(content) > most:
         raise WireError(f"{len(content):,} bytes; a frame has at most {most:,}")
-    return Frame(content, writer.storages, writer.callbacks)
+    return Frame(content, writer.storages)
 
 
 def decode(
     content: bytes,
     records: Records,
     storages: Storages = (),
-    callback: Callable[[int], Any] | None = None,
+    *,
+    outward: bool = False,
 ) -> tuple[Any, Storages]:
     """The plain data of a frame, and its storages; the first ones are written into those given.
 
-    `callback` makes a function of a number, in a frame that went outward. Raises: WireError for
-    anything else.
+    Raises: WireError for anything else.
     """
     if len(content) > MOST_BYTES:
         raise WireError(f"{len(content):,} bytes; a frame has at most {MOST_BYTES:,}")
     try:
         tree, table = msgspec.msgpack.decode(content, type=tuple[Any, list[bytes]])
         filled = [_storage(each, old) for each, old in _paired(table, storages)]
-        return _Reader(records, filled, callback).value(tree, 0), filled
+        return _Reader(records, filled, outward).value(tree, 0), filled
     except WireError:
         raise
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -106,14 +105,13 @@ def decode(
 
 
 class _Writer:
-    """Makes trees. Mutable: the storages and the functions that they need."""
+    """Makes trees. Mutable: the storages that they need."""
 
     def __init__(self, records: Records, storages: Storages, outward: bool) -> None:
         self._outward = outward
         self._names = {kind: name for name, kind in records.items()}
         self.storages = list(storages)
         self._places = {each.data_ptr(): i for i, each in enumerate(storages) if each.nbytes()}
-        self.callbacks: list[Callable[..., Any]] = []
 
     def tree(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -140,9 +138,6 @@ class _Writer:
             names = [field.name for field in dataclasses.fields(value)]
             fields = [self.tree(getattr(value, name), depth + 1) for name in names]
             return ["record", self._names[kind], fields]
-        if self._outward and callable(value) and not isinstance(value, type):
-            self.callbacks.append(value)
-            return ["callback", len(self.callbacks) - 1]
         raise WireError(f"a {kind.__name__} has no place in a frame")
 
     def _tensor(self, tensor: Tensor) -> list[Any]:
@@ -191,12 +186,10 @@ def _storage(contents: bytes, old: torch.UntypedStorage | None) -> torch.Untyped
 class _Reader:
     """Makes values of trees, and trusts nothing about them."""
 
-    def __init__(
-        self, records: Records, storages: Storages, callback: Callable[[int], Any] | None
-    ) -> None:
+    def __init__(self, records: Records, storages: Storages, outward: bool) -> None:
         self._records = records
         self._storages = storages
-        self._callback = callback
+        self._outward = outward
 
     def value(self, tree: Any, depth: int) -> Any:
         if tree is None or isinstance(tree, bool | int | float | bytes):
@@ -218,10 +211,8 @@ class _Reader:
                 return self._record(self._records[name], items, depth + 1)
             case ["tensor", *rest]:
                 return self._tensor(rest)
-            case ["packed", str(name), bytes(content)] if self._callback and name in self._records:
+            case ["packed", str(name), bytes(content)] if self._outward and name in self._records:
                 return msgspec.msgpack.decode(content, type=self._records[name])
-            case ["callback", int(number)] if self._callback is not None:
-                return self._callback(number)
             case _:
                 raise WireError("there is no such form")
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from course.called import Raised
+from course.checks.step_cost import StepCost
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
 from nanogpt.parts.request_view import RequestView
 from nanogpt.preemption.scheduler_books import Books
@@ -21,6 +22,7 @@ RECORDS: Mapping[str, type[Any]] = {
         RequestView,
         SloRequest,
         SloView,
+        StepCost,
         WaitingView,
         WorkerView,
     )
