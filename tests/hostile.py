@@ -540,6 +540,28 @@ RESOURCE = [
     ),
 ]
 
+RESOURCE.append(
+    Hostile(
+        "resource",
+        "a little wait in every decision",
+        textwrap.dedent(
+            """
+            def my_policy(snapshot):
+                import time
+                time.sleep(0.05)
+                for request in snapshot.waiting:
+                    for worker in snapshot.workers:
+                        has_room = request.kv_tokens_needed <= worker.kv_free_tokens
+                        if has_room and worker.num_running < worker.batch_size:
+                            return request.id, worker.id
+                return None
+            """
+        ),
+        frozenset({"timeout"}),
+        exercise="l07.my_policy",
+    )
+)
+
 NETWORK = cases(
     "network",
     "raised failed",

@@ -92,7 +92,7 @@ class Batch:
                     "it, or name another folder for --out."
                 )
             return int(kept)
-        # Nobody can know it before the batch is graded; whoever grades again finds it here.
+        # No student can know it before the batch is graded; the next run finds it here.
         seed = secrets.randbits(31) if wanted is None else wanted
         write_atomically(path, json.dumps({"seed": seed}).encode() + b"\n")
         return seed

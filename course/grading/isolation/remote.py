@@ -7,6 +7,7 @@ and asks the answer decision by decision.
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from course.observed_call import plain
 
 _LOAD_S = 10.0  # of computing, for what a lesson's file does when it is read
 _BACKSTOP = 4.0  # wall seconds for each of them
+_LEAST_S = 0.02  # for one of many calls, when nearly all is used up
 _MAX_WORDS = 2_000  # characters of what an answer's process says in words
 _MAX_STDOUT = 10_100
 _ASIDE_S = 2.0  # for a question that is no call
@@ -145,7 +147,7 @@ class _Question:
         self._given = given
         self.left = given
         self._limit_s = limit_s
-        self._wall_s = wall_s
+        self._until = time.monotonic() + wall_s
         self._seed = seed
         self.stdout = ""
         self.cpu_s = 0.0
@@ -198,8 +200,9 @@ class _Question:
         return reply.value("value")
 
     def _exchange(self, message: dict[str, Any]) -> Reply:
-        left_s = max(0.02, self._limit_s - self.cpu_s)
-        reply = self._channel.exchange(message, left_s, self._wall_s)
+        left_s = max(_LEAST_S, self._limit_s - self.cpu_s)
+        wall_s = max(_LEAST_S, self._until - time.monotonic())
+        reply = self._channel.exchange(message, left_s, wall_s)
         self.cpu_s += reply.cpu_s
         said = reply.value("stdout")
         if isinstance(said, str) and len(self.stdout) < _MAX_STDOUT:

@@ -19,8 +19,8 @@ class Outcome:
     """How an exercise went for the class.
 
     `students` are all of the class but those on whom the grader failed. Minutes and attempts are
-    medians over those of whom they are known, None where they are of no student; `planned` are the
-    minutes that the course says, None for an exercise that it no longer has.
+    medians over the students where they are known, None where they are for no student; `planned`
+    are the minutes that the course says, None for an exercise that it no longer has.
     """
 
     exercise: str
