@@ -5,10 +5,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import stat
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,6 +191,30 @@ def test_the_submission_after_a_hostile_one_is_judged_as_ever(zygote: Zygote) ->
         graded(body(lines), "l01.chunk_size", zygote)
         _, mark = graded(body(RIGHT), "l01.chunk_size", zygote)
         assert mark.status == "passed", mark.idea
+
+
+def test_a_warm_process_that_is_killed_is_followed_by_another(held: tuple[str, ...]) -> None:
+    zygote = Zygote(held)
+    try:
+        for _ in range(2):
+            assert graded(body(RIGHT), "l01.chunk_size", zygote)[1].status == "passed"
+            os.kill(zygote._process.pid, signal.SIGKILL)
+    finally:
+        zygote.close()
+
+
+def test_no_answer_is_blamed_when_the_warm_process_is_killed_beneath_it(
+    held: tuple[str, ...],
+) -> None:
+    zygote = Zygote(held)
+    slow = body(f"import time; time.sleep(0.1); {RIGHT}")
+    killer = threading.Timer(3.0, lambda: os.kill(zygote._process.pid, signal.SIGKILL))
+    killer.start()
+    try:
+        assert graded(slow, "l01.chunk_size", zygote)[1].status in ("passed", "timeout")
+    finally:
+        killer.join()
+        zygote.close()
 
 
 def test_one_function_that_ends_its_process_costs_the_others_nothing(zygote: Zygote) -> None:

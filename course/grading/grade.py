@@ -155,6 +155,9 @@ class _Grader:
         if answer is None:
             return Report(item.id, "missing", (), 0, " ".join(problems))
         report = item.judge(answer, seed=self._seed)
+        if report.status == "crashed" and not self._zygote.is_alive:
+            self._end()  # it was killed from outside, with all its processes: no answer's fault
+            return self._judged(item)
         if report.status == "raised" and problems:  # such as a helper that could not be found
             return replace(report, idea=" ".join([report.idea, *problems]))
         return report

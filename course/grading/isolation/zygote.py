@@ -29,6 +29,7 @@ Serve: TypeAlias = Callable[[int, Mapping[str, Callable[..., Any]]], None]
 
 _START_S = 60.0  # for a process to be there, on a machine that does much else
 _END_S = 5.0
+_MOST_TRIES = 3
 _MOST_FILES = 64  # that the warm process has open
 
 
@@ -40,6 +41,9 @@ class Zygote:
 
     def __init__(self, layers: Collection[str] = LAYERS) -> None:
         self.layers = tuple(layer for layer in LAYERS if layer in layers)
+        self._launch()
+
+    def _launch(self) -> None:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
             self._process = subprocess.Popen(
@@ -52,22 +56,38 @@ class Zygote:
             )
         self._socket = here
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not been killed from outside, and with it what it had started."""
+        return self._process.poll() is None
+
     def start(self) -> Channel:
-        """A new process at the other end of a channel. Raises: JailError."""
+        """A new process at the other end of a channel.
+
+        Raises: JailError where a layer is missing, RuntimeError where the warm process is killed
+        again and again.
+        """
+        for _ in range(_MOST_TRIES):
+            here, fate = self._order()
+            first = fate.next(_START_S)
+            if "pid" in first:
+                return Channel(here, int(first["pid"]), fate.why_it_ended)
+            here.close()
+            if "problem" in first:
+                raise JailError(first["problem"])
+            self.close()
+            self._launch()
+        raise RuntimeError("the process that answers are forked from was killed")
+
+    def _order(self) -> tuple[socket.socket, _Fate]:
+        """Our end of a new channel, and where it is told what becomes of the process there."""
         here, there = socket.socketpair()
         told, tells = os.pipe()
-        with there:
-            said = json.dumps(self.layers).encode()
-            try:
-                socket.send_fds(self._socket, [said], [there.fileno(), tells])
-            finally:
-                os.close(tells)
-        fate = _Fate(told)
-        first = fate.next(_START_S)
-        if "pid" not in first:
-            here.close()
-            raise JailError(str(first.get("problem", "the grader's own process has ended.")))
-        return Channel(here, int(first["pid"]), fate.why_it_ended)
+        said = json.dumps(self.layers).encode()
+        with there, contextlib.suppress(OSError):  # it has ended, as its fate then tells
+            socket.send_fds(self._socket, [said], [there.fileno(), tells])
+        os.close(tells)
+        return here, _Fate(told)
 
     def close(self) -> None:
         """End it, and with it whatever it has started."""
