@@ -1,8 +1,10 @@
 """What tests of several kinds share."""
 
+import functools
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,6 +28,23 @@ def unavailable(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason}, and CI skips nothing", pytrace=False)
     pytest.skip(reason)
+
+
+@functools.cache
+def layers_here() -> tuple[str, ...]:
+    """The layers of containment that this machine gives."""
+    if sys.platform != "linux":
+        return ()
+    from course.grading.isolation.zygote import layers_that_hold
+
+    return layers_that_hold()
+
+
+def need_layers(*wanted: str) -> None:
+    """Skip where the kernel, or who set it up, does not give these: CI could not install them."""
+    missing = [layer for layer in wanted if layer not in layers_here()]
+    if missing:
+        pytest.skip(f"this machine gives no {', '.join(missing)}")
 
 
 def find_program(*names: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from hostile import RIGHT, body
-from support import ROOT
+from support import ROOT, need_layers
 
 from course.__main__ import main
 from course.grading import batch as batches
@@ -31,6 +31,12 @@ WRONG = "return budget - num_decodes"
 CRASHES = "import os; os._exit(0)"
 STARTED: list[subprocess.Popen[str]] = []
 STUDENTS = ("Ada", "Ben", "Chen")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def contained() -> None:
+    """Everything here is graded as it should be, with all layers."""
+    need_layers(*LAYERS)
 
 
 def submission(student: str, text: str) -> Submission:

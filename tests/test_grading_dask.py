@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from support import need_layers
 
 from course.grading import grade
 from course.grading.batch import Batch
@@ -23,6 +24,12 @@ def submissions(count: int) -> list[Submission]:
         Submission(f"s{n}", "l01_chunked_prefill", f"s{n}/l01.py", text, "", "")
         for n, text in enumerate(texts)
     ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def contained() -> None:
+    """Everything here is graded as it should be, with all layers."""
+    need_layers(*LAYERS)
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ from pathlib import Path
 import psutil
 import pytest
 from hostile import CATALOGUE, RIGHT, Hostile, body
-from support import ROOT, find_program, run, unavailable
+from support import ROOT, find_program, layers_here, need_layers, run
 
 from course.grading.grade import grade
 from course.grading.handed_in.submissions import Submission
-from course.grading.isolation.zygote import Zygote, layers_that_hold
+from course.grading.isolation.zygote import Zygote
 from course.grading.record import LAYERS, Mark, Record
 from course.registry import exercise
 
@@ -44,7 +44,7 @@ def graded(text: str, exercise_id: str, zygote: Zygote) -> tuple[Record, Mark]:
 @pytest.fixture(scope="module")
 def held() -> tuple[str, ...]:
     """The layers that this machine gives."""
-    return layers_that_hold()
+    return layers_here()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,9 +62,7 @@ def others(orphans_come_here: None) -> set[int]:
 
 
 def started(held: tuple[str, ...], layers: tuple[str, ...]) -> Iterator[Zygote]:
-    for layer in layers:
-        if layer not in held:
-            unavailable(f"this machine gives no {layer}")
+    need_layers(*layers)
     zygote = Zygote(layers)
     yield zygote
     zygote.close()
@@ -264,7 +262,7 @@ def test_an_ordinary_user_without_any_privilege_gets_the_same_four_layers(tmp_pa
     find_program("setpriv")
     unshare = find_program("unshare")
     if run([unshare, "-m", "true"], tmp_path).returncode:
-        unavailable("root may not mount here")
+        pytest.skip("root may not mount here")
     wanted = ["plain", "the file by its path", "TCP", "crash", "an endless loop"]
     cases = {case.name: case for case in CATALOGUE}
     cases["crash"] = cases["abort"]
