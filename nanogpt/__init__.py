@@ -12,9 +12,10 @@ Shapes, everywhere: B rows, T new tokens, S visible context, H heads, D head siz
 channels, L layers, V vocabulary, N tokens in a flat row, P slots.
 """
 
+import importlib
+import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
-
-from nanogpt.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from nanogpt.checkpoints.tokenizer import decode, encode
@@ -64,6 +65,23 @@ __all__ = [
     "load_model",
     "scheduled_generate",
 ]
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a package whose names are at home in these modules of it.
+
+    A module is imported when one of its names is first asked for, so that a face costs nothing.
+    """
+
+    def get(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
+
 
 __getattr__ = lazy_names(
     __name__,

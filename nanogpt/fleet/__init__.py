@@ -13,7 +13,7 @@ Times are integer microseconds (`_us`), lengths are tokens, priority 0 is the hi
 
 from typing import TYPE_CHECKING
 
-from nanogpt.lazy_names import lazy_names
+from nanogpt import lazy_names
 
 if TYPE_CHECKING:
     from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST, CostModel

@@ -10,7 +10,7 @@ part_checks, layout_checks, plain_values        what it returns, checked and con
 
 from typing import TYPE_CHECKING
 
-from nanogpt.lazy_names import lazy_names
+from nanogpt import lazy_names
 
 if TYPE_CHECKING:
     from nanogpt.parts.protocols import (

@@ -15,7 +15,7 @@ tokens; `a` is microseconds per token, `c` microseconds per pass.
 
 from typing import TYPE_CHECKING
 
-from nanogpt.lazy_names import lazy_names
+from nanogpt import lazy_names
 
 if TYPE_CHECKING:
     from nanogpt.slo.load import POST_COST, Arrival, PrefillCost, two_tier_load
