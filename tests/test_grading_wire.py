@@ -315,7 +315,7 @@ def replied(content: bytes, pid: int) -> Any:
     there.sendall(content)
     there.shutdown(socket.SHUT_WR)
     try:
-        return channel.exchange({"do": "call", "of": [abs, torch.zeros(2)]}, 5.0, 5.0)
+        return channel.exchange({"do": "call", "of": [1, torch.zeros(2)]}, 5.0, 5.0)
     finally:
         channel.end()
         there.close()
