@@ -23,7 +23,7 @@ from course.grading.results.words import (
 )
 
 # What makes a spreadsheet take a cell for a formula, the wide forms of East Asian keyboards too.
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 _NBGRADER = (
     "assignment",
     "student_id",

@@ -1,0 +1,34 @@
+"""Jobs in several processes: an interrupt while they start waits until they have."""
+
+import sys
+
+import pytest
+from support import ROOT, run
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+SCRIPT = """
+import os, signal, sys, threading, time
+from nanogpt.experiments.pool import run_jobs
+
+def job(number):
+    time.sleep(0.1)
+    return number
+
+if __name__ == "__main__":
+    # Another thread is there to take the signal: a mask would keep it from the main one alone.
+    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+    threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        list(run_jobs(job, [(number,) for number in range(200)], 2))
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_workers_start_is_one_line(tmp_path):
+    script = tmp_path / "jobs.py"
+    script.write_text(SCRIPT)
+    for after_ms in (2, 5, 8, 10, 12, 15, 20):
+        done = run([sys.executable, str(script), str(after_ms / 1000)], cwd=ROOT)
+        assert (done.stdout, done.stderr) == ("stopped\n", "")
