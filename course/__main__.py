@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from course import progress
 from course.closed_pipe import quietly
+from course.files import explain
 from course.lesson_map import LESSONS, Lesson, find_lesson
 from course.lesson_progress import Standing, next_standing, standings
 
@@ -69,6 +70,7 @@ def _add_grade(parser: argparse.ArgumentParser) -> None:
     processes = f"processes that grade (default: one for each core, {cores})"
     add("--workers", type=_at_least_1, default=cores, help=processes)
     add("--dask", metavar="ADDRESS", help="of a Dask scheduler whose workers grade instead")
+    add("--container", action="store_true", help="grade inside Docker or Podman")
     missing = "go on where a layer of containment is missing; the records say which held"
     add("--unsafe", action="store_true", help=missing)
 
@@ -152,9 +154,12 @@ def audit(wanted: Sequence[str], num_seeds: int) -> int:
 
 def grade(arguments: argparse.Namespace) -> int:
     """Grades a class's submissions."""
+    if arguments.container:
+        return _grade_in_container(arguments)
     if sys.platform != "linux":  # whose calls keep answers in
         raise UsageError(
-            "grading needs Linux: take a Linux machine, a virtual one (WSL 2), or a container."
+            "grading needs Linux: add --container where there is Docker or Podman, or take a Linux "
+            "machine or a virtual one (WSL 2)."
         )
 
     from course.grading.command import GradeError, grade_class
@@ -163,6 +168,17 @@ def grade(arguments: argparse.Namespace) -> int:
         return grade_class(arguments)
     except GradeError as error:
         raise UsageError(error) from None
+
+
+def _grade_in_container(arguments: argparse.Namespace) -> int:
+    from course.grading.container import ContainerError, grade_in_container
+
+    try:
+        return grade_in_container(arguments)
+    except ContainerError as error:
+        raise UsageError(error) from None
+    except OSError as error:
+        raise UsageError(explain(error)) from None
 
 
 def show_progress() -> int:

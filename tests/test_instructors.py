@@ -395,4 +395,4 @@ def test_where_there_is_no_linux_a_sentence_says_so(
 def test_every_link_of_the_page_leads_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", PAGE) if "://" not in link]
     assert {link for link in links if not (ROOT / "docs" / link).exists()} == set()
-    assert len(links) == 3
+    assert len(links) == 4
