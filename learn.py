@@ -131,6 +131,10 @@ def end_with_its_own(asked: subprocess.Popen) -> None:
             os.killpg(asked.pid, signal.SIGKILL)
 
 
+# With the browser's tests go some that take as long as the others are longer.
+BESIDE = ("tests/test_grading_batch.py", "tests/test_grading_dask.py", "tests/browser")
+
+
 def test(argv: list) -> int:
     """Run every test, on the course's own files, or with --quick a part of everything, or with
     --lesson l05 what one lesson touches: the browser's beside the others. Or what pytest is told.
@@ -141,13 +145,14 @@ def test(argv: list) -> int:
     if argv and argv[0] not in ("--quick", "--lesson"):
         return subprocess.call([*command, *argv], cwd=ROOT, env=environment)
     command += argv
-    pages, others = [*command, "tests/browser"], [*command, "--ignore", "tests/browser"]
+    pages = [*command, *BESIDE]
+    others = [*command, *(part for path in BESIDE for part in ("--ignore", path))]
     if argv[:1] == ["--quick"]:
         others += ["-n", "2"]  # the browser's few tests are soon done
     with tempfile.TemporaryFile() as said:
         with subprocess.Popen(pages, cwd=ROOT, env=environment, stdout=said, stderr=said) as beside:
             status = subprocess.call(others, cwd=ROOT, env=environment)
-            print("The browser's tests:", flush=True)
+            print("The tests beside them:", flush=True)
         # 5: a lesson may have no test of one kind.
         status = next((code for code in (status, beside.returncode) if code not in (0, 5)), 0)
         said.seek(0)

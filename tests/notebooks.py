@@ -32,6 +32,7 @@ from nanogpt.fleet import FIFO
 FILES = sorted((ROOT / "lessons").glob("*.py"))
 STEMS = [path.stem for path in FILES if re.match(r"l\d\d[a-z]?_", path.stem)]
 LIMIT_S = 400
+_WAIT_S = 3 * LIMIT_S  # for a notebook that stands behind others, on a machine that does much else
 JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
@@ -232,15 +233,15 @@ class Notebooks:
 
     def solved(self, stem: str) -> Visit:
         """All exercises answered, the museum as it is shipped."""
-        return self.start("solved", stem).result(LIMIT_S)
+        return self.start("solved", stem).result(_WAIT_S)
 
     def repaired(self, stem: str) -> Visit:
         """No exercise answered, the museum repaired."""
-        return self.start("repaired", stem).result(LIMIT_S)
+        return self.start("repaired", stem).result(_WAIT_S)
 
     def exported(self, stem: str) -> Exported:
         """The untouched notebook in a Jupyter kernel."""
-        return self.start("exported", stem).result(LIMIT_S)
+        return self.start("exported", stem).result(_WAIT_S)
 
     def close(self) -> None:
         """End the processes."""

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import functools
 import json
-import multiprocessing
 import secrets
-import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +22,7 @@ from course.grading.handed_in.submissions import Submission
 from course.grading.isolation.jail import JailError
 from course.grading.isolation.zygote import Zygote
 from course.grading.record import Record, file_name, read_record
+from nanogpt.experiments.pool import run_elsewhere
 
 Graders: TypeAlias = Callable[[Sequence[Submission], tuple[str, ...], int], Iterator[Record]]
 """Grade submissions within these layers and with this seed, in any order."""
@@ -108,26 +106,8 @@ class Local:
         self, submissions: Sequence[Submission], layers: tuple[str, ...], seed: int
     ) -> Iterator[Record]:
         """Their records, in the order in which they are done. Raises: BrokenProcessPool."""
-        executor = ProcessPoolExecutor(
-            min(self.num_processes, len(submissions)),
-            multiprocessing.get_context("spawn"),
-            _begin,
-            (layers,),
-        )
-        try:
-            running = [executor.submit(grade_one, each, layers, seed) for each in submissions]
-            for future in as_completed(running):
-                yield future.result()
-        finally:
-            executor.shutdown(cancel_futures=True)
-
-
-# --- a worker process ------------------------------------------------------------------------
-
-
-def _begin(layers: tuple[str, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that shows the batch
-    _own_zygote(layers)
+        jobs = [(each, layers, seed) for each in submissions]
+        yield from run_elsewhere(grade_one, jobs, self.num_processes)
 
 
 @functools.cache

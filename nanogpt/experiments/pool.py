@@ -13,15 +13,22 @@ Result = TypeVar("Result")
 def run_jobs(
     task: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], num_processes: int
 ) -> Iterator[Result]:
-    """What `task` gives for each job's arguments, in the order in which the jobs are done.
-
-    With more than one process they are done elsewhere: a process is spawned, and imports `task`
-    from its module, which cannot be the command's own. Closing the iterator, or an exception such
-    as Ctrl-C's, ends the processes at once. Call it in the main thread.
-    """
+    """What `task` gives for each job's arguments: here where one process does them all."""
     if num_processes == 1:
         yield from (task(*job) for job in jobs)
-        return
+    else:
+        yield from run_elsewhere(task, jobs, num_processes)
+
+
+def run_elsewhere(
+    task: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], num_processes: int
+) -> Iterator[Result]:
+    """What `task` gives for each job's arguments, in the order in which the jobs are done.
+
+    A process is spawned, and imports `task` from its module, which cannot be the command's own.
+    Closing the iterator, or an exception such as Ctrl-C's, ends the processes at once. Call it in
+    the main thread. Raises: BrokenProcessPool when one of the processes is killed.
+    """
     strangers = set(multiprocessing.active_children())
     with ProcessPoolExecutor(
         min(num_processes, len(jobs)), mp_context=multiprocessing.get_context("spawn")
