@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -114,12 +115,12 @@ def load(channel: Channel, text: str, names: Sequence[str]) -> Loaded:
     return Loaded(found, problems)
 
 
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """Answers by name; and by the same names, sentences on what they need and did not get."""
 
-    def __init__(self, answers: dict[str, There], problems: dict[str, list[str]]) -> None:
-        self.answers = answers
-        self.problems = problems
+    answers: dict[str, There]
+    problems: dict[str, list[str]]
 
 
 class _RaisedError(Exception):

@@ -1,13 +1,8 @@
-"""A warm process that answers' processes are forked from: it has torch, and nothing to hide.
-
-`python -m course.grading.isolation.zygote FD` is told over the socket FD what to start; a start is
-one message with two ends to pass on: the channel, and a pipe for what becomes of the process.
-"""
+"""The warm process that answers' processes are forked from, seen from the one that judges."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import select
@@ -15,26 +10,23 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from course.answering import LostStatus
-from course.grading.isolation import kernel
 from course.grading.isolation.channel import Channel
-from course.grading.isolation.jail import MEMORY, Jail, JailError
+from course.grading.isolation.jail import MEMORY, JailError
 from course.grading.record import LAYERS
 
-Serve: TypeAlias = Callable[[int, Mapping[str, Callable[..., Any]]], None]
-
+_WARM = "course.grading.isolation.warm_process"
 _START_S = 60.0  # for a process to be there, on a machine that does much else
 _END_S = 5.0
 _MOST_TRIES = 3
-_MOST_FILES = 64  # that the warm process has open
 
 
 class Zygote:
-    """The warm process, seen from the one that judges. Mutable: what it has started.
+    """Orders processes from a warm one, and starts another when that is killed. Mutable: which.
 
     `layers` are those that its children are kept in by.
     """
@@ -47,7 +39,7 @@ class Zygote:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(there.fileno())],
+                [sys.executable, "-m", _WARM, str(there.fileno())],
                 pass_fds=[there.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -144,81 +136,3 @@ class _Fate:
 
     def __del__(self) -> None:
         os.close(self._pipe)
-
-
-# --- the warm process ------------------------------------------------------------------------
-
-
-def main(orders: socket.socket) -> None:
-    """Start what is ordered, until there are no more orders."""
-    from course.grading.isolation import child  # which brings torch along
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that judges
-    gc.collect()
-    gc.freeze()  # what is here is no garbage, and a look at it would copy it all
-    while True:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                pass
-        said, places, _, _ = socket.recv_fds(orders, 4096, 2)
-        if not said:
-            return
-        channel, tells = places
-        if os.fork() == 0:
-            orders.close()
-            _supervise(channel, tells, json.loads(said), child.serve)
-        os.close(channel)
-        os.close(tells)
-
-
-def _supervise(channel: int, tells: int, layers: Collection[str], serve: Serve) -> None:
-    """Leave the namespaces, start the process that serves, and tell what becomes of it."""
-    try:
-        jail = Jail(layers)
-        jail.leave()
-        kernel.end_with_parent(signal.SIGKILL)  # now: it is forgotten when rights are given up
-        ready, go = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(ready)
-            os.close(tells)
-            _be_kept_in(jail, channel, go, serve)
-        os.close(channel)
-        os.close(go)
-        problem = os.read(ready, 4096)
-        if problem != b"ready":
-            raise JailError(problem.decode() or "the process ended before it began.")
-        _tell(tells, {"pid": pid})
-        _, status, used = os.wait4(pid, 0)
-        ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        _tell(tells, {"signal": ended_by, "most_bytes": used.ru_maxrss << 10})
-    except JailError as error:
-        _tell(tells, {"problem": str(error)})
-    finally:
-        os._exit(0)
-
-
-def _be_kept_in(jail: Jail, channel: int, go: int, serve: Serve) -> None:
-    try:
-        null = os.open("/dev/null", os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(null, stream)
-        for number in set(range(3, _MOST_FILES)) - {channel, go, *jail.places}:
-            with contextlib.suppress(OSError):
-                os.close(number)
-        jail.close()
-        os.write(go, b"ready")
-    except (JailError, OSError) as error:
-        os.write(go, str(error).encode())
-        os._exit(1)
-    os.close(go)
-    serve(channel, {})
-
-
-def _tell(tells: int, what: dict[str, Any]) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        os.write(tells, json.dumps(what).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
