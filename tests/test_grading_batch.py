@@ -375,6 +375,20 @@ def test_a_layer_that_is_missing_is_one_sentence_and_no_record(
     assert not (tmp_path / "out" / "records").exists()
 
 
+def test_a_course_that_is_changed_meanwhile_is_one_sentence_and_what_is_done_is_kept(
+    here: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def grade(submission: Submission, zygote: Any, seed: int) -> Record:
+        record = batches.internal_record(submission, seed, "unseen")
+        return replace(record, key="another") if submission.student == "student 01" else record
+
+    here.setattr(batches, "grade", grade)
+    folder = handed_in(tmp_path / "class", [body(RIGHT), body(WRONG)])
+    assert command(folder, tmp_path / "out") == 2
+    assert "the course's own files were changed while they graded" in capsys.readouterr().err
+    assert list(records_below(tmp_path / "out")) == ["student 00"]
+
+
 def test_a_mistake_of_the_grader_s_is_no_mark_and_is_graded_again(
     here: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

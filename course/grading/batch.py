@@ -27,6 +27,10 @@ from nanogpt.experiments.pool import run_elsewhere
 Graders: TypeAlias = Callable[[Sequence[Submission], tuple[str, ...], int], Iterator[Record]]
 """Grade submissions within these layers and with this seed, in any order."""
 
+_CHANGED = (
+    "the course's own files were changed while they graded: what is done is kept, so give the same "
+    "command again."
+)
 _MOST_TRIES = 3  # without a single record, when processes that grade are killed
 
 
@@ -58,8 +62,8 @@ class Batch:
         """Grade what has no record yet; each record as soon as it is kept.
 
         Files of the same contents are graded once. Raises: JailError when a layer of containment
-        cannot be had, OSError when a record cannot be written, BrokenProcessPool when the
-        processes that grade die again and again.
+        cannot be had, OSError when a record cannot be written, ValueError when the course was
+        changed meanwhile, BrokenProcessPool when the processes that grade die again and again.
         """
         waiting: dict[str, list[Submission]] = defaultdict(list)
         for submission in submissions:
@@ -71,6 +75,8 @@ class Batch:
                 firsts = [alike[0] for alike in waiting.values()]
                 for graded in graders(firsts, self.layers, self.seed):
                     tries = 0
+                    if graded.key not in waiting:
+                        raise ValueError(_CHANGED)
                     for submission in waiting.pop(graded.key):
                         record = of_another(graded, submission)
                         record.write(self.records)
