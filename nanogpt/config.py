@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from nanogpt.parts.ranking import Policy
-from nanogpt.parts.sliding_window import check_sinks
 from nanogpt.sampling import check_temperature
-from nanogpt.validate import check_bool, check_int
+from nanogpt.validate import check_bool, check_int, check_sinks
 
 EXECUTORS = ("packed", "strip", "fused", "padded")
 KV_STORAGES = ("ring", "evict")

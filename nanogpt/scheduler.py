@@ -19,11 +19,10 @@ from dataclasses import replace
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import Key, Policy, TimedKey, check_policy, key_under
 from nanogpt.parts.request_view import RequestView
-from nanogpt.parts.sliding_window import check_sinks
 from nanogpt.policies import Resumed, Verdict, check_count, never_fits
 from nanogpt.request import Request, check_form
 from nanogpt.trace import Trace
-from nanogpt.validate import check_bool, check_int, check_is, check_limits
+from nanogpt.validate import check_bool, check_int, check_is, check_limits, check_sinks
 
 Waiting = tuple[Key, int, int, Request]
 WayBack = tuple[Resumed, Key]

@@ -54,3 +54,11 @@ def check_limits(**limits: int | None) -> None:
     for name, limit in limits.items():
         if limit is not None:
             check_int(name, limit, 1)
+
+
+def check_sinks(num_sinks: int, window: int | None) -> None:
+    """Raises: ValueError for a number that is none, and for sinks without a window."""
+    check_int("num_sinks", num_sinks, 0)
+    if num_sinks and window is None:
+        why = "without a sliding window everything is kept anyway"
+        raise ValueError(f"num_sinks is {num_sinks}; {why}")

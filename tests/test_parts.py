@@ -40,11 +40,11 @@ def test_every_part_defaults_to_the_reference():
     for name in ("sort_key", "admit", "choose_victim", "resume", "record"):
         assert getattr(parts, name) is getattr(policies, name)
     for name in ("fused_rows", "full_mask", "split_kv", "pack"):
-        assert getattr(parts, name) is getattr(fusing, name)
+        assert getattr(parts, name).function is getattr(fusing, name)
     for name in ("visible", "evict", "held", "ring_slot"):
-        assert getattr(parts, name) is getattr(sliding_window, name)
+        assert getattr(parts, name).function is getattr(sliding_window, name)
     for name in ("accept", "roll_back_kv"):
-        assert getattr(parts, name) is getattr(acceptance, name)
+        assert getattr(parts, name).function is getattr(acceptance, name)
 
 
 def test_the_reference_runs_unwrapped():

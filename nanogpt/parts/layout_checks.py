@@ -18,6 +18,7 @@ from nanogpt.parts import (
     FusedRows,
     Held,
     Pack,
+    Parts,
     RingSlot,
     SplitKV,
     Visible,
@@ -27,6 +28,8 @@ from nanogpt.parts.guard import guarded
 from nanogpt.parts.plain_values import as_items, as_tensor, as_truth, as_whole, kind_of
 from nanogpt.parts.sliding_window import SlotsOf, WindowMask
 from nanogpt.validate import PartError
+
+_REFERENCE = Parts()
 
 
 def checked_rows(rows_of: Callable[..., Any]) -> FusedRows:
@@ -143,7 +146,7 @@ def checked_held(held_of: Callable[..., Any]) -> Held:
 
 def mask_of_pairs(visible: Visible) -> WindowMask:
     """`visible` for every pair of queries and keys: one guarded call for all of them."""
-    if visible is sliding_window.visible:
+    if visible is _REFERENCE.visible:
         return sliding_window.window_mask
 
     def all_pairs(
@@ -176,7 +179,7 @@ def slots_of_all(ring_slot: RingSlot) -> SlotsOf:
     def all_slots(positions: Sequence[int], window: int, sinks: int) -> list[Any]:
         return [ring_slot(position, window, sinks) for position in positions]
 
-    if ring_slot is sliding_window.ring_slot:
+    if ring_slot is _REFERENCE.ring_slot:
         return all_slots
     timed = guarded("ring_slot", all_slots, about=ring_slot)
 

@@ -4,16 +4,17 @@ A lesson gives the engine a learner's function by name: `Parts(plan_step=my_plan
 are not the reference run guarded, see `part_checks`.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol
+from pkgutil import resolve_name
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from nanogpt import planning, policies
-from nanogpt.parts import acceptance, fusing, masks, sliding_window
+from nanogpt.parts.masks import chunk_mask
 from nanogpt.parts.request_view import RequestView
-from nanogpt.policies import Resumed, Verdict
 from nanogpt.validate import check_callable
 
 
@@ -69,7 +70,7 @@ class Admit(Protocol):
         num_running: int,
         max_batch_size: int,
         /,
-    ) -> Verdict:
+    ) -> policies.Verdict:
         """Judge one request."""
         ...
 
@@ -85,7 +86,7 @@ class ChooseVictim(Protocol):
 class Resume(Protocol):
     """What a preempted request goes back to the queue with; see `policies.resume`."""
 
-    def __call__(self, request: RequestView, /) -> Resumed:
+    def __call__(self, request: RequestView, /) -> policies.Resumed:
         """Send one request back."""
         ...
 
@@ -190,28 +191,42 @@ class RollBackKV(Protocol):
         ...
 
 
+class _Later:
+    """A reference that is imported when it is first called: the core loads no feature."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @functools.cached_property
+    def function(self) -> Callable[..., Any]:
+        return resolve_name(f"nanogpt.parts.{self._name}")
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything a lesson may exchange; whatever is left out is the reference."""
 
     plan_step: PlanStep = planning.plan_step
     chunk_inputs: ChunkInputs = planning.chunk_inputs
-    chunk_mask: ChunkMask = masks.chunk_mask
+    chunk_mask: ChunkMask = chunk_mask
     sort_key: SortKey = policies.sort_key
     admit: Admit = policies.admit
     choose_victim: ChooseVictim = policies.choose_victim
     resume: Resume = policies.resume
     record: Record = policies.record
-    fused_rows: FusedRows = fusing.fused_rows
-    full_mask: FullMask = fusing.full_mask
-    split_kv: SplitKV = fusing.split_kv
-    pack: Pack = fusing.pack
-    visible: Visible = sliding_window.visible
-    evict: Evict = sliding_window.evict
-    held: Held = sliding_window.held
-    ring_slot: RingSlot = sliding_window.ring_slot
-    accept: Accept = acceptance.accept
-    roll_back_kv: RollBackKV = acceptance.roll_back_kv
+    fused_rows: FusedRows = _Later("fusing:fused_rows")
+    full_mask: FullMask = _Later("fusing:full_mask")
+    split_kv: SplitKV = _Later("fusing:split_kv")
+    pack: Pack = _Later("fusing:pack")
+    visible: Visible = _Later("sliding_window:visible")
+    evict: Evict = _Later("sliding_window:evict")
+    held: Held = _Later("sliding_window:held")
+    ring_slot: RingSlot = _Later("sliding_window:ring_slot")
+    accept: Accept = _Later("acceptance:accept")
+    roll_back_kv: RollBackKV = _Later("acceptance:roll_back_kv")
 
     def __post_init__(self) -> None:
         for part in fields(self):

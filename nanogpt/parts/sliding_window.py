@@ -15,21 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.validate import check_int
-
 WindowMask = Callable[[Sequence[int], Sequence[int], int | None, int], Tensor]
 """Of the positions of queries and keys, a window and sinks: what each query sees, (T, S) bool."""
 SlotsOf = Callable[[Sequence[int], int, int], list[int]]
 """Of positions, a window and sinks: the slot in which the K/V of each lies."""
-
-
-def check_sinks(num_sinks: int, window: int | None) -> None:
-    """Raises: ValueError for a number that is none, and for sinks without a window."""
-    check_int("num_sinks", num_sinks, 0)
-    if num_sinks and window is None:
-        raise ValueError(
-            f"num_sinks is {num_sinks}; without a sliding window everything is kept anyway"
-        )
 
 
 def visible(query: int, key: int, window: int | None, sinks: int) -> bool:

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.model import GPT, Attend, attend_causally
-from nanogpt.parts.sliding_window import check_sinks, window_mask
+from nanogpt.parts.sliding_window import window_mask
 from nanogpt.request import Request, check_request
 from nanogpt.sampling import check_temperature, sample_tokens, uniform
-from nanogpt.validate import check_int
+from nanogpt.validate import check_int, check_sinks
 
 
 @torch.inference_mode()
