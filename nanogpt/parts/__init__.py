@@ -13,50 +13,9 @@ from typing import TYPE_CHECKING
 from nanogpt import lazy_names
 
 if TYPE_CHECKING:
-    from nanogpt.parts.protocols import (
-        Accept,
-        Admit,
-        ChooseVictim,
-        ChunkInputs,
-        ChunkMask,
-        Evict,
-        FullMask,
-        FusedRows,
-        Held,
-        Pack,
-        Parts,
-        PlanStep,
-        Record,
-        Resume,
-        RingSlot,
-        RollBackKV,
-        SortKey,
-        SplitKV,
-        Visible,
-    )
+    from nanogpt.parts.protocols import Accept, ChunkInputs, ChunkMask, Parts, Resume
 
-__all__ = [
-    "Accept",
-    "Admit",
-    "ChooseVictim",
-    "ChunkInputs",
-    "ChunkMask",
-    "Evict",
-    "FullMask",
-    "FusedRows",
-    "Held",
-    "Pack",
-    "Parts",
-    "PlanStep",
-    "Record",
-    "Resume",
-    "RingSlot",
-    "RollBackKV",
-    "SortKey",
-    "SplitKV",
-    "Visible",
-]
-
+__all__ = ["Accept", "ChunkInputs", "ChunkMask", "Parts", "Resume"]
 
 # At their first use: the guard alone comes without torch.
 __getattr__ = lazy_names(__name__, dict.fromkeys(__all__, "protocols"))

@@ -12,7 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanogpt.parts import (
+from nanogpt.parts import sliding_window
+from nanogpt.parts.guard import guarded
+from nanogpt.parts.plain_values import as_items, as_tensor, as_truth, as_whole, kind_of
+from nanogpt.parts.protocols import (
     Evict,
     FullMask,
     FusedRows,
@@ -22,10 +25,7 @@ from nanogpt.parts import (
     RingSlot,
     SplitKV,
     Visible,
-    sliding_window,
 )
-from nanogpt.parts.guard import guarded
-from nanogpt.parts.plain_values import as_items, as_tensor, as_truth, as_whole, kind_of
 from nanogpt.parts.sliding_window import SlotsOf, WindowMask
 from nanogpt.validate import PartError
 

@@ -11,7 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanogpt.parts import (
+from nanogpt.parts import layout_checks
+from nanogpt.parts.guard import guard_fields
+from nanogpt.parts.plain_values import (
+    as_items,
+    as_mapping,
+    as_number,
+    as_tensor,
+    as_truth,
+    as_whole,
+    kind_of,
+)
+from nanogpt.parts.protocols import (
     Accept,
     Admit,
     ChooseVictim,
@@ -23,17 +34,6 @@ from nanogpt.parts import (
     Resume,
     RollBackKV,
     SortKey,
-    layout_checks,
-)
-from nanogpt.parts.guard import guard_fields
-from nanogpt.parts.plain_values import (
-    as_items,
-    as_mapping,
-    as_number,
-    as_tensor,
-    as_truth,
-    as_whole,
-    kind_of,
 )
 from nanogpt.parts.request_view import RequestView
 from nanogpt.policies import Resumed, Verdict
