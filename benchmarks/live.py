@@ -1,4 +1,4 @@
-"""How long a room waits for its first tokens: 100 clients on one live engine, three of them browsers.
+"""How long a room waits for its first tokens: 100 clients of one live engine, three of them pages.
 
     python -m benchmarks.live [--clients 100] [--browsers 3] [--every 10] [--seconds 60]
 
@@ -28,14 +28,14 @@ import psutil
 import websockets
 from playwright.async_api import Browser, Page, async_playwright
 
-from benchmarks.measure import machine
+from benchmarks.measure import describe, machine
 from benchmarks.pages import CHROMIUM, ROOT
 from nanogpt.experiments.command_line import Parser, Whole
 
 PROMPTS = (
     "ROMEO:\n",
     "O Romeo, Romeo! wherefore art thou",
-    "To be, or not to be, that is the ques",
+    "To be, or not to be, that is",
 )
 ROUNDS = 3
 LIMIT_S = 120.0
@@ -131,7 +131,7 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--every", Whole(4, 600), 10, "seconds from one prompt of a client to its next")
     parser.option("--seconds", Whole(1, 3600), 60, "of the first load")
     options = parser.parse_args(arguments)
-    print(f"{machine()}; {options.clients} clients, {options.browsers} of them browsers\n")
+    print(f"{describe(machine())}; {options.clients} clients, {options.browsers} of them browsers\n")
     async with AsyncExitStack() as stack:
         demo = stack.enter_context(opened())
         screen = await stack.enter_async_context(connected(demo, "/control", token=demo.token))
@@ -139,14 +139,15 @@ async def main(arguments: Sequence[str] | None = None) -> None:
         for values in ({"pace_ms": 0}, {"max_kv_tokens": 1024}, {"token_budget": 64}):
             await screen.send(json.dumps({"set": values}))
         clients = await come_in(stack, demo, options.clients, options.browsers)
-        peak = asyncio.create_task(watch_memory(demo.process.pid))
+        peaks: dict[str, float] = {}
+        peak = asyncio.create_task(watch_memory(demo.process.pid, peaks))
         print("| load | prompts | first token, p50 | p95 | browsers' p95 |\n|---|---|---|---|---|")
         spread = await spread_out(clients, options.every, options.seconds)
         print(row(f"each every {options.every} s", spread))
         print(row(f"all at once, {ROUNDS} times", await at_once(clients)))
         peak.cancel()
         reading.cancel()
-        print("\n" + "; ".join(f"{name}: {size:.0f} MB" for name, size in PEAKS.items()))
+        print("\n" + "; ".join(f"{name}: {size:.0f} MB" for name, size in peaks.items()))
 
 
 def row(load: str, measured: Sequence[tuple[Client, float]]) -> str:
@@ -263,17 +264,13 @@ async def come_in(
     return clients
 
 
-PEAKS: dict[str, float] = {}
-"""Most megabytes that each of the demo's processes had."""
-
-
-async def watch_memory(process_id: int) -> None:
-    """Note the largest resident size of the server and its engine, until cancelled."""
+async def watch_memory(process_id: int, peaks: dict[str, float]) -> None:
+    """Note the largest resident size of the server and its engine, in MB, until cancelled."""
     while True:
         server = psutil.Process(process_id)
         for each in (server, *server.children(recursive=True)):
             name = "server" if each.pid == process_id else "engine"
-            PEAKS[name] = max(PEAKS.get(name, 0.0), each.memory_info().rss / 1e6)
+            peaks[name] = max(peaks.get(name, 0.0), each.memory_info().rss / 1e6)
         await asyncio.sleep(0.5)
 
 
