@@ -131,7 +131,8 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--every", Whole(4, 600), 10, "seconds from one prompt of a client to its next")
     parser.option("--seconds", Whole(1, 3600), 60, "of the first load")
     options = parser.parse_args(arguments)
-    print(f"{describe(machine())}; {options.clients} clients, {options.browsers} of them browsers\n")
+    who = f"{options.clients} clients, {options.browsers} of them browsers"
+    print(f"{describe(machine())}; {who}\n")
     async with AsyncExitStack() as stack:
         demo = stack.enter_context(opened())
         screen = await stack.enter_async_context(connected(demo, "/control", token=demo.token))
