@@ -11,6 +11,8 @@ python3 learn.py test         run every test; --quick: a part of everything in m
                               l05: what one lesson touches (other arguments go to pytest)
 python3 learn.py grade CLASS --out RESULTS
                               grade a folder of submissions: marks, feedback, a report (--help)
+python3 learn.py demo live    one engine, served to the room: phones send prompts, the projector
+                              shows the schedule (--host 0.0.0.0, --port N, --no-browser)
 python3 learn.py audit l01    how good the checks are: which right and wrong answers, and which
                               slips in right ones, they tell apart (--seeds N; all without l01)
 """
@@ -46,7 +48,7 @@ from course.closed_pipe import quietly
 from course.files import explain
 from course.launcher import doctor
 from course.launcher.failure import Failure
-from course.launcher.install import COURSE, TESTS, Installation
+from course.launcher.install import COURSE, LIVE, TESTS, Installation
 from course.launcher.server import DEFAULT_PORT, parse_options, serve
 from course.launcher.workspace import Workspace
 
@@ -103,8 +105,11 @@ def shown_by(mode: str):
     return show
 
 
-def asked_of_course(verb: str):
-    """Return a verb that `python -m course` carries out."""
+def asked_of_course(verb: str, farewell_s: float = 0):
+    """Return a verb that `python -m course` carries out.
+
+    Ctrl-C ends it at once, or gives it `farewell_s` seconds to end by itself.
+    """
 
     def ask(argv: list) -> int:
         prepare()
@@ -117,10 +122,24 @@ def asked_of_course(verb: str):
             try:
                 return asked.wait()
             except BaseException:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    if farewell_s and os.name != "nt":
+                        asked.send_signal(signal.SIGINT)
+                        return asked.wait(farewell_s)
                 end_with_its_own(asked)
                 raise
 
     return ask
+
+
+def demo(argv: list) -> int:
+    """Show the course to a class."""
+    if argv[:1] == ["live"]:
+        INSTALLATION.ensure(COURSE, LIVE)
+    for name in ("SIGTERM", "SIGHUP"):  # a closed terminal is like Ctrl-C
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)
+    return asked_of_course("demo", farewell_s=8)(argv)
 
 
 def end_with_its_own(asked: subprocess.Popen) -> None:
@@ -191,6 +210,7 @@ VERBS = {
     "update": update,
     "doctor": see_doctor,
     "test": test,
+    "demo": demo,
     "audit": asked_of_course("audit"),
     "grade": asked_of_course("grade"),
 }

@@ -34,6 +34,8 @@ def main(argv: Sequence[str]) -> int:
             return grade(arguments)
         if arguments.command == "audit":
             return audit(arguments.lessons, arguments.seeds)
+        if arguments.command == "demo":
+            return demo_live(arguments)
         return check(arguments.lesson, arguments.exercise, arguments.file)
     except UsageError as error:
         print(f"course: {error}", file=sys.stderr)
@@ -55,6 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     auditing = commands.add_parser("audit", help="how good the checks are")
     auditing.add_argument("lessons", nargs="*", help="such as l01; all of them if left out")
     auditing.add_argument("--seeds", type=_at_least_1, default=25, help="for each right answer")
+    demo = commands.add_parser("demo", help="live: one engine, served to the room")
+    demo.add_argument("what", choices=["live"])
+    demo.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets other machines in")
+    demo.add_argument("--port", type=int, default=2720)
+    demo.add_argument("--no-browser", action="store_true")
     return parser
 
 
@@ -148,6 +155,16 @@ def audit(wanted: Sequence[str], num_seeds: int) -> int:
 
     lessons = [each for each in LESSONS if not asked_for or each in asked_for]
     return audit_lessons(lessons, num_seeds)
+
+
+def demo_live(arguments: argparse.Namespace) -> int:
+    """Serves one engine to the room, until Ctrl-C."""
+    from course.live.command import PortTaken, serve_room
+
+    try:
+        return serve_room(arguments.host, arguments.port, browser=not arguments.no_browser)
+    except PortTaken as error:
+        raise UsageError(error) from None
 
 
 def grade(arguments: argparse.Namespace) -> int:

@@ -109,10 +109,14 @@ class Scheduler:
         """Note the time; under a `TimedKey`, rank every request anew."""
         self._step = step
         if isinstance(self.policy, TimedKey):
-            requests = [*self._running(), *(entry[3] for entry in self.waiting)]
-            self._keys.update({request.id: self._key(self.view(request)) for request in requests})
-            self.waiting = [self._entry(entry[3]) for entry in self.waiting]
-            heapq.heapify(self.waiting)
+            self.rank_anew()
+
+    def rank_anew(self) -> None:
+        """Rank every request by the policy as it is now, and rebuild the heap of the waiting."""
+        requests = [*self._running(), *(entry[3] for entry in self.waiting)]
+        self._keys.update({request.id: self._key(self.view(request)) for request in requests})
+        self.waiting = [self._entry(entry[3]) for entry in self.waiting]
+        heapq.heapify(self.waiting)
 
     def victims(self) -> list[Request]:
         """What to preempt in this step, so that decodes can grow or the head can start.

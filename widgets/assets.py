@@ -30,6 +30,11 @@ def css(*names: str) -> str:
     return "\n".join(_read(f"{name}.css") for name in ("theme", *names))
 
 
+def scripts() -> list[Path]:
+    """Every script as a file of its own, for a server whose pages can follow imports."""
+    return sorted(_STATIC.glob("*.js"))
+
+
 def _collect(name: str, ordered: list[str]) -> None:
     """Append the imports of `name`, deepest first, and then `name`, each once."""
     if name in ordered:

@@ -6,7 +6,7 @@ import { CHARACTER_PX, bandsOf, budgetBars, cellsOf, chunkLines, timeTicks, widt
 import { tokensMark } from "./timeline_words.js";
 import { number } from "./words.js";
 
-const ROW = 36;
+export const ROW = 36;
 const CELL = 30;
 export const HEAD = 26;
 const BUDGET = 74;

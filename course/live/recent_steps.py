@@ -1,0 +1,100 @@
+"""The newest steps of a run without end, as a trace that the pictures draw.
+
+What went before the window is folded into a few numbers per request, so that a picture can begin in
+the middle: `before` of a request says what it held, had computed, had lost and had been given.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Step = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Before:
+    """What a request has behind it in token counts. Mutable: grows with every step folded in.
+
+    `held` KV tokens, `reached` computed at most, `lost` of them by preemption or with a worker,
+    `generated` since it was last given to a worker.
+    """
+
+    held: int = 0
+    reached: int = 0
+    lost: int = 0
+    generated: int = 0
+
+
+class RecentSteps:
+    """At most `most` steps, oldest first. Mutable: the steps, and what lies before them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._steps: deque[Step] = deque()
+        self._before: dict[int, Before] = {}
+
+    def add(self, step: Step) -> None:
+        """Take in the step that was just run, in place of the oldest."""
+        self._steps.append(step)
+        if len(self._steps) > self._most:
+            self._fold(self._steps.popleft())
+
+    def ids(self) -> set[int]:
+        """The requests that did something in these steps, held K/V or lost it."""
+        return {
+            found
+            for step in self._steps
+            for found in (
+                *(share["request_id"] for share in (*step["work"], *step["kv"])),
+                *step["preempted"],
+                *step["lost"],
+            )
+        }
+
+    def trace(
+        self, requests: Sequence[Mapping[str, Any]], token_budget: int, max_kv_tokens: int
+    ) -> dict[str, Any]:
+        """The steps as a trace's JSON; `requests` are plain request records, with a `hue` each.
+
+        Of the others it says neither that they wait nor why: a room can have hundreds.
+        """
+        first_us = self._steps[0]["start_us"] if self._steps else 0
+        ids = {request["id"] for request in requests}
+        return {
+            "version": 1,
+            "clock": {"name": "this machine", "modelled": False},
+            "executor": "packed",
+            "token_budget": token_budget,
+            "max_kv_tokens": max_kv_tokens,
+            "error": None,
+            "requests": [
+                {
+                    **request,
+                    "arrival_us": first_us,
+                    "before": asdict(self._before.get(request["id"], Before())),
+                }
+                for request in requests
+            ],
+            "steps": [
+                {**step, "waits": [each for each in step["waits"] if each["request_id"] in ids]}
+                for step in self._steps
+            ],
+        }
+
+    def _fold(self, step: Step) -> None:
+        book = self._before
+        for request_id in (*step["preempted"], *step["lost"]):
+            before = book.setdefault(request_id, Before())
+            before.lost = before.reached
+        for request_id in step["lost"]:
+            book[request_id].generated = 0
+        for work in step["work"]:
+            before = book.setdefault(work["request_id"], Before())
+            before.reached = max(before.reached, work["end"])
+            before.generated += work["sampled"] is not None
+        held = {each["request_id"]: each["kv_tokens"] for each in step["kv"]}
+        for request_id, before in book.items():
+            before.held = held.get(request_id, 0)
+        for request_id in step["finished"]:
+            book.pop(request_id, None)
