@@ -65,13 +65,13 @@ def split(block: Block, lines: float) -> list[Block]:
     if block.tag in ("ul", "ol"):
         items = re.findall(r"<li>.*?</li>", block.html, re.DOTALL)
         pieces = _packed(items, lines, _item_lines)
-        return [_measured(block.tag, f"<{block.tag}>{''.join(each)}</{block.tag}>") for each in pieces]
+        return [
+            _measured(block.tag, f"<{block.tag}>{''.join(each)}</{block.tag}>") for each in pieces
+        ]
     return [block]
 
 
-def _packed(
-    pieces: list[str], most: float, height: Callable[[str], float]
-) -> Iterator[list[str]]:
+def _packed(pieces: list[str], most: float, height: Callable[[str], float]) -> Iterator[list[str]]:
     """As few groups as keep to the height, all about as tall."""
     tall = [height(each) for each in pieces]
     share = sum(tall) / ceil(sum(tall) / most)
@@ -129,7 +129,9 @@ def _item_lines(html: str) -> float:
 
 def _row_lines(row: str) -> float:
     """A row breaks where its words are more than its columns' even shares of the width hold."""
-    cells = [len(text_of(each).strip()) for each in re.findall(r"<t[dh].*?</t[dh]>", row, re.DOTALL)]
+    cells = [
+        len(text_of(each).strip()) for each in re.findall(r"<t[dh].*?</t[dh]>", row, re.DOTALL)
+    ]
     widest = max(cells, default=1)
     room = max(ROW_LINE - (sum(cells) - widest) - 4 * len(cells), ROW_LINE // max(1, len(cells)))
     return ROW + 0.68 * (-(-widest // room) - 1)

@@ -1,4 +1,4 @@
-"""Slides and notes as one HTML page without a request: reveal.js, the pictures and all styles in it.
+"""Slides and notes as one HTML page that asks for nothing: reveal.js, pictures, styles are in it.
 
 reveal.js 6.0.2 and its notes plugin lie beside this, as the npm package has them, under the MIT
 licence (reveal/LICENSE).

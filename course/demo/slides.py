@@ -92,7 +92,11 @@ class _Cut:
             used = sum(each.lines for each in self.pending)
             room = MOST if self.pending and self.pending[-1].leads_on else BUDGET
             if self.pending and used + piece.lines > room:
-                led = [self.pending.pop()] if len(self.pending) > 1 and self.pending[-1].leads_on else []
+                led = (
+                    [self.pending.pop()]
+                    if len(self.pending) > 1 and self.pending[-1].leads_on
+                    else []
+                )
                 self.flush()
                 self.pending = led
             self.pending.append(piece)
