@@ -15,12 +15,12 @@ from course.registry import lesson_exercises
 
 
 def collect(lesson: Lesson) -> list[Any]:
-    """The outputs of the lesson's cells, in their order on the page."""
+    """The outputs of the lesson's cells, in the order of the page, None for one without."""
     notebook = importlib.import_module(f"lessons.{lesson.stem}")
     answers = {item.name: item.right[0] for item in lesson_exercises(lesson.stem)}
     with _nobodys_work():
         outputs, _ = notebook.app.run(defs=answers)
-    return [output for output in outputs if output is not None]
+    return list(outputs)
 
 
 @contextmanager

@@ -51,7 +51,8 @@ def notes_of(lesson: Lesson) -> dict[str, Note]:
 
 def _note(key: str, table: Any) -> Note:
     try:
-        note = Note(**{**table, "expect": tuple(table.get("expect", ()))})
+        rest: dict[str, Any] = {name: value for name, value in table.items() if name != "expect"}
+        note = Note(expect=tuple(table.get("expect", ())), **rest)
     except (AttributeError, TypeError) as error:
         raise NotesError(f"the note {key!r} cannot be read: {error}") from None
     if not isinstance(note.minutes, int) or note.minutes < 0:  # pyright: ignore[reportUnnecessaryIsInstance]

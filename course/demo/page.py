@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -72,8 +73,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["rich"] = _rich
-    found.filters["heading"] = _plain
-    found.filters["html"] = Markup
-    found.globals["asset"] = _asset
+    found.filters |= {"rich": _rich, "heading": _plain, "html": Markup}
+    values: dict[str, Any] = {"asset": _asset}
+    found.globals.update(values)
     return found

@@ -3,6 +3,7 @@
 What a learner has of their own stays out: cards of checks, hints, and runs beside the reference.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,7 @@ from widgets.standalone import Drawing, drawing
 
 BUDGET = 10  # lines of text that are one idea
 MOST = 14  # what fits under a heading
+ROOMY = 7  # what may be set larger
 _COMPARED = [YOURS, REFERENCE]
 
 
@@ -39,7 +41,8 @@ class Slide:
     """One slide. `key` is what the speaker's note for it is filed under, or "".
 
     `kind` is "title", "prose", "picture", "question", "answer", "task" or "verdict"; `section` is
-    the lesson's heading that it stands under, `heading` its own, `html` the rest.
+    the lesson's heading that it stands under, `heading` its own, `html` the rest, which may be
+    set larger where it is `roomy`.
     """
 
     kind: str
@@ -49,6 +52,7 @@ class Slide:
     html: str = ""
     drawing: Drawing | None = None
     question: Question | None = None
+    roomy: bool = False
 
     @property
     def asks(self) -> bool:
@@ -76,7 +80,9 @@ class _Cut:
         if self.pending:
             kind = "prose" if self.slides else "title"
             html = "\n".join(block.html for block in self.pending)
-            self.slides.append(Slide(kind, self.section, self.heading, self.key, html))
+            roomy = sum(block.lines for block in self.pending) <= ROOMY
+            slide = Slide(kind, self.section, self.heading, self.key, html, roomy=roomy)
+            self.slides.append(slide)
             self.key = ""
             self.pending = []
 
@@ -115,12 +121,17 @@ def slides(outputs: Iterable[Any]) -> tuple[Slide, ...]:
         elif isinstance(shown, TaskCard):
             cut.add(_task(shown))
         elif isinstance(shown, Report):
-            cut.add(Slide("verdict", "", "What its check says", html=shown._repr_html_()))  # pyright: ignore[reportPrivateUsage]
-        elif not isinstance(shown, Attempt | Hints):
-            for block in blocks(shown._repr_html_()):
+            cut.add(Slide("verdict", "", "What its check says", html=_html(shown)))
+        elif not isinstance(shown, Attempt | Hints | None):
+            for block in blocks(_html(shown)):
                 cut.take(block)
     cut.flush()
     return tuple(cut.slides)
+
+
+def _html(shown: Any) -> str:
+    """What a cell shows, without sections: reveal.js would take each for a slide."""
+    return re.sub(r"(</?)section\b", r"\1div", shown._repr_html_())
 
 
 def _asked(shown: Prediction) -> list[Slide]:
@@ -151,7 +162,5 @@ def _picture(shown: Picture) -> Slide:
 
 def _task(shown: TaskCard) -> Slide:
     item = shown.exercise
-    html = shown._repr_html_()  # pyright: ignore[reportPrivateUsage]
-    html = html.replace("<section", "<div").replace("</section", "</div")  # reveal.js nests these
     heading = f"Exercise {shown.number} · {item.title}"
-    return Slide("task", "", heading, item.id, html)
+    return Slide("task", "", heading, item.id, _html(shown))

@@ -48,7 +48,8 @@
     frame.addEventListener("scroll", () => sayMore(slide));
     new ResizeObserver(() => sayMore(slide)).observe(frame.firstElementChild);
   }
-  deck.on("slidechanged", () => document.activeElement?.blur());
+  // Tab leads into the slide shown, wherever the focus was before.
+  deck.on("slidechanged", ({ currentSlide }) => currentSlide.focus({ preventScroll: true }));
   window.deck = deck;
   deck.initialize();
 })();
