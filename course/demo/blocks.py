@@ -35,7 +35,7 @@ class Block:
 
 def text_of(html: str) -> str:
     """The words of a piece of HTML."""
-    return unescape(re.sub(r"<[^>]*>", "", html))
+    return unescape(re.sub(r"<style>.*?</style>|<[^>]*>", "", html, flags=re.DOTALL))
 
 
 def inside(html: str) -> str:

@@ -21,6 +21,7 @@ from widgets.standalone import Drawing, drawing
 BUDGET = 10  # lines of text that are one idea
 MOST = 14  # what fits under a heading
 ROOMY = 7  # what may be set larger
+DENSE = 1_300  # characters of a task
 _COMPARED = [YOURS, REFERENCE]
 
 
@@ -53,6 +54,11 @@ class Slide:
     drawing: Drawing | None = None
     question: Question | None = None
     roomy: bool = False
+
+    @property
+    def dense(self) -> bool:
+        """Whether it is a task of so many words that its example stands beside its rules."""
+        return self.kind == "task" and len(text_of(self.html)) > DENSE
 
     @property
     def asks(self) -> bool:

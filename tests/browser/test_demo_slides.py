@@ -51,6 +51,13 @@ MEASURE = """() => {
     return {outside, small, unreached};
 }"""
 
+# Resolves when the slide shown has been drawn, and drawn again at its size.
+DRAWN = """() => new Promise((drawn) => {
+    let frames = 4;
+    const next = () => (--frames ? requestAnimationFrame(next) : setTimeout(drawn));
+    next();
+})"""
+
 
 def open_slides(chromium: Browser, address: str, **options: object) -> tuple[Page, list[str]]:
     """A page of slides in a room, and what it complains of or asks for."""
@@ -178,6 +185,15 @@ def test_a_click_into_a_picture_points_where_it_was_made(slides: Page):
     expect(shown.locator(".sn-bv-said")).to_contain_text("B (decode), row 1, column 7")
 
 
+def test_a_click_into_a_timeline_goes_to_the_step_under_it(slides: Page):
+    go_to(slides, "Six requests, one forward per step")
+    shown = slides.locator("section.present")
+    number_of = shown.locator(".sn-tl-stage svg text", has_text=re.compile("^7$")).first
+    at, stage = number_of.bounding_box(), shown.locator(".sn-tl-stage").bounding_box()
+    slides.mouse.click(at["x"] + at["width"] / 2, stage["y"] + 160)
+    expect(shown.locator(".sn-where")).to_contain_text("step 7")
+
+
 def test_slides_are_light_whatever_the_system_prefers(slides: Page):
     go_to(slides, "One tensor for all rows: token above, position below")
     assert (
@@ -206,9 +222,7 @@ def test_slides_of_a_solved_lesson_can_be_read_from_the_back_row(
     found = {}
     for at in range(page.evaluate("deck.getTotalSlides()")):
         page.evaluate("(at) => deck.slide(at, 0, 9)", at)
-        page.evaluate(
-            "() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)))"
-        )
+        page.evaluate(DRAWN)
         measured = page.evaluate(MEASURE)
         if any(measured.values()):
             found[

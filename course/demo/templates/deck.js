@@ -46,10 +46,15 @@
   for (const frame of document.querySelectorAll(".sd-picture")) {
     const slide = frame.closest("section");
     frame.addEventListener("scroll", () => sayMore(slide));
-    new ResizeObserver(() => sayMore(slide)).observe(frame.firstElementChild);
+    const resized = new ResizeObserver(() => sayMore(slide));
+    resized.observe(frame);
+    resized.observe(frame.firstElementChild);
   }
   // Tab leads into the slide shown, wherever the focus was before.
-  deck.on("slidechanged", ({ currentSlide }) => currentSlide.focus({ preventScroll: true }));
+  deck.on("slidechanged", ({ currentSlide }) => {
+    currentSlide.focus({ preventScroll: true });
+    sayMore(currentSlide);
+  });
   window.deck = deck;
   deck.initialize();
 })();
