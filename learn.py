@@ -11,6 +11,7 @@ python3 learn.py test         run every test; --quick: a part of everything in m
                               l05: what one lesson touches (other arguments go to pytest)
 python3 learn.py grade CLASS --out RESULTS
                               grade a folder of submissions: marks, feedback, a report (--help)
+python3 learn.py demo l03     a lesson as slides, with notes for you (--export OUT.html: one file)
 python3 learn.py demo live    one engine, served to the room: phones send prompts, the projector
                               shows the schedule (--host 0.0.0.0, --port N, --no-browser)
 python3 learn.py audit l01    how good the checks are: which right and wrong answers, and which

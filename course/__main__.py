@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments.command == "audit":
             return audit(arguments.lessons, arguments.seeds)
         if arguments.command == "demo":
-            return demo_live(arguments)
+            return demo_live(arguments) if arguments.what == "live" else demo(arguments)
         return check(arguments.lesson, arguments.exercise, arguments.file)
     except UsageError as error:
         print(f"course: {error}", file=sys.stderr)
@@ -58,9 +58,10 @@ def _parser() -> argparse.ArgumentParser:
     auditing = commands.add_parser("audit", help="how good the checks are")
     auditing.add_argument("lessons", nargs="*", help="such as l01; all of them if left out")
     auditing.add_argument("--seeds", type=_at_least_1, default=25, help="for each right answer")
-    demo = commands.add_parser("demo", help="live: one engine, served to the room")
-    demo.add_argument("what", choices=["live"])
-    demo.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets other machines in")
+    demo = commands.add_parser("demo", help="a lesson as slides, or one engine live")
+    demo.add_argument("what", help="a lesson, such as l03; or live")
+    demo.add_argument("--export", type=Path, help="write the slides to this file instead")
+    demo.add_argument("--host", default="127.0.0.1", help="live: 0.0.0.0 lets other machines in")
     demo.add_argument("--port", type=int, default=2720)
     demo.add_argument("--no-browser", action="store_true")
     return parser
@@ -157,6 +158,23 @@ def audit(wanted: Sequence[str], num_seeds: int) -> int:
 
     lessons = [each for each in LESSONS if not asked_for or each in asked_for]
     return audit_lessons(lessons, num_seeds)
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Shows a lesson as slides, until Ctrl-C, or writes them to a file."""
+    lesson = _find_lesson(arguments.what)
+
+    from course.demo.command import export_slides, serve_slides
+    from course.demo.notes import NotesError
+
+    try:
+        if arguments.export is None:
+            return serve_slides(lesson, arguments.port, browser=not arguments.no_browser)
+        return export_slides(lesson, arguments.export)
+    except NotesError as error:
+        raise UsageError(error) from None
+    except OSError as error:
+        raise UsageError(f"{arguments.export} could not be written: {error}.") from None
 
 
 def demo_live(arguments: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ from answers import worked
 from support import ROOT
 
 from course.attempt import Attempt
+from course.demo.slides import Slide, slides
 from course.prediction import Withheld
 from course.registry import lesson_exercises
 from course.report import Report
@@ -92,13 +93,15 @@ class Visit:
 
     `statuses` are the verdicts on the exercises by id; `reports` those on other functions, in the
     order of the cells, each with its misconception; `texts` is what was shown as words or tables;
-    `names` are the values that cells name, as far as they can leave their process.
+    `names` are the values that cells name, as far as they can leave their process; `slides` is what
+    `learn.py demo` would make of the page.
     """
 
     statuses: dict[str, str]
     reports: list[tuple[str, str, str | None]]
     texts: list[str]
     names: dict[str, Any]
+    slides: tuple[Slide, ...]
 
     def trace(self, name: str) -> Trace:
         """The run that a cell names so."""
@@ -145,6 +148,7 @@ def visit(stem: str, answers: dict[str, Any]) -> Visit:
         [(card.exercise, card.status, card.misconception) for card in cards],
         [output.text for output in outputs if isinstance(output, marimo.Html)],
         {name: value for name, value in names.items() if _can_leave(value)},
+        slides(found),
     )
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -30,7 +31,9 @@ from course.grading.record import LAYERS, Status
 from course.grading.results import scheme
 from course.grading.results.scheme import Scheme, SchemeError, read_scheme
 from course.grading.results.words import STATUSES
+from course.lesson_map import LESSONS, find_lesson
 from course.observed_call import _MAX_STDOUT
+from course.registry import lesson_exercises
 
 PAGE = (ROOT / "docs" / "instructors.md").read_text(encoding="utf-8")
 SESSIONS = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -392,7 +395,36 @@ def test_where_there_is_no_linux_a_sentence_says_so(
     assert capsys.readouterr().err.startswith("course: grading needs Linux")
 
 
+def test_the_plan_of_ten_weeks_takes_all_lessons_and_their_minutes() -> None:
+    weeks = rows("week |")
+    assert [row[0] for row in weeks] == [str(number) for number in range(1, 11)]
+    assert [name for row in weeks for name in row[1].split(", ")] == [
+        each.number for each in LESSONS
+    ]
+    for _, lessons, minutes, _ in weeks:
+        taken = [find_lesson(name).minutes for name in lessons.split(", ")]
+        assert int(minutes) == sum(taken), lessons
+
+
+def test_the_page_says_what_each_lesson_needs() -> None:
+    assert rows("lesson |") == [
+        [
+            f"{each.number} {each.title}",
+            str(each.minutes),
+            str(len(lesson_exercises(each.stem))),
+            ", ".join(each.builds_on),
+        ]
+        for each in LESSONS
+    ]
+
+
+def test_a_class_of_90_minutes_is_planned_without_a_gap() -> None:
+    parts = [(int(row[0]), int(row[1])) for row in rows("from |")]
+    assert parts[0][0] == 0 and parts[-1][1] == 90
+    assert all(end == begin for (_, end), (begin, _) in pairwise(parts))
+
+
 def test_every_link_of_the_page_leads_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", PAGE) if "://" not in link]
     assert {link for link in links if not (ROOT / "docs" / link).exists()} == set()
-    assert len(links) == 4
+    assert len(links) == 6

@@ -7,6 +7,7 @@ that only the page knows stands in for the kernel.
 import html
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import anywidget
@@ -36,10 +37,7 @@ h1 {{ margin: 0 0 20px; font-size: 24px; line-height: 1.25; }}
 <h1>{title}</h1>
 {places}
 </main>
-<script type="application/json" id="widgets">{data}</script>
-<script type="module">
-{script}
-</script>
+{scripts}
 </body>
 </html>
 """
@@ -75,22 +73,51 @@ document.documentElement.dataset.ready = "true";
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A widget as plain text and JSON: its kind, that kind's module and style, its own state."""
+
+    kind: str
+    module: str
+    style: str
+    state: dict[str, Any]
+
+
+def drawing(widget: anywidget.AnyWidget) -> Drawing:
+    """What a page needs to draw the widget without the kernel that made it."""
+    kind, module, style = type(widget).__name__, _synced(widget, "_esm"), _synced(widget, "_css")
+    return Drawing(kind, module, style, state(widget))
+
+
+def styles(drawings: Sequence[Drawing]) -> str:
+    """The styles of all kinds, each once, for the page's head."""
+    kinds = {drawing.kind: drawing.style for drawing in drawings}
+    return "\n".join(f"<style>\n{style}\n</style>" for style in kinds.values())
+
+
+def scripts(drawings: Sequence[Drawing]) -> str:
+    """What draws the first into the element `widget-0`, the second into `widget-1`, and so on.
+
+    When all are drawn, the page's root gets `data-ready`.
+    """
+    drawn = [{"kind": drawing.kind, "state": drawing.state} for drawing in drawings]
+    modules = {drawing.kind: drawing.module for drawing in drawings}
+    data = json.dumps({"modules": modules, "widgets": drawn}, ensure_ascii=False)
+    data = data.replace("<", "\\u003c")
+    return (
+        f'<script type="application/json" id="widgets">{data}</script>\n'
+        f'<script type="module">\n{_SCRIPT}\n</script>'
+    )
+
+
 def page(widgets: Sequence[anywidget.AnyWidget], title: str) -> str:
     """The whole page as text: `title` as its heading, then the widgets in order."""
-    kinds = {type(widget).__name__: widget for widget in widgets}
-    sources = {kind: _synced(widget, "_esm") for kind, widget in kinds.items()}
-    styles = "\n".join(f"<style>\n{_synced(widget, '_css')}\n</style>" for widget in kinds.values())
-    drawn = [{"kind": type(widget).__name__, "state": state(widget)} for widget in widgets]
-    data = json.dumps({"modules": sources, "widgets": drawn}, ensure_ascii=False)
+    drawings = [drawing(widget) for widget in widgets]
     places = "\n".join(
         f'<div class="widget" id="widget-{index}"></div>' for index in range(len(widgets))
     )
     return _PAGE.format(
-        title=html.escape(title),
-        styles=styles,
-        places=places,
-        data=data.replace("<", "\\u003c"),
-        script=_SCRIPT,
+        title=html.escape(title), styles=styles(drawings), places=places, scripts=scripts(drawings)
     )
 
 

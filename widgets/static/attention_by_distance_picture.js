@@ -1,7 +1,7 @@
 // Draws one head's attention by distance with the window's cut, and the map of all heads below.
 
 import { chartText, scale, ticks } from "./chart.js";
-import { svg } from "./dom.js";
+import { pointIn, svg } from "./dom.js";
 import { cutMap, headOf } from "./attention_by_distance_layout.js";
 import { number } from "./words.js";
 
@@ -91,7 +91,7 @@ export function drawAttention(data, { layer, head, keepSinks }, window, width, t
   const { group, y } = drawScale(top, width);
   picture.append(group, drawBars(found, places, y, window, keepSinks), drawDistances(found, places, width), drawCut(places, window, found.weights.length - 1));
   picture.addEventListener("click", (event) => {
-    const d = distanceAt(places, found, event.clientX - picture.getBoundingClientRect().left);
+    const d = distanceAt(places, found, pointIn(picture, event)[0]);
     if (d !== null) press(d);
   });
   return picture;
@@ -125,9 +125,9 @@ export function drawMap(data, { layer, head, keepSinks }, window, width, press) 
     });
   });
   picture.addEventListener("click", (event) => {
-    const corner = picture.getBoundingClientRect();
-    const atLayer = Math.floor((event.clientY - corner.top - MAP_HEAD) / MAP_CELL);
-    const atHead = Math.floor((event.clientX - corner.left - MAP_LABEL) / cell);
+    const [x, y] = pointIn(picture, event);
+    const atLayer = Math.floor((y - MAP_HEAD) / MAP_CELL);
+    const atHead = Math.floor((x - MAP_LABEL) / cell);
     if (map[atLayer]?.[atHead] !== undefined) press(atLayer, atHead);
   });
   return picture;

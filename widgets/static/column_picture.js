@@ -1,6 +1,6 @@
 // What pictures of steps as columns have in common: colours, numbers, pressing one, the cursor.
 
-import { svg } from "./dom.js";
+import { pointIn, svg } from "./dom.js";
 import { scrollFor, widthOf } from "./timeline_layout.js";
 
 const HUES = 8;
@@ -38,9 +38,8 @@ export function sideName(name, y, className, narrow) {
 // Calls `press(index)` for a click into a column; `tops` are where the sides begin, one or two.
 export function pressColumns(picture, tops, columns, press) {
   picture.addEventListener("click", (event) => {
-    const corner = picture.getBoundingClientRect();
-    const at = tops.length > 1 && event.clientY - corner.top >= tops[1] ? 1 : 0;
-    const x = event.clientX - corner.left;
+    const [x, y] = pointIn(picture, event);
+    const at = tops.length > 1 && y >= tops[1] ? 1 : 0;
     const index = columns[at].findIndex((column) => x >= column.x && x < column.x + column.width);
     if (index >= 0) press(index);
   });

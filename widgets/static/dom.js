@@ -53,6 +53,13 @@ export function richText(text) {
   });
 }
 
+// Where an event is inside an element, [x, y] in the element's own pixels: slides show it enlarged.
+export function pointIn(element, event) {
+  const box = element.getBoundingClientRect();
+  const scale = element.clientWidth ? box.width / element.clientWidth : 1;
+  return [(event.clientX - box.left) / scale, (event.clientY - box.top) / scale];
+}
+
 // What one element says about the theme: "dark", "light", or null when it says nothing.
 export function declaredTheme(classes, jupyterLight) {
   if (classes.includes("dark") || classes.includes("dark-theme")) return "dark";

@@ -1,6 +1,6 @@
 // A fleet over virtual time: a window that follows the event, and a table of the moment.
 
-import { mount, node, svg } from "./dom.js";
+import { mount, node, pointIn, svg } from "./dom.js";
 import { fleetOf, fleetOpening, mostZoom, nearestEvent, nextTrouble, windowAt, workerAt } from "./fleet_view_layout.js";
 import { drawFleet, pointAtEvent } from "./fleet_view_picture.js";
 import { clockTime, fleetWords, passWords, queueWords, runWords, wayWords } from "./fleet_view_words.js";
@@ -68,8 +68,7 @@ function legend(fleet) {
 
 // The time under the pointer, on the whole run's strip or in the window, and the worker if any.
 function pointedAt(event, stage, fleet, shown, places) {
-  const corner = stage.getBoundingClientRect();
-  const [x, y] = [event.clientX - corner.left, event.clientY - corner.top];
+  const [x, y] = pointIn(stage, event);
   const part = Math.max(0, Math.min(1, (x - places.left) / places.room));
   if (y < places.overview) return { us: part * fleet.end, worker: null };
   return { us: shown.from + part * (shown.to - shown.from), worker: places.laneAt(y) };

@@ -1,6 +1,6 @@
 // Steps through the seeds of a comparison: all of them, then one pair after another in every panel.
 
-import { mount, node, svg } from "./dom.js";
+import { mount, node, pointIn, svg } from "./dom.js";
 import { comparisonWords, differenceWords, sharedWith, pairWords, seedsWords, verdict, verdictMark } from "./paired_seeds_layout.js";
 import { drawPanel } from "./paired_seeds_picture.js";
 import { createPlayer } from "./player.js";
@@ -27,10 +27,7 @@ function legend() {
 // seed the pointer is at, null for none; `press(index)` a press on one.
 function createPanel(row, rows, { hover, press }) {
   const panel = { row, at: () => null };
-  const indexAt = (event) => {
-    const corner = stage.getBoundingClientRect();
-    return panel.at(event.clientX - corner.left, event.clientY - corner.top);
-  };
+  const indexAt = (event) => panel.at(...pointIn(stage, event));
   const stage = node("div", {
     onpointermove: (event) => hover(indexAt(event)),
     onpointerleave: () => hover(null),

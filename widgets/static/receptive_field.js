@@ -1,7 +1,7 @@
 // Steps down through the layers below one token's logits: the cone of what can act on it.
 
 import { makeReachable } from "./column_picture.js";
-import { mount, node, svg } from "./dom.js";
+import { mount, node, pointIn, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { fieldSizes, fieldWords, probePlace, probeWords, reachOf, rowLabel, wayUp } from "./receptive_field_layout.js";
 import { createSlider } from "./slider.js";
@@ -113,7 +113,7 @@ function build(root, model) {
     picture.append(drawCone(field, reach, depth, sizes), drawCells(field, reach, depth, sizes), drawPositions(field, probe, sizes));
     if (shown) picture.append(drawWay(field, probe, sizes));
     picture.addEventListener("click", (event) => {
-      const position = Math.floor((event.clientX - picture.getBoundingClientRect().left - sizes.label) / sizes.cell);
+      const position = Math.floor((pointIn(picture, event)[0] - sizes.label) / sizes.cell);
       if (position >= 0 && position <= field.query) choose(position);
     });
     // Where it scrolls, it begins at the query, which is at the right.

@@ -2,7 +2,7 @@
 
 import { createAhead } from "./ahead.js";
 import { chartText, hatch } from "./chart.js";
-import { freshId, mount, node, svg } from "./dom.js";
+import { freshId, mount, node, pointIn, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { cut, cyclePlaces, dotsOf, eventAt, eventWords, timeRange, timeTicks } from "./slo_cycle_layout.js";
 import { number } from "./words.js";
@@ -101,8 +101,7 @@ function drawCycle(cycle, step, zoomed, width, press) {
   // Where it went down counts: the press takes the toolbar's help away, and the picture moves up.
   let pressed = null;
   picture.addEventListener("pointerdown", (event) => {
-    const corner = picture.getBoundingClientRect();
-    pressed = eventAt(dots.slice(0, step + 1), places, event.clientX - corner.left, event.clientY - corner.top);
+    pressed = eventAt(dots.slice(0, step + 1), places, ...pointIn(picture, event));
   });
   picture.addEventListener("click", () => {
     if (pressed !== null) press(pressed);

@@ -1,7 +1,7 @@
 // Steps through verifying passes: the text with every token's origin, and the pass's decisions.
 
 import { chartText } from "./chart.js";
-import { mount, node, svg } from "./dom.js";
+import { mount, node, pointIn, svg } from "./dom.js";
 import { createPlayer } from "./player.js";
 import { keepFocus } from "./pointing.js";
 import {
@@ -108,7 +108,7 @@ function build(root, model) {
   const passes = story.passes.map(passSpans);
   const strip = node("p", { class: "sn-sp-strip", role: "img", onmousedown: keepFocus }, node("span", { class: "sn-sp-prompt" }, story.prompt), ...passes);
   const table = node("div", { class: "sn-sp-tablebox" });
-  const passUnder = (event) => drawnBars.passAt(event.clientX - bars.getBoundingClientRect().left);
+  const passUnder = (event) => drawnBars.passAt(pointIn(bars, event)[0]);
   const bars = node("div", {
     onpointermove: (event) => hover(passUnder(event)),
     onpointerleave: () => hover(null),

@@ -1,7 +1,7 @@
 // Draws measured steps, the fitted line and a cursor over the number of tokens.
 
 import { chartText, scale, ticks } from "./chart.js";
-import { mount, node, svg } from "./dom.js";
+import { mount, node, pointIn, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
 import { corners, costAt, costWords, seriesWords, topUs } from "./step_cost_layout.js";
 import { count, number } from "./words.js";
@@ -106,7 +106,7 @@ function build(root, model) {
     const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": label, class: "sn-sc-picture" });
     picture.append(drawAxes(frame, maxTokens, width), drawSeries(series, frame, maxTokens), cursor.group);
     picture.addEventListener("click", (event) => {
-      const across = event.clientX - picture.getBoundingClientRect().left - LEFT;
+      const across = pointIn(picture, event)[0] - LEFT;
       player.go(Math.round((across / (width - LEFT - RIGHT)) * maxTokens) - 1);
     });
     stage.replaceChildren(picture);

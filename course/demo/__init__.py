@@ -1,0 +1,1 @@
+"""Lessons as slides for a room: one page that works offline, with notes for the speaker."""
