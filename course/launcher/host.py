@@ -1,8 +1,8 @@
 """The course's server: marimo, and around it what marimo leaves to its host.
 
-`python -m course.launcher.host edit|run PORT` serves work/ to this machine. The first line of its
-input is the token; the end of its input is the end of the launcher, and its own. Runs in .venv,
-and its kernels load this module again: nothing is imported or done at its top.
+`python -m course.launcher.host edit|run ADDRESS PORT` serves work/ at that address. The first line
+of its input is the token; the end of its input is the end of the launcher, and its own. Runs in
+.venv, and its kernels load this module again: nothing is imported or done at its top.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 STOP_LIMIT_S = 4.0  # the launcher waits a little longer before it ends the server itself
 
 
-def main(mode: str, port: str) -> None:
+def main(mode: str, host: str, port: str) -> None:
     """Serve until the launcher says stop, or is gone."""
     token, lifeline = _take_input()
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
@@ -30,7 +30,7 @@ def main(mode: str, port: str) -> None:
     if mode == "edit":
         save_guard.install()
         warm_kernels.install()
-    address = ("--host", "127.0.0.1", "--port", port, "--token-password", token)
+    address = ("--host", host, "--port", port, "--token-password", token)
     watch = ("--watch",) if mode == "edit" else ()
     try:
         marimo([mode, "work", *address, "--headless", "--no-sandbox", *watch])

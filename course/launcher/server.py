@@ -36,8 +36,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse_options(argv: list[str]) -> argparse.Namespace:
-    """Return the options: `port` (None or a valid number) and `no_browser`."""
+    """Return the options: `host`, `port` (None or a valid number) and `no_browser`."""
     parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--host", choices=("127.0.0.1", "0.0.0.0"), default="127.0.0.1")
     parser.add_argument("--port", type=int)
     parser.add_argument("--no-browser", action="store_true")
     options = parser.parse_args(argv)
@@ -76,7 +77,10 @@ def choose_host() -> str:
 
 
 def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> int:
-    """Show work/ in marimo's `mode` ("edit" or "run") to this machine alone, until Ctrl-C."""
+    """Show work/ in marimo's `mode` ("edit" or "run") until Ctrl-C.
+
+    To this machine alone, unless it is a container that listens for its host (`--host 0.0.0.0`).
+    """
     port = choose_port(options.port)
     if mode == "edit" and doctor.is_temporary(root):
         sys.stderr.write(f"learn.py: warning: {doctor.TEMPORARY.format(root)}\n")
@@ -86,7 +90,7 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
     token = secrets.token_urlsafe(16)
     log = root / "work" / "server.log"
     reasons = Reasons(root / "work")
-    server = _start(mode, python, root, port, token, log)
+    server = _start((mode, options.host, str(port)), python, root, token, log)
     try:
         _wait_until_listening(server, port, log)
         path = f":{port}{FIRST_PAGE[mode]}&access_token={token}"
@@ -106,7 +110,7 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
 
 
 def _start(
-    mode: str, python: Path, root: Path, port: int, token: str, log: Path
+    what: tuple[str, str, str], python: Path, root: Path, token: str, log: Path
 ) -> subprocess.Popen[bytes]:
     """Start the server out of the terminal's reach, so that Ctrl-C reaches the launcher alone.
 
@@ -115,7 +119,7 @@ def _start(
     log.touch(mode=0o600)  # marimo prints the token
     with log.open("wb") as output:
         server = subprocess.Popen(
-            [python, "-m", "course.launcher.host", mode, str(port)],
+            [python, "-m", "course.launcher.host", *what],
             cwd=root,
             stdin=subprocess.PIPE,
             stdout=output,
