@@ -11,6 +11,7 @@ python3 learn.py test         run every test; --quick: a part of everything in m
                               l05: what one lesson touches (other arguments go to pytest)
 python3 learn.py grade CLASS --out RESULTS
                               grade a folder of submissions: marks, feedback, a report (--help)
+python3 learn.py site OUT     write the course as a static site, to read (--solutions: with answers)
 python3 learn.py audit l01    how good the checks are: which right and wrong answers, and which
                               slips in right ones, they tell apart (--seeds N; all without l01)
 """
@@ -62,7 +63,7 @@ def main(argv: list) -> int:
     verb, rest = (
         ("open", argv) if argv[:1] == [] or argv[0].startswith("-") else (argv[0], argv[1:])
     )
-    if rest[:1] in (["-h"], ["--help"]) and verb not in ("test", "grade"):
+    if rest[:1] in (["-h"], ["--help"]) and verb not in ("test", "grade", "site"):
         print(__doc__.strip())
         return 0
     if signal.getsignal(signal.SIGINT) is stop:
@@ -193,6 +194,7 @@ VERBS = {
     "test": test,
     "audit": asked_of_course("audit"),
     "grade": asked_of_course("grade"),
+    "site": asked_of_course("site"),
 }
 
 if __name__ == "__main__":

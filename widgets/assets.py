@@ -1,7 +1,7 @@
 """Joins a widget's script and style with the shared files into one string each.
 
 anywidget hands a page one module per widget, so local imports cannot be followed there: they are
-followed here. Knows no widget.
+followed here. A site has all files once instead. Knows no widget.
 """
 
 import re
@@ -28,6 +28,16 @@ def css(*names: str) -> str:
     Raises: FileNotFoundError for a name without a file.
     """
     return "\n".join(_read(f"{name}.css") for name in ("theme", *names))
+
+
+def every_module() -> dict[str, str]:
+    """Each static/NAME.js as it stands, imports and all, for a page that follows them itself."""
+    return {path.stem: _read(path.name) for path in sorted(_STATIC.glob("*.js"))}
+
+
+def every_style() -> str:
+    """The shared style and those of all widgets, each once."""
+    return css(*sorted(path.stem for path in _STATIC.glob("*.css") if path.stem != "theme"))
 
 
 def _collect(name: str, ordered: list[str]) -> None:
