@@ -14,7 +14,6 @@ from widgets import assets
 from widgets.standalone import KERNEL
 
 _STATIC = Path(__file__).parent / "static"
-_TEXT_OF_A_SECTION = 1200  # characters that are searched
 
 
 def write_assets(folder: Path, pages: Iterable[Page]) -> None:
@@ -60,7 +59,7 @@ def _searched(page: Page) -> list[dict[str, str]]:
             "page": page.title,
             "heading": each.heading,
             "address": f"{page.stem}.html" + (f"#{each.id}" if each.id else ""),
-            "text": each.text[:_TEXT_OF_A_SECTION],
+            "text": each.text,
         }
         for each in page.sections()
     ]
@@ -71,7 +70,8 @@ def _highlighting() -> str:
     light = HtmlFormatter(style="default").get_style_defs(".codehilite")
     dark = HtmlFormatter(style="github-dark").get_style_defs(".dark .codehilite")
     by_system = HtmlFormatter(style="github-dark").get_style_defs(":root:not(.light) .codehilite")
-    return f"{light}\n{dark}\n@media (prefers-color-scheme: dark) {{\n{by_system}\n}}\n"
+    comments = ".codehilite :is(.c, .c1, .ch, .cm) { color: var(--sng-soft); }"
+    return f"{light}\n{comments}\n{dark}\n@media (prefers-color-scheme: dark) {{\n{by_system}\n}}\n"
 
 
 def _read(name: str) -> str:

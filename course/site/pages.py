@@ -23,6 +23,7 @@ DESCRIPTION = (
 )
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _IN_COURSE = re.compile(r'href="/\?file=(\w+)\.py[^"]*"')
+_CORNER = re.compile(r"<th[^>]*></th>")
 
 
 @dataclass(slots=True)
@@ -38,9 +39,10 @@ class Page:
         """Take styles and the notebook server's addresses out of the HTML; no id comes twice."""
         taken: set[str] = set()
         for at, block in enumerate(self.blocks):
-            if isinstance(block, Prose):
+            if isinstance(block, Prose):  # a corner of a table is no heading
                 self.styles += _STYLE.findall(block.html)
                 html = _IN_COURSE.sub(r'href="\1.html"', _STYLE.sub("", block.html))
+                html = _CORNER.sub("<td></td>", html)
                 html = html.replace('href="index.html"', 'href="index.html#lessons"')
                 self.blocks[at] = Prose(_with_own_ids(html, taken), block.withheld)
 
@@ -75,14 +77,16 @@ class Page:
 
 
 def _with_own_ids(html: str, taken: set[str]) -> str:
-    def own(match: re.Match[str]) -> str:
-        name, number = match[1], 2
-        while name in taken:
-            name, number = f"{match[1]}-{number}", number + 1
-        taken.add(name)
-        return f'id="{name}"'
-
-    return re.sub(r'\bid="([^"]+)"', own, html)
+    """`html` with new names for ids that are taken, and for what in it refers to them."""
+    for name in dict.fromkeys(re.findall(r'\bid="([^"]+)"', html)):
+        own, number = name, 2
+        while own in taken:
+            own, number = f"{name}-{number}", number + 1
+        taken.add(own)
+        if own != name:
+            place = rf'(\bid="|"#|\(#){re.escape(name)}(?=["\)])'
+            html = re.sub(place, rf"\g<1>{own}", html)
+    return html
 
 
 def lesson_page(page: Page) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import inspect
 import os
+import re
 import tempfile
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from course.task import TaskCard
 from widgets.base import Widget
 from widgets.standalone import state
 
+_CONTROL = re.compile("<marimo-ui-element.*?</marimo-ui-element>", re.DOTALL)
 _EXHIBIT = 'data-yours="exhibit"'
 
 
@@ -92,8 +94,12 @@ class _Reader:
 
 
 def _html(value: Any) -> str:
-    """The HTML of a card, a table or Markdown. Raises: ValueError where a kernel is needed."""
+    """The HTML of a card, a figure or Markdown; in place of a control, a line that says so.
+
+    Raises: ValueError where more than a control needs a kernel.
+    """
     html = str(value.text if isinstance(value, Html) else value._repr_html_())
-    if "<marimo-" in html:
-        raise ValueError(f"a page without a kernel cannot show this: {html[:200]}")
+    html = _CONTROL.sub('<p class="small">The open lesson has a control here.</p>', html)
+    if found := re.search(r"<(marimo-[\w-]+)", html):
+        raise ValueError(f"a page without a kernel cannot show a {found[1]}")
     return html

@@ -142,7 +142,31 @@ function offerSearch() {
   box.form.hidden = false;
 }
 
+// ---- the page --------------------------------------------------------------------------------
+
+// On a narrow page the list of lessons stands above the text: folded, until it is asked for.
+function foldList() {
+  const narrow = window.matchMedia("(max-width: 1000px)");
+  const list = document.querySelector(".side details");
+  const fold = () => {
+    if (list) list.open = !narrow.matches;
+  };
+  narrow.addEventListener("change", fold);
+  fold();
+}
+
+// What is wider than its place can be scrolled by keys, and only that is a Tab stop.
+function reachWide() {
+  for (const el of document.querySelectorAll("main pre, .prose table, .moving")) {
+    if (el.scrollWidth > el.clientWidth) el.tabIndex = 0;
+    else el.removeAttribute("tabindex");
+  }
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  foldList();
+  reachWide();
+  window.addEventListener("resize", reachWide);
   followTheme();
   offerSearch();
   drawAll();
