@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +158,10 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     found.filters["highlighted"] = highlighted
-    found.tests |= {
-        "prose": lambda block: isinstance(block, Prose),
-        "code": lambda block: isinstance(block, Code),
-        "drawing": lambda block: isinstance(block, Drawing),
-    }
+    for kind in (Prose, Code, Drawing):
+        found.tests[kind.__name__.lower()] = partial(_is, kind)
     return found
+
+
+def _is(kind: type[Any], value: Any) -> bool:
+    return isinstance(value, kind)

@@ -1,5 +1,6 @@
 """What the home page and the README's picture show: real answers to lesson 1, checked and run."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -20,14 +21,14 @@ FORGETFUL = '''def chunk_size(budget: int, num_decodes: int, remaining: int) -> 
 
 
 def newest_first(
-    decodes: list[int],
-    prefilling: list[tuple[int, int]],
-    waiting: list[tuple[int, int]],
+    decodes: Sequence[int],
+    prefilling: Sequence[tuple[int, int]],
+    waiting: Sequence[tuple[int, int]],
     budget: int,
 ) -> list[tuple[int, int]]:
     """A learner's plan: legal, and whoever came last is served first."""
     plan = [(request_id, 1) for request_id in decodes[:budget]]
-    for request_id, remaining in waiting + prefilling:
+    for request_id, remaining in [*waiting, *prefilling]:
         n = min(budget - sum(tokens for _, tokens in plan), remaining)
         plan += [(request_id, n)] if n > 0 else []
     return plan
