@@ -97,6 +97,7 @@ def lesson_page(page: Page) -> str:
         "lesson.html",
         title=page.title,
         stem=page.stem,
+        is_lesson=at is not None,
         lesson=page.stem.partition("_")[0],
         blocks=page.blocks,
         drawings=page.drawings,

@@ -183,12 +183,12 @@ def _starts(differs: int) -> tuple[list[float], float]:
 
 
 def _frames(at: int, begins: list[float]) -> str:
-    """From its beginning on a step is seen; its words, until the next begins."""
-    first = f"0%{{opacity:{int(at == 0)}}}"
+    """Until it begins a step is faint and its words are away; these go when the next begins."""
+    faint, away = ("0%{opacity:1}",) * 2 if at == 0 else ("0%{opacity:.14}", "0%{opacity:0}")
     begin = f"{begins[at]:.2f}%{{opacity:1}}" if at else ""
     end = f"{begins[at + 1]:.2f}%{{opacity:0}}" if at + 1 < len(begins) else ""
     return (
-        f"@keyframes s{at}{{{first}{begin}}}@keyframes w{at}{{{first}{begin}{end}}}"
+        f"@keyframes s{at}{{{faint}{begin}}}@keyframes w{at}{{{away}{begin}{end}}}"
         f".replay .s{at}{{animation-name:s{at}}}.replay .w{at}{{animation-name:w{at}}}"
     )
 

@@ -13,8 +13,8 @@ from nanogpt.clock import CostClock
 from nanogpt.experiments.machines import LARGE_GPU
 from widgets import Prediction, Timeline
 
-FORGETFUL = '''def chunk_size(budget: int, num_decodes: int, remaining: int) -> int:
-    """Return how many prompt tokens one request may prefill in this step."""
+FORGETFUL = '''def chunk_size(budget, num_decodes, remaining):
+    """How many prompt tokens fit into this step."""
     return min(budget, remaining)
 '''
 """An answer that forgets the decodes."""
