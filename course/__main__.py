@@ -1,4 +1,4 @@
-"""The course in the terminal: `python -m course`, and check, progress, grade or audit.
+"""The course in the terminal: `python -m course`, and check, progress, grade, site or audit.
 
 Exits with 0 only when everything that was checked passes.
 """
@@ -33,6 +33,8 @@ def main(argv: Sequence[str]) -> int:
             return show_progress()
         if arguments.command == "grade":
             return grade(arguments)
+        if arguments.command == "site":
+            return write_site(arguments)
         if arguments.command == "audit":
             return audit(arguments.lessons, arguments.seeds)
         if arguments.command == "demo":
@@ -55,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     checking.add_argument("--file", type=Path, help="another file than your copy of the lesson")
     commands.add_parser("progress", help="what is done, and what is next")
     _add_grade(commands.add_parser("grade", help="grade a class's submissions"))
+    writing = commands.add_parser("site", help="the course as a static site")
+    writing.add_argument("out", type=Path, help="the folder for it; an older site there goes")
+    writing.add_argument("--solutions", action="store_true", help="with every worked answer")
     auditing = commands.add_parser("audit", help="how good the checks are")
     auditing.add_argument("lessons", nargs="*", help="such as l01; all of them if left out")
     auditing.add_argument("--seeds", type=_at_least_1, default=25, help="for each right answer")
@@ -214,6 +219,18 @@ def _grade_in_container(arguments: argparse.Namespace) -> int:
         raise UsageError(error) from None
     except OSError as error:
         raise UsageError(explain(error)) from None
+
+
+def write_site(arguments: argparse.Namespace) -> int:
+    """Writes the course as a static site."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # as in the notebooks: two would wait for each other
+
+    from course.site.command import SiteError, write_site
+
+    try:
+        return write_site(arguments.out, solutions=arguments.solutions)
+    except SiteError as error:
+        raise UsageError(error) from None
 
 
 def show_progress() -> int:

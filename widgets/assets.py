@@ -1,7 +1,7 @@
 """Joins a widget's script and style with the shared files into one string each.
 
 anywidget hands a page one module per widget, so local imports cannot be followed there: they are
-followed here. Knows no widget.
+followed here. A site has all files once instead. Knows no widget.
 """
 
 import re
@@ -33,6 +33,11 @@ def css(*names: str) -> str:
 def scripts() -> list[Path]:
     """Every script as a file of its own, for a server whose pages can follow imports."""
     return sorted(_STATIC.glob("*.js"))
+
+
+def every_style() -> str:
+    """The shared style and those of all widgets, each once."""
+    return css(*sorted(path.stem for path in _STATIC.glob("*.css") if path.stem != "theme"))
 
 
 def _collect(name: str, ordered: list[str]) -> None:

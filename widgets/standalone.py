@@ -42,8 +42,7 @@ h1 {{ margin: 0 0 20px; font-size: 24px; line-height: 1.25; }}
 </html>
 """
 
-_SCRIPT = """
-function createModel(state) {
+KERNEL = """function createModel(state) {
   const listeners = new Map();
   const of = (event) => listeners.get(event) ?? listeners.set(event, new Set()).get(event);
   return {
@@ -58,7 +57,12 @@ function createModel(state) {
     off: (event, call) => of(event).delete(call),
   };
 }
-const { modules, widgets } = JSON.parse(document.getElementById("widgets").textContent);
+"""
+"""A widget's model that only its page knows: JavaScript that defines `createModel(state)`."""
+
+_SCRIPT = (
+    KERNEL
+    + """const { modules, widgets } = JSON.parse(document.getElementById("widgets").textContent);
 const loaded = new Map();
 for (const [kind, source] of Object.entries(modules)) {
   const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
@@ -71,6 +75,7 @@ widgets.forEach(({ kind, state }, index) => {
 });
 document.documentElement.dataset.ready = "true";
 """
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Chromium, and a course of a module's own; the walk through the lessons shares one."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 from driving import Lesson
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from serving import CourseServer, first_page, serve
-from support import CHROMIUM, find_program
+from support import CHROMIUM, ROOT, find_program
 
 from widgets.standalone import page as html_page
 
@@ -54,6 +56,32 @@ def show(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
         context.close()
     assert noise == []
     assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def site_on_its_way(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[subprocess.Popen[str], Path] | None]:
+    """The course as a site, written beside the other tests if one of the session's asks for it."""
+    if not any("site" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        yield None
+        return
+    out = tmp_path_factory.mktemp("site") / "out"
+    command = ["nice", sys.executable, "-m", "course", "site", str(out)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as writing:
+        yield writing, out
+        writing.kill()
+
+
+@pytest.fixture(scope="session")
+def site(site_on_its_way: tuple[subprocess.Popen[str], Path]) -> Path:
+    """The folder of the finished site."""
+    writing, out = site_on_its_way
+    said, _ = writing.communicate(timeout=600)
+    assert writing.returncode == 0, said
+    return out
 
 
 @pytest.fixture(scope="module")
