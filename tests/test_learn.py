@@ -31,14 +31,14 @@ def test_it_runs_before_anything_is_installed(bare: Path):
 def test_help_lists_every_verb():
     done = learn(ROOT, "--help")
     assert done.returncode == 0
-    for verb in ("run", "check", "progress", "reset", "update", "doctor", "test", "audit"):
+    for verb in ("jupyter", "run", "check", "progress", "reset", "update", "doctor", "test", "audit"):
         assert f"learn.py {verb}" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["chekc"], "there is no verb 'chekc'; the verbs are: open, run, check"),
+        (["chekc"], "there is no verb 'chekc'; the verbs are: open, run, jupyter, check"),
         (["--port", "80"], "--port 80 is out of range: it must be from 1024 to 65535"),
         (["--port", "x"], "invalid int value: 'x'"),
         (["--speed"], "unrecognized arguments: --speed"),

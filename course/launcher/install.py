@@ -25,6 +25,7 @@ from course.launcher.uv import UV, Unusable, run_uv
 from course.launcher.workspace import write_atomically
 
 COURSE, TESTS = "requirements.txt", "requirements-test.txt"
+JUPYTER = "requirements-jupyter.txt"
 LOCK = "requirements.lock"  # the exact version of everything that these bring along
 TURN = ".installing"
 UNFINISHED, INSTALLER = "unfinished", "installer"
