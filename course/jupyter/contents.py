@@ -112,12 +112,14 @@ class LessonContents(AsyncLargeFileManager):
         return notebook
 
     def _save(self, lesson: Path, notebook: dict[str, Any]) -> Model:
-        page = notebook["metadata"].get(_OURS, {}).get("page")
-        on_disk = _read(lesson)
-        text = to_lesson(notebook, self._seen.get(page, on_disk))
-        if self._seen.get(page) != on_disk and text != on_disk:
+        page, on_disk = notebook["metadata"].get(_OURS, {}).get("page"), _read(lesson)
+        seen = self._seen.get(page, "")
+        text = to_lesson(notebook, seen or on_disk)
+        if text == seen:  # only outputs are new
+            return self._model(lesson, False)
+        if on_disk not in (seen, text):
             kept, _ = keep(lesson, text.encode(), lesson.parent)
-            reason = f"{lesson.name} was changed outside this page, and the file stays as it is."
+            reason = f"{lesson.name} was changed outside this page. What the page holds gave way."
             raise HTTPError(409, f"{note(kept, reason)} File > Reload Notebook from Disk goes on.")
         if text != on_disk:
             try:

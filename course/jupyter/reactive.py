@@ -10,9 +10,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from ipykernel.displayhook import ZMQShellDisplayHook
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 from IPython.display import HTML, update_display
-from ipykernel.displayhook import ZMQShellDisplayHook
 from marimo._ast.cell import CellImpl
 from marimo._ast.compiler import compile_cell
 from marimo._runtime.dataflow import DirectedGraph, topological_sort
