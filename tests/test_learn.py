@@ -31,7 +31,8 @@ def test_it_runs_before_anything_is_installed(bare: Path):
 def test_help_lists_every_verb():
     done = learn(ROOT, "--help")
     assert done.returncode == 0
-    for verb in ("jupyter", "run", "check", "progress", "reset", "update", "doctor", "test", "audit"):
+    verbs = ("jupyter", "run", "check", "progress", "reset", "update", "doctor", "test", "audit")
+    for verb in verbs:
         assert f"learn.py {verb}" in done.stdout
 
 
