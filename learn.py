@@ -1,6 +1,7 @@
 """Serving NanoGPT: set the course up and open it.
 
 python3 learn.py              open the course in the browser (--port N, --no-browser)
+python3 learn.py jupyter      open it in JupyterLab, which is installed then (same options)
 python3 learn.py run          open it as an app: no code, nothing to edit (same options)
 python3 learn.py check l01    check your answers of one lesson in the terminal
 python3 learn.py progress     what is done, and what is next
@@ -50,7 +51,7 @@ from course.closed_pipe import quietly
 from course.files import explain
 from course.launcher import doctor
 from course.launcher.failure import Failure
-from course.launcher.install import COURSE, LIVE, TESTS, Installation
+from course.launcher.install import COURSE, JUPYTER, LIVE, TESTS, Installation
 from course.launcher.server import DEFAULT_PORT, parse_options, serve
 from course.launcher.workspace import Workspace
 
@@ -87,21 +88,21 @@ def main(argv: list) -> int:
     return status
 
 
-def prepare() -> None:
+def prepare(*more: str) -> None:
     """Bring in missing lessons, install what is missing, say which have a newer version."""
     WORKSPACE.bring_in()  # first: what is wrong with work/ is said before the long wait
-    INSTALLATION.ensure(COURSE)
+    INSTALLATION.ensure(COURSE, *more)
     newer = WORKSPACE.newer()
     if newer:
         print(f"There is a newer version of {', '.join(newer)}: python3 learn.py update")
 
 
-def shown_by(mode: str):
-    """Return the verb that shows the course in one of marimo's modes."""
+def shown_by(mode: str, *more: str):
+    """Return the verb that shows the course in one of the server's modes."""
 
     def show(argv: list) -> int:
         options = parse_options(argv)
-        prepare()
+        prepare(*more)
         return serve(mode, INSTALLATION.python, ROOT, options)
 
     return show
@@ -211,6 +212,7 @@ def see_doctor(argv: list) -> int:
 VERBS = {
     "open": shown_by("edit"),
     "run": shown_by("run"),
+    "jupyter": shown_by("jupyter", JUPYTER),
     "check": asked_of_course("check"),
     "progress": asked_of_course("progress"),
     "reset": reset,

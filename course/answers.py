@@ -157,6 +157,9 @@ def _around(function: Callable[..., Any]) -> Iterator[Notebook]:
     running = context and context.safe_get_context()
     if running is not None:
         yield read_cells(cell.code for cell in running.graph.cells.values())
+    jupyter = sys.modules.get("course.jupyter.reactive")
+    if jupyter is not None:
+        yield read_cells(jupyter.sources())
     code = getattr(inspect.unwrap(function), "__code__", None)
     text = _read(Path(code.co_filename)) if code else None
     if text is not None:

@@ -1,5 +1,6 @@
 """The course's map for the index page: a card per lesson, how far it has come, the next step."""
 
+import sys
 from dataclasses import dataclass
 from html import escape
 
@@ -117,4 +118,6 @@ def _card(standing: Standing, is_here: bool) -> str:
 
 
 def _link(standing: Standing) -> str:
+    if "course.jupyter.reactive" in sys.modules:
+        return f"{standing.lesson.stem}.ipynb"
     return f"/?file={standing.lesson.stem}.py"

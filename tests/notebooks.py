@@ -11,8 +11,6 @@ import multiprocessing
 import os
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import Any
 from answers import worked
 from support import ROOT
 
+from course.answers import source_of
 from course.attempt import Attempt
 from course.demo.slides import Slide, slides
 from course.prediction import Withheld
@@ -124,12 +123,17 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An untouched notebook in Jupyter: its errors, its number of widgets, its cards, its HTML."""
+    """A notebook in Jupyter: its errors, its number of widgets, its cards, its HTML.
+
+    All of the untouched one, and `solved` are its cards once each exercise's cell was answered and
+    no other cell was run.
+    """
 
     errors: list[str]
     num_widgets: int
     statuses: dict[str, str]
     texts: list[str]
+    solved: dict[str, str]
 
 
 # ---- in that process -----------------------------------------------------------------------------
@@ -172,26 +176,20 @@ def _repaired(stem: str) -> Visit:
 
 
 def _exported(stem: str) -> Exported:
-    import nbformat
-    from nbclient import NotebookClient
+    from jupyter_kernel import Page, kernel
 
-    source, target = ROOT / "lessons" / f"{stem}.py", f"{stem}.ipynb"
-    command = [sys.executable, "-m", "marimo", "export", "ipynb", str(source)]
-    command += ["--sort", "top-down", "-o", target]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    notebook = nbformat.read(target, as_version=4)
-    client = NotebookClient(notebook, timeout=LIMIT_S, kernel_name="python3", allow_errors=True)
-    client.execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    texts = [output.get("data", {}).get("text/html", "") for output in outputs]
-    cards = re.findall(r'data-status="(\w+)" data-exercise="([^"]+)"', "".join(texts))
-    return Exported(
-        [f"{each.ename}: {each.evalue}" for each in outputs if each.output_type == "error"],
-        sum(JUPYTER_WIDGET in output.get("data", {}) for output in outputs),
-        # The first card of an exercise is the attempt's; further ones judge exhibits.
-        {name: status for status, name in reversed(cards)},
-        texts,
-    )
+    work = Path("jupyter", stem).absolute()
+    work.mkdir(parents=True)
+    with kernel(work) as client:
+        page = Page(client, (ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8"))
+        page.run_all()
+        widgets = [data for data in page.shown.values() if JUPYTER_WIDGET in data]
+        untouched = page.statuses, page.texts
+        for item in lesson_exercises(stem):
+            source = source_of(worked(item.id))
+            assert source is not None
+            page.answer(item.name, f"from __future__ import annotations\n{source.text}")
+    return Exported(page.errors, len(widgets), *untouched, page.statuses)
 
 
 RUNS = {"solved": _solved, "repaired": _repaired, "exported": _exported}
@@ -244,7 +242,7 @@ class Notebooks:
         return self.start("repaired", stem).result(_WAIT_S)
 
     def exported(self, stem: str) -> Exported:
-        """The untouched notebook in a Jupyter kernel."""
+        """The notebook in the course's Jupyter kernel, untouched and then answered."""
         return self.start("exported", stem).result(_WAIT_S)
 
     def close(self) -> None:

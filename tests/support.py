@@ -12,12 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("nanogpt", "lessons", "widgets", "course", "solutions")
-REQUIREMENTS = (
-    "requirements.txt",
-    "requirements-live.txt",
-    "requirements-test.txt",
-    "requirements.lock",
-)
+REQUIREMENTS = tuple(sorted(path.name for path in ROOT.glob("requirements*")))
 FILES = ("learn.py", "pyproject.toml", *REQUIREMENTS)
 CHROMIUM = (
     "chromium-headless-shell",  # the same without the window's own pages: a third less to compute

@@ -31,7 +31,7 @@ def test_it_runs_before_anything_is_installed(bare: Path):
 def test_help_lists_every_verb():
     done = learn(ROOT, "--help")
     assert done.returncode == 0
-    working = ("run", "check", "progress", "reset", "update", "doctor")
+    working = ("jupyter", "run", "check", "progress", "reset", "update", "doctor")
     for verb in (*working, "test", "audit", "grade", "demo", "site"):
         assert f"learn.py {verb}" in done.stdout
 
@@ -39,7 +39,7 @@ def test_help_lists_every_verb():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["chekc"], "there is no verb 'chekc'; the verbs are: open, run, check"),
+        (["chekc"], "there is no verb 'chekc'; the verbs are: open, run, jupyter, check"),
         (["--port", "80"], "--port 80 is out of range: it must be from 1024 to 65535"),
         (["--port", "x"], "invalid int value: 'x'"),
         (["--speed"], "unrecognized arguments: --speed"),

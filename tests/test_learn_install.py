@@ -124,6 +124,17 @@ def test_uv_on_a_full_disk_is_said_and_pip_is_not_tried(course: Path):
     assert Installation(course).is_half_made()
 
 
+def test_jupyter_is_installed_on_first_use_and_that_it_cannot_be_is_said(course: Path):
+    learn(course, "progress")
+    assert "requirements-jupyter.txt" not in (course / ".venv" / "course.json").read_text()
+    (course / ".venv" / "uv").write_text("fail")
+    (course / ".venv" / "pip").write_text("cut off")
+    failure = learn(course, "jupyter", "--no-browser").stderr.splitlines()[-1]
+    assert failure.startswith("learn.py: ") and failure.endswith(".")
+    assert "network" in failure
+    assert learn(course, "progress").returncode == 0, "what was there is there still"
+
+
 @pytest.mark.parametrize("mode", ["fail", "half"])
 def test_what_failed_on_the_way_is_half_made(course: Path, mode: str):
     """uv that has begun has changed something, even where pip then changes nothing."""

@@ -77,6 +77,29 @@ def test_a_second_run_installs_nothing_and_ctrl_c_ends_it(course: Path, opened: 
     assert not psutil.wait_procs(tree, timeout=60)[1]
 
 
+def test_jupyter_wants_its_token_listens_here_alone_and_ends_with_its_kernels(
+    course: Path, opened: Callable
+):
+    process, _, address = opened("jupyter", "--port", str(free_port()))
+    assert "requirements-jupyter.txt" in (course / ".venv" / "course.json").read_text()
+    plain, token = address.split("/lab/tree/index.ipynb?token=")
+    assert len(token) >= 20
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"{plain}/api/contents")
+    headers = {"Authorization": f"token {token}", "Content-Type": "application/json"}
+    start = urllib.request.Request(f"{plain}/api/kernels", b"{}", headers)
+    assert urllib.request.urlopen(start).status == 201
+    tree = psutil.Process(process.pid).children(recursive=True)
+    assert any("ipykernel_launcher" in each.cmdline() for each in tree)
+    assert {c.laddr.ip for p in tree for c in listening(p)} == {"127.0.0.1"}
+    assert not any(token in word for each in tree for word in each.cmdline())
+    process.send_signal(signal.SIGINT)
+    said, complaints = process.communicate(timeout=60)
+    assert (process.returncode, said.splitlines()[-1]) == (0, "Stopped. Your work is in work/.")
+    assert "Traceback" not in complaints
+    assert not psutil.wait_procs(tree, timeout=10)[1]
+
+
 def test_the_server_wants_its_token_and_keeps_it_to_its_owner(course: Path, opened: Callable):
     _, _, address = opened("--port", str(free_port()))
     without, token = address.split("&access_token=")

@@ -174,12 +174,16 @@ def test_an_unsolved_lesson_says_that_the_engine_runs_on_the_reference(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom(path: Path, notebooks: Notebooks):
+def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom_unsolved_and_solved(
+    path: Path, notebooks: Notebooks
+):
+    """The check of an exercise answers when its cell runs."""
     exported = notebooks.exported(path.stem)
     ids = [item.id for item in lesson_exercises(path.stem)]
     assert exported.errors == []
     assert exported.statuses == dict.fromkeys(ids, "not_started")
     assert path.stem in ("glossary", "index") or exported.num_widgets > 0
+    assert exported.solved == dict.fromkeys(ids, "passed")
 
 
 def test_the_index_links_to_lessons_that_exist():

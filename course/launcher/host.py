@@ -1,8 +1,9 @@
-"""The course's server: marimo, and around it what marimo leaves to its host.
+"""The course's server: marimo or Jupyter, and around it what they leave to their host.
 
-`python -m course.launcher.host edit|run ADDRESS PORT` serves work/ at that address. The first line
-of its input is the token; the end of its input is the end of the launcher, and its own. Runs in
-.venv, and its kernels load this module again: nothing is imported or done at its top.
+`python -m course.launcher.host edit|run|jupyter ADDRESS PORT NAME` serves work/ at that address,
+which the browser calls NAME. The first line of its input is the token; the end of its input is the
+end of the launcher, and its own. Runs in .venv, and marimo's kernels load this module again:
+nothing is imported or done at its top.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ import time
 STOP_LIMIT_S = 4.0  # the launcher waits a little longer before it ends the server itself
 
 
-def main(mode: str, host: str, port: str) -> None:
+def main(mode: str, address: str, port: str, name: str) -> None:
     """Serve until the launcher says stop, or is gone."""
     token, lifeline = _take_input()
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    try:
+        if mode == "jupyter":
+            from course.jupyter.server import serve
 
+            serve(address, int(port), name, token)
+        else:
+            _serve_marimo(mode, address, port, token)
+    finally:
+        _end_children()
+
+
+def _serve_marimo(mode: str, address: str, port: str, token: str) -> None:
     from marimo._cli.cli import main as marimo
 
     from course.launcher import page_guard, save_guard, warm_kernels
@@ -30,12 +42,9 @@ def main(mode: str, host: str, port: str) -> None:
     if mode == "edit":
         save_guard.install()
         warm_kernels.install()
-    address = ("--host", host, "--port", port, "--token-password", token)
+    place = ("--host", address, "--port", port, "--token-password", token)
     watch = ("--watch",) if mode == "edit" else ()
-    try:
-        marimo([mode, "work", *address, "--headless", "--no-sandbox", *watch])
-    finally:
-        _end_children()
+    marimo([mode, "work", *place, "--headless", "--no-sandbox", *watch])
 
 
 def _take_input() -> tuple[str, int]:

@@ -26,6 +26,7 @@ from course.launcher.workspace import write_atomically
 
 COURSE, TESTS = "requirements.txt", "requirements-test.txt"
 LIVE = "requirements-live.txt"
+JUPYTER = "requirements-jupyter.txt"
 LOCK = "requirements.lock"  # the exact version of everything that these bring along
 TURN = ".installing"
 UNFINISHED, INSTALLER = "unfinished", "installer"

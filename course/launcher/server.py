@@ -24,7 +24,11 @@ START_LIMIT_S = 90
 LISTEN_EVERY_S = 0.5
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 STOP_LIMIT_S = 5
-FIRST_PAGE = {"edit": "/?file=index.py&view-as=present", "run": "/?file=index.py"}
+FIRST_PAGE = {
+    "edit": "/?file=index.py&view-as=present&access_token=",
+    "run": "/?file=index.py&access_token=",
+    "jupyter": "/lab/tree/index.ipynb?token=",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -77,7 +81,7 @@ def choose_host() -> str:
 
 
 def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> int:
-    """Show work/ in marimo's `mode` ("edit" or "run") until Ctrl-C.
+    """Show work/ until Ctrl-C. `mode` is one of marimo's, "edit" or "run", or "jupyter".
 
     To this machine alone, unless it is a container that listens for its host (`--host 0.0.0.0`).
     """
@@ -87,14 +91,13 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
     for name in ("SIGTERM", "SIGHUP"):  # a closed terminal is like Ctrl-C
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.default_int_handler)
-    token = secrets.token_urlsafe(16)
+    token, host = secrets.token_urlsafe(16), choose_host()
     log = root / "work" / "server.log"
     reasons = Reasons(root / "work")
-    server = _start((mode, options.host, str(port)), python, root, token, log)
+    server = _start([mode, options.host, str(port), host], python, root, token, log)
     try:
         _wait_until_listening(server, port, log)
-        path = f":{port}{FIRST_PAGE[mode]}&access_token={token}"
-        address = f"http://{choose_host()}{path}"
+        address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
         _say(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.")
         if not options.no_browser and doctor.has_display():
             webbrowser.open(address)
@@ -110,16 +113,16 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
 
 
 def _start(
-    what: tuple[str, str, str], python: Path, root: Path, token: str, log: Path
+    arguments: list[str], python: Path, root: Path, token: str, log: Path
 ) -> subprocess.Popen[bytes]:
     """Start the server out of the terminal's reach, so that Ctrl-C reaches the launcher alone.
 
     Its input stays open as long as the launcher lives: its end ends the server.
     """
-    log.touch(mode=0o600)  # marimo prints the token
+    log.touch(mode=0o600)  # servers print the token
     with log.open("wb") as output:
         server = subprocess.Popen(
-            [python, "-m", "course.launcher.host", *what],
+            [python, "-m", "course.launcher.host", *arguments],
             cwd=root,
             stdin=subprocess.PIPE,
             stdout=output,

@@ -1,0 +1,1 @@
+"""The lessons in JupyterLab: shown from the learner's own files, and as alive as in marimo."""

@@ -1,0 +1,101 @@
+"""Makes a Jupyter kernel bring up to date what depends on a changed cell, as marimo does.
+
+An IPython extension, which the course's kernel loads. Which cell needs which marimo reads from the
+cells that have run; what they show is published with an id, under which the kernel can show
+something else in its place. So a check answers in its own cell when its exercise's cell runs.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ipykernel.displayhook import ZMQShellDisplayHook
+from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
+from IPython.display import HTML, update_display
+from marimo._ast.cell import CellImpl
+from marimo._ast.compiler import compile_cell
+from marimo._runtime.dataflow import DirectedGraph, topological_sort
+from marimo._types.ids import CellId_t  # pyright: ignore[reportMissingTypeStubs]
+
+from course.jupyter.cell_ids import page_of
+
+_kernels: list[Kernel] = []  # the one of this process
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Watch every cell that runs from now on."""
+    _kernels[:] = [Kernel(shell)]
+
+
+def sources() -> list[str]:
+    """Return the cells that have run in this kernel, each as it was when it last ran."""
+    return [source for kernel in _kernels for source in kernel.sources.values()]
+
+
+class Kernel:
+    """The cells that have run, and which needs which."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.sources: dict[CellId_t, str] = {}
+        self.graph = DirectedGraph()  # of the cells that Python can read
+        self.page: str | None = None
+        self.running: CellId_t | None = None
+        self.stale: set[CellId_t] = set()
+        shell.events.register("pre_run_cell", self._before)
+        shell.events.register("post_run_cell", self._after)
+        hook: ZMQShellDisplayHook = shell.displayhook  # pyright: ignore[reportAssignmentType]
+        hook.register_hook(self._with_id)
+
+    def _before(self, info: ExecutionInfo) -> None:
+        """Take in the cell that is about to run."""
+        self.running = None if info.cell_id is None else CellId_t(info.cell_id)
+        self.stale = set()
+        if self.running is None:
+            return
+        page = page_of(self.running)
+        if page not in (None, self.page):
+            self.sources, self.graph, self.page = {}, DirectedGraph(), page
+        if self.sources.get(self.running) != info.raw_cell:
+            self._take(self.running, info.raw_cell or "")
+
+    def _take(self, cell: CellId_t, source: str) -> None:
+        """Put a new source in a cell's place; the names that the old one bound are gone with it."""
+        self.sources[cell] = source
+        if cell in self.graph.cells:
+            self.stale |= self.graph.descendants(cell)
+            for name in self.graph.cells[cell].defs:
+                self.shell.user_ns.pop(name, None)
+            self.graph.delete_cell(cell)
+        try:
+            compiled = compile_cell(source, cell)
+        except (SyntaxError, ValueError):  # IPython says so, or knows a magic in it
+            return
+        self.graph.register_cell(cell, compiled)
+        self.stale |= self.graph.descendants(cell)
+
+    def _after(self, result: ExecutionResult) -> None:
+        """Run again what needs the cell that has run, if it changed."""
+        for cell in topological_sort(self.graph, self.stale - {self.running}):
+            shown = self._shown(self.graph.cells[cell])
+            update_display(HTML("") if shown is None else shown, display_id=cell)
+        self.stale = set()
+
+    def _shown(self, cell: CellImpl) -> Any:
+        """Run a cell; return what it shows, or its error."""
+        try:
+            if cell.body is not None:
+                exec(cell.body, self.shell.user_ns)
+            return None if cell.last_expr is None else eval(cell.last_expr, self.shell.user_ns)
+        except Exception as error:
+            said = escape(f"{type(error).__name__}: {error}")
+            return HTML(f'<pre style="color: var(--jp-error-color1, #b00020)">{said}</pre>')
+
+    def _with_id(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Make a result something that is displayed with the id of its cell."""
+        if self.running is not None:
+            message["msg_type"] = message["header"]["msg_type"] = "display_data"
+            message["content"].pop("execution_count", None)
+            message["content"]["transient"] = {"display_id": self.running}
+        return message
