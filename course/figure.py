@@ -4,13 +4,15 @@ Plain HTML and SVG: it looks the same in marimo, in Jupyter and on a static page
 page's light and dark without a kernel, and scales down to a phone.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
 from course.style import prose, themed
-from nanogpt.figures.chart import Chart, Panel
+from nanogpt.figures.chart import Chart, Line, Panel
 from nanogpt.figures.drawing import panel_svg
 from nanogpt.figures.figure_style import DARK, DASHES, LIGHT, MARKERS, Theme
+from nanogpt.trace import Trace
 
 
 def _variables(theme: Theme) -> str:
@@ -28,6 +30,7 @@ _CSS = (
  font-size:17px;font-weight:600;line-height:1.4}
 .sng-figure figcaption{display:flex;flex-wrap:wrap;justify-content:space-between;gap:4px 16px;
  font-size:16px;font-weight:650;line-height:1.35}
+.sng-figure .sng-fig-none{margin:0}
 .sng-figure .sng-fig-source{padding:1px 9px;border:1px solid var(--fig-grid);border-radius:999px;
  color:var(--fig-soft);font-size:12px;font-weight:400}
 .sng-figure .sng-fig-panels{display:flex;flex-wrap:wrap;gap:4px 16px;margin-top:8px}
@@ -65,56 +68,70 @@ _SHAPES = {  # matplotlib's markers, in a legend's sample
 }
 
 
+def stopped(traces: Iterable[Trace]) -> str | None:
+    """Why there is nothing to draw of runs of which one failed; None if all ended well."""
+    errors = [trace.error for trace in traces if trace.error is not None]
+    return f"The run with your functions stopped: {errors[0]}" if errors else None
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart as a lesson shows it; `question` stands above it, with `code` and no other marks."""
+    """A chart as a lesson shows it, or the sentence that says why there is none.
 
-    chart: Chart
+    `question` stands above it, with `code` and no other marks.
+    """
+
+    chart: Chart | str
     question: str = ""
 
     def _repr_html_(self) -> str:
-        chart = self.chart
-        question = (
-            f'<p class="sng-fig-question">{prose(self.question)}</p>' if self.question else ""
-        )
-        source = f'<span class="sng-fig-source">{escape(chart.source)}</span>'
-        alone = " sng-fig-alone" if len(chart.panels) == 1 else ""
-        panels = "".join(
-            f'<div class="sng-fig-panel{alone}" role="img" aria-label="{self._label(panel)}">'
-            f"{panel_svg(chart, index)}</div>"
-            for index, panel in enumerate(chart.panels)
-        )
-        tables = "".join(_table(panel) for panel in chart.panels)
-        return (
-            f'<style>{_CSS}</style><figure class="sng-figure">{question}'
-            f"<figcaption><span>{escape(chart.title)}</span>{source if chart.source else ''}"
-            f'</figcaption><div class="sng-fig-panels">{panels}</div>{_legend(chart)}'
-            f'<details><summary>The numbers</summary><div class="sng-fig-numbers">{tables}</div>'
-            "</details></figure>"
-        )
+        asked = f'<p class="sng-fig-question">{prose(self.question)}</p>' if self.question else ""
+        if isinstance(self.chart, str):
+            inside = f'<p class="sng-fig-none">{prose(self.chart)}</p>'
+        else:
+            inside = _drawn(self.chart)
+        return f'<style>{_CSS}</style><figure class="sng-figure">{asked}{inside}</figure>'
 
-    def _label(self, panel: Panel) -> str:
-        source = f", {self.chart.source}" if self.chart.source else ""
-        return escape(f"{self.chart.title}{source}. {panel.said()}")
+
+def _drawn(chart: Chart) -> str:
+    source = f'<span class="sng-fig-source">{escape(chart.source)}</span>' if chart.source else ""
+    alone = " sng-fig-alone" if len(chart.panels) == 1 else ""
+    panels = "".join(
+        f'<div class="sng-fig-panel{alone}" role="img" aria-label="{_label(chart, panel)}">'
+        f"{panel_svg(chart, index)}</div>"
+        for index, panel in enumerate(chart.panels)
+    )
+    tables = "".join(_table(panel) for panel in chart.panels)
+    return (
+        f"<figcaption><span>{escape(chart.title)}</span>{source}</figcaption>"
+        f'<div class="sng-fig-panels">{panels}</div>{_legend(chart)}<details><summary>The numbers'
+        f'</summary><div class="sng-fig-numbers">{tables}</div></details>'
+    )
+
+
+def _label(chart: Chart, panel: Panel) -> str:
+    source = f", {chart.source}" if chart.source else ""
+    return escape(f"{chart.title}{source}. {panel.said()}")
 
 
 def _legend(chart: Chart) -> str:
-    shapes = {line.name: line.shape for panel in chart.panels for line in panel.lines}
+    lines = {line.name: line for panel in chart.panels for line in panel.lines}
     items = "".join(
-        f"<li>{_sample(place, joined=shapes[name] != 'points')}{escape(name)}</li>"
+        f"<li>{_sample(place, lines[name])}{escape(name)}</li>"
         for place, name in enumerate(chart.names())
     )
     return f"<ul>{items}</ul>"
 
 
-def _sample(place: int, *, joined: bool) -> str:
+def _sample(place: int, line: Line) -> str:
     """A piece of the curve as it is drawn, 32 by 12 pixels."""
     dashes = " ".join(f"{each * 1.4:g}" for each in DASHES[place]) or "none"
     stroke = f'<path d="M0 6h32" fill="none" stroke-width="2" stroke-dasharray="{dashes}"/>'
     colour = f"var(--fig-hue-{place})"
+    mark = _SHAPES[MARKERS[place]] if line.marked else ""
     return (
         f'<svg width="32" height="12" aria-hidden="true" fill="{colour}" stroke="{colour}" '
-        f'stroke-width="0">{stroke if joined else ""}{_SHAPES[MARKERS[place]]}</svg>'
+        f'stroke-width="0">{"" if line.shape == "points" else stroke}{mark}</svg>'
     )
 
 

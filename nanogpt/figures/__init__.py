@@ -8,6 +8,7 @@ from nanogpt.figures.curves import (
     attainment_by_load,
     kv_over_time,
     latencies,
+    speedup_by_drafts,
     step_cost,
     throughput_against_latency,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "panel_svg",
     "save",
     "seeds_in_pairs",
+    "speedup_by_drafts",
     "step_cost",
     "throughput_against_latency",
 ]

@@ -15,14 +15,15 @@ MOST_MARKED = 40
 MOST_ROWS = 14
 _SHARES = (50, 90, 99, 100)
 
-Shape = Literal["line", "points", "steps", "share"]
+Shape = Literal["line", "curve", "points", "steps", "share"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """One named curve. `halves` are half the widths of the points' intervals, `labels` their names.
 
-    `shape`: "line" joins the points, "points" does not, "steps" holds each value until the next
+    `shape`: "line" joins the points, "curve" does without marking them, "points" only marks them,
+    "steps" holds each value until the next
     point, "share" is a cumulative distribution as `cumulative` makes one.
     Raises: ValueError for no point, a value that is no finite number, and more or fewer halves or
     labels than points.
@@ -48,6 +49,12 @@ class Line:
                 raise ValueError(
                     f"the curve {self.name!r} has {len(given)} {what} for {len(self.points)} points"
                 )
+
+    @property
+    def marked(self) -> bool:
+        """Whether each point is marked."""
+        few = len(self.points) <= MOST_MARKED
+        return self.shape == "points" or (few and self.shape in ("line", "steps"))
 
 
 @dataclass(frozen=True, slots=True)

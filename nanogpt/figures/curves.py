@@ -12,6 +12,7 @@ from nanogpt.experiments.trace_metrics import all_request_metrics
 from nanogpt.figures.chart import Chart, Line, Mark, Panel, cumulative
 
 if TYPE_CHECKING:
+    from nanogpt.clock import CostModel
     from nanogpt.experiments.slo_table import Cell
     from nanogpt.experiments.trace_metrics import Summary
     from nanogpt.trace import Trace
@@ -55,7 +56,7 @@ def step_cost(
 
     def line(name: str, points: Sequence[tuple[float, float]], measured: bool = False) -> Line:
         in_ms = tuple((tokens, us / 1000) for tokens, us in points)
-        return Line(name, in_ms, "points" if measured else "line")
+        return Line(name, in_ms, "points" if measured else "curve")
 
     lines = [line("measured", measured, True), *(line(*each) for each in fitted.items())]
     return Chart(
@@ -64,22 +65,30 @@ def step_cost(
 
 
 def throughput_against_latency(
-    runs: Mapping[str, Mapping[str, Summary]], title: str, source: str = ""
+    machines: Mapping[str, Mapping[str, Mapping[str, Summary]]], title: str, source: str = ""
 ) -> Chart:
-    """Tokens per second against the longest ITL, by curve: a point for each setting, by its name.
+    """Tokens per second against the longest ITL: a panel per machine, a curve per kind of run.
 
-    Settings without an ITL (one token for each request) have no point.
+    A kind's points are its settings, each with its name; one without an ITL has no point.
     """
-    lines: list[Line] = []
-    for name, of in runs.items():
+
+    def line(name: str, of: Mapping[str, Summary]) -> Line:
         found = {
             setting: (each.worst_itl_us / 1000, each.tokens_per_s)
             for setting, each in of.items()
             if each.worst_itl_us is not None
         }
-        lines.append(Line(name, tuple(found.values()), labels=tuple(found)))
-    panel = Panel(("longest ITL", "ms"), ("throughput", "tokens/s"), tuple(lines))
-    return Chart(title, (panel,), source)
+        return Line(name, tuple(found.values()), labels=tuple(found))
+
+    panels = [
+        Panel(
+            ("longest ITL", "ms"),
+            (f"throughput, {machine}", "tokens/s"),
+            tuple(line(*each) for each in kinds.items()),
+        )
+        for machine, kinds in machines.items()
+    ]
+    return Chart(title, tuple(panels), source)
 
 
 def kv_over_time(traces: Mapping[str, Trace], title: str) -> Chart:
@@ -126,3 +135,23 @@ def attainment_by_load(
         for tier in tiers
     ]
     return Chart(title, tuple(panels), source)
+
+
+def speedup_by_drafts(
+    runs: Mapping[str, Mapping[int, Trace]], cost: CostModel, title: str
+) -> Chart:
+    """How many times as fast the same texts come with K drafts as with none, by K, for each name.
+
+    Every forward of the traces is charged what it costs by `cost`, whatever clock the runs had; a
+    draft costs nothing. Raises: KeyError for a name without a run of 0 drafts.
+    """
+
+    def took_us(trace: Trace) -> int:
+        return sum(cost.forward_us(each) for step in trace.steps for each in step.forwards)
+
+    lines = tuple(
+        Line(name, tuple((k, took_us(of[0]) / took_us(trace)) for k, trace in sorted(of.items())))
+        for name, of in runs.items()
+    )
+    panel = Panel(("drafts, K", ""), ("speed-up", "times"), lines, (Mark("y", 1, "no drafts"),))
+    return Chart(title, (panel,), f"modelled: {cost.name}")

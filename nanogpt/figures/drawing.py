@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nanogpt.figures.chart import MOST_MARKED, Chart, Line, Panel
+from nanogpt.figures.chart import Chart, Line, Panel
 from nanogpt.figures.figure_style import DASHES, LIGHT, MARKERS, Theme
 
 if TYPE_CHECKING:
@@ -122,14 +122,14 @@ def _draw_panel(axes: Axes, panel: Panel, names: list[str], theme: Theme) -> Non
 def _draw_line(axes: Axes, line: Line, place: int, theme: Theme) -> None:
     xs, ys = zip(*line.points, strict=True)
     colour, dashes = theme.hues[place], DASHES[place] if line.shape != "points" else ()
-    marked = line.shape != "share" and len(line.points) <= MOST_MARKED
     if line.shape == "share":  # from 0 % at the smallest value
         xs, ys = (xs[0], *xs), (0.0, *ys)
     axes.plot(
         xs, ys, label=line.name, color=colour, linewidth=1.8,
         drawstyle="steps-post" if line.shape in ("steps", "share") else "default",
         linestyle="none" if line.shape == "points" else (0, dashes) if dashes else "solid",
-        marker=MARKERS[place] if marked or line.shape == "points" else "none", markersize=5,
+        marker=MARKERS[place] if line.marked else "none", markersize=5,
+        zorder=3 if line.shape == "points" else 2,
     )  # fmt: skip
     for point, words in zip(line.points, line.labels, strict=False):
         axes.annotate(
@@ -160,8 +160,8 @@ def _draw_axes(axes: Axes, panel: Panel, theme: Theme) -> None:
     axes.yaxis.set_major_formatter(plain)
     if panel.y_from_0 and all(value >= 0 for line in panel.lines for _, value in line.points):
         axes.set_ylim(bottom=0)
-    if y_unit == "%":  # an interval may reach beyond what there can be
-        axes.set_ylim(top=min(axes.get_ylim()[1], 104))
+    if y_unit == "%" and axes.get_ylim()[1] > 90:  # an interval may reach beyond what there can be
+        axes.set_ylim(top=104)
     axes.tick_params(colors=theme.soft, labelsize=_TEXT_PT, length=3, pad=5)
     axes.grid(color=theme.grid, linewidth=0.8)
     axes.set_axisbelow(True)
