@@ -85,6 +85,7 @@ def throughput_against_latency(
             ("longest ITL", "ms"),
             (f"throughput, {machine}", "tokens/s"),
             tuple(line(*each) for each in kinds.items()),
+            log_x=True,
         )
         for machine, kinds in machines.items()
     ]

@@ -69,7 +69,7 @@ def panel_svg(chart: Chart, index: int) -> str:
         figure = Figure((width, HEIGHT_IN))
         # Fixed margins leave room for the words of a narrow page, which are larger; and matplotlib
         # need not look for better ones, which takes as long as drawing.
-        axes = figure.add_axes((0.7 / width, 0.17, 1 - 0.9 / width, 0.71))
+        axes = figure.add_axes((0.7 / width, 0.19, 1 - 0.9 / width, 0.69))
         _draw_panel(axes, chart.panels[index], chart.names(), LIGHT)
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
@@ -145,7 +145,7 @@ def _draw_axes(axes: Axes, panel: Panel, theme: Theme) -> None:
 
     (x, x_unit), (y, y_unit) = panel.x, panel.y
     words: dict[str, Any] = {"color": theme.ink, "fontsize": _TEXT_PT}
-    axes.set_xlabel(f"{x} ({x_unit})" if x_unit else x, **words)
+    axes.set_xlabel(f"{x} ({x_unit})" if x_unit else x, labelpad=7, **words)
     # Above the axis: it reads without turning the head, and takes no room from a narrow page.
     axes.set_title(f"{y} ({y_unit})" if y_unit else y, loc="left", pad=8, **words)
     if panel.log_x:
@@ -160,6 +160,9 @@ def _draw_axes(axes: Axes, panel: Panel, theme: Theme) -> None:
     axes.yaxis.set_major_formatter(plain)
     if panel.y_from_0 and all(value >= 0 for line in panel.lines for _, value in line.points):
         axes.set_ylim(bottom=0)
+    if any(line.labels for line in panel.lines):
+        axes.margins(x=0.1)
+        axes.set_ylim(top=1.12 * axes.get_ylim()[1])  # room for the names of points
     if y_unit == "%" and axes.get_ylim()[1] > 90:  # an interval may reach beyond what there can be
         axes.set_ylim(top=104)
     axes.tick_params(colors=theme.soft, labelsize=_TEXT_PT, length=3, pad=5)
