@@ -20,6 +20,7 @@ from nanogpt.figures.figure_style import DASHES, LIGHT, MARKERS, Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 SUFFIXES = (".png", ".svg")
 WIDE_IN, NARROW_IN, HEIGHT_IN = 6.4, 4.0, 3.2
@@ -88,27 +89,29 @@ def _figure(chart: Chart, theme: Theme) -> Figure:
     figure = Figure((width, height), layout="constrained", facecolor=theme.card)
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)  # pyright: ignore
     all_axes = figure.subplots(1, panels, squeeze=False)[0]
-    handles = {}
+    handles: dict[str, Line2D] = {}
     for axes, panel in zip(all_axes, chart.panels, strict=True):
-        _draw_panel(axes, panel, chart.names(), theme)
-        drawn, names = axes.get_legend_handles_labels()
-        handles = dict(zip(names, drawn, strict=True)) | handles
+        handles = _draw_panel(axes, panel, chart.names(), theme) | handles
     title = f"{chart.title}\n{chart.source}" if chart.source else chart.title
     figure.suptitle(title, color=theme.ink, fontsize=_TEXT_PT + 1)
-    figure.legend(
-        [handles[name] for name in chart.names()], chart.names(), loc="outside lower left",
+    legend = figure.legend(
+        [handles[name] for name in chart.names()], ["" for _ in handles], loc="outside lower left",
         ncols=columns, frameon=False, labelcolor=theme.ink, fontsize=_TEXT_PT,
     )  # fmt: skip
+    for text, name in zip(legend.get_texts(), chart.names(), strict=True):
+        text.set_text(name)  # given as labels, those that begin with _ would be left out
     return figure
 
 
-def _draw_panel(axes: Axes, panel: Panel, names: list[str], theme: Theme) -> None:
+def _draw_panel(axes: Axes, panel: Panel, names: list[str], theme: Theme) -> dict[str, Line2D]:
+    """Draws a panel; what it drew, by the names of the curves."""
     axes.set_facecolor("none")
-    for line in panel.lines:
-        _draw_line(axes, line, names.index(line.name), theme)
+    drawn = {
+        line.name: _draw_line(axes, line, names.index(line.name), theme) for line in panel.lines
+    }
     for mark in panel.marks:
         along = axes.axvline if mark.axis == "x" else axes.axhline
-        along(mark.value, color=theme.soft, linewidth=1.2, dashes=(4, 3), gid="mark")
+        along(mark.value, color=theme.soft, linewidth=1.2, dashes=(4, 3))
         at = (mark.value, 0.98) if mark.axis == "x" else (0.98, mark.value)
         axes.annotate(
             mark.name, at, xytext=(3, -2) if mark.axis == "x" else (-2, 3),
@@ -117,15 +120,16 @@ def _draw_panel(axes: Axes, panel: Panel, names: list[str], theme: Theme) -> Non
             ha="left" if mark.axis == "x" else "right", va="top" if mark.axis == "x" else "bottom",
         )  # fmt: skip
     _draw_axes(axes, panel, theme)
+    return drawn
 
 
-def _draw_line(axes: Axes, line: Line, place: int, theme: Theme) -> None:
+def _draw_line(axes: Axes, line: Line, place: int, theme: Theme) -> Line2D:
     xs, ys = zip(*line.points, strict=True)
     colour, dashes = theme.hues[place], DASHES[place] if line.shape != "points" else ()
     if line.shape == "share":  # from 0 % at the smallest value
         xs, ys = (xs[0], *xs), (0.0, *ys)
-    axes.plot(
-        xs, ys, label=line.name, color=colour, linewidth=1.8,
+    [drawn] = axes.plot(
+        xs, ys, color=colour, linewidth=1.8,
         drawstyle="steps-post" if line.shape in ("steps", "share") else "default",
         linestyle="none" if line.shape == "points" else (0, dashes) if dashes else "solid",
         marker=MARKERS[place] if line.marked else "none", markersize=5,
@@ -138,6 +142,7 @@ def _draw_line(axes: Axes, line: Line, place: int, theme: Theme) -> None:
         )  # fmt: skip
     if line.halves:
         axes.errorbar(xs, ys, yerr=line.halves, fmt="none", ecolor=colour, capsize=3)
+    return drawn
 
 
 def _draw_axes(axes: Axes, panel: Panel, theme: Theme) -> None:
