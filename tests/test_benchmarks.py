@@ -153,8 +153,8 @@ def test_steps_are_drawn_as_timed_beside_the_fit() -> None:
     steps = calibrate.sweep()
     costs = [1000 + 20 * step.tokens for step in steps]
     measured, line = calibrate.chart(steps, costs, (500, 20), "a CPU").panels[0].lines
-    assert measured.points == tuple((n, 1 + 0.02 * n) for n in calibrate.CHUNKS)
-    assert line.points == tuple((n, 0.5 + 0.02 * n) for n in calibrate.CHUNKS)
+    assert measured.points == tuple((n, (1000 + 20 * n) / 1000) for n in calibrate.CHUNKS)
+    assert line.points == tuple((n, (500 + 20 * n) / 1000) for n in calibrate.CHUNKS)
 
 
 def test_ttft_is_drawn_by_the_length_of_the_hit() -> None:
