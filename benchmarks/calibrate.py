@@ -1,6 +1,6 @@
 """What a step of the shipped model costs on this machine, as a curve and as a `CostModel`.
 
-    python -m benchmarks.calibrate [--threads N] [--repeats R] [--out FILE]
+    python -m benchmarks.calibrate [--threads N] [--repeats R] [--out FILE] [--plot FILE]
 
 Times steps of the packed executor: a chunk of 1 to 512 tokens without a past, chunks on top of a
 past, and batches of decodes at several contexts. The fit is fixed + per token + per token of
@@ -21,6 +21,8 @@ from nanogpt.checkpoints.weights import load_model
 from nanogpt.executors.base import Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, step_cost
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
@@ -112,12 +114,27 @@ def fit(steps: Sequence[Step], costs_us: Sequence[float]) -> tuple[float, float,
     return float(found.get(0, 0.0)), float(found.get(1, 0.0)), float(found.get(2, 0.0))
 
 
+def chart(
+    steps: Sequence[Step], costs_us: Sequence[float], fitted: tuple[float, float], where: str
+) -> Chart:
+    """Steps without a past, as measured and by the fit's cost per step and per token."""
+    fixed_us, token_us = fitted
+    points = [
+        (step.tokens, cost_us)
+        for step, cost_us in zip(steps, costs_us, strict=True)
+        if step.num_rows == 1 and step.num_past == 0
+    ]
+    line = [(tokens, fixed_us + tokens * token_us) for tokens, _ in points]
+    return step_cost(points, {"fixed + per token": line}, "What a step costs", where)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser("python -m benchmarks.calibrate", str(__doc__))
     parser.option("--threads", Whole(1, 256), 1, "threads of torch")
     parser.option("--repeats", Whole(1, 10_000), 40, "times that each step is taken")
     parser.add_argument("--out", type=Path, help="where to write the curve as JSON")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     steps, facts = sweep(), machine()
@@ -130,6 +147,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
               f"{cost_us:8.0f} us, fitted {fitted:8.0f}")  # fmt: skip
     print(f"fixed_us={fixed_us:.0f}, floor_us=0.0, token_us={token_us:.1f}, "
           f"context_us={context_us:.3f}, prompt_scale=1")  # fmt: skip
+    write_plot(
+        options.plot, lambda: chart(steps, costs_us, (fixed_us, token_us), str(facts["cpu"]))
+    )
     if options.out:
         record = {
             "name": facts["cpu"],

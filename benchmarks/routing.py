@@ -1,6 +1,6 @@
 """What a prefix hit saves, and what routing by hits saves, with real engine workers.
 
-    python -m benchmarks.routing [--workers N] [--repeats N] [--json]
+    python -m benchmarks.routing [--workers N] [--repeats N] [--json] [--plot FILE]
 
 First, one worker and one long prompt, of which more and more is in the prefix cache: TTFT by hit
 length. Then requests that share a few long prefixes arrive while others run, under round robin and
@@ -19,6 +19,8 @@ from benchmarks.measure import describe, machine
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, Line, Panel
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.fleet import decisions
 from nanogpt.request import Request
 from nanogpt.workers.router_state import Result
@@ -135,12 +137,20 @@ def show(hits: Sequence[Mapping[str, float]], routes: Sequence[Mapping[str, obje
               f"{spread:>17}")  # fmt: skip
 
 
+def chart(hits: Sequence[Mapping[str, float]], where: str) -> Chart:
+    """The first token's time by how much of the prompt was a hit."""
+    points = tuple((row["hit_tokens"], row["ttft_ms"]) for row in hits)
+    panel = Panel(("prefix hit", "tokens"), ("TTFT", "ms"), (Line("one worker", points),))
+    return Chart(f"TTFT of a prompt of {PROMPT} tokens", (panel,), where)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser("python -m benchmarks.routing", str(__doc__))
     parser.option("--workers", Whole(1, 16), 2, "worker processes")
     parser.option("--repeats", Whole(1, 1000), 5, "times that everything is run")
     parser.switch("--json", "print the figures as JSON")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     facts = machine()
@@ -149,6 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hits = by_hit_length(fleet, options.repeats)
     with Fleet(model, options.workers, CONFIG) as fleet:
         routes = by_route(fleet, options.repeats)
+    write_plot(options.plot, lambda: chart(hits, str(facts["cpu"])))
     if options.json:
         print(json.dumps({"machine": facts, "hits": hits, "routes": routes}))
         return

@@ -1,7 +1,7 @@
 """Tokens per second with and without speculation, and why: acceptance and what a round costs.
 
     python -m benchmarks.speculation [--new-tokens N] [--repeats N] [--threads N]
-                                     [--clock wall|cpu] [--json]
+                                     [--clock wall|cpu] [--json] [--plot FILE]
 
 The shipped model and its trigram draft on eight openings from Shakespeare, alone and all at once,
 greedy and at temperature 1, with 1 to 6 drafts per pass. All of a load's variants take turns,
@@ -26,6 +26,8 @@ from nanogpt.clock import Clock, ClockRecord, WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, Line, Mark, Panel
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.model import GPT
 from nanogpt.parts.acceptance import expected_tokens, speedup
 from nanogpt.request import Request
@@ -253,6 +255,17 @@ def as_json(row: Row) -> dict[str, object]:
     return {name: getattr(row, name) for name in (*Row.__dataclass_fields__, *derived)}
 
 
+def chart(rows: Sequence[Row], where: str) -> Chart:
+    """The measured speed-up against the number of drafts, by temperature and batch."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        name = f"temperature {row.temperature:g}, {row.batch} at once"
+        found.setdefault(name, []).append((row.num_drafts, row.measured))
+    lines = tuple(Line(name, tuple(points)) for name, points in found.items())
+    panel = Panel(("drafts, K", ""), ("speed-up", "times"), lines, (Mark("y", 1, "no drafts"),))
+    return Chart("Speed-up against drafts, measured", (panel,), where)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser("python -m benchmarks.speculation", str(__doc__))
@@ -261,6 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--threads", Whole(1, 256), 1, "threads of torch")
     parser.choice("--clock", list(CLOCKS), "wall", "whose seconds count")
     parser.switch("--json", "print the figures as JSON")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     facts, model, draft = machine(), load_model(), TrigramDraft.load()
@@ -277,6 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             options.clock,
         )
     ]
+    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
     if options.json:
         print(
             json.dumps(

@@ -12,18 +12,18 @@ _DARK = (
 )
 
 
-def themed(css_class: str) -> str:
-    """CSS that defines the `--sng-*` colours on `.css_class`.
+def themed(css_class: str, light: str = _LIGHT, dark: str = _DARK) -> str:
+    """CSS that defines colours on `.css_class`, the `--sng-*` ones or others, for light and dark.
 
     The page's own word wins (marimo's `.dark`, JupyterLab's `data-jp-theme-light`); a page that
     says nothing gets what the reader's system prefers.
     """
-    light = f'.light .{css_class},[data-jp-theme-light="true"] .{css_class}'
-    dark = f'.dark .{css_class},[data-jp-theme-light="false"] .{css_class}'
+    on_light = f'.light .{css_class},[data-jp-theme-light="true"] .{css_class}'
+    on_dark = f'.dark .{css_class},[data-jp-theme-light="false"] .{css_class}'
     return (
-        f".{css_class}{{{_LIGHT}}}"
-        f"@media screen and (prefers-color-scheme:dark){{.{css_class}{{{_DARK}}}}}"
-        f"{light}{{{_LIGHT}}}{dark}{{{_DARK}}}"
+        f".{css_class}{{{light}}}"
+        f"@media screen and (prefers-color-scheme:dark){{.{css_class}{{{dark}}}}}"
+        f"{on_light}{{{light}}}{on_dark}{{{dark}}}"
     )
 
 

@@ -63,7 +63,7 @@ def _():
     from nanogpt.experiments.trace_metrics import request_metrics, summary
     from nanogpt.experiments.whole_prompts import plan_whole_prompts
     from nanogpt.parts import masks
-    from widgets import MaskStepper, StepCost, Timeline
+    from widgets import MaskStepper, Timeline, whose
 
     return (
         CostClock,
@@ -73,7 +73,6 @@ def _():
         MaskStepper,
         Parts,
         SERVER_CPU,
-        StepCost,
         Timeline,
         WallClock,
         bill,
@@ -96,6 +95,7 @@ def _():
         summary,
         text_by_chunk_size,
         texts_table,
+        whose,
     )
 
 
@@ -493,6 +493,36 @@ def _(attempts, exact, reference_trace, sampled, texts_table, your_trace):
     return
 
 
+@app.cell
+def _(
+    CostClock,
+    Engine,
+    LARGE_GPU,
+    exact,
+    sampled,
+    six_requests,
+    whole_prompts,
+):
+    whole_six = Engine(exact, sampled, whole_prompts, clock=CostClock(LARGE_GPU)).run(six_requests())
+    return (whole_six,)
+
+
+@app.cell(hide_code=True)
+def _(attempts, whole_six, whose, your_trace):
+    from course.figure import Figure, stopped
+    from nanogpt.figures import latencies
+
+    _runs = {
+        f"plan: {whose(any(each.started for each in attempts.values()))}": your_trace,
+        "whole prompts": whole_six,
+    }
+    Figure(
+        stopped(_runs.values()) or latencies(_runs, "How the waits of those six are spread"),
+        "Which requests wait longer for their first token, and which tokens come sooner?",
+    )
+    return (Figure,)
+
+
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
@@ -703,6 +733,17 @@ def _(bill, on_cpu, on_gpu):
 
 
 @app.cell(hide_code=True)
+def _(Figure, on_cpu, on_gpu):
+    from course.stories.l01_curves import bill_chart, promise_chart
+
+    Figure(
+        bill_chart({"a large GPU": on_gpu, "a CPU": on_cpu}),
+        "Up and to the left is better. Which budget would you take on each machine?",
+    )
+    return (promise_chart,)
+
+
+@app.cell(hide_code=True)
 def _():
     mo.md(r"""
     And live, with the wall clock, the trained model, on the machine in front of you. One run each, so
@@ -814,20 +855,17 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(LARGE_GPU, SERVER_CPU, StepCost):
-    def _series(clock):
-        return {
-            "name": clock.name,
-            "modelled": clock.modelled,
-            "fixed_us": clock.fixed_us,
-            "token_us": clock.token_us * clock.prompt_scale,
-            "floor_us": clock.floor_us,
-        }
-
-    StepCost(
-        [_series(LARGE_GPU), _series(SERVER_CPU)],
-        title="What a step of so many prompt tokens costs",
-        max_tokens=64,
+def _(
+    Figure,
+    budget_attempt,
+    gpu_step_us,
+    itl_limit_us,
+    on_gpu,
+    promise_chart,
+):
+    Figure(
+        promise_chart(gpu_step_us, on_gpu, budget_attempt, itl_limit_us),
+        "Where on the line of a step's cost do the longest gaps lie?",
     )
     return
 
@@ -835,7 +873,7 @@ def _(LARGE_GPU, SERVER_CPU, StepCost):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Compare the line with the worst gaps in the tables above: once prompts are longer than the
+    The gaps lie on the line of a step that is full: once prompts are longer than the
     budget, **the budget is the worst gap**. Up to the bend it costs nothing to raise it; beyond, each
     further token is paid for by each reader.
 

@@ -7,6 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
+    from course.controls import beside, slider
     from course.lazy import torch
     from course.prediction import after, hints, predict
     from course.task import task
@@ -59,7 +60,7 @@ def _():
     from course.stories.texts import whose_parts
     from nanogpt import Engine, EngineConfig, load_model, policies
     from nanogpt.parts import sliding_window
-    from widgets import BlockTable, KVGrowth, MaskStepper, StorageStrip, Timeline
+    from widgets import BlockTable, KVGrowth, MaskStepper, StorageStrip, Timeline, whose
 
     model = load_model()
     return (
@@ -90,6 +91,7 @@ def _():
         sliced_and_copied,
         sliding_window,
         storage_story,
+        whose,
         whose_parts,
     )
 
@@ -462,6 +464,46 @@ def _(
         f"{whose_parts(attempts, 'these runs')} Of the earlier lessons: {earlier.sentence}\n\n"
         f"{runs_table(exact, stage, _runs)}"
     )
+    return
+
+
+@app.cell
+def _(Engine, exact, five_requests, replace, stage):
+    everything = replace(stage, sliding_window=None, num_sinks=0)
+    without_window = Engine(exact, everything).run(five_requests())
+    return (without_window,)
+
+
+@app.cell
+def _(Engine, exact, five_requests, replace, replay, stage, yours):
+    by_window = {
+        W: replay(Engine(exact, replace(stage, sliding_window=W), yours), five_requests(), 300)
+        for W in (8, 16, 24, 32, 48)
+    }
+    return (by_window,)
+
+
+@app.cell(hide_code=True)
+def _():
+    window = slider("Window W", (8, 16, 24, 32, 48), 24)
+    window
+    return (window,)
+
+
+@app.cell(hide_code=True)
+def _(attempts, by_window, whose, window, without_window):
+    from course.figure import Figure, stopped
+    from nanogpt.figures import kv_over_time
+
+    def _drawn(W):
+        runs = {"no window": without_window, f"a window of {W}": by_window[W]}
+        mine = whose(any(each.started for each in attempts.values()))
+        return Figure(
+            stopped(runs.values()) or kv_over_time(runs, f"KV tokens over time, window: {mine}"),
+            "From which window on does the KV budget hold requests up again?",
+        )
+
+    beside(window, _drawn)
     return
 
 

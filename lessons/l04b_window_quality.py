@@ -45,6 +45,7 @@ def _():
         weights_by_distance,
     )
     from course.stories.l04b_readings import (
+        cost_chart,
         costs,
         judged_by,
         metric_lab,
@@ -52,14 +53,14 @@ def _():
         plays_table,
     )
     from nanogpt import load_model
-    from widgets import AttentionByDistance, Curves, ReceptiveField, whose
+    from widgets import AttentionByDistance, ReceptiveField, whose
 
     model = load_model()
     return (
         AttentionByDistance,
-        Curves,
         ReceptiveField,
         added_by_layer,
+        cost_chart,
         costs,
         end_of_the_table,
         judged_by,
@@ -179,23 +180,14 @@ def _(costs, judged_by, model):
 
 
 @app.cell(hide_code=True)
-def _(Curves, costs, judge_attempt, judged_by, model, whose):
-    _full, _by_window = costs(model, judged_by(judge_attempt))
-    _windows = sorted({window for window, _ in _by_window})
+def _(cost_chart, costs, judge_attempt, judged_by, model, whose):
+    from course.figure import Figure
+
     after(
         "l04.cost",
-        Curves(
-            [
-                {"name": "no sinks", "points": [[w, _full + _by_window[w, 0][1]] for w in _windows]},
-                {"name": "4 sinks", "points": [[w, _full + _by_window[w, 4][1]] for w in _windows]},
-                {"name": "everything", "points": [[w, _full] for w in _windows]},
-            ],
-            ("window W", "characters"),
-            ("loss", "nats per character"),
-            "The shipped model under a window, six unread passages",
-            source=f"judge: {whose(judge_attempt.started)}",
-            log_x=True,
-            question="How large must a window be until it costs nothing?",
+        Figure(
+            cost_chart(*costs(model, judged_by(judge_attempt)), whose(judge_attempt.started)),
+            "How large must a window be until it costs nothing?",
         ),
     )
     return

@@ -7,6 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
+    from course.controls import beside, chooser
     from course.lazy import slo
     from course.prediction import after, hints, predict
     from course.task import task
@@ -69,13 +70,12 @@ def _():
         UNPREEMPTED,
         doomed_pair,
     )
-    from widgets import Curves, GatePicture, RepairLadder, SlackTimeline
+    from widgets import GatePicture, RepairLadder, SlackTimeline
 
     ladder = Ladder()
     return (
         BATCHED,
         BATCHED_WITHOUT_RULE_1,
-        Curves,
         FORK,
         GatePicture,
         REPORT_AND_VOICE,
@@ -213,17 +213,12 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(Curves, fit_attempt, fitted):
-    _series, fit_words = fitted(fit_attempt)
-    Curves(
-        _series,
-        ("prompt", "tokens"),
-        ("a prefill", "ms"),
-        "Our model on a CPU, measured once",
-        source="" if fit_attempt.started else "your line is not written yet",
-        question="Where does a straight line leave the points?",
-    )
-    return (fit_words,)
+def _(fit_attempt, fitted):
+    from course.figure import Figure
+
+    _chart, fit_words = fitted(fit_attempt)
+    Figure(_chart, "Where does a straight line leave the points?")
+    return Figure, fit_words
 
 
 @app.cell(hide_code=True)
@@ -500,6 +495,24 @@ def _(
 
 
 @app.cell(hide_code=True)
+def _(Figure, batch_attempt, gate_attempt, slack_attempt, urgency_attempt):
+    from course.stories.l05_curves import RUNGS, rung_by_load, your_policy_by_load
+
+    Figure(
+        your_policy_by_load(
+            {
+                "slack": slack_attempt,
+                "urgency": urgency_attempt,
+                "gate": gate_attempt,
+                "slo_batch": batch_attempt,
+            }
+        ),
+        "At which loads is giving way worth it, and for which requests?",
+    )
+    return RUNGS, rung_by_load
+
+
+@app.cell(hide_code=True)
 def _(ladder):
     mo.md(
         "Half a minute and one seed: that is a demonstration. For a verdict one wants more seeds, several loads, and the *same* arrivals for every variant.\n\n"
@@ -579,6 +592,19 @@ def _(RepairLadder, ladder):
             question="Which repair turns the ladder?",
         ),
     )
+    return
+
+
+@app.cell(hide_code=True)
+def _(RUNGS):
+    rung = chooser("Against the first rung", RUNGS, RUNGS[2])
+    rung
+    return (rung,)
+
+
+@app.cell(hide_code=True)
+def _(rung, rung_by_load):
+    beside(rung, lambda title: after("l05.visible", rung_by_load(title)))
     return
 
 

@@ -252,6 +252,17 @@ def _(fleet, rush_runs):
 
 
 @app.cell(hide_code=True)
+def _(fleet, rush_runs):
+    from course.figure import Figure
+
+    after(
+        "l07.overload",
+        Figure(fleet.rush_chart(rush_runs), "Who pays for the short waits of the others?"),
+    )
+    return (Figure,)
+
+
+@app.cell(hide_code=True)
 def _():
     after(
         "l07.overload",
@@ -491,6 +502,15 @@ def _(
 
 
 @app.cell(hide_code=True)
+def _(Figure, attempts, reference_fleet, routing, your_fleet):
+    Figure(
+        routing.fleet_chart(attempts, your_fleet, reference_fleet),
+        "Which requests wait, and what does the fleet do while they do?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
 def _(FleetView, attempts, reference_fleet, your_fleet):
     _runs = not isinstance(your_fleet, str)
     _mine = _runs and any(each.started for each in attempts.values())
@@ -524,15 +544,8 @@ def _(decisions, measured, route_attempt):
 
 
 @app.cell(hide_code=True)
-def _(Curves, measured, real, where_from):
-    Curves(
-        measured.hit_series(real),
-        ("prefix hit", "tokens"),
-        ("TTFT", "ms"),
-        "TTFT of a prompt of 500 tokens on a real worker",
-        source=where_from,
-        question="What is a hit of so many tokens worth?",
-    )
+def _(Figure, measured, real, where_from):
+    Figure(measured.hit_chart(real, where_from), "What is a hit of so many tokens worth?")
     return
 
 

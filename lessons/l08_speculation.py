@@ -7,6 +7,7 @@ with app.setup(hide_code=True):
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
+    from course.controls import beside, chooser
     from course.prediction import after, hints, predict
     from course.task import task
 
@@ -774,6 +775,38 @@ def _(Curves, accepted, measured):
         log_x=True,
         source="modelled: 8 billion parameters on one large GPU",
         question="From how many requests on does guessing make it slower?",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    **And how far ahead?** The openings once more, through the engine with your `accept` and
+    `roll_back_kv` as far as they are written, at temperature 1 and with up to eight drafts. Choose the
+    machine that the forwards are charged by; the draft is looked up for nothing.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(measured):
+    machine = chooser("Machine", list(measured.MACHINES), "a large GPU")
+    machine
+    return (machine,)
+
+
+@app.cell
+def _(draft, measured, model, yours):
+    ahead = measured.drafts_ahead(model, draft, yours)
+    return (ahead,)
+
+
+@app.cell(hide_code=True)
+def _(accept_attempt, ahead, machine, measured, whose):
+    beside(
+        machine,
+        lambda name: measured.speedup_figure(ahead, name, whose(accept_attempt.started)),
     )
     return
 

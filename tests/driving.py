@@ -44,7 +44,9 @@ MOVE = """(part) => {
 WAITING = """() => [...document.querySelectorAll("[data-sn-after]")].map(
     (each) => [each.dataset.snAfter, each.querySelector(".sng-withheld").checkVisibility()])"""
 STOPS = "(all) => all.filter((each) => each.tabIndex === 0).length"
-OURS = {"include": [[".sng-report"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]}
+OURS = {
+    "include": [[".sng-report"], [".sng-figure"], {"fromShadowDom": ["marimo-anywidget", ".sn"]}]
+}
 
 
 # ---- widgets -------------------------------------------------------------------------------------
@@ -203,6 +205,12 @@ def widget(lesson: Lesson, kind: str, title: str) -> Locator:
     return lesson.page.locator(f".sn-{kind}", has=named)
 
 
+def figure(lesson: Lesson, title: str) -> Locator:
+    """The measured figure whose title begins so."""
+    named = lesson.page.locator("figcaption", has_text=re.compile(f"^{re.escape(title)}"))
+    return lesson.page.locator(".sng-figure", has=named)
+
+
 def assert_ran_by_itself(
     lesson: Lesson, title: str, kinds: tuple[str, ...], not_started: int, failed: int = 0
 ) -> None:
@@ -244,7 +252,7 @@ def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
     """Nothing of ours is wider than the page, and no table or printed text is cut off."""
     turn(lesson, scheme)
     lesson.page.set_viewport_size({"width": width, "height": 900})
-    ours = lesson.page.locator(".sn, .sng-report")
+    ours = lesson.page.locator(".sn, .sng-report, .sng-figure")
     wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
     assert lesson.page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
 

@@ -105,9 +105,10 @@ def test_learn_py_imports_the_standard_library_and_the_course_alone():
 
 def test_the_engine_knows_nothing_of_notebooks_or_drawing():
     allowed = set(sys.stdlib_module_names) | {"nanogpt", "torch", "safetensors", "numpy"}
-    # A command's live table in the terminal.
+    # A command's live table in the terminal, and the figures that it saves.
     assert beyond(in_package("nanogpt"), lambda _: allowed) == {
-        "nanogpt/experiments/dashboard.py": {"rich"}
+        "nanogpt/experiments/dashboard.py": {"rich"},
+        "nanogpt/figures/drawing.py": {"matplotlib"},
     }
 
 

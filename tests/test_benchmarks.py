@@ -6,7 +6,7 @@ import pytest
 import torch
 from classes import a_mark, a_record
 
-from benchmarks import baseline, calibrate, engine, grading, window
+from benchmarks import baseline, calibrate, engine, grading, routing, window
 from benchmarks.contenders import CONTENDERS, make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
@@ -147,6 +147,20 @@ def test_a_cost_that_would_be_negative_is_left_out_of_the_fit() -> None:
     assert context == 0
     assert fixed > 0
     assert token > 0
+
+
+def test_steps_are_drawn_as_timed_beside_the_fit() -> None:
+    steps = calibrate.sweep()
+    costs = [1000 + 20 * step.tokens for step in steps]
+    measured, line = calibrate.chart(steps, costs, (500, 20), "a CPU").panels[0].lines
+    assert measured.points == tuple((n, (1000 + 20 * n) / 1000) for n in calibrate.CHUNKS)
+    assert line.points == tuple((n, (500 + 20 * n) / 1000) for n in calibrate.CHUNKS)
+
+
+def test_ttft_is_drawn_by_the_length_of_the_hit() -> None:
+    hits = [{"hit_tokens": 0, "ttft_ms": 18.0}, {"hit_tokens": 250, "ttft_ms": 11.0}]
+    [line] = routing.chart(hits, "a CPU").panels[0].lines
+    assert line.points == ((0, 18), (250, 11))
 
 
 LESSON = "l01_chunked_prefill"

@@ -48,6 +48,9 @@ def test_a_row_per_number_of_drafts_with_the_same_greedy_text(
         assert row.slowest <= row.tokens_per_s <= row.fastest
         json.dumps(speculation.as_json(row))
         assert speculation.table_line(row).count("\n") == 0
+    [line] = speculation.chart(rows, "a CPU").panels[0].lines
+    assert line.name == f"temperature {temperature:g}, 2 at once"
+    assert line.points == tuple((row.num_drafts, row.measured) for row in rows)
 
 
 def test_only_drafts_that_were_looked_at_count_as_judged(model: GPT) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from course.attempt import Attempt
 from course.registry import exercise
+from course.stories.l05_curves import RUNGS, rung_by_load, your_policy_by_load
 from course.stories.l05_ladder import Ladder, gate_by, gate_decisions, under_load, without_rule_1
 from course.stories.l05_policy import (
     REPORT_AND_VOICE,
@@ -16,9 +17,17 @@ from course.stories.l05_policy import (
     simulated,
     your_slack,
 )
-from nanogpt.slo import policy, predictor, two_tier_load
-from nanogpt.slo.variants import BATCHED, BATCHED_WITHOUT_RULE_1, FORK, SEEN, doomed_pair
-from widgets import Curves, GatePicture, SlackTimeline
+from nanogpt.slo import policy, predictor, simulate, two_tier_load
+from nanogpt.slo.variants import (
+    BATCHED,
+    BATCHED_WITHOUT_RULE_1,
+    FORK,
+    SEEN,
+    SUSPENDED,
+    UNPREEMPTED,
+    doomed_pair,
+)
+from widgets import GatePicture, SlackTimeline
 
 
 def attempted(exercise_id, function):
@@ -37,14 +46,15 @@ def not_written(*_):
     [
         (not_written, ["the reference's line"]),
         (lambda points: None, ["the reference's line"]),
+        (lambda points: (float("nan"), 0.0), ["the reference's line"]),
         (predictor.fit, ["your line"]),
         (lambda points: [40.0, 0], ["your line", "the reference's line"]),
     ],
 )
 def test_the_line_that_is_drawn_is_the_learners_beside_the_references(answer, names):
-    series, said = fitted(attempted("l05.fit", answer))
-    assert [each["name"] for each in series] == ["measured", *names, "a cubic"]
-    assert Curves(series, ("prompt", "tokens"), ("a prefill", "ms")).series
+    chart, said = fitted(attempted("l05.fit", answer))
+    assert chart.names() == ["measured", *names, "a cubic"]
+    assert chart.source == ("your line is not written yet" if answer is not_written else "")
     wanted = (
         "0.0400 ms per token and 0.00 ms" if len(names) == 2 else "0.0405 ms per token and -0.67"
     )
@@ -107,6 +117,29 @@ def test_a_run_under_load_says_whose_it_is_and_where_it_differs_first():
     said = under_load(load, attempts)
     assert "`gate` came from you and `slack` from the reference." in said
     assert "differs first in pass" in said
+
+
+def test_attainment_is_drawn_at_every_load_or_the_run_that_failed_is_named():
+    chart = your_policy_by_load({"slack": attempted("l05.slack", policy.slack)})
+    assert chart.title == "Requests in time against load, policy: yours"
+    for panel, urgent in zip(chart.panels, (True, False), strict=True):
+        for line, variant in zip(panel.lines, (UNPREEMPTED, BATCHED, SUSPENDED), strict=True):
+            assert line.points[2] == (4, 100 * by_variant(variant).attainment(urgent=urgent))
+    said = your_policy_by_load({"slack": attempted("l05.slack", lambda *_: "soon")})
+    assert said.startswith("SLO-aware batches, no preemption, 1 requests per second: ")
+
+
+def by_variant(variant):
+    return simulate(two_tier_load(seed=0, requests_per_s=4, duration_s=30), variant)
+
+
+def test_a_rung_is_drawn_beside_the_first_with_the_recorded_means_and_intervals():
+    ladder = Ladder()
+    for rung in RUNGS:
+        first, other = rung_by_load(rung).chart.panels[0].lines
+        cell = ladder.cell("control", 4)["urgent"]
+        assert (first.points[1], first.halves[1]) == ((4, cell["mean"]), cell["half_width"])
+        assert other.name == rung
 
 
 def test_the_tables_say_what_the_prose_says():

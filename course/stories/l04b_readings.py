@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import random
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ from course.limited_call import call
 from course.stories import recorded
 from course.stories.texts import shown
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode
+from nanogpt.figures import Chart, Line, Mark, Panel
 from nanogpt.parts import sliding_window
 from nanogpt.posts.oracle import attend_in_window
 
@@ -103,6 +105,31 @@ def costs(model: GPT, judge: Judge) -> tuple[float, dict[tuple[int, int], tuple[
     full, windowed = _readings(model)
     found = {which: judge(full, each, nexts) for which, each in windowed.items()}
     return loss_of(full, nexts), found
+
+
+def cost_chart(
+    full: float, by_window: dict[tuple[int, int], tuple[float, float]], whose_judge: str
+) -> Chart | str:
+    """Loss against window, without sinks and with 4, beside that of the whole context."""
+    if not all(math.isfinite(added) for _, added in by_window.values()):
+        return "An added loss that your `judge` gives is no finite number; its check says more."
+    lines = tuple(
+        Line(
+            name,
+            tuple((w, full + by_window[w, sinks][1]) for w in sorted({w for w, _ in by_window})),
+        )
+        for sinks, name in ((0, "no sinks"), (4, "4 sinks"))
+    )
+    panel = Panel(
+        ("window W", "characters"),
+        ("loss", "nats per character"),
+        lines,
+        (Mark("y", full, "everything"),),
+        log_x=True,
+        y_from_0=False,
+    )
+    title = "The shipped model under a window, six unread passages"
+    return Chart(title, (panel,), f"judge: {whose_judge}")
 
 
 @functools.cache

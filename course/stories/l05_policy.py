@@ -1,12 +1,14 @@
 """Behind lesson 5: its requests, runs under a policy, and what its pictures and tables show."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from course.attempt import Attempt
 from course.limited_call import call
 from course.stories import recorded
+from nanogpt.figures import Chart, step_cost
 from nanogpt.parts.limits import run_watched
 from nanogpt.parts.plain_values import as_number
 from nanogpt.slo import (
@@ -135,8 +137,8 @@ def sweep() -> list[tuple[int, float]]:
     return [(each["tokens"], each["us"]) for each in points if each["tokens"] >= 16]
 
 
-def fitted(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
-    """Series for Curves, the measured points and the curves through them, and what they say."""
+def fitted(attempt: Attempt) -> tuple[Chart, str]:
+    """The measured points and the curves through them as a chart, and what they say."""
     points = sweep()
     right, mine = predictor.fit(points), _answered(attempt, points)
     lines = {} if mine is None else {"your line": mine}
@@ -147,18 +149,15 @@ def fitted(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
         name: functools.partial(policy.predict, a=a, c=c) for name, (a, c) in lines.items()
     }
     curves["a cubic"] = cubic.predict_us
-    series: list[dict[str, Any]] = [
-        {"name": "measured", "style": "points", "points": [[n, us / 1000] for n, us in points]}
-    ]
-    for name, curve in curves.items():
-        series.append({"name": name, "points": [[n, curve(n) / 1000] for n, _ in points]})
+    drawn = {name: [(n, curve(n)) for n, _ in points] for name, curve in curves.items()}
     a, c = mine or right
     said = (
         f"The line says **{a / 1000:.4f} ms per token and {c / 1000:.2f} ms per pass**. R², the "
         f"share of the ups and downs that a curve explains: {straight.r_squared:.4f} for the best "
         f"line, {cubic.r_squared:.4f} for a cubic."
     )
-    return series, said
+    source = "" if attempt.started else "your line is not written yet"
+    return step_cost(points, drawn, "Our model on a CPU, measured once", source), said
 
 
 def _answered(attempt: Attempt, points: list[tuple[int, float]]) -> tuple[float, float] | None:
@@ -168,7 +167,8 @@ def _answered(attempt: Attempt, points: list[tuple[int, float]]) -> tuple[float,
     match call(attempt.function, (points,)).value:
         case [a, c]:
             slope, at_0 = as_number(a), as_number(c)
-            return None if slope is None or at_0 is None else (float(slope), float(at_0))
+            line = () if slope is None or at_0 is None else (float(slope), float(at_0))
+            return line if line and all(map(math.isfinite, line)) else None
         case _:
             return None
 

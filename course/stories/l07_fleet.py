@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from course.attempt import Attempt
+from nanogpt.figures import Chart, fleet_run
 from nanogpt.fleet import ADAPTIVE, FleetRun, decisions, make_workload, simulate
 from nanogpt.parts.limits import run_limited
 
@@ -73,6 +74,12 @@ def classes_table(runs: Mapping[str, FleetRun]) -> str:
     ]
     head = " | ".join(f"priority {name}" for name in classes)
     return f"| TTFT in ms, median / longest | {head} |\n|:--|{'--:|' * 3}\n" + "\n".join(rows)
+
+
+def rush_chart(runs: Mapping[str, FleetRun]) -> Chart:
+    """How TTFT is spread in the rush, for each order of the queue."""
+    whole = fleet_run(list(runs.items()), "300 requests per second, in three orders")
+    return replace(whole, panels=whole.panels[:1])
 
 
 # --- urgency and ageing -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 from course.stories import recorded
 from course.stories.l07_fleet import ms
 from course.stories.l07_recording import real_workers
+from nanogpt.figures import Chart, Line, Panel
 from nanogpt.fleet import CALIBRATED_COST, SOURCE_COST
 from nanogpt.fleet.costs import CostModel, decode_us
 from nanogpt.validate import PartError
@@ -135,10 +136,11 @@ def two_workers(run: bool, route: Callable[..., Any]) -> tuple[dict[str, Any], s
         return recorded("fleet")["workers"], f"recorded, since it could not be run here: {failed}"
 
 
-def hit_series(real: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """TTFT of a prompt of 500 tokens by how many of them were a prefix hit: a curve."""
-    points = [[row["hit"], row["ttft_ms"]] for row in real["by_hit"]]
-    return [{"name": "one prompt of 500 tokens", "points": points}]
+def hit_chart(real: Mapping[str, Any], where_from: str) -> Chart:
+    """TTFT of a prompt of 500 tokens by how many of them were a prefix hit."""
+    points = tuple((row["hit"], row["ttft_ms"]) for row in real["by_hit"])
+    panel = Panel(("prefix hit", "tokens"), ("TTFT", "ms"), (Line("one prompt", points),))
+    return Chart("TTFT of a prompt of 500 tokens on a real worker", (panel,), where_from)
 
 
 def routes_table(real: Mapping[str, Any]) -> str:

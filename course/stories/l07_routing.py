@@ -11,6 +11,7 @@ from course.attempt import Attempt
 from course.checks.fleet_loads import FLEET, Load
 from course.stories.l07_fleet import ms
 from course.stories.texts import whose_parts
+from nanogpt.figures import Chart, fleet_run
 from nanogpt.fleet import (
     ADAPTIVE,
     CALIBRATED_COST,
@@ -180,6 +181,14 @@ def fleet_table(attempts: Mapping[str, Attempt], yours: Serving, reference: Flee
         f"{whose_parts(attempts)} {reference.totals.arrived} requests, modelled:\n\n"
         f"{head}\n|:--|--:|--:|--:|:--|\n" + "\n".join(rows)
     )
+
+
+def fleet_chart(attempts: Mapping[str, Attempt], yours: Serving, reference: FleetRun) -> Chart:
+    """How TTFT is spread in that burst, and tokens per second in it, for the same fleets."""
+    fleets = [("FIFO, naive", _naive()), ("the reference", reference)]
+    if any(each.started for each in attempts.values()) and not isinstance(yours, str):
+        fleets.append(("your fleet", yours))
+    return fleet_run(fleets, "Waits and throughput in a burst")
 
 
 def _fleet_row(name: str, run: Serving, words: str) -> str:

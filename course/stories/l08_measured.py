@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
-from nanogpt.clock import CostClock, WallClock
+from course.figure import Figure, stopped
+from course.replay import replay
+from nanogpt import GPT, Engine, EngineConfig, Parts, Request, Trace, encode
+from nanogpt.clock import SERVER_CPU, CostClock, WallClock
 from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.experiments.trace_metrics import percentile
+from nanogpt.figures import speedup_by_drafts
 from nanogpt.fleet.speculating import Drafts, break_even
 from nanogpt.fleet.workload import FleetRequest
 from nanogpt.parts import acceptance
@@ -40,15 +43,17 @@ def serve(
     batch: int = 8,
     new_tokens: int = 64,
     clock: CostClock | WallClock | None = None,
+    parts: Parts | None = None,
 ) -> Trace:
-    """The first openings, all at once; the drafts have room."""
+    """The first openings, all at once; the drafts have room. A failing part ends the trace."""
     config = EngineConfig(
         token_budget=256, temperature=temperature, seed=1, num_draft_tokens=num_drafts
     )
     requests = [
         (0, Request(i, encode(text), new_tokens)) for i, text in enumerate(_OPENINGS[:batch])
     ]
-    return Engine(model, config, clock=clock or CostClock(), draft=draft).run(requests)
+    engine = Engine(model, config, parts or Parts(), clock=clock or CostClock(), draft=draft)
+    return replay(engine, requests)
 
 
 def accepted_drafts(model: GPT, draft: Draft) -> dict[float, list[int]]:
@@ -160,6 +165,32 @@ def timed_table(timings: dict[int, dict[str, float]]) -> str:
     ]
     head = "| requests at once | draft, α | verifying | 8.3 says | measured speed-up |"
     return f"{head}\n|--:|--:|--:|--:|--:|\n" + "\n".join(rows)
+
+
+# --- how far ahead ------------------------------------------------------------------------------
+
+MACHINES = {cost.name: cost for cost in (LARGE_GPU, SERVER_CPU)}
+
+
+def drafts_ahead(model: GPT, draft: Draft, parts: Parts) -> dict[str, dict[int, Trace]]:
+    """Runs by the learner's parts with 0 to 8 drafts, for one request and for eight at once."""
+    return {
+        name: {k: serve(model, draft, k, 1.0, batch, 48, parts=parts) for k in _AHEAD}
+        for batch, name in ((1, "one request"), (8, "eight at once"))
+    }
+
+
+def speedup_figure(runs: dict[str, dict[int, Trace]], machine: str, name: str) -> Figure:
+    """The speed-up of those runs on one of the machines, said to be of the parts `name`."""
+    failed = stopped(trace for of in runs.values() for trace in of.values())
+    title = f"Speed-up against drafts, accept: {name}"
+    return Figure(
+        failed or speedup_by_drafts(runs, MACHINES[machine], title),
+        "How many drafts would you choose here, for one request and for eight?",
+    )
+
+
+_AHEAD = (0, 1, 2, 4, 6, 8)
 
 
 # --- on a large GPU -----------------------------------------------------------------------------

@@ -33,6 +33,8 @@ from nanogpt.experiments.fleet_comparison import (
 )
 from nanogpt.experiments.paced_fleets import drive, stoppable
 from nanogpt.experiments.pool import run_jobs
+from nanogpt.figures import fleet_run, seeds_in_pairs
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.fleet.costs import COSTS
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.presets import AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO
@@ -50,6 +52,7 @@ INTERRUPTED = 130
 NOTHING_SERVED = 1
 REDRAW_S = 0.1
 LINE_S = 5.0
+_OUTPUTS = ("json", "plot")
 PATIENCE_S = 2.0
 """A run that takes longer says on standard error how far it is."""
 
@@ -115,6 +118,7 @@ def _parser() -> Parser:
         "replay at so many times the pace of the clock; left out, as fast as it goes",
     )  # fmt: skip
     parser.switch("--json", "write JSON instead of tables")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     return parser
 
 
@@ -159,15 +163,19 @@ def run_one(arguments: argparse.Namespace) -> int:
 
         drive(simulations, arguments.speed, stop, show)
         progress.end()
-        summaries = [summarise(each.result()) for each in simulations]
+        runs = [each.result() for each in simulations]
+        summaries = [summarise(run) for run in runs]
     if arguments.json:
         _write_json(arguments, [summaries], stopped=stop.requested)
     else:
         console.print(totals_table(_heading(arguments), summaries, arguments.workers))
         for remark in remarks(summaries, arguments.cost):
             console.print(remark)
+    drawn = write_plot(
+        arguments.plot, lambda: fleet_run(list(zip(names, runs, strict=True)), _heading(arguments))
+    )
     served = any(each.totals.completed for each in summaries)
-    return INTERRUPTED if stop.requested else 0 if served else NOTHING_SERVED
+    return INTERRUPTED if stop.requested else 0 if served and drawn else NOTHING_SERVED
 
 
 def run_many(arguments: argparse.Namespace) -> int:
@@ -191,9 +199,12 @@ def run_many(arguments: argparse.Namespace) -> int:
     elif done:
         compared = _compared(arguments, done)
         make_console(sys.stdout).print(differences_table(_heading(arguments), compared))
+    drawn = not done or write_plot(
+        arguments.plot, lambda: seeds_in_pairs(_compared(arguments, done), _heading(arguments))
+    )
     if stopped:
         sys.stderr.write(f"Stopped after {len(done)} of {len(jobs)} seeds.\n")
-    return INTERRUPTED if stopped else 0
+    return INTERRUPTED if stopped else 0 if drawn else NOTHING_SERVED
 
 
 def _compared(arguments: argparse.Namespace, runs: Sequence[Sequence[Summary]]) -> Comparison:
@@ -209,7 +220,7 @@ def _write_json(
     record: dict[str, Any] = {
         "version": VERSION,
         "modelled": COSTS[arguments.cost].modelled,
-        "arguments": {name: value for name, value in vars(arguments).items() if name != "json"},
+        "arguments": {n: value for n, value in vars(arguments).items() if n not in _OUTPUTS},
         "stopped": stopped,
         "runs": [summary.to_json() for both in runs for summary in both],
         "comparison": _compared(arguments, whole).to_json() if whole else None,

@@ -24,8 +24,11 @@ from nanogpt.experiments.slo_table import (
     render,
     run_trial,
 )
+from nanogpt.figures import Chart, attainment_by_load, step_cost
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.slo.load import POST_COST
 from nanogpt.slo.predictor import fit_polynomial, read_sweep
+from nanogpt.slo.variants import LADDER
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     if arguments.command == "fit":
-        return refit(parser, arguments.file, 3 if arguments.cubic else 1, arguments.json)
+        return refit(parser, arguments)
     return ladder(arguments)
 
 
@@ -52,6 +55,7 @@ def _parser() -> Parser:
     parser.option("--seconds", Whole(10, 3600), 120, "how long requests arrive")
     parser.option("--seed", Whole(0, 10**9), 0, "the first seed")
     parser.option("--jobs", Whole(1, 64), min(os.cpu_count() or 1, 64), "processes")
+    parser.option("--plot", PlotFile(), None, f"{PLOT_HELP}; the ladder alone")
     commands = parser.add_subparsers(
         dest="command", metavar="command", parser_class=argparse.ArgumentParser
     )
@@ -61,6 +65,9 @@ def _parser() -> Parser:
     fitting.add_argument("file", type=Path, help="lines of tokens,microseconds")
     fitting.add_argument("--cubic", action="store_true", help="a cubic instead of a line")
     fitting.add_argument("--json", action="store_true", help="write JSON instead of text")
+    fitting.add_argument(
+        "--plot", type=PlotFile(), metavar=PlotFile.metavar, help=f"{PLOT_HELP} ({PlotFile.limits})"
+    )
     return parser
 
 
@@ -96,30 +103,46 @@ def ladder(arguments: argparse.Namespace) -> int:
             f"than the difference: {arguments.trials} seeds do not show whether there is one. "
             "More do (--trials).\n"
         )
+    drawn = not trials or write_plot(arguments.plot, lambda: _chart(arguments, table))
     if stopped:
         sys.stderr.write(f"Stopped after {len(trials)} of {len(jobs)} runs.\n")
         return 130
-    return 0
+    return 0 if drawn else 1
 
 
-def refit(parser: argparse.ArgumentParser, path: Path, degree: int, as_json: bool) -> int:
+def _chart(arguments: argparse.Namespace, table: Sequence[Cell]) -> Chart:
+    ladder = {variant.name for variant in LADDER}
+    return attainment_by_load(
+        [cell for cell in table if cell.variant in ladder],
+        f"The repair ladder: {arguments.trials} paired seeds, {arguments.seconds} s of arrivals",
+        f"modelled: {POST_COST.name}; bars are 95 % intervals",
+    )
+
+
+def refit(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     """Fits the predictor to a sweep in a file, and says how well it fits."""
+    path: Path = arguments.file
     try:
-        fitted = fit_polynomial(read_sweep(path), degree)
+        sweep = read_sweep(path)
+        fitted = fit_polynomial(sweep, 3 if arguments.cubic else 1)
     except OSError as error:
         parser.error(f"{path} cannot be read: {error.strerror}")
     except UnicodeDecodeError:
         parser.error(f"{path} is not text in UTF-8")
     except ValueError as error:
         parser.error(f"{error}")
-    if as_json:
+    points = sorted((tokens, fitted.predict_us(tokens)) for tokens, _ in sweep)
+    name = "a cubic" if arguments.cubic else "a line"
+    title = f"{path.name}: R² = {fitted.r_squared:.4f}"
+    drawn = write_plot(arguments.plot, lambda: step_cost(sweep, {name: points}, title))
+    if arguments.json:
         sys.stdout.write(json.dumps(dataclasses.asdict(fitted)) + "\n")
-        return 0
+        return 0 if drawn else 1
     terms = [f"{value:.6g} us" for value in fitted.coefficients]
     powers = ["", " per token", " per token^2", " per token^3"]
     parts = " + ".join(term + power for term, power in zip(terms, powers, strict=False))
     sys.stdout.write(f"predicted TTFT = {parts}   (R^2 = {fitted.r_squared:.4f})\n")
-    return 0
+    return 0 if drawn else 1
 
 
 def _as_json(

@@ -131,7 +131,7 @@ def test_the_first_page_is_a_map_of_the_lessons_without_code(page):
 
 @pytest.mark.smoke
 def test_a_lesson_opens_by_its_link_and_runs_by_itself(lesson):
-    kinds = ("timeline", "mask-stepper", "step-cost", "prediction", "hints")
+    kinds = ("timeline", "mask-stepper", "prediction", "hints")
     assert_ran_by_itself(lesson, "Chunked prefill", kinds, not_started=5)
 
 

@@ -6,7 +6,7 @@ The tests work in this order; each leaves a right answer behind it.
 import re
 
 import pytest
-from driving import assert_ran_by_itself, in_lesson, press_on, widget
+from driving import assert_ran_by_itself, figure, in_lesson, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
@@ -77,6 +77,18 @@ def test_every_picture_is_stepped_by_keyboard_alone(lesson):
     assert "Given back: block" in " ".join(
         press_on(blocks, "ArrowRight" if step else "Home") for step in range(20)
     )
+
+
+def test_the_window_s_slider_draws_another_run(lesson):
+    drawn = figure(lesson, "KV tokens over time")
+    expect(drawn).to_contain_text("a window of 24")
+    thumb = lesson.page.locator("marimo-slider", has_text="Window W").get_by_role("slider")
+    thumb.focus()
+    thumb.press("ArrowRight")
+    expect(drawn).to_contain_text("a window of 32")
+    label = drawn.get_by_role("img").get_attribute("aria-label")
+    assert "a window of 32: 32 at 0, 0 at 54" in label
+    assert "KV budget: 100." in label
 
 
 # ---- answering -----------------------------------------------------------------------------------

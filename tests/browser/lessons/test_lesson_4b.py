@@ -4,9 +4,11 @@ The tests work in this order.
 """
 
 import pytest
-from driving import assert_ran_by_itself, in_lesson, press_on, widget
+from driving import assert_ran_by_itself, figure, in_lesson, press_on, turn, widget
 from launching import wait_for
 from playwright.sync_api import expect
+
+from nanogpt.figures import DARK, LIGHT
 
 pytestmark = [pytest.mark.browser, in_lesson("l04b_window_quality")]
 
@@ -24,7 +26,7 @@ BACKWARDS = JUDGE.replace(
 
 
 def test_lesson_4b_opens_by_its_link_and_runs_by_itself(lesson):
-    kinds = ("prediction", "hints", "curves", "receptive-field", "attention-by-distance")
+    kinds = ("prediction", "hints", "receptive-field", "attention-by-distance")
     assert_ran_by_itself(lesson, "What a window costs", kinds, not_started=1)
 
 
@@ -36,7 +38,7 @@ def test_the_knowledge_of_the_last_token_is_shown_after_its_prediction(lesson):
 
 
 def test_the_curve_is_the_learners_judges_as_soon_as_it_is_written(lesson, course_server):
-    curve = widget(lesson, "curves", "The shipped model under a window")
+    curve = figure(lesson, "The shipped model under a window")
     lesson.show_answer("l04.cost")
     expect(curve).to_contain_text("judge: the reference (yours is not written yet)")
     lesson.answer(BACKWARDS)
@@ -45,9 +47,19 @@ def test_the_curve_is_the_learners_judges_as_soon_as_it_is_written(lesson, cours
     expect(curve).to_contain_text("judge: yours", timeout=60_000)
     lesson.answer(JUDGE)
     lesson.report("judge", "passed")
-    expect(curve.locator("svg")).to_be_visible()
+    expect(curve.get_by_role("img")).to_be_visible()
     file = course_server.work / "l04b_window_quality.py"
     wait_for(lambda: "    same = full_logits.argmax(1)" in file.read_text(), limit_s=30)
+
+
+def test_the_curve_follows_the_page_into_the_dark(lesson):
+    curve = (
+        figure(lesson, "The shipped model under a window").locator("[style*='--fig-hue-0']").first
+    )
+    for scheme, theme in (("dark", DARK), ("light", LIGHT)):
+        turn(lesson, scheme)
+        red, green, blue = bytes.fromhex(theme.hues[0][1:])
+        expect(curve).to_have_css("stroke", f"rgb({red}, {green}, {blue})")
 
 
 def test_heads_are_looked_at_by_keyboard_after_their_prediction(lesson):

@@ -6,7 +6,7 @@ The tests work in this order; each leaves a right answer behind it.
 import re
 
 import pytest
-from driving import assert_ran_by_itself, focus_toolbar, in_lesson, press_on, widget
+from driving import assert_ran_by_itself, figure, focus_toolbar, in_lesson, press_on, widget
 from launching import wait_for
 from playwright.sync_api import expect
 
@@ -59,7 +59,7 @@ def fit(points):
 
 
 def test_lesson_5_opens_by_its_link_and_runs_by_itself(lesson):
-    kinds = ("slack-timeline", "curves", "gate-picture", "repair-ladder", "prediction", "hints")
+    kinds = ("slack-timeline", "gate-picture", "repair-ladder", "prediction", "hints")
     assert_ran_by_itself(lesson, "SLO policy", kinds, not_started=5, failed=1)
 
 
@@ -76,7 +76,7 @@ def test_a_prediction_is_committed_by_keyboard_and_remembered(lesson, course_ser
 
 
 def test_the_learners_line_is_drawn_through_the_points_beside_the_references(lesson):
-    curves = widget(lesson, "curves", "Our model on a CPU, measured once")
+    curves = figure(lesson, "Our model on a CPU, measured once")
     expect(curves).to_contain_text("your line is not written yet")
     lesson.answer(FIT_THROUGH_0)
     lesson.report("fit", "failed")

@@ -78,7 +78,7 @@ MY_POLICY_BY_ARRIVAL = MY_POLICY.replace("key=rank", "key=lambda each: each.arri
 @pytest.fixture(scope="module")
 def compared(lesson):
     """The table of your fleet in a burst, beside FIFO and the reference."""
-    return lesson.page.locator(".output table", has_text="FIFO, naive")
+    return lesson.page.locator(".output table", has_text="TTFT, median / 99th percentile")
 
 
 def said(lesson, words):

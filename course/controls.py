@@ -1,0 +1,92 @@
+"""A slider or a chooser beside a figure: marimo's own in marimo, ipywidgets' in Jupyter.
+
+One declaration, in two cells: the first makes the control and shows it, the second says what to
+draw for a value.
+
+    window = slider("Window W", (8, 16, 32), 16)
+    window
+
+    beside(window, lambda value: Figure(kv_over_time(runs[value])))
+
+marimo runs the second cell again when the control is moved, since it names it. Jupyter runs no cell
+by itself: there the drawing watches the control.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+_WHOLE_LABEL = {"description_width": "initial"}
+
+
+class Drawn(Protocol):
+    """What a notebook shows as HTML."""
+
+    def _repr_html_(self) -> str: ...
+
+
+def slider(label: str, values: Sequence[float], start: float) -> Any:
+    """A control named `label` that steps through the numbers `values`; its `value` is one of them.
+
+    Raises: ValueError for fewer than two values, two alike, or a start that is none of them.
+    """
+    _check(label, values, start)
+    if in_jupyter():
+        return _ipywidgets().SelectionSlider(
+            options=list(values), value=start, description=label, style=_WHOLE_LABEL
+        )
+    import marimo as mo
+
+    return mo.ui.slider(steps=list(values), value=start, label=label, show_value=True)
+
+
+def chooser(label: str, values: Sequence[str], start: str) -> Any:
+    """A control named `label` that shows one of the texts `values` at a time, its `value`.
+
+    Raises: ValueError for fewer than two values, two alike, or a start that is none of them.
+    """
+    _check(label, values, start)
+    if in_jupyter():
+        return _ipywidgets().Dropdown(
+            options=list(values), value=start, description=label, style=_WHOLE_LABEL
+        )
+    import marimo as mo
+
+    return mo.ui.dropdown(list(values), value=start, label=label)
+
+
+def _check(label: str, values: Sequence[Any], start: object) -> None:
+    if len(set(values)) < max(2, len(values)):
+        raise ValueError(f"{label!r} has the values {list(values)}; it needs two or more, all new")
+    if start not in values:
+        raise ValueError(f"{label!r} starts at {start!r}, which is none of {list(values)}")
+
+
+def _ipywidgets() -> Any:
+    import ipywidgets  # pyright: ignore[reportMissingTypeStubs]
+
+    return ipywidgets
+
+
+def beside(control: Any, draw: Callable[[Any], Drawn]) -> Any:
+    """What `draw` makes of the control's value, drawn anew whenever that changes."""
+    if not in_jupyter():
+        return draw(control.value)
+    drawn = _ipywidgets().HTML(_html(draw, control.value))
+
+    def redraw(change: Any) -> None:
+        drawn.value = _html(draw, change["new"])
+
+    control.observe(redraw, names="value")
+    return drawn
+
+
+def _html(draw: Callable[[Any], Drawn], value: Any) -> str:
+    return draw(value)._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
+def in_jupyter() -> bool:
+    """Whether this process is a Jupyter kernel; marimo's may have loaded IPython too."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
