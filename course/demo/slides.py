@@ -159,11 +159,22 @@ def _picture(shown: Picture) -> Slide:
     """The picture's question is the slide's heading. It waits for nothing: its turn has come."""
     drawn = drawing(shown)
     kept = drawn.state | {"question": "", "after": ""}
-    if kept.get("names", _COMPARED) == _COMPARED:  # with itself: the reference stands in
-        kept |= {name: None for name in ("reference", "other") if name in kept}
-        kept |= {name: [REFERENCE] for name in ("names",) if name in kept}
     title = kept.get("title", "")
-    return Slide("picture", "", shown.question or title, title, drawing=replace(drawn, state=kept))
+    heading = shown.question or title
+    if kept.get("names", _COMPARED) == _COMPARED:
+        kept = _alone(kept)
+        if "differ" in heading:  # from itself it does not
+            heading, kept = title, kept | {"title": ""}
+    return Slide("picture", "", heading, title, drawing=replace(drawn, state=kept))
+
+
+def _alone(state: dict[str, Any]) -> dict[str, Any]:
+    """A picture of the reference in the learner's place, without the reference beside it."""
+    alone: dict[str, Any] = {"names": [], "reference": None, "other": None}
+    kept = state | {name: value for name, value in alone.items() if name in state}
+    if any("compare" in step for step in state.get("steps", ())):
+        kept["steps"] = [step | {"compare": None} for step in state["steps"]]
+    return kept
 
 
 def _task(shown: TaskCard) -> Slide:

@@ -1,6 +1,7 @@
 """Slides in a real browser, by keyboard: a room's 1920 x 1080, the speaker's window, no network."""
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -165,7 +166,7 @@ def test_a_show_of_hands_is_counted_and_then_revealed(slides: Page):
 
 
 def test_the_arrows_down_and_up_move_a_picture_that_is_taller_than_its_slide(slides: Page):
-    go_to(slides, "full_mask([4, 2, 0], [1, 3, 2]): a decode, a chunk, a first chunk")
+    go_to(slides, "The post's example, with a decode in row A")
     shown = slides.locator("section.present")
     expect(shown.locator(".sd-more")).to_be_visible()
     at = number(slides)
@@ -253,6 +254,9 @@ def test_the_speakers_window_shows_notes_and_follows(chromium: Browser):
         expect(notes).to_be_hidden()
         speaker.close()
         page.close()
-    finally:
-        served.terminate()
+        served.send_signal(signal.SIGINT)  # Ctrl-C
         served.communicate(timeout=30)
+        assert served.returncode == 0
+    finally:
+        served.kill()
+        served.communicate()
