@@ -10,6 +10,7 @@ from typing import Any
 
 from course.attempt import Attempt
 from course.demo.blocks import Block, blocks, inside, split, text_of
+from course.figure import Figure
 from course.prediction import Withheld
 from course.report import Report
 from course.task import TaskCard
@@ -41,7 +42,8 @@ class Question:
 class Slide:
     """One slide. `key` is what the speaker's note for it is filed under, or "".
 
-    `kind` is "title", "prose", "picture", "question", "answer", "task" or "verdict"; `section` is
+    `kind` is "title", "prose", "picture", "figure", "question", "answer", "task" or "verdict";
+    `section` is
     the lesson's heading that it stands under, `heading` its own, `html` the rest, which may be
     set larger where it is `roomy`.
     """
@@ -63,7 +65,7 @@ class Slide:
     @property
     def asks(self) -> bool:
         """Whether the room is to say something."""
-        return self.kind in ("question", "picture", "task")
+        return self.kind in ("question", "picture", "figure", "task")
 
 
 @dataclass(slots=True)
@@ -124,6 +126,8 @@ def slides(outputs: Iterable[Any]) -> tuple[Slide, ...]:
                 cut.add(slide)
         elif isinstance(shown, Picture):
             cut.add(_picture(shown))
+        elif isinstance(shown, Figure):
+            cut.add(_figure(shown))
         elif isinstance(shown, TaskCard):
             cut.add(_task(shown))
         elif isinstance(shown, Report):
@@ -175,6 +179,13 @@ def _alone(state: dict[str, Any]) -> dict[str, Any]:
     if any("compare" in step for step in state.get("steps", ())):
         kept["steps"] = [step | {"compare": None} for step in state["steps"]]
     return kept
+
+
+def _figure(shown: Figure) -> Slide:
+    """A measured curve; its question is the slide's heading."""
+    title = shown.chart if isinstance(shown.chart, str) else shown.chart.title
+    html = _html(replace(shown, question=""))
+    return Slide("figure", "", shown.question or title, title, html)
 
 
 def _task(shown: TaskCard) -> Slide:
