@@ -48,6 +48,7 @@ def _():
     from course.stories.l03_batch import NUM_NEW, batch_rows
     from course.stories.l03b_bits import bits_table
     from course.stories.l03b_packing import (
+        FORMS,
         crowd_runs,
         crowd_table,
         forms_table,
@@ -66,6 +67,7 @@ def _():
     return (
         BatchView,
         Curves,
+        FORMS,
         NUM_NEW,
         batch_rows,
         bits_table,
@@ -188,6 +190,21 @@ def _(crowd_runs, p99_ms, said_of_p99):
 @app.cell(hide_code=True)
 def _(crowd_table, runs):
     after("l03.p99", mo.md(f"Modelled; factors are of two forwards.\n\n{crowd_table(runs)}"))
+    return
+
+
+@app.cell(hide_code=True)
+def _(FORMS, runs):
+    from course.figure import Figure
+    from nanogpt.figures import latencies
+
+    after(
+        "l03.p99",
+        Figure(
+            latencies({form: runs["gpu", 256, form] for form in FORMS}, "How the waits are spread, budget 256"),
+            "Which tokens make the difference between the three forms?",
+        ),
+    )
     return
 
 

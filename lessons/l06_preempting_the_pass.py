@@ -577,6 +577,14 @@ def _(ranks):
 
 
 @app.cell(hide_code=True)
+def _(ranks):
+    from course.figure import Figure
+
+    Figure(ranks.arms_chart(), "Which arm helps the urgent request in every round, and at what price?")
+    return
+
+
+@app.cell(hide_code=True)
 def _():
     mo.md(r"""
     - **Short passes.** The most that can be won is what is left of the pass. Where chunks keep passes short

@@ -5,6 +5,7 @@ import json
 import pytest
 from fakes import tiny_model
 
+from course.stories import l06_ranks
 from course.stories.l08_measured import MACHINES
 from nanogpt import figures
 from nanogpt.clock import SERVER_CPU, CostClock
@@ -110,6 +111,14 @@ def test_a_fleet_s_waits_and_throughput_are_those_of_its_outcomes():
     assert [ms for ms, _ in points(chart, "adaptive")] == sorted(waits)
     rolling = [(each.at_us / 1e6, each.rolling.throughput_tokens_per_s) for each in run.samples]
     assert points(chart, "adaptive", 1) == rolling
+
+
+def test_the_recorded_rounds_of_every_arm_are_drawn():
+    chart = l06_ranks.arms_chart()
+    assert len(chart.names()) == 5
+    tried = l06_ranks.recording()["experiment"]["tried"]
+    urgent = [each["urgent_us"] / 1000 for each in tried if each["arm"] == "no preemption"]
+    assert [ms for ms, _ in points(chart, "no preemption")] == sorted(urgent)
 
 
 # ---- saved by the commands -----------------------------------------------------------------------

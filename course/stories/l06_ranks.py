@@ -11,6 +11,7 @@ import torch
 from course.attempt import Attempt
 from course.stories import recorded
 from nanogpt import GPT, EngineConfig, ModelConfig, Request
+from nanogpt.figures import Chart, Panel, cumulative
 from nanogpt.parts.guard import guarded
 from nanogpt.preemption import cleanup
 from nanogpt.preemption.agreement import AGREEMENTS
@@ -229,3 +230,18 @@ def all_arms() -> str:
         f"prefill pays: ×{aborted:.2f} when its pass is aborted and computed again, ×{asleep:.2f} "
         "when it is suspended."
     )
+
+
+def arms_chart() -> Chart:
+    """How long the urgent request and the long prefill took in the recorded rounds, by arm."""
+    run = recording()["experiment"]
+
+    def panel(x: str, what: str) -> Panel:
+        lines = tuple(
+            cumulative(arm, [each[what] / 1000 for each in run["tried"] if each["arm"] == arm])
+            for arm in arms(0, 0)
+        )
+        return Panel((x, "ms"), ("rounds with at most that", "%"), lines)
+
+    panels = (panel("TTFT, urgent", "urgent_us"), panel("TTFT, long prefill", "long_us"))
+    return Chart("Five arms in turns", panels, f"measured once, {run['repeats']} rounds")
