@@ -63,14 +63,17 @@ def test_a_link_to_nothing_an_id_given_twice_and_a_foreign_file_are_faults(tmp_p
 
 
 def test_styles_are_taken_out_of_the_text_and_the_servers_addresses_become_pages():
-    drawn = '<p id="a"><svg fill="url(#a)"><use href="#a"/><use href="#ab"/></svg></p>'
+    drawn = '<svg id="a" fill="url(#a)"><use href="#a"/><use href="#ab"/></svg>' * 2
     html = '<style>.a{}</style><a href="/?file=glossary.py&amp;view-as=present">words</a>'
     found = page(Prose(html), Prose('<h2 id="a">x</h2>'), Prose(drawn))
     assert found.styles == [".a{}"]
     assert [block.html for block in found.blocks] == [
         '<a href="glossary.html">words</a>',
         '<h2 id="a">x</h2>',
-        '<p id="a-2"><svg fill="url(#a-2)"><use href="#a-2"/><use href="#ab"/></svg></p>',
+        "".join(
+            f'<svg id="a-{n}" fill="url(#a-{n})"><use href="#a-{n}"/><use href="#ab"/></svg>'
+            for n in (2, 3)
+        ),
     ]
 
 

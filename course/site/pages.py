@@ -77,7 +77,12 @@ class Page:
 
 
 def _with_own_ids(html: str, taken: set[str]) -> str:
-    """`html` with new names for ids that are taken, and for what in it refers to them."""
+    """`html` in which no id is taken already. Each picture in it has names of its own."""
+    return "".join(_renamed(piece, taken) for piece in re.split(r"(?s)(<svg\b.*?</svg>)", html))
+
+
+def _renamed(html: str, taken: set[str]) -> str:
+    """New names for the ids that are taken, and for what refers to them."""
     for name in dict.fromkeys(re.findall(r'\bid="([^"]+)"', html)):
         own, number = name, 2
         while own in taken:
