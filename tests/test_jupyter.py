@@ -224,8 +224,13 @@ def _():
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
-    with kernel(tmp_path_factory.mktemp("work")) as client:
+def work_of_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def client(work_of_kernel: Path) -> Iterator:
+    with kernel(work_of_kernel) as client:
         yield client
 
 
@@ -266,6 +271,45 @@ def test_a_lesson_opened_again_begins_anew(page: Page, client):
     again = Page(client, THREE, f"{page.name}_again")
     again.run_all()
     assert again.answer("total", "def total(count):\n    return 0") == [f"sng-{again.name}-2"]
+
+
+ANSWERED = """import marimo
+
+app = marimo.App()
+
+
+@app.cell
+def _():
+    from course.attempt import attempt
+    return (attempt,)
+
+
+@app.function
+def later(values, first):
+    return values[first:]
+
+
+@app.function
+def next_inputs(tokens, num_cached):
+    raise NotImplementedError
+
+
+@app.cell
+def _(attempt):
+    attempt("l00.next_inputs", lambda: next_inputs)
+    return
+"""
+
+
+def test_an_answer_is_saved_with_what_it_uses_of_other_cells(client, work_of_kernel: Path):
+    page = Page(client, ANSWERED, "answered")
+    page.run_all()
+    assert page.statuses == {"l00.next_inputs": "not_started"}
+    source = "def next_inputs(tokens, num_cached):\n    return later(tokens, num_cached)"
+    page.answer("next_inputs", source)
+    assert page.statuses == {"l00.next_inputs": "passed"}
+    kept = (work_of_kernel / "answers" / "l00.next_inputs.py").read_text()
+    assert kept == f"def later(values, first):\n    return values[first:]\n\n\n{source}\n"
 
 
 def test_jupyter_finds_the_kernel_the_settings_and_the_extension():

@@ -7,7 +7,6 @@ kept beside it then, with a sentence that Jupyter shows.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 from datetime import UTC, datetime
@@ -55,7 +54,7 @@ class LessonContents(AsyncLargeFileManager):
         """Return a lesson as a notebook; anything else as Jupyter does."""
         lesson = self.lesson(path)
         if lesson is not None and type in (None, "notebook"):
-            return await asyncio.to_thread(self._model, lesson, content)
+            return self._model(lesson, content)
         model: Model = await super().get(path, content, type, format, require_hash)
         if model["type"] == "directory" and model["content"]:
             lessons = [self.lesson(item["path"]) for item in model["content"]]
@@ -74,7 +73,9 @@ class LessonContents(AsyncLargeFileManager):
         if lesson is None or model["type"] != "notebook":
             saved: Model = await super().save(model, path)
             return saved
-        return await asyncio.to_thread(self._save, lesson, model["content"])
+        # In the server's one thread: saves come one after another, and CPython 3.11 parses two
+        # texts at once only to fail (SystemError: AST constructor recursion depth mismatch).
+        return self._save(lesson, model["content"])
 
     async def create_checkpoint(self, path: str) -> Model:
         """Make none of a lesson: what gives way is kept in work/kept/."""

@@ -54,6 +54,7 @@ def settings() -> list[str]:
         *(f"--ContentsManager.hide_globs={name}" for name in HIDDEN),
         "--KernelSpecManager.allowed_kernelspecs=serving-nanogpt",
         "--KernelSpecManager.ensure_native_kernel=False",
+        "--MappingKernelManager.default_kernel_name=serving-nanogpt",
         "--LabApp.extension_manager=readonly",  # which asks no index for extensions
         f"--LabApp.app_settings_dir={HERE / 'settings'}",
         f"--LabApp.extra_labextensions_path={HERE / 'labextensions'}",
