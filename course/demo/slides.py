@@ -182,10 +182,13 @@ def _alone(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figure(shown: Figure) -> Slide:
-    """A measured curve; its question is the slide's heading."""
-    title = shown.chart if isinstance(shown.chart, str) else shown.chart.title
-    html = _html(replace(shown, question=""))
-    return Slide("figure", "", shown.question or title, title, html)
+    """A measured curve, drawn with the reference; its question is the slide's heading."""
+    chart = shown.chart
+    if isinstance(chart, str):
+        return Slide("figure", "", shown.question, html=_html(shown))
+    title, source = (said.replace(YOURS, REFERENCE) for said in (chart.title, chart.source))
+    drawn = Figure(replace(chart, title=title, source=source))
+    return Slide("figure", "", shown.question or title, title, _html(drawn))
 
 
 def _task(shown: TaskCard) -> Slide:
