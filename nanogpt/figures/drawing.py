@@ -1,7 +1,7 @@
 """Charts drawn by matplotlib: as a figure, a file, and an SVG that takes its page's colours.
 
-matplotlib is imported here alone, and when something is drawn: that takes 0.4 s and 30 MB, once in a
-process, and a panel then 0.03 to 0.1 s. Its pyplot, which knows of windows, is never loaded.
+matplotlib is imported here alone, and when something is drawn: that takes 0.4 s and 30 MB, once in
+a process, and a panel then 0.03 to 0.1 s. Its pyplot, which knows of windows, is never loaded.
 """
 
 from __future__ import annotations
