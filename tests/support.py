@@ -12,7 +12,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("nanogpt", "lessons", "widgets", "course", "solutions")
-REQUIREMENTS = ("requirements.txt", "requirements-test.txt", "requirements.lock")
+REQUIREMENTS = (
+    "requirements.txt",
+    "requirements-live.txt",
+    "requirements-test.txt",
+    "requirements.lock",
+)
 FILES = ("learn.py", "pyproject.toml", *REQUIREMENTS)
 CHROMIUM = (
     "chromium-headless-shell",  # the same without the window's own pages: a third less to compute

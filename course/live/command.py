@@ -54,6 +54,7 @@ class LiveServer(uvicorn.Server):
 def serve_room(host: str, port: int, *, browser: bool) -> int:
     """Serve until Ctrl-C. Raises: PortTaken."""
     listening = _listen_at(host, port)
+    port = listening.getsockname()[1]  # 0 was any that is free
     house = House(Serving(Room()))
     house.joining = joining(host, port, house)
     config = uvicorn.Config(

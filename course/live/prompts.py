@@ -15,7 +15,7 @@ URGENT_PROMPT = "MESSENGER:\nMy lord, my lord! "
 MAX_WAITING_EACH = 2
 MAX_UNFINISHED = 250
 GAP_S = 2.0
-BURST = 30
+BURST = 100
 """Prompts that the whole room may send within a second."""
 
 _KNOWN = "letters, spaces, line breaks and " + " ".join(

@@ -161,7 +161,7 @@ class Room:
         """Change settings. Raises: Refused naming the value and the limit."""
         try:
             changed = self.tuning.changed(values)
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise Refused(f"{error}.") from None
         if changed.max_kv_tokens != self.tuning.max_kv_tokens:
             self._say(f"The KV budget is now {changed.max_kv_tokens}.")
@@ -209,7 +209,7 @@ class Room:
         self.worker = "lost"
         again = self.unfinished()
         for each in again:
-            if each.tokens or each.state != "waiting":
+            if each.tokens or each.state == "prefilling":
                 self._lost.append(each.id)
                 each.state, each.redone = "lost", 0
                 each.words = "Its worker is gone, and its K/V: it is computed again."
@@ -261,12 +261,14 @@ class Room:
 
     def _hear_waits(self, step: Mapping[str, Any]) -> None:
         for wait in step["waits"]:
-            asked = self.asked[wait["request_id"]]
+            asked, reason = self.asked[wait["request_id"]], wait["reason"]
             if wait["request_id"] in step["preempted"]:
                 asked.state = "preempted"
-            elif wait["status"] == "waiting" and asked.state not in ("preempted", "lost"):
+                asked.words = f"{reason[:1].upper()}{reason[1:]}: its K/V is gone, its text stays."
+                continue
+            if wait["status"] == "waiting" and asked.state not in ("preempted", "lost"):
                 asked.state = "waiting"
-            asked.words = f"{asked.state.capitalize()}: {wait['reason']}."
+            asked.words = f"{asked.state.capitalize()}: {reason}."
 
     def _give(self, asked: Asked, token: int, step: int) -> None:
         """One more token, or, after a loss, one of those that it has, again."""

@@ -57,7 +57,7 @@ class Tuning:
                     f"{name} is {value!r}; it must be a whole number from {limits.least} to "
                     f"{limits.most}"
                 )
-        if self.policy not in POLICIES:
+        if str(self.policy) not in POLICIES:
             raise ValueError(f"there is no policy {self.policy!r}; choose from {sorted(POLICIES)}")
 
     def changed(self, values: Mapping[str, Any]) -> "Tuning":

@@ -89,11 +89,11 @@ function drawRun(rows, trace, alphabet, width) {
 
 function createHeap(box) {
   let shown = null;
-  return (queue, width) => {
+  return (queue, none, width) => {
     const { entries, frame } = heapFrame(queue);
     if (!queue.length) {
       shown = null;
-      box.replaceChildren(node("p", { class: "sn-lv-empty" }, "No request waits."));
+      box.replaceChildren(node("p", { class: "sn-lv-empty" }, none));
     } else if (shown && shown.width === width && goesOn(shown.entries, entries)) shown.picture.point(frame);
     else {
       const picture = createHeapPicture([frame], entries);
@@ -106,18 +106,19 @@ function createHeap(box) {
 }
 
 // Puts the two pictures into `run` and `heap`, elements whose width is theirs. Returns push({ trace,
-// rows, queue, alphabet }), which draws the newest records and returns their words.
+// rows, queue, none, alphabet }), which draws the newest records and returns their words; `none` is
+// what stands for a queue that is empty.
 export function createLiveTrace(run, heap) {
   const scroller = node("div", { class: "sn-lv-scroll" });
   const names = node("div", { class: "sn-lv-labels" });
   const showHeap = createHeap(heap);
   run.append(node("div", { class: "sn-lv-run" }, names, scroller));
-  return ({ trace, rows, queue, alphabet }) => {
+  return ({ trace, rows, queue, none, alphabet }) => {
     const drawn = drawRun(withRows(trace, rows), trace, alphabet, run.clientWidth);
     names.replaceChildren(drawn.names);
     scroller.replaceChildren(drawn.picture);
     scroller.scrollLeft = scroller.scrollWidth;
-    showHeap(queue, heap.clientWidth);
+    showHeap(queue, none, heap.clientWidth);
     const first = queue[0];
     return `${pushWords(trace, alphabet)}${first ? ` Request ${first.id} is first to start, key ${keyWords(first.key)}.` : ""}`;
   };

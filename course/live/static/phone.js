@@ -12,6 +12,7 @@ let limits = { prompt: 120, alphabet: "" };
 
 function enter(code) {
   const first = () => ({ code, key: sessionStorage.getItem("key") });
+  sessionStorage.setItem("code", code);
   say = connect("/room", first, hear, (words) => {
     at("connection").textContent = words;
   });
@@ -24,6 +25,7 @@ function hear(message) {
     at("inside").hidden = false;
     if (!document.activeElement || document.activeElement === document.body) at("prompt").focus();
   } else if (message.kind === "refused") {
+    sessionStorage.removeItem("code");
     at("join").hidden = false;
     at("inside").hidden = true;
     at("connection").textContent = message.why;
@@ -76,4 +78,6 @@ at("ask").addEventListener("submit", (event) => {
   if (!say({ ask: at("prompt").value })) at("answer").textContent = "Not connected just now; your prompt was not sent.";
 });
 count();
-if (scanned) enter(scanned.toUpperCase());
+// A page that is loaded again comes in by itself.
+const code = scanned.toUpperCase() || sessionStorage.getItem("code");
+if (code) enter(code);

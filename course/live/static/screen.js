@@ -42,7 +42,8 @@ function hear(message) {
 
 function show(view) {
   settings = view.settings;
-  const words = push(view);
+  const none = view.room.worker === "up" ? "No request waits." : "The queue was the worker's: the next one gets it anew.";
+  const words = push({ ...view, none });
   // Spoken only when it can be followed: paused, step by step.
   if (settings.paused) at("words").textContent = words;
   at("newest").replaceChildren(...view.newest.slice(0, 3).map((asked) =>

@@ -1,0 +1,276 @@
+"""The live demo in Chromium: a projector and three phones, served by the real command."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import pytest
+from driving import assert_accessible_and_not_too_wide, violations
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from support import ROOT
+
+pytestmark = pytest.mark.browser
+
+PHONE = {"width": 390, "height": 844}
+PROJECTOR = {"width": 1920, "height": 1080}
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A demo that is open: where its screen is, where its phones go, and the room's code."""
+
+    screen: str
+    phones: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hall:
+    """A demo with its projector and three phones."""
+
+    demo: Demo
+    screen: Page
+    phones: tuple[Page, ...]
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Demo]:
+    arguments = ["demo", "live", "--no-browser", "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "course", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout
+    said = ""
+    while "--host" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    addresses = re.findall(r"http://\S+", said)
+    code = re.search(r"Room code: +(\w+)", said)
+    assert code
+    yield Demo(addresses[0], addresses[1], code[1])
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def watched(context: BrowserContext, demo: Demo, complaints: list[str]) -> Page:
+    """A page whose errors, and whose requests to other servers, are complaints."""
+    page, own = context.new_page(), urlsplit(demo.phones).netloc
+
+    def saw(url: str) -> None:
+        if urlsplit(url).scheme != "data" and urlsplit(url).netloc != own:
+            complaints.append(f"asked for {url}")
+
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: saw(request.url))
+    page.on("websocket", lambda socket: saw(socket.url))
+    return page
+
+
+@pytest.fixture(scope="module")
+def hall(chromium: Browser, demo: Demo, complaints: list[str]) -> Iterator[Hall]:
+    with contextlib.ExitStack() as stack:
+
+        def opened(size: dict[str, int], address: str) -> Page:
+            context = chromium.new_context(viewport=size, color_scheme="light")  # type: ignore[arg-type]
+            stack.callback(context.close)
+            page = watched(context, demo, complaints)
+            page.goto(address)
+            return page
+
+        screen = opened(PROJECTOR, demo.screen)
+        expect(screen.get_by_role("dialog", name="Come in")).to_contain_text(demo.code)
+        screen.keyboard.press("Escape")
+        expect(screen.get_by_role("dialog")).to_have_count(0)
+        scanned = [opened(PHONE, f"{demo.phones}#{demo.code}") for _ in range(2)]
+        typed = opened(PHONE, demo.phones)
+        typed.get_by_label("Room code").fill(demo.code.lower())
+        typed.keyboard.press("Enter")
+        expect(screen.locator("#standing")).to_contain_text("3 here")
+        yield Hall(demo, screen, (*scanned, typed))
+
+
+def ask(phone: Page, text: str) -> Locator:
+    """Send a prompt by keyboard; its card."""
+    box = phone.get_by_label("Your prompt")
+    box.fill(text)
+    while box.input_value():  # until its rate allows one more
+        box.press("Tab")
+        phone.keyboard.press("Enter")
+        with contextlib.suppress(AssertionError):
+            expect(box).to_have_value("", timeout=1000)
+    card = phone.locator("#mine article").first
+    expect(card.locator(".prompt")).to_have_text(text)
+    return card
+
+
+def press(hall: Hall, name: str) -> None:
+    hall.screen.get_by_role("button", name=name, exact=True).click()
+
+
+def pace(hall: Hall, ms: int) -> None:
+    """Move the slider, as an arrow key or a finger would."""
+    press(hall, "Settings")
+    slider = hall.screen.get_by_label("Step every, ms")
+    slider.fill(str(ms))
+    slider.dispatch_event("change")
+    press(hall, "Settings")
+
+
+def said(hall: Hall) -> Locator:
+    return hall.screen.locator("#event")
+
+
+def empty(hall: Hall) -> None:
+    """Wait until nothing is left to serve."""
+    expect(hall.screen.locator("#standing")).to_contain_text("0 run, 0 wait")
+
+
+def test_prompts_stream_to_their_phones_and_the_screen_shows_the_schedule(hall: Hall):
+    pace(hall, 50)
+    cards = [ask(phone, f"{name}:\n") for phone, name in zip(hall.phones, "ABC", strict=True)]
+    for card in cards:
+        expect(card.locator(".badge")).to_have_text("done")
+        expect(card).to_contain_text("Done: 32 tokens, the first after")
+        assert len(card.locator(".text").inner_text()) >= 32
+    screen = hall.screen
+    assert screen.locator("#run .sn-tl-decode").count() > 10, "the timeline's own cells"
+    assert screen.locator("#run .sn-kv-limit").count() == 1, "the KV budget"
+    assert screen.locator("#run .sn-kv-box-held").count() > 5
+    others = hall.phones[0].locator("#others article")
+    expect(others).to_have_count(2)
+    empty(hall)
+
+
+def test_the_token_leaves_the_address_bar_and_the_code_does_too(hall: Hall):
+    assert hall.screen.url == hall.demo.screen.partition("#")[0]
+    assert [phone.url for phone in hall.phones] == [hall.demo.phones] * 3
+
+
+def test_a_phone_that_is_opened_again_finds_its_requests(hall: Hall):
+    phone = hall.phones[1]
+    before = phone.locator("#mine article .prompt").first.inner_text()
+    phone.reload()
+    expect(phone.locator("#mine article .prompt").first).to_have_text(before)
+
+
+def test_what_cannot_be_served_gets_a_sentence_and_is_shown_as_text(hall: Hall):
+    phone = hall.phones[0]
+    for text, words in (
+        ("<img src=x onerror=alert(1)>", "The model has never seen “<”"),
+        ("x" * 121, "The prompt has 121 characters; 120 is the most."),
+        ("   ", "The prompt is empty"),
+    ):
+        phone.get_by_label("Your prompt").fill(text)
+        phone.get_by_role("button", name="Send").click()
+        expect(phone.get_by_role("alert")).to_contain_text(words)
+    assert phone.locator("img").count() == 0
+    expect(phone.locator("#left")).to_contain_text("3 of 120 characters")
+
+
+def test_a_wrong_code_says_so_and_asks_again(chromium: Browser, demo: Demo, complaints: list[str]):
+    context = chromium.new_context(viewport=PHONE)  # type: ignore[arg-type]
+    page = watched(context, demo, complaints)
+    page.goto(f"{demo.phones}#WRONG")
+    expect(page.locator("#connection")).to_have_text("That is not this room's code.")
+    expect(page.get_by_label("Room code")).to_be_focused()
+    page.goto(f"{demo.phones}screen#WRONG")
+    page.reload()
+    expect(page.locator("#event")).to_have_text("That is not this screen's address.")
+    context.close()
+
+
+def test_one_click_each_shows_what_an_engine_lives_through(hall: Hall):
+    pace(hall, 50)
+    for phone in hall.phones:
+        ask(phone, "O Romeo, Romeo! wherefore art thou Romeo? Deny thy father and refuse thy name")
+    for _ in range(2):
+        press(hall, "A long prompt arrives")
+        expect(said(hall)).to_contain_text("A prompt of 252 tokens arrives: request")
+    press(hall, "The KV budget halves")
+    expect(said(hall)).to_contain_text("The KV budget is now 320.")
+    press(hall, "The KV budget halves")
+    expect(said(hall)).to_have_text("The KV budget is 320, its least: less holds no long prompt.")
+    expect(hall.screen.locator("#heap .sn-he-entry").first).to_be_visible()
+    press(hall, "An urgent request")
+    expect(said(hall)).to_contain_text("An urgent request arrives: request")
+    press(hall, "Kill a worker")
+    expect(said(hall)).to_contain_text("The worker was killed by SIGKILL; requests")
+    expect(hall.screen.locator("#heap")).to_contain_text("The queue was the worker's")
+    for phone in hall.phones:
+        expect(phone.locator("#mine .badge").first).to_have_text("done")
+    empty(hall)
+
+
+def test_the_instructor_pauses_and_steps_by_keyboard_and_hears_each_step(hall: Hall):
+    screen = hall.screen
+    screen.get_by_role("button", name="Pause", exact=True).focus()
+    screen.keyboard.press("Enter")
+    expect(screen.locator("#standing")).to_contain_text("paused")
+    ask(hall.phones[0], "To be, or not to be")
+    screen.keyboard.press("ArrowRight")
+    expect(screen.get_by_role("button", name="One step")).to_be_focused()
+    words = screen.locator("#words")
+    expect(words).to_have_attribute("aria-live", "polite")
+    screen.keyboard.press("Enter")
+    expect(words).to_contain_text("prefills tokens 0 to 18 of 19 and samples")
+    screen.keyboard.press("Enter")
+    expect(words).to_contain_text("decodes and samples")
+    screen.keyboard.press("ArrowLeft")
+    screen.keyboard.press("Enter")
+    empty(hall)
+
+
+def test_hidden_texts_are_hidden_from_others_alone(hall: Hall):
+    press(hall, "Hide texts")
+    ask(hall.phones[0], "Fie on thee")
+    seen = hall.phones[1].locator("#others article").first
+    expect(seen.locator(".text")).to_have_text("hidden")
+    expect(hall.screen.locator("#newest .text").first).to_have_text("hidden")
+    expect(hall.screen.locator("#run .sn-tl-token", has_text="·").first).to_be_visible()
+    press(hall, "Show texts")
+    expect(seen.locator(".prompt")).to_have_text("Fie on thee")
+    empty(hall)
+
+
+SMALLEST = """() => {
+  const scale = new DOMMatrix(getComputedStyle(document.getElementById("stage")).transform).a;
+  const sizes = [];
+  const walk = document.createTreeWalker(document.getElementById("stage"), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const at = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || !at.checkVisibility()) continue;
+    if (at.closest(".unseen, dialog")) continue;
+    sizes.push([parseFloat(getComputedStyle(at).fontSize) * scale, at.outerHTML.slice(0, 90)]);
+  }
+  return sizes.filter(([size]) => size < 24);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_pages_are_accessible_and_the_screen_is_for_the_back_row(hall: Hall, scheme: str):
+    hall.screen.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    hall.phones[0].emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    press(hall, "A long prompt arrives")
+    ask(hall.phones[0], "To be, or not to be")
+    expect(hall.screen.locator("#run .sn-tl-decode").first).to_be_visible()
+    assert violations(hall.screen) == []
+    assert hall.screen.evaluate(SMALLEST) == []
+    press(hall, "Settings")
+    assert violations(hall.screen) == []
+    assert hall.screen.evaluate(SMALLEST) == []
+    press(hall, "Settings")
+    assert hall.screen.evaluate("[scrollX, document.documentElement.scrollWidth]") == [0, 1920]
+    assert_accessible_and_not_too_wide(hall.phones[0])
+    empty(hall)
