@@ -115,6 +115,7 @@ def test_an_idea_of_more_lines_than_fit_goes_on_and_takes_along_what_leads_to_it
     found = slides([marked("<h2>A</h2>", long, paragraph("Look here:"), long)])
     assert [text_of(slide.html).split()[0] for slide in found] == ["word", "Look"]
     assert [slide.key for slide in found] == ["A", ""]
+    assert len(slides([marked("<h2>A</h2>", long, long)])) == 2
 
 
 def test_a_prediction_is_a_show_of_hands_and_then_its_reason():

@@ -140,6 +140,16 @@ def test_a_window_changes_between_requests_and_never_within_one():
     assert len({str(each.tokens) for each in (first, second)}) == 2
 
 
+def test_what_has_not_started_is_served_under_the_new_window():
+    stage = Stage()
+    asked = [stage.ask(PROMPT) for _ in range(MAX_BATCH_SIZE + 2)]
+    stage.step(20)
+    stage.room.tune({"sliding_window": 16})
+    stage.finish()
+    assert [each.window for each in asked] == [*[0] * MAX_BATCH_SIZE, 16, 16]
+    assert_texts_are_the_oracles(asked)
+
+
 def test_a_window_that_is_taken_back_is_no_trouble():
     stage = Stage()
     asked = [stage.ask(PROMPT) for _ in range(MAX_BATCH_SIZE + 3)]

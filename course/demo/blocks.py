@@ -16,6 +16,7 @@ CODE_LINE = 0.72  # a line of a listing, in lines of text
 ROW = 1.0
 ROW_LINE = 104  # characters of a table's row
 _VOID = ("br", "hr", "img")
+_WAY_OUT = re.compile(r'<span class="paragraph"><a href="(?!https?:)[^"]*"[^>]*>[^<]*</a></span>')
 _DEAD_LINK = re.compile(r'<a href="(?!https?:)[^"]*"[^>]*>(.*?)</a>', re.DOTALL)
 
 
@@ -29,8 +30,8 @@ class Block:
 
     @property
     def leads_on(self) -> bool:
-        """Whether it ends with a colon, and so belongs to what follows."""
-        return text_of(self.html).rstrip().endswith(":")
+        """Whether it ends in mid-sentence, as with a colon, and so belongs to what follows."""
+        return self.tag == "p" and text_of(self.html).rstrip()[-1:] not in ".?!)"
 
 
 def text_of(html: str) -> str:
@@ -44,9 +45,11 @@ def inside(html: str) -> str:
 
 
 def blocks(html: str) -> list[Block]:
-    """The blocks of a cell's output. Links that lead to other cells or lessons are plain words."""
+    """The blocks of a cell's output. Links that lead to other cells or lessons are plain words, and
+    a paragraph that is nothing but such a link is left out.
+    """
     found: list[Block] = []
-    for tag, each in _elements(_DEAD_LINK.sub(r"\1", html)):
+    for tag, each in _elements(_DEAD_LINK.sub(r"\1", _WAY_OUT.sub("", html))):
         found += _blocks_of(tag, each)
     return found
 
