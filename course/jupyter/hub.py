@@ -22,7 +22,7 @@ def main() -> None:
     workspace.bring_in()
     os.environ |= places(work / ".jupyter")
 
-    from jupyterhub.singleuser import main as serve  # pyright: ignore[reportMissingTypeStubs]  # pyright: ignore[reportMissingImports]
+    from jupyterhub.singleuser import main as serve  # pyright: ignore
 
     sys.argv += [f"--ServerApp.root_dir={work}", *settings()]
     serve()
