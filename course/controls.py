@@ -81,6 +81,13 @@ def beside(control: Any, draw: Callable[[Any], Drawn]) -> Any:
     return drawn
 
 
+def is_control(shown: object) -> bool:
+    """Whether what a marimo cell shows is a control, which does nothing without a kernel."""
+    import marimo as mo
+
+    return isinstance(shown, mo.ui.slider | mo.ui.dropdown)
+
+
 def _html(draw: Callable[[Any], Drawn], value: Any) -> str:
     return draw(value)._repr_html_()  # pyright: ignore[reportPrivateUsage]
 

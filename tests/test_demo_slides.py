@@ -175,9 +175,12 @@ def test_slides_of_a_solved_lesson_ask_all_that_it_asks(stem: str, notebooks: No
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_slides_of_a_solved_lesson_show_no_card_of_a_check(stem: str, notebooks: Notebooks):
+def test_slides_of_a_solved_lesson_show_no_card_of_a_check_and_no_dead_control(
+    stem: str, notebooks: Notebooks
+):
     for slide in notebooks.solved(stem).slides:
         assert ("sng-report" in slide.html) == (slide.kind == "verdict"), slide.heading
+        assert "<marimo-" not in slide.html, slide.heading
 
 
 @pytest.mark.parametrize("stem", STEMS)

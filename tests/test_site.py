@@ -8,6 +8,7 @@ from support import ROOT
 
 from course.__main__ import main
 from course.lesson_map import LESSONS
+from course.newcomer import newcomer
 from course.prediction import Withheld
 from course.progress import work_folder
 from course.site import showcase, visiting
@@ -16,7 +17,7 @@ from course.site.links import faults
 from course.site.pages import Page, lesson_page, stepper_page
 from course.site.reading import read
 from course.site.replay_svg import FILE, NUM_STEPS, picture
-from course.site.visiting import newcomer, visit
+from course.site.visiting import visit
 
 
 def page(*blocks, stem="l01_chunked_prefill") -> Page:

@@ -4,13 +4,10 @@ Nothing that the presenter has done is read or written: the run has an empty fol
 """
 
 import importlib
-import os
-import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 from course.lesson_map import Lesson
+from course.newcomer import newcomer
 from course.registry import lesson_exercises
 
 
@@ -18,21 +15,6 @@ def collect(lesson: Lesson) -> list[Any]:
     """The outputs of the lesson's cells, in the order of the page, None for one without."""
     notebook = importlib.import_module(f"lessons.{lesson.stem}")
     answers = {item.name: item.right[0] for item in lesson_exercises(lesson.stem)}
-    with _nobodys_work():
+    with newcomer():
         outputs, _ = notebook.app.run(defs=answers)
     return list(outputs)
-
-
-@contextmanager
-def _nobodys_work() -> Generator[None]:
-    """For this long, the learner's folder is one that is empty, and gone afterwards."""
-    name = "SERVING_NANOGPT_WORK"
-    before = os.environ.get(name)
-    with tempfile.TemporaryDirectory() as empty:
-        os.environ[name] = empty
-        try:
-            yield
-        finally:
-            del os.environ[name]
-            if before is not None:
-                os.environ[name] = before

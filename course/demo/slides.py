@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course.attempt import Attempt
+from course.controls import is_control
 from course.demo.blocks import Block, blocks, inside, split, text_of
 from course.figure import Figure
 from course.prediction import Withheld
@@ -132,7 +133,7 @@ def slides(outputs: Iterable[Any]) -> tuple[Slide, ...]:
             cut.add(_task(shown))
         elif isinstance(shown, Report):
             cut.add(Slide("verdict", "", "What its check says", html=_html(shown)))
-        elif not isinstance(shown, Attempt | Hints | None):
+        elif not (isinstance(shown, Attempt | Hints | None) or is_control(shown)):
             for block in blocks(_html(shown)):
                 cut.take(block)
     cut.flush()

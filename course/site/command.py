@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course.lesson_map import LESSONS
+from course.newcomer import newcomer
 from course.site import pages, showcase
 from course.site.assets import write_assets
 from course.site.blocks import Drawing
 from course.site.links import faults
 from course.site.pages import Page
 from course.site.replay_svg import FILE as REPLAY
-from course.site.visiting import newcomer, visit
+from course.site.visiting import visit
 from widgets.standalone import state
 
 _OURS = Path("assets") / "search-index.js"

@@ -1,12 +1,9 @@
 """Runs a pristine notebook once, as a newcomer's browser would, and takes down what it shows."""
 
-import contextlib
 import importlib
 import inspect
-import os
 import re
-import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from marimo import Html
@@ -21,21 +18,6 @@ from widgets.standalone import state
 
 _CONTROL = re.compile("<marimo-ui-element.*?</marimo-ui-element>", re.DOTALL)
 _EXHIBIT = 'data-yours="exhibit"'
-
-
-@contextlib.contextmanager
-def newcomer() -> Generator[None]:
-    """Nothing of the learner's own is read, and nothing is left behind."""
-    before, folder = dict(os.environ), os.getcwd()
-    with tempfile.TemporaryDirectory() as empty:
-        os.environ |= {"SERVING_NANOGPT_WORK": empty, "OMP_NUM_THREADS": "1"}
-        os.chdir(empty)
-        try:
-            yield
-        finally:
-            os.chdir(folder)
-            os.environ.clear()
-            os.environ.update(before)
 
 
 def visit(stem: str, *, solutions: bool) -> list[Block]:
