@@ -1,13 +1,16 @@
 """What tests of several kinds share."""
 
+import contextlib
 import functools
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -135,3 +138,16 @@ def run(command: list[str], cwd: Path, **options: object) -> subprocess.Complete
     return subprocess.run(  # type: ignore[call-overload]
         command, cwd=cwd, capture_output=True, text=True, timeout=600, **options
     )
+
+
+def processes_below(but: Collection[int] = ()) -> set[int]:
+    """What runs below this process. What one of `but` starts, as the notebooks' runs do, is not."""
+    found: set[int] = set()
+    for child in psutil.Process().children():
+        if child.pid in but:
+            continue
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for each in (child, *child.children(recursive=True)):
+                if each.status() != psutil.STATUS_ZOMBIE:
+                    found.add(each.pid)
+    return found

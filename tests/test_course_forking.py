@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Iterator
 
-import psutil
 import pytest
 import torch
 from answers import worked
 from preempting import process_is_there, wait_for
+from support import processes_below
 
 from course import forking, harness
 from course.attempt import attempt
@@ -25,9 +25,9 @@ say = print  # ruff bars printing here, and learners print
 
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
-    before = set(psutil.Process().children(recursive=True))
+    before = processes_below()
     yield
-    assert set(psutil.Process().children(recursive=True)) <= before
+    assert processes_below(before) == set()
 
 
 def test_a_right_answer_passes_as_it_does_in_place():

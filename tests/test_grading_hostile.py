@@ -15,10 +15,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from hostile import CATALOGUE, RIGHT, Hostile, body
-from support import ROOT, find_program, layers_here, need_layers, run
+from support import ROOT, find_program, layers_here, need_layers, processes_below, run
 
 from course.grading.grade import grade
 from course.grading.handed_in.submissions import Submission
@@ -58,7 +57,7 @@ def orphans_come_here() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def others(orphans_come_here: None) -> set[int]:
     """Processes that were below this one before."""
-    return processes()
+    return processes_below()
 
 
 def started(held: tuple[str, ...], layers: tuple[str, ...]) -> Iterator[Zygote]:
@@ -77,18 +76,6 @@ def zygote(held: tuple[str, ...], others: set[int]) -> Iterator[Zygote]:
 def lacking(request: pytest.FixtureRequest, held: tuple[str, ...]) -> Iterator[Zygote]:
     """A warm process whose children are kept in by all layers but one."""
     yield from started(held, tuple(layer for layer in LAYERS if layer != request.param))
-
-
-def processes() -> set[int]:
-    """What runs below this process."""
-    found: set[int] = set()
-    for child in psutil.Process().children(recursive=True):
-        try:
-            if child.status() != psutil.STATUS_ZOMBIE:
-                found.add(child.pid)
-        except psutil.NoSuchProcess:
-            continue
-    return found
 
 
 def files() -> set[str]:
@@ -117,9 +104,13 @@ def lines_of(path: str) -> list[str]:
 def ended(zygote: Zygote, others: set[int]) -> set[int]:
     """What is left of a submission's processes, once they had a moment to end."""
     until = time.monotonic() + 5
-    while (left := processes() - others - {zygote._process.pid}) and time.monotonic() < until:
+    while (left := _left(zygote, others)) and time.monotonic() < until:
         time.sleep(0.01)
     return left
+
+
+def _left(zygote: Zygote, others: set[int]) -> set[int]:
+    return processes_below(others) - {zygote._process.pid}
 
 
 def param(case: Hostile) -> object:

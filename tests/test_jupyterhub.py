@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from support import ROOT
 pytestmark = pytest.mark.slow
 
 PROFILE = ROOT / "docs" / "hosting" / "jupyterhub_config.py"
+BIN = Path(sys.executable).parent  # where the proxy is
 LEARNERS = ("ada", "ben")
 LESSON = "l01_chunked_prefill"
 # What a machine of the tests lacks: accounts, PAM, and a user other than root to run servers as.
@@ -65,9 +65,6 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """The profile of docs/hosting, started, with a server for each learner."""
-    pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
-    if shutil.which("configurable-http-proxy") is None:
-        pytest.skip("configurable-http-proxy, which npm installs, is not on this machine")
     folder = tmp_path_factory.mktemp("hub")
     port, token = free_port(), secrets.token_hex(16)
     values = {"home": folder, "port": port, "hub": free_port(), "proxy": free_port()}
@@ -81,7 +78,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
             cwd=folder,
             stdout=log,
             stderr=log,
-            env=own | {"PYTHONPATH": str(ROOT)},
+            env=own | {"PYTHONPATH": str(ROOT), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
         )
     try:
         hub = Hub(f"http://127.0.0.1:{port}", folder, {})
