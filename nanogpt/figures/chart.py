@@ -23,10 +23,9 @@ class Line:
     """One named curve. `halves` are half the widths of the points' intervals, `labels` their names.
 
     `shape`: "line" joins the points, "curve" does without marking them, "points" only marks them,
-    "steps" holds each value until the next
-    point, "share" is a cumulative distribution as `cumulative` makes one.
-    Raises: ValueError for no point, a value that is no finite number, and more or fewer halves or
-    labels than points.
+    "steps" holds each value until the next point, "share" is a cumulative distribution as
+    `cumulative` makes one. Raises: ValueError for no point, a value that is no finite number, and
+    more or fewer halves or labels than points.
     """
 
     name: str
