@@ -40,7 +40,9 @@ MEASURE = """() => {
         const at = words.currentNode.parentElement, said = words.currentNode.textContent.trim();
         if (!said || at.closest(".notes")) continue;
         if (!at.checkVisibility({visibilityProperty: true})) continue;
-        const px = parseFloat(getComputedStyle(at).fontSize) * at.currentCSSZoom;
+        const svg = at.closest("svg"), drawn = svg?.viewBox.baseVal.width;
+        const scale = drawn ? svg.getBoundingClientRect().width / drawn : at.currentCSSZoom;
+        const px = parseFloat(getComputedStyle(at).fontSize) * scale;
         if (px < 23.9) small.push(`${said.slice(0, 30)}: ${px}`);
     }
     if (frame) {

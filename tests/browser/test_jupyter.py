@@ -195,6 +195,10 @@ def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
 ):
     file = course_server.work / "glossary.py"
     page.goto(course_server.address.replace("index.ipynb", "glossary.ipynb"))
+    # A lesson that begins to run takes the cursor to its first cell; this one has run then.
+    kernel = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator"
+    page.wait_for_function(f"document.querySelector('{kernel}[data-status=busy]')")
+    expect(page.locator(kernel)).to_have_attribute("data-status", "idle")
     words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text="Microbatch")
     expect(words).to_be_visible(timeout=LIMIT_MS)
     outside = file.read_text(encoding="utf-8").replace("**Microbatch**", "**Micro-batch**")
