@@ -37,6 +37,7 @@ from nanogpt.experiments.command_line import Parser, Whole
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+HOST = "127.0.0.1"
 LIMIT_MS = 120_000
 
 # Notes in window.seen when something is first to be seen; a shadow root tells no observer.
@@ -263,11 +264,11 @@ def course() -> Iterator[str]:
     workspace = Workspace(folder)
     workspace.bring_in()
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((HOST, 0))
         port = probe.getsockname()[1]
     own = {"PYTHONPATH": str(ROOT), "SERVING_NANOGPT_WORK": str(workspace.work)}
     server = subprocess.Popen(
-        [sys.executable, "-m", "course.launcher.host", "edit", str(port)],
+        [sys.executable, "-m", "course.launcher.host", "edit", HOST, str(port), HOST],
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -279,8 +280,10 @@ def course() -> Iterator[str]:
         server.stdin.write(b"benchmark\n")
         server.stdin.flush()
         while port_is_free(port):
+            if server.poll() is not None:
+                raise RuntimeError(f"the course's server ended with status {server.returncode}")
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}{FIRST_PAGE['edit']}&access_token=benchmark"
+        yield f"http://{HOST}:{port}{FIRST_PAGE['edit']}benchmark"
     finally:
         server.stdin.close()  # the end of its input is its own
         server.wait(timeout=30)

@@ -1,12 +1,13 @@
 """The benchmarks compare like with like: everybody's tokens are the oracle's."""
 
 import importlib.util
+import urllib.request
 
 import pytest
 import torch
 from classes import a_mark, a_record
 
-from benchmarks import baseline, calibrate, engine, grading, routing, window
+from benchmarks import baseline, calibrate, engine, grading, pages, routing, window
 from benchmarks.contenders import CONTENDERS, make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
@@ -194,3 +195,10 @@ def test_a_row_counts_what_was_timed_out_and_gives_the_seconds_of_one_submission
     assert (row.submissions, row.per_s, row.timed_out) == (20, 5.0, 20)
     assert (row.p50_s, row.p95_s) == pytest.approx((1.05, 2.0))
     assert row.statuses == {"timeout": 20, "passed": 20}
+
+
+@pytest.mark.slow
+def test_the_pages_waits_are_measured_on_the_course_as_it_is_served():
+    with pages.course() as address, urllib.request.urlopen(address, timeout=60) as answer:
+        assert answer.status == 200
+        assert "marimo" in answer.read().decode()
