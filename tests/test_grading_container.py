@@ -16,6 +16,7 @@ from hostile import RIGHT, body
 from support import ROOT, need_layers, write_program
 
 from course.__main__ import main
+from course.grading import container
 from course.grading.container import ENGINES
 from course.grading.record import LAYERS
 
@@ -152,6 +153,24 @@ def test_the_image_is_built_where_there_is_none_of_this_version(
     assert main(command) == 2
     assert "podman could not build the image" in capfd.readouterr().err
     assert len(engines.asked("run")) == 2
+
+
+def test_another_template_makes_another_image_and_a_compiled_module_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container, "_ROOT", tmp_path)
+    names = ("docs/hosting/Containerfile", "learn.py", "requirements.lock", "course/report.html")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    versions = [container._version()]
+    for name in names:
+        (tmp_path / name).write_text("other")
+        versions.append(container._version())
+    assert len(set(versions)) == 1 + len(names)
+    (tmp_path / "course" / "__pycache__").mkdir()
+    (tmp_path / "course" / "__pycache__" / "report.pyc").write_text("compiled")
+    assert container._version() == versions[-1]
 
 
 def test_an_engine_that_does_not_answer_gives_way_to_one_that_does(

@@ -20,6 +20,7 @@ from pathlib import Path
 ENGINES = ("docker", "podman")
 _ROOT = Path(__file__).parents[2]
 _CONTAINERFILE = Path("docs/hosting/Containerfile")
+_LEFT_OUT = {"__pycache__", "__marimo__"}
 _IN_IMAGE = ("course", "nanogpt", "solutions", "lessons", "widgets")
 
 
@@ -68,9 +69,11 @@ def _version() -> str:
 
 
 def _files() -> Iterator[Path]:
-    yield from (_ROOT / _CONTAINERFILE, _ROOT / "requirements.lock", _ROOT / "learn.py")
+    yield from (_ROOT / _CONTAINERFILE, _ROOT / "learn.py", *_ROOT.glob("requirements*"))
     for folder in _IN_IMAGE:
-        yield from (_ROOT / folder).rglob("*.py")
+        for path in (_ROOT / folder).rglob("*"):
+            if path.is_file() and not _LEFT_OUT.intersection(path.parts):
+                yield path
 
 
 def _build(engine: str, image: str) -> None:

@@ -1,6 +1,6 @@
 """What a guest's page and the screen show, as plain data: made anew from the room at each sending.
 
-Whoever reads slowly gets fewer of these, and each is up to date.
+A page that reads slowly gets fewer of these, and each is up to date.
 """
 
 from dataclasses import asdict

@@ -26,7 +26,7 @@ def newest_first(
     waiting: Sequence[tuple[int, int]],
     budget: int,
 ) -> list[tuple[int, int]]:
-    """A learner's plan: legal, and whoever came last is served first."""
+    """A learner's plan: legal, and the last to come is served first."""
     plan = [(request_id, 1) for request_id in decodes[:budget]]
     for request_id, remaining in [*waiting, *prefilling]:
         n = min(budget - sum(tokens for _, tokens in plan), remaining)
