@@ -32,9 +32,7 @@ def slider(label: str, values: Sequence[float], start: float) -> Any:
     """
     _check(label, values, start)
     if in_jupyter():
-        return _ipywidgets().SelectionSlider(
-            options=list(values), value=start, description=label, style=_WHOLE_LABEL
-        )
+        return _in_jupyter("SelectionSlider", label, values, start)
     import marimo as mo
 
     return mo.ui.slider(steps=list(values), value=start, label=label, show_value=True)
@@ -47,9 +45,7 @@ def chooser(label: str, values: Sequence[str], start: str) -> Any:
     """
     _check(label, values, start)
     if in_jupyter():
-        return _ipywidgets().Dropdown(
-            options=list(values), value=start, description=label, style=_WHOLE_LABEL
-        )
+        return _in_jupyter("Dropdown", label, values, start)
     import marimo as mo
 
     return mo.ui.dropdown(list(values), value=start, label=label)
@@ -60,6 +56,11 @@ def _check(label: str, values: Sequence[Any], start: object) -> None:
         raise ValueError(f"{label!r} has the values {list(values)}; it needs two or more, all new")
     if start not in values:
         raise ValueError(f"{label!r} starts at {start!r}, which is none of {list(values)}")
+
+
+def _in_jupyter(kind: str, label: str, values: Sequence[Any], start: object) -> Any:
+    make = getattr(_ipywidgets(), kind)
+    return make(options=list(values), value=start, description=label, style=_WHOLE_LABEL)
 
 
 def _ipywidgets() -> Any:

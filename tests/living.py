@@ -7,8 +7,9 @@ from functools import cache
 
 import torch
 
+from course.live.asked import Asked
 from course.live.live_engine import SEED, TEMPERATURE, Ask, LiveEngine
-from course.live.room import Asked, Room
+from course.live.room import Room
 from course.live.tuning import NUM_SINKS, Tuning
 from course.live.worker import WorkerLost
 from nanogpt.config import ModelConfig

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from course.live import prompts
-from course.live.room import Asked, Guest, Room
+from course.live.asked import Asked, Guest
+from course.live.room import Room
 from course.live.tuning import POLICIES, SLIDERS
 from nanogpt.checkpoints.tokenizer import ALPHABET, decode
 

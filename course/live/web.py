@@ -10,27 +10,24 @@ import secrets
 from asyncio import Event
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from course.live import views
+from course.live.asked import Guest
 from course.live.prompts import Rate, Refused
-from course.live.room import Guest, Room
+from course.live.room import Room
 from course.live.serving import Serving
-from widgets import assets
+from course.live.static_files import file_routes
 
 MAX_PAGES = 400
 MAX_MESSAGE = 4096
 """Bytes of a message to the server."""
 
-_STATIC = Path(__file__).parent / "static"
 _FIRST_WORD_S = 10.0
 _WRONG_CODE_S = 1.0
 _SEND_S = 20.0
@@ -38,17 +35,6 @@ _SEND_S = 20.0
 _GUEST_EVERY_S = 0.15
 _SCREEN_EVERY_S = 0.08
 _MESSAGES, _MESSAGES_S = 20, 5.0
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' "
-    "'unsafe-inline'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-_PAGES = {"/": "phone.html", "/screen": "screen.html"}
-_FILES = ("phone.js", "screen.js", "connection.js", "live.css")
-_STYLES = ("timeline", "heap_stepper", "kv_budget", "live_trace")
 
 Hear = Callable[[dict[str, Any]], None]
 
@@ -71,10 +57,7 @@ class House:
     def app(self) -> Starlette:
         """The ASGI application; its lifespan runs the loop that serves."""
         routes = [
-            *(Route(path, _file(_STATIC / name)) for path, name in _PAGES.items()),
-            *(Route(f"/{name}", _file(_STATIC / name)) for name in _FILES),
-            *(Route(f"/widgets/{path.name}", _file(path)) for path in assets.scripts()),
-            Route("/widgets.css", _text(assets.css(*_STYLES), "text/css")),
+            *file_routes(),
             WebSocketRoute("/room", self._guest),
             WebSocketRoute("/control", self._screen),
         ]
@@ -262,17 +245,3 @@ def _parsed(said: str) -> dict[str, Any]:
 async def _send(socket: WebSocket, message: dict[str, Any]) -> None:
     async with asyncio.timeout(_SEND_S):
         await socket.send_text(json.dumps(message))
-
-
-def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(_: Request) -> Response:
-        return FileResponse(path, headers=_HEADERS)
-
-    return answer
-
-
-def _text(text: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(_: Request) -> Response:
-        return Response(text, media_type=media_type, headers=_HEADERS)
-
-    return answer
