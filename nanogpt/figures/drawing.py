@@ -138,7 +138,7 @@ def _draw_line(axes: Axes, line: Line, place: int, theme: Theme) -> Line2D:
     )  # fmt: skip
     for point, words in zip(line.points, line.labels, strict=False):
         axes.annotate(
-            words, point, xytext=(-5, 5), textcoords="offset points", color=theme.ink,
+            words, point, xytext=(-4, 7), textcoords="offset points", color=theme.ink,
             fontsize=_TEXT_PT, ha="right",  # over a curve that rises, as these do
         )  # fmt: skip
     if line.halves:
