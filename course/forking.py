@@ -134,7 +134,8 @@ class _Child:
             ready.register(self._report, selectors.EVENT_READ)
             ready.register(self._words, selectors.EVENT_READ)
             while True:
-                pipes = {key.fd for key, _ in ready.select(_BEAT_S)}
+                ended = self._has_ended()  # asked first: all that it wrote is in the pipes then
+                pipes = {key.fd for key, _ in ready.select(0 if ended else _BEAT_S)}
                 if self._words in pipes and self._hear():
                     beat, beat_cpu_s = time.monotonic(), self._cpu_now()
                 if self._report in pipes:
@@ -142,7 +143,7 @@ class _Child:
                     self.said += chunk
                     if not chunk or chunk.endswith(b"\n"):
                         break
-                if not pipes and self._has_ended():  # a child of its own may hold the pipes open
+                if ended and not pipes:  # a child of its own may hold the pipes open
                     break
                 now, self.cpu_s = time.monotonic(), self._cpu_now() - beat_cpu_s
                 waited = now - beat > _SILENT_WALL_S or now - began > _WHOLE_WALL_S

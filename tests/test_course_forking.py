@@ -123,6 +123,20 @@ def test_a_child_of_the_answers_own_is_ended_with_it(tmp_path):
     wait_for(lambda: not process_is_there(int(note.read_text())), "the end of the answer's child")
 
 
+def test_a_report_that_comes_as_its_process_ends_is_heard(monkeypatch: pytest.MonkeyPatch):
+    class Slow(forking._Child):
+        def _has_ended(self) -> bool:  # a busy machine's turn of the loop
+            time.sleep(0.3)
+            return super()._has_ended()
+
+    def silent_for_a_while(tokens, num_cached):
+        sum(range(4_000_000))  # keeps the interpreter's lock, so that no sign of life comes
+        return tokens[num_cached:]
+
+    monkeypatch.setattr(forking, "_Child", Slow)
+    assert check_apart(NEXT, silent_for_a_while).report.status == "passed"
+
+
 def test_torch_computes_in_the_child_also_when_the_parent_used_several_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(2)

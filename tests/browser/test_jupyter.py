@@ -199,7 +199,7 @@ def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
     kernel = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator"
     page.wait_for_function(f"document.querySelector('{kernel}[data-status=busy]')")
     expect(page.locator(kernel)).to_have_attribute("data-status", "idle")
-    words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text="Microbatch")
+    words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text=re.compile("Micro-?batch"))
     expect(words).to_be_visible(timeout=LIMIT_MS)
     outside = file.read_text(encoding="utf-8").replace("**Microbatch**", "**Micro-batch**")
     file.write_text(outside, encoding="utf-8")
@@ -215,5 +215,9 @@ def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
     assert file.read_text(encoding="utf-8") == outside
     [kept] = (course_server.work / "kept").glob("glossary*.py")
     assert "My own word." in kept.read_text(encoding="utf-8")
+    page.locator(".lm-MenuBar-item", has_text="File").click()
+    page.get_by_role("menuitem", name="Reload Notebook from Disk").click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Reload").click()
+    expect(words.filter(has_text="Micro-batch")).to_be_visible(timeout=LIMIT_MS)
     assert all("409" in each or "changed outside" in each for each in complaints)
     complaints.clear()
