@@ -36,9 +36,10 @@ def main(mode: str, address: str, port: str, name: str) -> None:
 def _serve_marimo(mode: str, address: str, port: str, token: str) -> None:
     from marimo._cli.cli import main as marimo
 
-    from course.launcher import page_guard, save_guard, warm_kernels
+    from course.launcher import light_styles, page_guard, save_guard, warm_kernels
 
     page_guard.install()
+    light_styles.install()
     if mode == "edit":
         save_guard.install()
         warm_kernels.install()

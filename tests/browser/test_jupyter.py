@@ -199,7 +199,8 @@ def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
     kernel = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator"
     page.wait_for_function(f"document.querySelector('{kernel}[data-status=busy]')")
     expect(page.locator(kernel)).to_have_attribute("data-status", "idle")
-    words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text=re.compile("Micro-?batch"))
+    term = re.compile("Micro-?batch")
+    words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text=term)
     expect(words).to_be_visible(timeout=LIMIT_MS)
     outside = file.read_text(encoding="utf-8").replace("**Microbatch**", "**Micro-batch**")
     file.write_text(outside, encoding="utf-8")

@@ -28,9 +28,12 @@ def test_each_task_stands_over_the_learners_framed_cell(lesson):
     for item in lesson_exercises("l00_kv_cache"):
         card = lesson.page.locator(f"[data-task='{item.id}']")
         expect(card).to_contain_text(item.title)
-        frame = lesson.page.locator(f".marimo-cell[data-cell-name='*{item.name}']")
-        label = frame.evaluate("(cell) => getComputedStyle(cell, '::before').content")
+        label = card.evaluate("(card) => getComputedStyle(card, '::after').content")
         assert label == '"Your code"'
+        frame = lesson.cell(item.name).locator("xpath=ancestor::*[@data-testid='cell-editor'][1]")
+        width = frame.evaluate("(editor) => getComputedStyle(editor).borderTopWidth")
+        below = frame.bounding_box()["y"] - card.bounding_box()["y"] - card.bounding_box()["height"]
+        assert (width, 0 < below < 40) == ("2px", True)
 
 
 def test_no_editor_of_a_hidden_cell_is_on_the_page(lesson):

@@ -1,0 +1,60 @@
+"""Serves marimo's style sheets without the rules whose selectors have `:has()`.
+
+With one such rule for every cell, a browser looks at all cells again whenever anything in one
+changes: 8 ms each time and most of the wait for a verdict (docs/benchmarks.md). What the rules are
+for, menus that are open, tables and AI edits, looks a little plainer without them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_RULE = re.compile(rb"[^{};]*:has\([^{}]*\{[^{}]*\}")
+
+
+class LightStyles:
+    """An ASGI application in front of another one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on, and style sheets whole and lighter."""
+        if scope["type"] != "http" or not scope["path"].endswith(".css"):
+            await self.app(scope, receive, send)
+            return
+        start: Message = {}
+        body = b""
+
+        async def hold(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            body += message.get("body", b"")
+            if message.get("more_body", False):
+                return
+            body = without_has(body)
+            length = (b"content-length", str(len(body)).encode())
+            headers = [each for each in start["headers"] if each[0].lower() != length[0]]
+            await send({**start, "headers": [*headers, length]})
+            await send({"type": "http.response.body", "body": body})
+
+        await self.app(scope, receive, hold)
+
+
+def without_has(sheet: bytes) -> bytes:
+    """The style sheet, as a bundler writes it, without rules that have `:has()`."""
+    return _RULE.sub(b"", sheet)
+
+
+def install() -> None:
+    """Put it in front of every server that marimo makes in this process."""
+    from marimo._server.registry import MIDDLEWARE_REGISTRY
+    from starlette.middleware import Middleware
+
+    MIDDLEWARE_REGISTRY.register("light styles", Middleware(LightStyles))
