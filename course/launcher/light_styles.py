@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _RULE = re.compile(rb"[^{};]*:has\([^{}]*\{[^{}]*\}")
+_THEME = b":root:has(body.dark)"  # all colours of the page hang on it
+_ITS_CHILD = b":root:has(>body.dark)"  # the same, and nothing below the body can change it
 
 
 class LightStyles:
@@ -48,8 +50,13 @@ class LightStyles:
 
 
 def without_has(sheet: bytes) -> bytes:
-    """The style sheet, as a bundler writes it, without rules that have `:has()`."""
-    return _RULE.sub(b"", sheet)
+    """The style sheet, as a bundler writes it, without rules that have `:has()`.
+
+    The one that makes the page dark stays, in words that look at the root's own children alone.
+    """
+    return _RULE.sub(
+        lambda rule: rule[0].replace(_THEME, _ITS_CHILD) if _THEME in rule[0] else b"", sheet
+    )
 
 
 def install() -> None:
