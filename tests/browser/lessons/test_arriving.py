@@ -15,6 +15,10 @@ FOCUSED = """() => {
     while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
     return [at.className, at.getAttribute("aria-label") ?? at.textContent];
 }"""
+# What an editor's frame says of the way out.
+TELLS_THE_WAY_OUT = """() =>
+    getComputedStyle(document.activeElement.closest(".cm-editor"), "::after").content
+    === '"Esc, then Tab: go on"'"""
 A_NEW_CELL = "Python"  # marimo's button after the last cell
 
 
@@ -32,6 +36,7 @@ def test_the_keyboard_leads_from_the_top_to_the_end_and_changes_nothing(
         css, name = page.evaluate(FOCUSED)
         names.append(name)
         if "cm-content" in css:
+            page.wait_for_function(TELLS_THE_WAY_OUT)
             page.keyboard.press("Escape")
         if name.strip() == A_NEW_CELL:
             break
