@@ -9,12 +9,13 @@ draw for a value.
     beside(window, lambda value: Figure(kv_over_time(runs[value])))
 
 marimo runs the second cell again when the control is moved, since it names it. Jupyter runs no cell
-by itself: there the drawing watches the control.
+by itself: there the drawing watches the control. A page of the site has the drawings of all values.
 """
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 _WHOLE_LABEL = {"description_width": "initial"}
 
@@ -23,6 +24,13 @@ class Drawn(Protocol):
     """What a notebook shows as HTML."""
 
     def _repr_html_(self) -> str: ...
+
+
+class Declared(NamedTuple):
+    """What a control was declared with, which marimo's own does not tell."""
+
+    label: str
+    values: tuple[Any, ...]
 
 
 def slider(label: str, values: Sequence[float], start: float) -> Any:
@@ -35,7 +43,8 @@ def slider(label: str, values: Sequence[float], start: float) -> Any:
         return _in_jupyter("SelectionSlider", label, values, start)
     import marimo as mo
 
-    return mo.ui.slider(steps=list(values), value=start, label=label, show_value=True)
+    made = mo.ui.slider(steps=list(values), value=start, label=label, show_value=True)
+    return _declared(made, label, values)
 
 
 def chooser(label: str, values: Sequence[str], start: str) -> Any:
@@ -48,7 +57,7 @@ def chooser(label: str, values: Sequence[str], start: str) -> Any:
         return _in_jupyter("Dropdown", label, values, start)
     import marimo as mo
 
-    return mo.ui.dropdown(list(values), value=start, label=label)
+    return _declared(mo.ui.dropdown(list(values), value=start, label=label), label, values)
 
 
 def _check(label: str, values: Sequence[Any], start: object) -> None:
@@ -56,6 +65,11 @@ def _check(label: str, values: Sequence[Any], start: object) -> None:
         raise ValueError(f"{label!r} has the values {list(values)}; it needs two or more, all new")
     if start not in values:
         raise ValueError(f"{label!r} starts at {start!r}, which is none of {list(values)}")
+
+
+def _declared(control: Any, label: str, values: Sequence[Any]) -> Any:
+    control.declared = Declared(label, tuple(values))
+    return control
 
 
 def _in_jupyter(kind: str, label: str, values: Sequence[Any], start: object) -> Any:
@@ -69,10 +83,22 @@ def _ipywidgets() -> Any:
     return ipywidgets
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What marimo shows beside a control: `content`, which `draw` made of the control's value."""
+
+    control: Any
+    draw: Callable[[Any], Drawn]
+    content: Drawn
+
+    def _repr_html_(self) -> str:
+        return self.content._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
 def beside(control: Any, draw: Callable[[Any], Drawn]) -> Any:
     """What `draw` makes of the control's value, drawn anew whenever that changes."""
     if not in_jupyter():
-        return draw(control.value)
+        return Beside(control, draw, draw(control.value))
     drawn = _ipywidgets().HTML(_html(draw, control.value))
 
     def redraw(change: Any) -> None:
@@ -83,10 +109,8 @@ def beside(control: Any, draw: Callable[[Any], Drawn]) -> Any:
 
 
 def is_control(shown: object) -> bool:
-    """Whether what a marimo cell shows is a control, which does nothing without a kernel."""
-    import marimo as mo
-
-    return isinstance(shown, mo.ui.slider | mo.ui.dropdown)
+    """Whether what a marimo cell shows is a control of ours, which does nothing by itself."""
+    return isinstance(getattr(shown, "declared", None), Declared)
 
 
 def _html(draw: Callable[[Any], Drawn], value: Any) -> str:

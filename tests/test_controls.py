@@ -26,12 +26,22 @@ def test_in_marimo_controls_are_marimos_own():
     window = slider("Window W", WINDOWS, 16)
     assert isinstance(window, mo.ui.slider)
     assert window.value == 16
-    assert beside(window, Shown).value == 16
+    assert beside(window, Shown)._repr_html_() == "<b>W = 16</b>"
     machine = chooser("Machine", ["a GPU", "a CPU"], "a CPU")
     assert isinstance(machine, mo.ui.dropdown)
-    assert beside(machine, Shown).value == "a CPU"
+    assert beside(machine, Shown)._repr_html_() == "<b>W = a CPU</b>"
     for control, label in ((window, "Window W"), (machine, "Machine")):
         assert label in control.text
+        assert control.declared.label == label
+    assert window.declared.values == WINDOWS
+    assert machine.declared.values == ("a GPU", "a CPU")
+
+
+def test_only_declared_controls_are_controls():
+    assert controls.is_control(slider("Window W", WINDOWS, 16))
+    assert controls.is_control(chooser("Machine", ["a GPU", "a CPU"], "a CPU"))
+    assert not controls.is_control(mo.ui.slider(1, 3))
+    assert not controls.is_control(mo.md("words"))
 
 
 def test_in_jupyter_they_are_ipywidgets_and_redraw(monkeypatch):

@@ -12,12 +12,14 @@ from support import ROOT
 from course import progress
 from course.__main__ import main
 from course.attempt import Attempt
+from course.controls import beside, chooser
 from course.demo import command, notes
 from course.demo.blocks import blocks, split, text_of
 from course.demo.collecting import collect
 from course.demo.notes import NotesError, notes_of
 from course.demo.page import page
 from course.demo.slides import MOST, Slide, slides
+from course.figure import Figure
 from course.lesson_map import find_lesson
 from course.prediction import Withheld
 from course.registry import exercise, lesson_exercises
@@ -136,6 +138,13 @@ def test_hints_and_the_cards_of_checks_on_answers_are_left_out():
     shown = Withheld("l09.x", Report("l00.next_inputs", "failed", (), 0, "No.", exhibit="A"))
     found = slides([None, Attempt(passed, None), Hints("l00.next_inputs", ("a", "b", "c")), shown])
     assert kinds(found) == ["verdict"]
+
+
+def test_of_a_control_the_figure_for_its_start_is_a_slide_and_the_control_is_none():
+    rung = chooser("Rung", ("one", "two"), "two")
+    drawn = beside(rung, lambda name: Withheld("l09.x", Figure("Not yet.", f"Rung {name}?")))
+    found = slides([rung, drawn])
+    assert [(slide.kind, slide.heading) for slide in found] == [("figure", "Rung two?")]
 
 
 def test_a_task_stands_on_one_slide_that_reveal_takes_for_one():

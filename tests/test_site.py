@@ -1,5 +1,6 @@
 """The static site's parts, without running a lesson."""
 
+import re
 from pathlib import Path
 
 import marimo as mo
@@ -7,12 +8,14 @@ import pytest
 from support import ROOT
 
 from course.__main__ import main
+from course.controls import beside, chooser, slider
 from course.lesson_map import LESSONS
 from course.newcomer import newcomer
 from course.prediction import Withheld
 from course.progress import work_folder
 from course.site import showcase, visiting
-from course.site.blocks import Code, Drawing, Exercise, Prose
+from course.site.blocks import Block, Code, Drawing, Exercise, Prose
+from course.site.choice import choice
 from course.site.links import faults
 from course.site.pages import Page, lesson_page, stepper_page
 from course.site.reading import read
@@ -139,11 +142,62 @@ def test_what_needs_a_kernel_is_refused():
         visiting._html(mo.md("$x^2$"))
 
 
-def test_a_control_is_replaced_by_a_line_and_what_stands_beside_it_stays():
-    html = visiting._html(Withheld("l01.a", mo.vstack([mo.ui.slider(1, 3), mo.md("beside")])))
-    assert "The open lesson has a control here." in html
-    assert "beside" in html
-    assert "<marimo-" not in html
+def test_a_control_that_was_not_declared_is_refused():
+    with pytest.raises(ValueError, match="without a kernel cannot show a marimo-ui-element"):
+        visiting._html(Withheld("l01.a", mo.vstack([mo.ui.slider(1, 3), mo.md("beside")])))
+
+
+def shown(*outputs) -> list[Block]:
+    """The blocks of cells that show these."""
+    reader = visiting._Reader("l04_sliding_window", solutions=False)
+    for output in outputs:
+        reader.output(output)
+    return page(*reader.blocks).blocks
+
+
+def test_a_control_is_buttons_and_every_value_s_drawing_of_which_the_start_is_shown():
+    window = slider("Window <W>", (8, 16, 32), 16)
+    drawn = beside(window, lambda value: mo.Html(f"<b>W = {value}</b>"))
+    assert shown(window, drawn) == [
+        Prose(
+            '<div class="choice"><fieldset><legend>Window &lt;W&gt;</legend>'
+            '<label><input type="radio" name="l04-choice-1" data-at="0">8</label>'
+            '<label><input type="radio" name="l04-choice-1" data-at="1" checked>16</label>'
+            '<label><input type="radio" name="l04-choice-1" data-at="2">32</label></fieldset>'
+            '<div class="drawn" data-at="0"><b>W = 8</b></div>'
+            '<div class="drawn" data-at="1"><b>W = 16</b></div>'
+            '<div class="drawn" data-at="2"><b>W = 32</b></div></div>'
+        )
+    ]
+
+
+def test_the_style_hides_each_drawing_whose_button_is_not_checked_and_is_there_once():
+    machine = chooser("Machine", ("a GPU", "a CPU"), "a CPU")
+    drawn = beside(machine, lambda name: mo.Html(f"<b>{name}</b>"))
+    one, other = (choice(f"l08-choice-{number}", drawn)._repr_html_() for number in (1, 2))
+    assert page(Prose(one)).styles == [
+        '.choice:not(:has([data-at="0"]:checked))>.drawn[data-at="0"]{display:none}',
+        '.choice:not(:has([data-at="1"]:checked))>.drawn[data-at="1"]{display:none}',
+    ]
+    assert page(Prose(other)).styles == page(Prose(one)).styles
+
+
+def test_two_controls_of_a_page_are_groups_of_their_own_and_pictures_keep_their_ids():
+    picture = mo.Html('<svg id="a" fill="url(#a)"></svg>')
+    drawn = [beside(slider(label, (1, 2), 1), lambda _: picture) for label in "VW"]
+    html = "".join(block.html for block in shown(*drawn))
+    assert re.findall(r'name="([^"]+)"', html) == ["l04-choice-1"] * 2 + ["l04-choice-2"] * 2
+    assert re.findall(r'\bid="([^"]+)"', html) == ["a", "a-2", "a-3", "a-4"]
+
+
+def test_where_the_drawings_wait_for_a_prediction_the_buttons_wait_too():
+    rung = chooser("Rung", ("one", "two"), "one")
+    drawn = beside(rung, lambda name: Withheld("l05.a", mo.Html(f"<b>{name}</b>")))
+    [block] = shown(rung, drawn)
+    assert block.withheld
+    held = block.html.index('<div class="sng-withheld">')
+    assert block.html.index('data-sn-after="l05.a"') < held < block.html.index("<fieldset>")
+    assert block.html.count("<b>one</b>") == block.html.count("<b>two</b>") == 1
 
 
 # ---- the command ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course.attempt import Attempt
-from course.controls import is_control
+from course.controls import Beside, is_control
 from course.demo.blocks import Block, blocks, inside, split, text_of
 from course.figure import Figure
 from course.prediction import Withheld
@@ -121,7 +121,8 @@ def slides(outputs: Iterable[Any]) -> tuple[Slide, ...]:
     """The slides of a lesson, of what its cells show (`course.demo.collecting.collect`)."""
     cut = _Cut()
     for output in outputs:
-        shown = output.content if isinstance(output, Withheld) else output
+        shown = output.content if isinstance(output, Beside) else output
+        shown = shown.content if isinstance(shown, Withheld) else shown
         if isinstance(shown, Prediction):
             for slide in _asked(shown):
                 cut.add(slide)

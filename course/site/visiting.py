@@ -9,14 +9,15 @@ from typing import Any
 from marimo import Html
 
 from course.attempt import Attempt
+from course.controls import Beside, is_control
 from course.prediction import Withheld
 from course.registry import exercise
 from course.site.blocks import Block, Code, Drawing, Exercise, Prose
+from course.site.choice import choice
 from course.task import TaskCard
 from widgets.base import Widget
 from widgets.standalone import state
 
-_CONTROL = re.compile("<marimo-ui-element.*?</marimo-ui-element>", re.DOTALL)
 _EXHIBIT = 'data-yours="exhibit"'
 
 
@@ -45,6 +46,7 @@ class _Reader:
         self.blocks: list[Block] = []
         self.label = ""
         self.drawn = 0
+        self.chosen = 0
 
     def code(self, source: str) -> None:
         self.blocks.append(Code(source.strip(), self.label))
@@ -58,7 +60,10 @@ class _Reader:
             self.label = "The exhibit"
 
     def _blocks(self, value: Any) -> Iterator[Block]:
-        if value is None:
+        if isinstance(value, Beside):
+            self.chosen += 1
+            value = choice(f"{self.prefix}-choice-{self.chosen}", value)
+        if value is None or is_control(value):
             return
         if isinstance(value, Widget):
             kind = type(value).__module__.rpartition(".")[2]
@@ -76,12 +81,11 @@ class _Reader:
 
 
 def _html(value: Any) -> str:
-    """The HTML of a card, a figure or Markdown; in place of a control, a line that says so.
+    """The HTML of a card, a figure or Markdown.
 
-    Raises: ValueError where more than a control needs a kernel.
+    Raises: ValueError where it needs a kernel.
     """
     html = str(value.text if isinstance(value, Html) else value._repr_html_())
-    html = _CONTROL.sub('<p class="small">The open lesson has a control here.</p>', html)
     if found := re.search(r"<(marimo-[\w-]+)", html):
         raise ValueError(f"a page without a kernel cannot show a {found[1]}")
     return html

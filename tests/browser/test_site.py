@@ -20,7 +20,16 @@ from course.site.links import faults
 from course.site.pages import highlighted
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-LOOKED_AT = ("index", "l00_kv_cache", "l03_interleaving", "l05_slo_policy", "l07_fleet", "steppers")
+LOOKED_AT = (
+    "index",
+    "l00_kv_cache",
+    "l03_interleaving",
+    "l04_sliding_window",
+    "l05_slo_policy",
+    "l07_fleet",
+    "l08_speculation",
+    "steppers",
+)
 NAMES = ["index", "glossary", "steppers", *(each.stem for each in LESSONS)]
 Open = Callable[..., Page]
 
@@ -181,6 +190,48 @@ def test_a_prediction_stays_one_choose_then_reveal(visit):
     question.get_by_role("button", name="Commit").click()
     expect(card).to_be_visible()
     expect(picture).not_to_have_class(re.compile("sn-waits"))
+
+
+@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
+def test_a_control_chooses_among_figures_by_keys(visit, from_file):
+    page = visit("l04_sliding_window", from_file=from_file)
+    group = page.get_by_role("group", name="Window W")
+    expect(group.get_by_role("radio", name="24")).to_be_checked()
+    figure = page.locator(".choice figure:visible")
+    expect(figure).to_have_count(1)
+    expect(figure).to_contain_text("a window of 24")
+    group.get_by_role("radio", name="24").focus()
+    page.keyboard.press("ArrowRight")
+    expect(group.get_by_role("radio", name="32")).to_be_checked()
+    expect(figure).to_have_count(1)
+    label = figure.get_by_role("img").get_attribute("aria-label")
+    assert "a window of 32: 32 at 0, 0 at 54" in label
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(figure).to_contain_text("a window of 8")
+
+
+def test_a_control_whose_figures_wait_for_a_prediction_waits_too(visit):
+    page = visit("l05_slo_policy")
+    group = page.get_by_role("group", name="Against the first rung")
+    expect(group).to_have_count(0)
+    question = page.locator(".sn-prediction[data-key='l05.visible']")
+    question.get_by_role("button", name="Show me").click()
+    expect(group.get_by_role("radio")).to_have_count(7)
+    group.get_by_role("radio", name="most urgent first").check()
+    expect(page.locator(".choice figure:visible")).to_contain_text("most urgent first")
+
+
+def test_a_control_works_without_a_script(chromium, site):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "l08_speculation.html").as_uri())
+    figure = page.locator(".choice figure:visible")
+    expect(figure.locator("figcaption")).to_contain_text("a large GPU")
+    page.get_by_role("radio", name="a server CPU").check()
+    expect(figure).to_have_count(1)
+    expect(figure.locator("figcaption")).to_contain_text("a server CPU")
+    context.close()
 
 
 def test_an_exercise_says_how_to_do_it_for_real(visit):
