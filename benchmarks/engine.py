@@ -171,27 +171,23 @@ def chart(rows: Sequence[Row], where: str) -> Chart:
 
 def _panels(rows: Sequence[Row]) -> Iterator[Panel]:
     for model_name in dict.fromkeys(r["model"] for r in rows):
-        own = {
-            name: [r for r in rows if (r["model"], r["contender"]) == (model_name, name)]
-            for name in DRAWN
-        }
-        own = {name: found for name, found in own.items() if found}
+        own = [r for r in rows if r["model"] == model_name and r["contender"] in DRAWN]
         yield Panel(
             (f"mixed-8, {model_name} size", "tokens/s"),
             ("repeats with at most that", "%"),
-            tuple(cumulative(name, found[0]["repeats"]) for name, found in own.items()),
+            tuple(cumulative(r["contender"], r["repeats"]) for r in own if r["load"] == "mixed-8"),
             log_x=True,
         )
-        decodes = {
-            name: tuple((r["requests"], r["tokens_per_s"]) for r in found[1:])
-            for name, found in own.items()
-        }
-        lines = tuple(Line(name, points) for name, points in decodes.items() if points)
-        if lines:
+        decodes: dict[str, list[tuple[float, float]]] = {}
+        for row in own:
+            if row["load"] != "mixed-8":
+                point = (row["requests"], row["tokens_per_s"])
+                decodes.setdefault(row["contender"], []).append(point)
+        if decodes:
             yield Panel(
-                (f"requests that decode at once, {model_name} size", ""),
+                (f"requests that decode, {model_name} size", ""),
                 ("throughput", "tokens/s"),
-                lines,
+                tuple(Line(name, tuple(points)) for name, points in decodes.items()),
             )
 
 

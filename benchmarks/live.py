@@ -176,7 +176,7 @@ def chart(loads: Mapping[str, Sequence[tuple[Client, float]]], where: str) -> Ch
         tuple(cumulative(name, [ms for _, ms in measured]) for name, measured in loads.items()),
         log_x=True,
     )
-    return Chart("What a room waits for its first tokens", (panel,), where)
+    return Chart("How long a room waits for its first tokens", (panel,), where)
 
 
 def at_95(times: Sequence[float]) -> float:

@@ -21,7 +21,7 @@ from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.command_line import Parser
-from nanogpt.figures import Chart, Line, Mark, Panel
+from nanogpt.figures import Chart, Mark, Panel, cumulative
 from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.model import GPT
 
@@ -87,26 +87,22 @@ def compare(model: GPT, load: Load, window: int, executor: str, repeats: int, cl
 
 
 def chart(rows: Sequence[Row], where: str) -> Chart:
-    """What the window is worth in time against what it saves of K/V, a panel per executor."""
-
-    def line(storage: str, of: Sequence[Row]) -> Line:
-        points = [
-            (row.kv_full / row.kv_window, statistics.median(row.ratios[storage])) for row in of
-        ]
-        return Line(storage, tuple(sorted(points)))
-
+    """The window's speed over the full cache's in every repeat, a panel per load."""
     panels = [
         Panel(
-            ("K/V held by the full cache", "times the window's"),
-            (f"speed, {executor}", "times"),
-            tuple(line(each, [r for r in rows if r.executor == executor]) for each in STORAGES[1:]),
-            (Mark("y", 1, "full cache"),),
+            (f"speed, {load}, window {width}", "times the full cache's"),
+            ("repeats with at most that", "%"),
+            tuple(
+                cumulative(f"{row.executor}, {storage}", ratios)
+                for row in rows
+                if (row.load, row.window) == (load, width)
+                for storage, ratios in row.ratios.items()
+            ),
+            (Mark("x", 1, "full cache"),),
         )
-        for executor in EXECUTORS
+        for load, width in dict.fromkeys((row.load, row.window) for row in rows)
     ]
-    repeats = len(rows[0].ratios["ring"])
-    title = f"What a window saves, in K/V and in time (median of {repeats} repeats)"
-    return Chart(title, tuple(panels), where)
+    return Chart("A window beside the full cache", tuple(panels), where)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

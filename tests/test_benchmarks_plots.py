@@ -53,18 +53,27 @@ def test_every_target_is_about_contenders_that_are_drawn() -> None:
     assert len(engine.targets(rows)) == 3 + 4
 
 
-def test_a_window_is_drawn_by_what_it_saves_of_the_kv() -> None:
+def test_a_window_is_drawn_by_every_repeat_beside_the_full_cache() -> None:
     rows = [
-        window.Row("4 x 300", 32, "packed", 9, {"ring": [1, 1.2], "evict": [0.75]}, 1800, 100),
-        window.Row("decode-3", 20, "packed", 9, {"ring": [0.8, 1], "evict": [0.5]}, 120, 60),
+        window.Row("decode-3", 20, "packed", 9, {"ring": [1, 0.8], "evict": [0.5, 0.6]}, 120, 60),
         window.Row("decode-3", 20, "padded", 9, {"ring": [1], "evict": [0.9]}, 120, 60),
+        window.Row("4 x 300", 32, "packed", 9, {"ring": [1.25], "evict": [0.75]}, 1800, 100),
     ]
     chart = window.chart(rows, "a CPU")
-    assert curves(chart) == [
-        {"ring": ((2, 0.9), (18, 1.1)), "evict": ((2, 0.5), (18, 0.75))},
-        {"ring": ((2, 1),), "evict": ((2, 0.9),)},
+    assert [panel.x[0] for panel in chart.panels] == [
+        "speed, decode-3, window 20",
+        "speed, 4 x 300, window 32",
     ]
-    assert chart.panels[0].marks == (Mark("y", 1, "full cache"),)
+    assert curves(chart) == [
+        {
+            "packed, ring": ((0.8, 50), (1, 100)),
+            "packed, evict": ((0.5, 50), (0.6, 100)),
+            "padded, ring": ((1, 100),),
+            "padded, evict": ((0.9, 100),),
+        },
+        {"packed, ring": ((1.25, 100),), "packed, evict": ((0.75, 100),)},
+    ]
+    assert {panel.marks for panel in chart.panels} == {(Mark("x", 1, "full cache"),)}
 
 
 def test_fleets_are_drawn_without_a_trace_beside_what_is_promised() -> None:
