@@ -27,7 +27,9 @@ def test_the_engine_is_drawn_beside_the_contenders_of_its_targets() -> None:
         row("mixed-8", 8, "packed", 750, 700, 800),
         row("mixed-8", 8, "padded", 500, 540, 560),
         row("mixed-8", 8, "baseline", 140, 150, 145),
+        row("mixed-8", 8, "products", 1100, 1000, 1200),
         row("decode-1", 1, "packed", 300, 310, 380),
+        row("decode-1", 1, "products", 500, 510, 520),
         row("decode-1", 1, "baseline", 160, 150, 155),
         row("decode-32", 32, "packed", 3000, 2900, 3100),
         row("decode-32", 32, "baseline", 700, 720, 710),
@@ -38,10 +40,11 @@ def test_the_engine_is_drawn_beside_the_contenders_of_its_targets() -> None:
         {
             "packed": tuple(zip((700, 750, 800), thirds, strict=True)),
             "baseline": tuple(zip((140, 145, 150), thirds, strict=True)),
+            "products": tuple(zip((1000, 1100, 1200), thirds, strict=True)),
         },
         {"packed": ((1, 310), (32, 3000)), "baseline": ((1, 155), (32, 710))},
     ]
-    assert curves(engine.chart(rows[:3], "a CPU")) == curves(chart)[:1]
+    assert curves(engine.chart(rows[:4], "a CPU")) == curves(chart)[:1]
 
 
 def test_every_target_is_about_contenders_that_are_drawn() -> None:
@@ -111,6 +114,17 @@ def test_a_class_is_drawn_by_the_seconds_of_each_submission() -> None:
         grading.Row("typical", 9, (0.1, 0.2), {"passed": 10}),
         grading.Row("5% endless", 9, (0.1, 0.2, 0.3, 10), {"timeout": 1}),
     ]
+    assert grading.as_json(rows[1]) == {
+        "name": "5% endless",
+        "submissions": 4,
+        "seconds": 9,
+        "each_s": (0.1, 0.2, 0.3, 10),
+        "per_s": 4 / 9,
+        "p50_s": 0.25,
+        "p95_s": 10,
+        "timed_out": 1,
+        "statuses": {"timeout": 1},
+    }
     chart = grading.chart(rows, "l01_chunked_prefill", "a CPU")
     assert chart.title == "Grading l01_chunked_prefill"
     assert curves(chart) == [
