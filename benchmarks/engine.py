@@ -1,6 +1,7 @@
 """Generated tokens per second of the engine and of those it is held to, side by side in one run.
 
     python -m benchmarks.engine [--quick] [--mixed] [--threads N] [--clock wall|cpu] [--json]
+                                [--plot FILE]
 
 A load's contenders take turns, repeat by repeat; what is printed is the median, with the slowest
 and the fastest repeat. Peak memory is that of a fresh process per contender, less that of a process
@@ -13,7 +14,8 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -23,9 +25,14 @@ from benchmarks.measure import Timings, describe, interleave, machine, peak_mib
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import ModelConfig
 from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, Line, Panel, cumulative
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.model import GPT
 
-Row = dict[str, object]
+Row = dict[str, Any]
+
+DRAWN = ("packed", "transformers", "baseline", "fused", "products")
+"""The contenders of the targets; more curves would hide each other."""
 
 
 def shipped_model() -> GPT:
@@ -70,6 +77,7 @@ def compare(model_name: str, all_loads: Sequence[Load], repeats: int, clock: str
                 {
                     "model": model_name,
                     "load": load.name,
+                    "requests": load.num_requests,
                     "contender": name,
                     **_speeds(load, timings[name], clock),
                     "vs_baseline": timings["baseline"].median_s(clock)
@@ -81,11 +89,12 @@ def compare(model_name: str, all_loads: Sequence[Load], repeats: int, clock: str
 
 
 def _speeds(load: Load, timings: Timings, clock: str) -> Row:
-    seconds = timings.seconds(clock)
+    speeds = [load.num_generated / seconds for seconds in timings.seconds(clock)]
     return {
         "tokens_per_s": load.num_generated / timings.median_s(clock),
-        "slowest": load.num_generated / max(seconds),
-        "fastest": load.num_generated / min(seconds),
+        "slowest": min(speeds),
+        "fastest": max(speeds),
+        "repeats": speeds,
     }
 
 
@@ -99,7 +108,7 @@ def _same_text(tokens: Tokens | None, expected: Tokens | None) -> float | None:
 
 def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
     """(what is promised, the ratio it takes, the ratio measured); met when measured >= taken."""
-    speed = {(r["model"], r["load"], r["contender"]): float(str(r["tokens_per_s"])) for r in rows}
+    speed = {(r["model"], r["load"], r["contender"]): r["tokens_per_s"] for r in rows}
 
     def ratio(load: str, other: str) -> float:
         return speed["character", load, "packed"] / speed["character", load, other]
@@ -155,6 +164,34 @@ def print_table(rows: Sequence[Row]) -> None:
               f"{row['vs_baseline']:10.2f} {same:>9}")  # fmt: skip
 
 
+def chart(rows: Sequence[Row], where: str) -> Chart:
+    """Every repeat of the mixed load, and the engines' decodes by how many there are, by model."""
+    return Chart("The engine beside what it is held to", tuple(_panels(rows)), where)
+
+
+def _panels(rows: Sequence[Row]) -> Iterator[Panel]:
+    for model_name in dict.fromkeys(r["model"] for r in rows):
+        own = [r for r in rows if r["model"] == model_name and r["contender"] in DRAWN]
+        yield Panel(
+            (f"mixed-8, {model_name} size", "tokens/s"),
+            ("repeats with at most that", "%"),
+            tuple(cumulative(r["contender"], r["repeats"]) for r in own if r["load"] == "mixed-8"),
+            log_x=True,
+        )
+        decodes: dict[str, list[tuple[float, float]]] = {}
+        for row in own:
+            # The bare products, several times as fast, would press the engines onto the axis.
+            if row["load"] != "mixed-8" and row["contender"] != "products":
+                point = (row["requests"], row["tokens_per_s"])
+                decodes.setdefault(row["contender"], []).append(point)
+        if decodes:
+            yield Panel(
+                (f"requests that decode, {model_name} size", ""),
+                ("throughput", "tokens/s"),
+                tuple(Line(name, tuple(points)) for name, points in decodes.items()),
+            )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser("python -m benchmarks.engine", str(__doc__))
@@ -164,6 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
     parser.switch("--json", "print the figures as JSON")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     if options.child:
         run_child(*options.child)
@@ -176,6 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for row in compare(model_name, loads(options.quick, options.mixed), repeats, options.clock)
     ]
     checks, memory = targets(rows), {} if options.mixed else peak_memory()
+    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
     if options.json:
         print(json.dumps({"machine": facts, "rows": rows, "targets": checks, "mib": memory}))
         return

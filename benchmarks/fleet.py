@@ -1,6 +1,6 @@
 """Simulated seconds per second of the fleet's simulator, which runs on one core.
 
-    python -m benchmarks.fleet [--quick] [--clock wall|cpu] [--json]
+    python -m benchmarks.fleet [--quick] [--clock wall|cpu] [--json] [--plot FILE]
 
 Every fleet under both cost models, without and with a trace, takes its turn on the same steady
 load of 30 requests per second, repeat by repeat; what is printed is the median, with the slowest
@@ -10,9 +10,12 @@ and the fastest repeat. The load is made beforehand and not timed.
 import dataclasses
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.measure import describe, interleave, machine
 from nanogpt.experiments.command_line import Parser
+from nanogpt.figures import Chart, Mark, Panel, cumulative
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.fleet.costs import COSTS
 from nanogpt.fleet.presets import PRESETS
 from nanogpt.fleet.simulation import simulate
@@ -23,7 +26,7 @@ SEED = 42
 LEAST = 100.0
 """What is promised: at least so many simulated seconds per second, without a trace."""
 
-Row = dict[str, str | bool | float]
+Row = dict[str, Any]
 
 
 def compare(load: Workload, repeats: int, clock: str) -> list[Row]:
@@ -44,15 +47,17 @@ def compare(load: Workload, repeats: int, clock: str) -> list[Row]:
     rows: list[Row] = []
     for case in cases:
         policy, cost, trace = case
-        seconds, long_s = timings[str(case)].seconds(clock), simulated_s[str(case)]
+        timing, long_s = timings[str(case)], simulated_s[str(case)]
+        speeds = [long_s / seconds for seconds in timing.seconds(clock)]
         rows.append(
             {
                 "policy": policy,
                 "cost": cost,
                 "trace": trace,
-                "times_real_time": long_s / timings[str(case)].median_s(clock),
-                "slowest": long_s / max(seconds),
-                "fastest": long_s / min(seconds),
+                "times_real_time": long_s / timing.median_s(clock),
+                "slowest": min(speeds),
+                "fastest": max(speeds),
+                "repeats": speeds,
             }
         )
     return rows
@@ -61,7 +66,7 @@ def compare(load: Workload, repeats: int, clock: str) -> list[Row]:
 def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
     """(what is promised, the speed it takes, the speed measured); met when measured >= taken."""
     return [
-        (f"{row['policy']}, {row['cost']} cost", LEAST, float(row["times_real_time"]))
+        (f"{row['policy']}, {row['cost']} cost", LEAST, row["times_real_time"])
         for row in rows
         if not row["trace"]
     ]
@@ -76,17 +81,38 @@ def print_table(rows: Sequence[Row]) -> None:
               f"{row['slowest']:8,.0f} {row['fastest']:8,.0f}")  # fmt: skip
 
 
+def chart(rows: Sequence[Row], where: str) -> Chart:
+    """The speed of every repeat without a trace beside what is promised, a panel per cost model."""
+    panels = [
+        Panel(
+            (f"speed at {cost} costs", "times real time"),
+            ("repeats with at most that", "%"),
+            tuple(
+                cumulative(row["policy"], row["repeats"])
+                for row in rows
+                if row["cost"] == cost and not row["trace"]
+            ),
+            (Mark("x", LEAST, "wanted"),),
+            log_x=True,
+        )
+        for cost in COSTS
+    ]
+    return Chart("Fleets simulated without a trace", tuple(panels), where)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser("python -m benchmarks.fleet", str(__doc__))
     parser.switch("--quick", "a shorter load and fewer repeats")
     parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
     parser.switch("--json", "print the figures as JSON")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     facts, repeats = machine(), 3 if options.quick else 7
     load = make_workload("steady", RPS, 10.0 if options.quick else 60.0, SEED)
     rows = compare(load, repeats, options.clock)
     checks = targets(rows)
+    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
     if options.json:
         print(json.dumps({"machine": facts, "rows": rows, "targets": checks}))
         return

@@ -1,7 +1,7 @@
 """How long a class takes to grade: 300 submissions, the same with endless loops, and beside load.
 
     python -m benchmarks.grading [--lesson l01] [--submissions 300] [--workers N] [--right 1000]
-                                 [--busy 8] [--json]
+                                 [--busy 8] [--json] [--plot FILE]
 
 Each submission answers every exercise of the lesson: rightly, wrongly, or with code that breaks,
 in turns by a seed, from the exercises' own records. Wall seconds from the first submission to the
@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measure import describe, machine
@@ -33,6 +33,8 @@ from course.grading.record import LAYERS, Record
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
 from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, Panel, cumulative
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 
 KINDS = {"right": 60, "wrong": 30, "broken": 10}
 """Of a hundred answers, about so many."""
@@ -49,16 +51,37 @@ ENDLESS_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What grading so many submissions came to; percentiles of the seconds of one submission."""
+    """What grading so many submissions came to; `each_s` has the seconds of every one, sorted."""
 
     name: str
-    submissions: int
     seconds: float
-    per_s: float
-    p50_s: float
-    p95_s: float
-    timed_out: int
+    each_s: tuple[float, ...]
     statuses: dict[str, int]
+
+    @property
+    def submissions(self) -> int:
+        """How many there were."""
+        return len(self.each_s)
+
+    @property
+    def per_s(self) -> float:
+        """Submissions in a second."""
+        return self.submissions / self.seconds
+
+    @property
+    def p50_s(self) -> float:
+        """The median of one submission's seconds."""
+        return statistics.median(self.each_s)
+
+    @property
+    def p95_s(self) -> float:
+        """Their 95th percentile."""
+        return self.each_s[min(self.submissions - 1, int(0.95 * self.submissions))]
+
+    @property
+    def timed_out(self) -> int:
+        """Marks of answers that took too long."""
+        return self.statuses.get("timeout", 0)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -71,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--right", Whole(0, 100_000), 1000, "right submissions graded beside load")
     parser.option("--busy", Whole(0, 64), 8, "processes that count beside them")
     parser.switch("--json", "print the figures as JSON")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     stem = find_lesson(options.lesson).stem
     facts = machine()
@@ -84,8 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with busy(options.busy):
             right = a_class(stem, options.right, {"right": 1})
             rows.append(timed(f"right, {options.busy} busy", right, options.workers))
+    write_plot(options.plot, lambda: chart(rows, stem, str(facts["cpu"])))
     if options.json:
-        shown = {"machine": facts, "lesson": stem, "rows": [asdict(row) for row in rows]}
+        shown = {"machine": facts, "lesson": stem, "rows": [as_json(row) for row in rows]}
         print(json.dumps(shown))
         return
     print(describe(facts))
@@ -118,18 +143,26 @@ def timed(name: str, submissions: Sequence[Submission], workers: int) -> Row:
 
 def row_of(name: str, records: Sequence[Record], seconds: float) -> Row:
     """The figures of these records."""
-    each = sorted(record.seconds for record in records)
+    each_s = tuple(sorted(record.seconds for record in records))
     statuses = Counter(mark.status for record in records for mark in record.marks)
-    return Row(
-        name=name,
-        submissions=len(records),
-        seconds=seconds,
-        per_s=len(records) / seconds,
-        p50_s=statistics.median(each),
-        p95_s=each[min(len(each) - 1, int(0.95 * len(each)))],
-        timed_out=statuses["timeout"],
-        statuses=dict(statuses.most_common()),
+    return Row(name, seconds, each_s, dict(statuses.most_common()))
+
+
+def as_json(row: Row) -> dict[str, object]:
+    """A row with what follows from it."""
+    derived = ("submissions", "per_s", "p50_s", "p95_s", "timed_out")
+    return {name: getattr(row, name) for name in (*Row.__dataclass_fields__, *derived)}
+
+
+def chart(rows: Sequence[Row], stem: str, where: str) -> Chart:
+    """How long one submission takes, a curve for each class."""
+    panel = Panel(
+        ("one submission", "s"),
+        ("submissions that take at most that", "%"),
+        tuple(cumulative(row.name, row.each_s) for row in rows),
+        log_x=True,
     )
+    return Chart(f"Grading {stem}", (panel,), where)
 
 
 # ---- submissions ---------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """How long a room waits for its first tokens: 100 clients of one live engine, three of them pages.
 
     python -m benchmarks.live [--clients 100] [--browsers 3] [--every 10] [--seconds 60]
+                              [--plot FILE]
 
 Needs requirements-test.txt and Chromium. The real `demo live` runs without a pace, so that what is
 measured is the engine, the server and the way to the page. In the first load each client sends a
@@ -19,7 +20,7 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -31,6 +32,8 @@ from playwright.async_api import Browser, Page, async_playwright
 from benchmarks.measure import describe, machine
 from benchmarks.pages import CHROMIUM, ROOT
 from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, Panel, cumulative
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 
 PROMPTS = (
     "ROMEO:\n",
@@ -130,9 +133,11 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--browsers", Whole(0, 10), 3, "of them, pages in Chromium")
     parser.option("--every", Whole(4, 600), 10, "seconds from one prompt of a client to its next")
     parser.option("--seconds", Whole(1, 3600), 60, "of the first load")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     who = f"{options.clients} clients, {options.browsers} of them browsers"
-    print(f"{describe(machine())}; {who}\n")
+    facts = machine()
+    print(f"{describe(facts)}; {who}\n")
     async with AsyncExitStack() as stack:
         demo = stack.enter_context(opened())
         screen = await stack.enter_async_context(connected(demo, "/control", token=demo.token))
@@ -143,12 +148,15 @@ async def main(arguments: Sequence[str] | None = None) -> None:
         peaks: dict[str, float] = {}
         peak = asyncio.create_task(watch_memory(demo.process.pid, peaks))
         print("| load | prompts | first token, p50 | p95 | browsers' p95 |\n|---|---|---|---|---|")
-        spread = await spread_out(clients, options.every, options.seconds)
-        print(row(f"each every {options.every} s", spread))
-        print(row(f"all at once, {ROUNDS} times", await at_once(clients)))
+        apart, together = f"each every {options.every} s", f"all at once, {ROUNDS} times"
+        loads = {apart: await spread_out(clients, options.every, options.seconds)}
+        print(row(apart, loads[apart]))
+        loads[together] = await at_once(clients)
+        print(row(together, loads[together]))
         peak.cancel()
         reading.cancel()
         print("\n" + "; ".join(f"{name}: {size:.0f} MB" for name, size in peaks.items()))
+    write_plot(options.plot, lambda: chart(loads, f"{facts['cpu']}; {who}"))
 
 
 def row(load: str, measured: Sequence[tuple[Client, float]]) -> str:
@@ -158,6 +166,17 @@ def row(load: str, measured: Sequence[tuple[Client, float]]) -> str:
     pages = f"{at_95(pages_ms):,.0f} ms" if pages_ms else "none"
     middle = statistics.median(all_ms)
     return f"| {load} | {len(all_ms)} | {middle:,.0f} ms | {at_95(all_ms):,.0f} ms | {pages} |"
+
+
+def chart(loads: Mapping[str, Sequence[tuple[Client, float]]], where: str) -> Chart:
+    """How long first tokens take, a curve for each load."""
+    panel = Panel(
+        ("first token", "ms"),
+        ("prompts with at most that", "%"),
+        tuple(cumulative(name, [ms for _, ms in measured]) for name, measured in loads.items()),
+        log_x=True,
+    )
+    return Chart("How long a room waits for its first tokens", (panel,), where)
 
 
 def at_95(times: Sequence[float]) -> float:

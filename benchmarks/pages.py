@@ -1,6 +1,7 @@
 """How long a learner waits in the browser: for a lesson to open, and for a verdict after an edit.
 
     python -m benchmarks.pages [--lessons l01,l05] [--edits 20] [--repeats 3] [--busy 0]
+                               [--plot FILE]
 
 Needs requirements-test.txt and Chromium. The course's own server shows a copy of the lessons; of
 every lesson are measured, from the navigation's start, the heading, the first verdict and the first
@@ -34,6 +35,8 @@ from course.launcher.server import FIRST_PAGE, ONE_THREAD
 from course.launcher.workspace import Workspace
 from course.registry import lesson_exercises
 from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, Panel, cumulative
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -108,10 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--edits", Whole(0, 1000), 20, "right answers typed in each lesson")
     parser.option("--repeats", Whole(1, 100), 3, "openings of each lesson")
     parser.option("--busy", Whole(0, 64), 0, "processes that count beside it")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     wanted = tuple(options.lessons.split(","))
     chosen = [each for each in stems if each.startswith(wanted)]
-    print(describe(machine()), f"; {options.busy} busy processes", sep="")
+    facts = machine()
+    print(describe(facts), f"; {options.busy} busy processes", sep="")
     print(f"seconds, slowest of {options.repeats}; ms from the key, median and p95\n")
     print(f"{'lesson':28} {'heading':>8} {'verdict':>8} {'picture':>8}")
     openings: dict[str, list[Opening]] = {stem: [] for stem in chosen}
@@ -126,8 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                             edits[stem] = list(typed(page, stem, options.edits))
     for stem in chosen:
         print(row(stem, openings[stem], edits[stem]))
-    if all_edits := [edit for each in edits.values() for edit in each]:
+    all_edits = [edit for each in edits.values() for edit in each]
+    if all_edits:
         print(f"{'all lessons':28} {'':26} {percentiles(all_edits)}")
+    all_openings = [opening for each in openings.values() for opening in each]
+    write_plot(options.plot, lambda: chart(all_openings, all_edits, str(facts["cpu"])))
 
 
 def row(stem: str, openings: Sequence[Opening], edits: Sequence[Edit]) -> str:
@@ -153,6 +161,33 @@ def percentiles(edits: Sequence[Edit]) -> str:
         p95 = values[min(len(values) - 1, int(0.95 * len(values)))]
         shown.append(f"{name} {statistics.median(values):5.0f} {p95:5.0f}")
     return "   ".join(shown)
+
+
+def chart(openings: Sequence[Opening], edits: Sequence[Edit], where: str) -> Chart:
+    """How long openings and edits take, over all lessons."""
+    opened = {
+        "heading": [each.heading_s for each in openings],
+        "first verdict": [each.verdict_s for each in openings],
+        "first picture": [each.picture_s for each in openings],
+    }
+    edited = {
+        "verdict": [each.verdict_ms for each in edits],
+        "last picture": [each.pictures_ms for each in edits],
+        "last cell": [each.all_ms for each in edits],
+    }
+    panels = [
+        Panel(
+            x,
+            (f"{whose} with at most that", "%"),
+            tuple(cumulative(*each) for each in of.items()),
+        )
+        for x, whose, of in (
+            (("from the navigation", "s"), "openings", opened),
+            (("from the key", "ms"), "edits", edited if edits else {}),
+        )
+        if of
+    ]
+    return Chart("What a learner waits for in the browser", tuple(panels), where)
 
 
 # ---- a lesson in the browser ---------------------------------------------------------------------

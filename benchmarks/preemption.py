@@ -1,6 +1,7 @@
 """How soon an urgent request that arrives in the middle of a long pass gets its first token.
 
     python -m benchmarks.preemption [--ranks N] [--prompt TOKENS] [--repeats N] [--json]
+                                    [--plot FILE]
 
 Real rank processes, the real monitor and the real policy, fitted to this machine before it starts.
 With no preemption, and with both ways back under each agreement, in turns, repeat by repeat. The
@@ -18,6 +19,8 @@ import torch
 from benchmarks.measure import describe, machine
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, Line, Mark, Panel
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.model import GPT
 from nanogpt.preemption.agreement import AGREEMENTS
 from nanogpt.preemption.monitor import now_us
@@ -156,6 +159,22 @@ def summarise(runs: Mapping[str, Sequence[Outcome]]) -> list[dict[str, object]]:
     return rows
 
 
+def chart(runs: Mapping[str, Sequence[Outcome]], where: str) -> Chart:
+    """Every run: the urgent request's TTFT, and what that costs the long prompt's."""
+    off_ms = statistics.median(run.urgent_ttft_ms for run in runs[OFF])
+    lines = tuple(
+        Line(name, tuple((run.urgent_ttft_ms, run.long_ttft_ms) for run in outcomes), "points")
+        for name, outcomes in runs.items()
+    )
+    panel = Panel(
+        ("TTFT of the urgent request", "ms"),
+        ("TTFT of the long prompt", "ms"),
+        lines,
+        (Mark("x", MOST * off_ms, "wanted at most"),),
+    )
+    return Chart("An urgent request in the middle of a long pass", (panel,), where)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser("python -m benchmarks.preemption", str(__doc__))
@@ -163,11 +182,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--prompt", Whole(64, MODEL.context_len - 1), 1500, "tokens of the long prompt")
     parser.option("--repeats", Whole(1, 1000), 5, "times that everything is run")
     parser.switch("--json", "print the figures as JSON")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     facts = machine()
     whole_ms, runs = measure(options.ranks, options.prompt, options.repeats)
     rows = summarise(runs)
+    write_plot(options.plot, lambda: chart(runs, str(facts["cpu"])))
     if options.json:
         print(json.dumps({"machine": facts, "pass_ms": whole_ms, "rows": rows}))
         return

@@ -1,6 +1,6 @@
 """What a sliding window costs and saves: tokens per second and K/V held, beside the full cache.
 
-    python -m benchmarks.window [--quick] [--clock wall|cpu]
+    python -m benchmarks.window [--quick] [--clock wall|cpu] [--plot FILE]
 
 The full cache and the two storages of a window take turns, repeat by repeat, on one thread. Printed
 is the median of the ratios within a repeat, with the smallest and the largest.
@@ -21,6 +21,8 @@ from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.command_line import Parser
+from nanogpt.figures import Chart, Mark, Panel, cumulative
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.model import GPT
 
 STORAGES = ("full", "ring", "evict")
@@ -84,27 +86,50 @@ def compare(model: GPT, load: Load, window: int, executor: str, repeats: int, cl
     )
 
 
+def chart(rows: Sequence[Row], where: str) -> Chart:
+    """The window's speed over the full cache's in every repeat, a panel per load."""
+    panels = [
+        Panel(
+            (f"speed, {load}, window {width}", "times the full cache's"),
+            ("repeats with at most that", "%"),
+            tuple(
+                cumulative(f"{row.executor}, {storage}", ratios)
+                for row in rows
+                if (row.load, row.window) == (load, width)
+                for storage, ratios in row.ratios.items()
+            ),
+            (Mark("x", 1, "full cache"),),
+        )
+        for load, width in dict.fromkeys((row.load, row.window) for row in rows)
+    ]
+    return Chart("A window beside the full cache", tuple(panels), where)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Parser("python -m benchmarks.window", str(__doc__))
     parser.switch("--quick", "fewer repeats, no long texts")
     parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    model, repeats = load_model(), 3 if options.quick else 9
-    print(describe(machine()))
+    facts, model, repeats = machine(), load_model(), 3 if options.quick else 9
+    print(describe(facts))
     print(f"tokens/s over the full cache's, median of {repeats} repeats (smallest to largest)\n")
     print(f"{'load':12} {'window':>6} {'executor':8} {'full, tokens/s':>14}"
           f" {'ring':>19} {'evict':>19} {'KV tokens held':>15}")  # fmt: skip
+    rows: list[Row] = []
     for load, window in cases(options.quick):
         for executor in EXECUTORS:
             row = compare(model, load, window, executor, repeats, options.clock)
+            rows.append(row)
             shown = [
                 f"{statistics.median(all_):.2f} ({min(all_):.2f} to {max(all_):.2f})"
                 for all_ in row.ratios.values()
             ]
             print(f"{row.load:12} {row.window:6} {row.executor:8} {row.full_per_s:14.0f}"
                   f" {shown[0]:>19} {shown[1]:>19} {row.kv_full:7} -> {row.kv_window}")  # fmt: skip
+    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
 
 
 if __name__ == "__main__":

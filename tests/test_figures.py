@@ -73,6 +73,19 @@ def test_intervals_marks_and_names_of_points_are_drawn():
     assert [20, 20] in [list(each.get_xdata()) for each in axes.lines]
 
 
+def test_the_name_of_a_mark_stands_above_a_distribution():
+    line = cumulative("waits", [5, 20, 60])
+    panel = Panel(("TTFT", "ms"), ("requests with at most that", "%"), (line,))
+    plain, marked = (
+        figures.draw(Chart("Waits", (each,))).axes[0]
+        for each in (panel, replace(panel, marks=(Mark("x", 20, "wanted"),)))
+    )
+    assert plain.get_ylim() == (0, 104)
+    [name] = marked.texts
+    below = marked.transData.inverted().transform(name.get_window_extent())[0][1]
+    assert below > 100
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [

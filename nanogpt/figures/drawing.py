@@ -166,11 +166,13 @@ def _draw_axes(axes: Axes, panel: Panel, theme: Theme) -> None:
     axes.yaxis.set_major_formatter(plain)
     if panel.y_from_0 and all(value >= 0 for line in panel.lines for _, value in line.points):
         axes.set_ylim(bottom=0)
-    if any(line.labels for line in panel.lines):
-        axes.margins(x=0.1)
-        axes.set_ylim(top=1.12 * axes.get_ylim()[1])  # room for the names of points
     if y_unit == "%" and axes.get_ylim()[1] > 90:  # an interval may reach beyond what there can be
         axes.set_ylim(top=104)
+    labels = any(line.labels for line in panel.lines)
+    if labels:
+        axes.margins(x=0.1)
+    if labels or any(mark.axis == "x" for mark in panel.marks):
+        axes.set_ylim(top=1.12 * axes.get_ylim()[1])  # room for the names above the curves
     axes.tick_params(colors=theme.soft, labelsize=_TEXT_PT, length=3, pad=5)
     axes.grid(color=theme.grid, linewidth=0.8)
     axes.set_axisbelow(True)
