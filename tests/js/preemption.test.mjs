@@ -123,6 +123,13 @@ test("ticks are round, and below 0 where the range is", () => {
   assert.deepEqual(timeTicks({ from: 87460, to: 97540 }, 4), [90, 95]);
 });
 
+test("the words of a tick near an end stand within the picture, and elsewhere below it", () => {
+  const places = cyclePlaces(cycle.lanes, { from: 599000, to: 1200500 }, 330);
+  assert.deepEqual([places.x(600000), places.x(1200000)].map((x) => x > 20 && x < 305), [false, false]);
+  assert.deepEqual([places.middle(places.x(600000), "600"), places.middle(places.x(1200000), "1,200")], [10.8, 312]);
+  assert.equal(places.middle(100, "800"), 100);
+});
+
 test("dots of one lane stand beside each other, and out of range they are not there", () => {
   const range = timeRange(cycle, true);
   const places = cyclePlaces(cycle.lanes, range, 900);

@@ -14,7 +14,11 @@ function drawLanes(lanes, range, places) {
   const group = svg("g", {});
   for (const ms of timeTicks(range, places.narrow ? 4 : 8)) {
     const x = places.x(ms * 1000);
-    group.append(svg("path", { d: `M${x} ${places.top}V${places.base}`, class: "sn-cy-grid" }), chartText(x, places.base + 15, "middle", number(ms)));
+    const words = number(ms);
+    group.append(
+      svg("path", { d: `M${x} ${places.top}V${places.base}`, class: "sn-cy-grid" }),
+      chartText(places.middle(x, words), places.base + 15, "middle", words),
+    );
   }
   group.append(chartText(places.right, places.base + 32, "end", "ms from the beginning of the pass"));
   lanes.forEach((_, at) => {

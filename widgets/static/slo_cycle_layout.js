@@ -5,6 +5,7 @@ import { duration } from "./words.js";
 const NARROW = 620;
 const ROW = 44;
 const DOT = 22;
+const DIGIT = 7.2;
 
 // The times that are shown, in microseconds: all of them, or only from the arrival to the
 // re-admission (or, where that is not known, to the last event).
@@ -36,6 +37,11 @@ export function cyclePlaces(lanes, range, width) {
   return {
     narrow, left, right, row, top,
     x: (us) => left + ((us - range.from) / (range.to - range.from)) * (right - left),
+    // Where the words of a tick at x have their middle: below it, and within the picture.
+    middle: (x, words) => {
+      const half = (words.length * DIGIT) / 2;
+      return Math.max(half, Math.min(width - half, x));
+    },
     // The middle of a lane's band.
     y: (lane) => top + lane * row + row - ROW / 2,
     base: top + lanes.length * row + 2,
