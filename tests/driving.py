@@ -248,6 +248,7 @@ def assert_accessible(lesson: Lesson, scheme: str) -> None:
     turn(lesson, scheme)
     assert violations(lesson.page, OURS) == []
     text = {"include": [["#App .markdown"]]}
+    lesson.page.evaluate("App.scrollTop = 0")  # of text that is scrolled away, axe cannot say
     assert violations(lesson.page, text, runOnly=["color-contrast"]) == []
 
 
