@@ -17,8 +17,8 @@ def job(number):
 if __name__ == "__main__":
     # Another thread is there to take the signal: a mask would keep it from the main one alone.
     threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
-    threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
+        threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
         list(run_jobs(job, [(number,) for number in range(200)], 2))
     except KeyboardInterrupt:
         print("stopped")

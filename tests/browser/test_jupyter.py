@@ -199,6 +199,7 @@ def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
     kernel = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator"
     page.wait_for_function(f"document.querySelector('{kernel}[data-status=busy]')")
     expect(page.locator(kernel)).to_have_attribute("data-status", "idle")
+    page.wait_for_timeout(3000)  # the kernel is busy and idle once before that, too
     term = re.compile("Micro-?batch")
     words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text=term)
     expect(words).to_be_visible(timeout=LIMIT_MS)
@@ -209,6 +210,7 @@ def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
     expect(page.locator(".jp-MarkdownCell .cm-content:focus")).to_be_visible()
     page.keyboard.press("Control+End")
     page.keyboard.insert_text("\nMy own word.")
+    expect(page.locator(".jp-MarkdownCell .cm-content:focus")).to_contain_text("My own word.")
     page.keyboard.press("Control+s")
     said = page.locator(".jp-Dialog", has_text="was changed outside this page")
     expect(said).to_contain_text("File > Reload Notebook from Disk")
