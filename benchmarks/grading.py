@@ -15,17 +15,14 @@ import json
 import os
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import describe, machine
+from benchmarks.measure import busy, describe, machine
 from course.exercise import Exercise, Function
 from course.grading.batch import Batch, Local
 from course.grading.handed_in.submissions import Submission
@@ -284,22 +281,6 @@ def without_annotations(function: ast.FunctionDef) -> str:
         if isinstance(argument, ast.arg):
             argument.annotation = None
     return ast.unparse(function) + "\n"
-
-
-# ---- what runs beside ----------------------------------------------------------------------------
-
-
-@contextmanager
-def busy(count: int) -> Generator[None]:
-    """So many processes that count as fast as they can."""
-    counting = [sys.executable, "-c", "while True: pass"]
-    processes = [subprocess.Popen(counting) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 if __name__ == "__main__":

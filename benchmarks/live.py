@@ -29,8 +29,8 @@ import psutil
 import websockets
 from playwright.async_api import Browser, Page, async_playwright
 
+from benchmarks.course_in_browser import CHROMIUM, ROOT
 from benchmarks.measure import describe, machine
-from benchmarks.pages import CHROMIUM, ROOT
 from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.figures import Chart, Panel, cumulative
 from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot

@@ -4,8 +4,11 @@ import os
 import platform
 import resource
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,3 +88,16 @@ def _cpu_name() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or "unknown CPU"
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that count as fast as they can."""
+    counting = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(counting) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

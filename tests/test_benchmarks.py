@@ -7,7 +7,7 @@ import pytest
 import torch
 from classes import a_mark, a_record
 
-from benchmarks import baseline, calibrate, engine, grading, pages, routing, window
+from benchmarks import baseline, calibrate, course_in_browser, engine, grading, routing, window
 from benchmarks.contenders import CONTENDERS, make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
@@ -199,6 +199,9 @@ def test_a_row_counts_what_was_timed_out_and_gives_the_seconds_of_one_submission
 
 @pytest.mark.slow
 def test_the_pages_waits_are_measured_on_the_course_as_it_is_served():
-    with pages.course() as address, urllib.request.urlopen(address, timeout=60) as answer:
+    with (
+        course_in_browser.course() as address,
+        urllib.request.urlopen(address, timeout=60) as answer,
+    ):
         assert answer.status == 200
         assert "marimo" in answer.read().decode()

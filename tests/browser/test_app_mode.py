@@ -10,6 +10,14 @@ from course.registry import lesson_exercises
 
 pytestmark = pytest.mark.browser
 
+SELECTORS_WITH_HAS = """() => {
+  const inside = (rules) => [...rules].flatMap((rule) => [
+    ...(rule.selectorText?.includes(":has(") ? [rule.selectorText] : []),
+    ...inside(rule.cssRules ?? []),
+  ]);
+  return [...document.styleSheets].flatMap((sheet) => inside(sheet.cssRules));
+}"""
+
 
 @pytest.fixture(scope="module")
 def mode():
@@ -27,6 +35,10 @@ def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_ser
     lesson.wait_until_run()
     assert page.locator(".cm-content").count() == 0
     assert page.locator(".marimo-error").count() == 0
+    # "Your code" stands above an editor, and here is none; nor do slow selectors reach a page.
+    label = "card => getComputedStyle(card, '::after').content"
+    assert {each.evaluate(label) for each in page.locator("[data-yours]").all()} <= {"none"}
+    assert page.evaluate(SELECTORS_WITH_HAS) == [":root:has(> body.dark)"]
     question = page.locator(".sn-prediction").first
     question.get_by_role("button", name="Show me").click()
     expect(
