@@ -286,10 +286,13 @@ def test_what_was_given_up_is_forgotten_with_the_step_that_says_so():
     assert [record.id for record in engine.trace().requests] == [0, 1]
     assert engine.step().given_up == ()
     assert [record.id for record in engine.trace().requests] == [1]
-    fake.ids = frozenset()
     again = fake_request(0, 3, 2)
-    engine.run([(0, again)])
-    assert again.status == "done"
+    engine.submit(again)
+    for _ in range(TRIES):  # as many as if no other had had its id
+        assert again.status == "waiting"
+        with pytest.raises(ValueError, match="not finite"):
+            engine.step()
+    assert again.status == "failed"
 
 
 @pytest.mark.parametrize("keep_steps", [0, -1, 1.5, True])

@@ -141,7 +141,7 @@ class LiveEngine:
         outside = [each for each in unstarted if self._inside[each].window is None]
         for request_id in outside:
             self.engine.scheduler.give_up(self.engine.requests.pop(request_id))
-            del self.engine.arrived[request_id]
+            del self.engine.arrived[request_id]  # it arrives again, at the next engine
         self.door = [*(self._inside.pop(each) for each in outside), *self.door]
 
     def _run(self) -> dict[str, Any]:
