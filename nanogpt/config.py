@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nanogpt.parts.ranking import Policy
 from nanogpt.sampling import check_temperature
-from nanogpt.validate import check_bool, check_int, check_sinks
+from nanogpt.validate import check_bool, check_int, check_limits, check_sinks
 
 EXECUTORS = ("packed", "strip", "fused", "padded")
 KV_STORAGES = ("ring", "evict")
@@ -50,6 +50,8 @@ class EngineConfig:
     a token the same float32 bits in every batch, several times slower; it is a form of "packed".
     `num_draft_tokens` are guessed ahead of every decode at most (0: none); K/V of
     `prefix_cache_tokens` tokens is kept for requests that begin like earlier ones (0: none).
+    The newest `keep_steps` steps are remembered, with the requests in them (None: all of them); the
+    id of one that is forgotten may come again, so that in every trace an id means one request.
     """
 
     token_budget: int = 16
@@ -67,6 +69,7 @@ class EngineConfig:
     seed: int = 0
     num_draft_tokens: int = 0
     prefix_cache_tokens: int = 0
+    keep_steps: int | None = None
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
@@ -85,8 +88,7 @@ class EngineConfig:
             raise ValueError(
                 f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
             )
-        if self.sliding_window is not None:
-            check_int("sliding_window", self.sliding_window, 1)
+        check_limits(sliding_window=self.sliding_window, keep_steps=self.keep_steps)
         check_sinks(self.num_sinks, self.sliding_window)
         self._check_extras()
 

@@ -6,7 +6,7 @@ shared prefixes and drafts have folders of their own, imported when the settings
 """
 
 import importlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ from nanogpt.step import (
     step_record,
 )
 from nanogpt.trace import RequestRecord, StepRecord, Trace
-from nanogpt.validate import PartError, check_callable, check_int, check_is
+from nanogpt.validate import PartError, check_callable, check_is, check_limits
 
 TRIES = 3
 """So many steps in a row may end with logits of a request that are not finite; then it must go."""
@@ -46,8 +46,8 @@ class Engine:
     """Serves requests on one model, step by step, and keeps the trace of it.
 
     `draft` guesses ahead when the settings have `num_draft_tokens`. Mutable: the scheduler, the KV
-    cache and the prefix cache, the step number, the unfinished `requests` by id, and the records so
-    far (`arrived`, `steps`).
+    cache and the prefix cache, the step number, the unfinished `requests` by id, and the records
+    that are kept (`arrived`, by id, and `steps`).
     """
 
     def __init__(
@@ -90,10 +90,11 @@ class Engine:
             self.prefix_cache = make_prefixes(config.prefix_cache_tokens)
         self.step_number = 0
         self.requests: dict[int, Request] = {}
-        self.arrived: list[RequestRecord] = []
-        self.steps: list[StepRecord] = []
+        self.arrived: dict[int, RequestRecord] = {}
+        self.steps = deque[StepRecord]()
         self._last_served: dict[int, int] = {}
         self._failures = Counter[int]()
+        self._given_up: list[int] = []
 
     def make_cache(self) -> KVCache:
         """The K/V storage: slots when everything is kept, else what a window needs instead."""
@@ -117,18 +118,18 @@ class Engine:
         Raises: ValueError for a bad request, before anything runs, and for a run that is stuck;
         PartError for a part that failed. `trace` has the steps up to then.
         """
-        queue = check_arrivals(arrivals, self._check_new)
-        if max_steps is not None:
-            check_int("max_steps", max_steps, 1)
-        steps_before = len(self.steps)
+        queue = deque(check_arrivals(arrivals, self._check_new))
+        check_limits(max_steps=max_steps)
+        num_steps = 0
         while queue or not self.scheduler.is_done():
-            if max_steps is not None and len(self.steps) - steps_before >= max_steps:
+            if num_steps == max_steps:
                 return self.trace(error=f"stopped after {max_steps} steps, before all were done")
             if queue and self.scheduler.is_done():
                 self.step_number = max(self.step_number, queue[0][0])
             while queue and queue[0][0] <= self.step_number:
-                self._take_in(queue.pop(0)[1])
+                self._take_in(queue.popleft()[1])
             self.step()
+            num_steps += 1
         return self.trace()
 
     def step(self) -> StepRecord:
@@ -162,13 +163,13 @@ class Engine:
         )
 
     def trace(self, error: str | None = None) -> Trace:
-        """Everything so far as one record; `error` says why the run stopped early, if it did."""
+        """All that is kept as one record; `error` says why the run stopped early, if it did."""
         return Trace(
             clock=self.clock.record,
             executor=self.executor.name,
             token_budget=self.config.token_budget,
             max_kv_tokens=self.config.max_kv_tokens,
-            requests=tuple(self.arrived),
+            requests=tuple(self.arrived.values()),
             steps=tuple(self.steps),
             error=error,
             sliding_window=self.config.sliding_window,
@@ -188,7 +189,7 @@ class Engine:
         self.scheduler.enqueue(request)
         request.kv_view = partial(self.cache.view, request.id)
         self.requests[request.id] = request
-        self.arrived.append(request_record(request, self.clock.now_us()))
+        self.arrived[request.id] = request_record(request, self.clock.now_us())
 
     def _schedule(self) -> Step:
         """Ask the scheduler what leaves and what may start; nothing changes."""
@@ -273,6 +274,7 @@ class Engine:
         for request_id in lost:
             request = self.requests.pop(request_id)
             self.scheduler.give_up(request)
+            self._given_up.append(request_id)
             request.kv_view = no_kv
             if request_id in self.cache.holders():
                 self.cache.release(request_id)
@@ -313,12 +315,16 @@ class Engine:
             step.finished.append(request.id)
 
     def _record(self, step: Step) -> StepRecord:
-        now_us, token_budget = self.clock.now_us(), self.config.token_budget
-        record = step_record(
-            step, self.requests.values(), self.cache, end_us=now_us, token_budget=token_budget
-        )
+        step.given_up, self._given_up = self._given_up, []
+        record = step_record(step, self.scheduler, self.cache, end_us=self.clock.now_us())
         self.steps.append(record)
         self.step_number += 1
+        while len(self.steps) > (self.config.keep_steps or len(self.steps)):
+            oldest = self.steps.popleft()
+            for request_id in (*oldest.finished, *oldest.given_up):
+                self.scheduler.forget(request_id)
+                for book in (self.arrived, self._last_served, self._failures):
+                    book.pop(request_id, None)
         return record
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nanogpt.parts import Parts
-from nanogpt.parts.ranking import Key, Policy, TimedKey, check_policy, key_under
+from nanogpt.parts.ranking import Key, Policy, TimedKey, check_policy, in_order, key_under
 from nanogpt.parts.request_view import RequestView
 from nanogpt.policies import Resumed, Verdict, check_count, never_fits
 from nanogpt.request import Request, check_form
@@ -152,7 +152,7 @@ class Scheduler:
         if leaving:
             return admitted, "a request was just preempted to make room"
         running, num_prefilling = self._running(), len(self.prefilling)
-        for *_, candidate in sorted(self.waiting, key=lambda entry: entry[:3]):
+        for *_, candidate in in_order(self.waiting):
             reason = self._blocked(candidate, running, num_prefilling)
             if reason:
                 return admitted, reason
@@ -163,8 +163,11 @@ class Scheduler:
 
     def admit(self, request: Request) -> None:
         """Move a waiting request to prefill; its arrival time stays what it was."""
-        self.waiting = [entry for entry in self.waiting if entry[3] is not request]
-        heapq.heapify(self.waiting)
+        passed = list[Waiting]()  # few: what may start stands at the head of the queue
+        while (entry := heapq.heappop(self.waiting))[3] is not request:
+            passed.append(entry)
+        for entry in passed:
+            heapq.heappush(self.waiting, entry)
         self._admitted_at[request.id] = self._step
         request.status = "prefilling"
         self.prefilling.append(request)
@@ -204,15 +207,23 @@ class Scheduler:
         request.status = "done"
 
     def give_up(self, request: Request) -> None:
-        """Take a request out that cannot be served, wherever it is."""
-        self.waiting = [entry for entry in self.waiting if entry[3] is not request]
-        heapq.heapify(self.waiting)
+        """Take a request out that cannot be served, wherever it is: in O(n) out of n that wait."""
         if request in self._running():
             self._remove(request)
+        else:
+            self.waiting = [entry for entry in self.waiting if entry[3] is not request]
+            heapq.heapify(self.waiting)
         request.status = "failed"
+
+    def forget(self, request_id: int) -> None:
+        """Keep nothing of a request that is done or given up; its id may come again."""
+        del self._keys[request_id]
+        self._admitted_at.pop(request_id, None)
+        self.preempted = [request for request in self.preempted if request.id != request_id]
 
     def view(self, request: Request) -> RequestView:
         """The request as policies see it: a copy, with its rank."""
+        window = self.sliding_window
         return RequestView(
             id=request.id,
             priority=request.priority,
@@ -223,9 +234,7 @@ class Scheduler:
             max_new_tokens=request.max_new_tokens,
             kv_tokens=request.prefill_cursor,
             key=self._keys.get(request.id, ()),
-            kv_limit=(
-                None if self.sliding_window is None else self.sliding_window + self.num_sinks
-            ),
+            kv_limit=None if window is None else window + self.num_sinks,
         )
 
     def counted(self, request: Request, num_tokens: int = 0) -> int:

@@ -7,7 +7,7 @@ a newcomer need not compute, and drafts behind a decode's token.
 Shapes: R logits (one per row and one more per draft), V vocabulary.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Protocol
@@ -122,6 +122,7 @@ class Step:
     counted: dict[int, int] = field(default_factory=dict[int, int])
     kv_peak: int = 0
     finished: list[int] = field(default_factory=list[int])
+    given_up: Sequence[int] = ()
 
     @property
     def newcomers(self) -> list[int]:
@@ -205,18 +206,18 @@ def request_record(request: Request, now_us: int) -> RequestRecord:
     return RequestRecord(*asked, request.arrival_time, now_us)
 
 
-def step_record(
-    step: Step, requests: Iterable[Request], cache: KVStore, *, end_us: int, token_budget: int
-) -> StepRecord:
-    """What a committed step leaves behind; `requests` are the unfinished ones."""
+def step_record(step: Step, scheduler: Scheduler, cache: KVStore, *, end_us: int) -> StepRecord:
+    """What a committed step leaves behind; it grows with what runs, and not with what waits."""
     holders = cache.holders()
+    spent = sum(num_tokens for _, num_tokens in step.plan) >= scheduler.token_budget
+    passed_over = "the token budget is spent" if spent else "the plan left it out"
     return StepRecord(
         step=step.number,
         start_us=step.start_us,
         end_us=end_us,
-        token_budget=token_budget,
+        token_budget=scheduler.token_budget,
         work=tuple(_work(row, step.drawn.get(row.request_id)) for row in step.rows),
-        waits=_waits(step, requests, token_budget),
+        waits=tuple(_waits(step, scheduler, passed_over)),
         admitted=tuple(step.newcomers),
         preempted=tuple(victim.id for victim, _ in step.leaving),
         finished=tuple(step.finished),
@@ -230,6 +231,8 @@ def step_record(
         prefix_hits=tuple(
             PrefixHitRecord(i, hit.num_tokens) for i, hit in step.hits.items() if hit
         ),
+        blocked=(step.blocked or passed_over) if scheduler.waiting else None,
+        given_up=tuple(step.given_up),
     )
 
 
@@ -241,22 +244,17 @@ def _work(row: Row, drawn: Drawn | None) -> WorkRecord:
     return WorkRecord(*done, drawn.last, row.drafted, drawn.num_accepted)
 
 
-def _waits(step: Step, requests: Iterable[Request], token_budget: int) -> tuple[WaitRecord, ...]:
-    """The unfinished requests that got no tokens, each with the reason."""
-    offer = step.offer
-    served = {request_id for request_id, _ in step.plan}
-    offered = {*offer.decodes, *dict(offer.prefilling), *dict(offer.waiting)}
-    spent = sum(num_tokens for _, num_tokens in step.plan) >= token_budget
-    passed_over = "the token budget is spent" if spent else "the plan left it out"
-    waits: list[WaitRecord] = []
-    for request in requests:
-        if request.status in ("done", "failed") or request.id in served:
-            continue
-        if request.id in step.reasons:
-            reason = step.reasons[request.id]
-        elif request.id in offered:
-            reason = passed_over
-        else:
-            reason = step.blocked or passed_over
-        waits.append(WaitRecord(request.id, request.status, reason))
-    return tuple(waits)
+def _waits(step: Step, scheduler: Scheduler, passed_over: str) -> Iterator[WaitRecord]:
+    """What got no tokens for a reason of its own: as much as runs, however long the queue is."""
+    offer, served = step.offer, {request_id for request_id, _ in step.plan}
+    for victim, _ in step.leaving:
+        yield WaitRecord(victim.id, "waiting", step.reasons[victim.id])
+    offered = {*offer.decodes, *dict(offer.prefilling)}
+    for request in (*scheduler.active, *scheduler.prefilling):
+        if request.id not in served:
+            status = "active" if request.status == "active" else "prefilling"
+            reason = passed_over if request.id in offered else step.blocked or passed_over
+            yield WaitRecord(request.id, status, reason)
+    for request_id, _ in offer.waiting:
+        if request_id not in served:
+            yield WaitRecord(request_id, "waiting", passed_over)

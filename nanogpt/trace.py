@@ -8,7 +8,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,9 @@ class StepRecord:
     `preempted` and `admitted` happened before the work, `finished` after it. `kv_before` and
     `kv_after` are KV tokens summed over all requests; `kv` splits `kv_after` by request. `kv_peak`
     is the height of the step: all new K/V is there before any is evicted or released.
-    `prefix_hits` are those of the admitted.
+    `prefix_hits` are those of the admitted. `waits` has those with a reason of their own: all else
+    in the queue waits because of `blocked` (None: of that nothing is said), and is named by
+    `experiments.trace_waits`. `given_up` were taken out unfinished since the step before.
     """
 
     step: int
@@ -116,6 +118,8 @@ class StepRecord:
     kv_peak: int
     kv: tuple[KVRecord, ...]
     prefix_hits: tuple[PrefixHitRecord, ...] = ()
+    blocked: str | None = None
+    given_up: tuple[int, ...] = ()
 
     @property
     def used_tokens(self) -> int:

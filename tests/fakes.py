@@ -14,6 +14,7 @@ import torch
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record, place_rows
+from nanogpt.experiments.trace_waits import all_waits
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.parts.protocols import PlanStep
@@ -197,6 +198,7 @@ class Follower:
         self.thrown_away = {request.id: 0 for request in trace.requests}
         self.from_cache = {request.id: 0 for request in trace.requests}
         self.finished: set[int] = set()
+        self.waits = iter(all_waits(trace))
 
     def check(self) -> None:
         """Assert every invariant that holds for any legal plan."""
@@ -270,8 +272,11 @@ class Follower:
 
     def _presence(self, step: StepRecord, worked: Sequence[int]) -> None:
         """Whoever is unfinished either works or waits, once, and waits for a stated reason."""
-        waiting = [wait.request_id for wait in step.waits]
-        assert all(wait.reason for wait in step.waits)
+        waits = next(self.waits)
+        waiting = [wait.request_id for wait in waits]
+        assert {wait.request_id for wait in step.waits} <= set(waiting)
+        assert len({wait.request_id for wait in step.waits}) == len(step.waits)
+        assert all(wait.reason for wait in waits)
         present = [r.id for r in self.trace.requests if r.arrival_step <= step.step]
         before = self.finished - set(step.finished)
         assert sorted([*worked, *waiting]) == sorted(set(present) - before)

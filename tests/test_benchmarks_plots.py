@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import engine, fleet, grading, live, pages, preemption, window
+from benchmarks import engine, fleet, grading, growth, live, pages, preemption, window
 from nanogpt.figures import Chart, Mark
 
 PNG = b"\x89PNG\r\n"
@@ -109,6 +109,22 @@ def test_what_the_urgent_request_gains_is_drawn_against_what_the_long_one_loses(
     assert chart.panels[0].marks == (Mark("x", 240, "wanted at most"),)
 
 
+def test_growth_is_drawn_by_how_many_there_are() -> None:
+    rows = [
+        *({"what": "step", "n": n, "ms": [1, 2, 4], "median_ms": 2} for n in (10, 10_000)),
+        {"what": "drained request", "n": 200, "ms": [0.5], "median_ms": 0.5},
+        {"what": "trace", "n": 1000, "mb": 2.1, "steps": 1.9, "requests": 0.2},
+        {"what": "memory", "n": 1000, "keep_steps": None, "mib": 6.5},
+        {"what": "memory", "n": 1000, "keep_steps": 100, "mib": 0.5},
+    ]
+    assert curves(growth.chart(rows, "a CPU")) == [
+        {"median": ((10, 2), (10_000, 2))},
+        {"median": ((200, 0.5),)},
+        {"trace": ((1000, 2.1),), "its steps": ((1000, 1.9),)},
+        {"every step kept": ((1000, 6.5),), "100 steps kept": ((1000, 0.5),)},
+    ]
+
+
 def test_a_class_is_drawn_by_the_seconds_of_each_submission() -> None:
     rows = [
         grading.Row("typical", 9, (0.1, 0.2), {"passed": 10}),
@@ -164,7 +180,7 @@ def live_main(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     "main",
     [
-        *(each.main for each in (engine, window, fleet, preemption, grading, pages)),
+        *(each.main for each in (engine, growth, window, fleet, preemption, grading, pages)),
         live_main,
     ],
 )

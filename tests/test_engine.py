@@ -29,6 +29,7 @@ from nanogpt.clock import CostClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.experiments.trace_waits import all_waits
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.parts import Parts
 from nanogpt.parts.masks import chunk_mask
@@ -297,8 +298,7 @@ def test_a_small_run_worked_out_by_hand():
 def test_whoever_waits_waits_for_a_stated_reason():
     engine, _ = fake_engine(EngineConfig(4, max_batch_size=2, max_kv_tokens=20))
     asks = [(0, 6, 4, 0), (0, 6, 4, 0), (0, 6, 4, 0), (0, 1, 1, 0)]
-    first = engine.run(fake_arrivals(asks)).steps[0]
-    waits = {wait.request_id: wait for wait in first.waits}
+    waits = {wait.request_id: wait for wait in all_waits(engine.run(fake_arrivals(asks)))[0]}
     assert waits[1].reason == "the token budget is spent"
     assert "the batch is full" in waits[2].reason
     assert [waits[i].status for i in (1, 2, 3)] == ["waiting"] * 3

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
+from nanogpt.experiments.trace_waits import all_waits
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import TimedKey, aged_key
 from nanogpt.parts.request_view import RequestView
@@ -374,7 +375,7 @@ def test_a_more_important_waiter_pushes_out_and_the_victim_comes_back():
     leaving = trace.steps[3]
     assert (leaving.work, leaving.forwards, leaving.kv_before) == ((), (), 12)
     assert (leaving.kv_after, leaving.duration_us) == (0, 0)
-    assert [wait.reason for wait in leaving.waits] == [
+    assert [wait.reason for wait in all_waits(trace)[3]] == [
         "preempted to let request 1 start",
         "a request was just preempted to make room",
     ]
@@ -425,7 +426,7 @@ def test_nobody_is_pushed_out_for_a_head_that_still_cannot_start(
     """Those who stay grow by a token in the step in which the victim leaves."""
     config = dataclasses.replace(PUSHY, max_prefilling=None, token_budget=token_budget)
     trace = serve(asks, config)
-    reasons = [wait.reason for step in trace.steps for wait in step.waits]
+    reasons = [wait.reason for waits in all_waits(trace) for wait in waits]
     assert "preempted to let request 2 start" not in reasons
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate
 from nanogpt.config import EXECUTORS
+from nanogpt.experiments.trace_waits import all_waits
 from nanogpt.model import GPT, Attend
 from nanogpt.parts.fusing import full_mask, fused_rows, pack, split_kv
 from nanogpt.planning import Plan, chunk_size
@@ -290,7 +291,7 @@ def test_a_chunk_of_size_0_waits_beside_a_full_house_of_decodes(executor: str):
     asks = [(0, 1, 9, 0), (0, 1, 9, 0), (1, 5, 2, 0)]
     trace = watched(asks, EngineConfig(2, executor=executor, max_batch_size=3, seed=5))
     assert chunk_size(2, 2, 5) == 0
-    idle = [wait for step in trace.steps for wait in step.waits if wait.request_id == 2]
+    idle = [wait for waits in all_waits(trace) for wait in waits if wait.request_id == 2]
     assert {wait.reason for wait in idle} == {"the token budget is spent"}
     assert len(idle) >= 6
 
@@ -319,7 +320,8 @@ def test_prompts_of_one_token_and_texts_of_one_token(executor: str):
 def test_more_decodes_than_budget_take_turns(executor: str):
     asks = [(0, 2, 6, 0)] * 5
     trace = watched(asks, EngineConfig(2, executor=executor, max_batch_size=5, seed=5))
-    full = [step for step in trace.steps if len(step.waits) >= 3 and not step.admitted]
+    waits = zip(trace.steps, all_waits(trace), strict=True)
+    full = [step for step, idle in waits if len(idle) >= 3 and not step.admitted]
     assert full and all(step.used_tokens == 2 for step in full)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from living import Stage, assert_texts_are_the_oracles, small_model
 
-from course.live.live_engine import MAX_BATCH_SIZE, MAX_SERVED, Ask, LiveEngine
+from course.live.live_engine import MAX_BATCH_SIZE, Ask, LiveEngine
 from course.live.prompts import LONG_PROMPT, MAX_PROMPT, NEW_TOKENS
 from course.live.room import SHOWN_STEPS
 from course.live.tuning import SLIDERS, Tuning
@@ -244,22 +244,23 @@ def test_nothing_grows_with_the_number_of_requests(monkeypatch):
         stage.ask("Now")
         stage.finish()
     engine = stage.worker.live.engine
-    assert engine.steps == engine.arrived == engine.scheduler.preempted == []
+    assert len(engine.steps) == len(engine.arrived) == 1
+    assert engine.scheduler.preempted == []
     assert stage.worker.live._inside == {}
     assert len(stage.room.asked) == 5
     assert len(stage.room.recent.trace([], 64, 640)["steps"]) == SHOWN_STEPS
     assert len(stage.room.recent._before) <= MAX_BATCH_SIZE
 
 
-def test_an_engine_without_work_that_knows_too_many_ids_is_followed_by_another(monkeypatch):
-    monkeypatch.setattr("course.live.live_engine.MAX_SERVED", 2)
-    assert MAX_SERVED > 100
+def test_one_engine_serves_on_and_on_until_it_needs_another_window():
     live = LiveEngine(small_model(), Tuning())
     engines = []
     for number in range(4):
         live.step([Ask(number, [1, 2, 3], 1, 1)])
         engines.append(live.engine)
         assert live.step()["step"] is None
+        if number == 1:
+            live.tune(Tuning(sliding_window=32))
     assert engines[0] is engines[1] is not engines[2] is engines[3]
     assert live.engine.step_number == 4
 

@@ -10,7 +10,7 @@ from support import ROOT
 from widgets import Batching, KVBudget, MaskBuild, StepCost, Timeline, WorkBars, whose
 
 TRACE = {
-    "version": 1, "clock": {"name": "a large GPU", "modelled": True}, "token_budget": 4,
+    "version": 2, "clock": {"name": "a large GPU", "modelled": True}, "token_budget": 4,
     "max_kv_tokens": None, "requests": [], "steps": [],
 }  # fmt: skip
 SERIES = [{"name": "without", "tokens": [1]}]
@@ -49,7 +49,7 @@ def test_what_the_learner_has_not_written_is_called_the_reference():
 def test_a_timeline_compares_the_learner_s_run_only_once_there_is_one():
     alone, yours = Timeline(TRACE, TRACE), Timeline(TRACE, TRACE, yours=True)
     assert (alone.reference, alone.names) == (None, ["the reference (yours is not written yet)"])
-    assert (yours.reference["version"], yours.names) == (1, ["yours", "the reference"])
+    assert (yours.reference["version"], yours.names) == (2, ["yours", "the reference"])
     assert Timeline(TRACE).names == []
     assert Timeline(TRACE, TRACE, names=("whole", "chunks")).names == ["whole", "chunks"]
 

@@ -8,8 +8,9 @@ import traitlets
 from widgets import assets, checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
+from widgets.waiting import with_all_waits
 
-TRACE_VERSION = 1
+TRACE_VERSION = 2
 SHAKESPEARE = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """The character of each token id of the course's tokenizer."""
 
@@ -72,7 +73,10 @@ class Timeline(Picture):
 
 
 def checked_trace(value: object, what: str) -> dict[str, Any]:
-    """`value` as a `Trace.to_json()` dict that can be drawn. Raises: ValueError saying why not."""
+    """`value` as a `Trace.to_json()` dict that can be drawn, with all that waits in its steps.
+
+    Raises: ValueError saying why it cannot be drawn.
+    """
     trace = checking.record(value, what, _TRACE_FIELDS)
     if trace["version"] != TRACE_VERSION:
         raise ValueError(
@@ -86,7 +90,8 @@ def checked_trace(value: object, what: str) -> dict[str, Any]:
         known.add(found["id"])
     for index, step in enumerate(checking.items(trace["steps"], f"the steps of {what}")):
         _check_step(step, f"step {index} of {what}", known)
-    return {"executor": "", "error": None, **trace}
+    steps = with_all_waits(trace["requests"], trace["steps"])
+    return {"executor": "", "error": None, **trace, "steps": steps}
 
 
 def _check_step(value: object, what: str, known: set[int]) -> None:

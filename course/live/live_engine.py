@@ -5,7 +5,7 @@ them. A window decides what a token sees, so it changes only between requests: t
 started end under the window that they began with, and the others wait at the door until then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from course.live.tuning import NUM_SINKS, Tuning
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
+from nanogpt.experiments.trace_waits import all_waits
 from nanogpt.model import GPT
 from nanogpt.parts.ranking import Policy, TimedKey
 from nanogpt.parts.request_view import RequestView
@@ -23,8 +24,6 @@ from nanogpt.trace import plain
 MAX_BATCH_SIZE = 6
 TEMPERATURE = 0.8
 SEED = 0
-MAX_SERVED = 1000
-"""After so many requests, an engine without work is followed by a new one: it knows all its ids."""
 
 _STEP_US = 1000  # a step as a time; urgency is clamped to this much
 
@@ -60,7 +59,6 @@ class LiveEngine:
         self.door: list[Ask] = []
         self.engine = self._make_engine(first_step, tuning.sliding_window)
         self._inside: dict[int, Ask] = {}
-        self._served = 0
         self._closed = False  # the door: the next engine takes what waits there
 
     @property
@@ -97,8 +95,7 @@ class LiveEngine:
         if self.engine.scheduler.is_done():
             self._renew()
         refused = {} if self._closed else self._open_door()
-        record = None if self.engine.scheduler.is_done() else plain(self.engine.step())
-        self._trim(record)
+        record = None if self.engine.scheduler.is_done() else self._run()
         return {
             "step": record,
             "queue": [
@@ -111,11 +108,11 @@ class LiveEngine:
         }
 
     def _renew(self) -> None:
-        """Without work: a new engine, if the one there is has another window or is full of ids."""
+        """Without work: a new engine, if the one there is has another window."""
         wanted = self._wanted(self.door[0]) if self.door else self.tuning.sliding_window
-        if self._closed or wanted != self.window or self._served >= MAX_SERVED:
+        if self._closed or wanted != self.window:
             self.engine = self._make_engine(self.engine.step_number, wanted)
-            self._closed, self._served = False, 0
+            self._closed = False
 
     def _wanted(self, ask: Ask) -> int:
         return self.tuning.sliding_window if ask.window is None else ask.window
@@ -144,17 +141,15 @@ class LiveEngine:
         outside = [each for each in unstarted if self._inside[each].window is None]
         for request_id in outside:
             self.engine.scheduler.give_up(self.engine.requests.pop(request_id))
+            del self.engine.arrived[request_id]  # it arrives again, at the next engine
         self.door = [*(self._inside.pop(each) for each in outside), *self.door]
 
-    def _trim(self, record: Mapping[str, Any] | None) -> None:
-        """Keep no history: the room has what it shows."""
-        engine = self.engine
-        engine.steps.clear()
-        engine.arrived.clear()
-        engine.scheduler.preempted.clear()
-        for request_id in record["finished"] if record else ():
+    def _run(self) -> dict[str, Any]:
+        """Run one step; its record as JSON, with everything that waited in it."""
+        step = self.engine.step()
+        for request_id in step.finished:
             del self._inside[request_id]
-            self._served += 1
+        return plain(replace(step, waits=all_waits(self.engine.trace())[-1]))
 
     def _make_engine(self, first_step: int, window: int) -> Engine:
         tuning = self.tuning
@@ -168,6 +163,7 @@ class LiveEngine:
             num_sinks=NUM_SINKS if window else 0,
             temperature=TEMPERATURE,
             seed=SEED,
+            keep_steps=1,  # the room has what it shows
         )
         engine = Engine(self.model, config, clock=WallClock())
         engine.step_number = first_step

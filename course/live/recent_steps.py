@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nanogpt.trace import SCHEMA_VERSION
+
 Step = dict[str, Any]
 
 
@@ -62,7 +64,7 @@ class RecentSteps:
         first_us = self._steps[0]["start_us"] if self._steps else 0
         ids = {request["id"] for request in requests}
         return {
-            "version": 1,
+            "version": SCHEMA_VERSION,
             "clock": {"name": "this machine", "modelled": False},
             "executor": "packed",
             "token_budget": token_budget,

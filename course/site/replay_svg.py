@@ -4,13 +4,14 @@
 no script and no font of its own, follows light and dark, and stands still for who wants that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
 from course.site.showcase import first_difference, runs
 from nanogpt import Trace, decode
-from nanogpt.trace import StepRecord
+from nanogpt.experiments.trace_waits import all_waits
+from nanogpt.trace import StepRecord, WaitRecord
 
 FILE = Path(__file__).parents[2] / "docs" / "images" / "replay.svg"
 NUM_STEPS, NUM_REQUESTS = 17, 5
@@ -78,19 +79,20 @@ def _panel(name: str, trace: Trace, top: int) -> Iterator[str]:
     yield f'<text x="20" y="{top + 14}">{name}</text>'
     for row in range(NUM_REQUESTS):
         yield (f'<text class="name h{row}" x="20" y="{_y(top, row) + 17}">request {row}</text>')
+    waits = all_waits(trace)
     for at in range(NUM_STEPS):
-        cells = "".join(_cells(trace.steps[at], top, at))
+        cells = "".join(_cells(trace.steps[at], waits[at], top, at))
         tick = f'<text class="tick soft" x="{_x(at) + _COLUMN / 2:g}" y="{top + 14}">{at}</text>'
         yield f'{tick}<g class="step s{at}">{cells}</g>'
 
 
-def _cells(step: StepRecord, top: int, at: int) -> Iterator[str]:
+def _cells(step: StepRecord, waits: Sequence[WaitRecord], top: int, at: int) -> Iterator[str]:
     for work in step.work:
         if work.kind == "decode" and work.sampled is not None:
             yield _cell("one", work.request_id, decode([work.sampled]), top, at)
         else:
             yield _cell("full", work.request_id, f"{work.end - work.start}", top, at)
-    for wait in step.waits:
+    for wait in waits:
         yield _cell("wait", wait.request_id, "", top, at)
 
 

@@ -312,7 +312,8 @@ class PreemptiveEngine(Engine):
             except ValueError as refusal:
                 self.refused[arrival.request.id] = str(refusal)
             else:  # it has waited since it arrived, and not only since it was taken in
-                self.arrived[-1] = replace(self.arrived[-1], arrival_us=arrival.arrived_us)
+                taken_in = self.arrived[arrival.request.id]
+                self.arrived[taken_in.id] = replace(taken_in, arrival_us=arrival.arrived_us)
 
     def _note(self, preempted: Preempted, replied_ns: int, resumed_ns: int | None) -> None:
         """Count and record a preemption."""

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
@@ -65,7 +66,7 @@ class Worker:
     """
 
     def __init__(self, model: GPT, config: EngineConfig) -> None:
-        self.engine = Engine(model, config)
+        self.engine = Engine(model, replace(config, keep_steps=1))  # the fleet keeps the records
         self.executor = ListeningExecutor(self.engine.executor)
         self.engine.executor = self.executor
         self.engine.prefix_cache = self.cache = TellingPrefixCache(config.prefix_cache_tokens)
@@ -90,7 +91,6 @@ class Worker:
         """
         self.cache.published = []
         record = self.engine.step()
-        self.engine.scheduler.preempted.clear()  # a history would keep their K/V for ever
         sampled = {work.request_id: i for i, work in enumerate(record.work) if work.tokens}
         # Row i has logits i, as no worker has drafts. Cloned: a pickled view would carry all rows.
         logits = {i: self.executor.logits[sampled[i]].clone() for i in self.wanted & sampled.keys()}

@@ -37,7 +37,7 @@ def a_trace(chunk, error=None):
     steps[-1]["finished"] = [0, 1]
     requests = [a_request(0, [30, 27, 25, 17, 27, 10], 0), a_request(1, [32, 53] * 12, 1)]
     return {
-        "version": 1, "clock": {"name": "a large GPU", "modelled": True}, "executor": "packed",
+        "version": 2, "clock": {"name": "a large GPU", "modelled": True}, "executor": "packed",
         "token_budget": 9, "max_kv_tokens": None, "requests": requests, "steps": steps,
         "error": error,
     }  # fmt: skip

@@ -65,7 +65,7 @@ def a_swapped_run(steps=9, error=None):
         for request_id in range(2)
     ]  # fmt: skip
     return {
-        "version": 1, "clock": {"name": "a large GPU", "modelled": True}, "executor": "packed",
+        "version": 2, "clock": {"name": "a large GPU", "modelled": True}, "executor": "packed",
         "token_budget": 16, "max_kv_tokens": 22, "requests": requests, "steps": run[:steps],
         "error": error,
     }  # fmt: skip

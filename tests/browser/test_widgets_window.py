@@ -51,7 +51,7 @@ def a_run(label, window, counted=None, error=None):
         for i in range(2)
     ]  # fmt: skip
     trace = {
-        "version": 1, "clock": {"name": "a large GPU", "modelled": True}, "executor": "padded",
+        "version": 2, "clock": {"name": "a large GPU", "modelled": True}, "executor": "padded",
         "token_budget": 16, "max_kv_tokens": 16, "requests": requests, "steps": steps,
         "error": error,
     }  # fmt: skip
