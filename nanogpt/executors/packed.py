@@ -5,14 +5,15 @@ once, whatever they belong to; only attention has to know where one request ends
 
     flat row:   [ d0 | d1 | d2 | a a a | b b b | c c c c c ]     rows of one length side by side
 
-Rows that bring the same number of tokens attend in one call: all decodes, and chunks of one size.
-Without a window they attend to the KV cache in place; under one, to copies of what is held.
+Rows of neighbouring slots that bring the same number of tokens attend in one call, to the KV cache
+in place: all decodes, in the best case. Under a window the storage has its own way to attend.
 
 Shapes: N tokens in all, B rows of T tokens each, S visible context, H heads, D head size.
 """
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -23,14 +24,20 @@ from nanogpt.executors.base import (
     KVStore,
     Row,
     forward_record,
-    place_rows,
-    row_mask,
     wanted_tokens,
 )
 from nanogpt.executors.prepacked import products_for
 from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT, Attend
 from nanogpt.parts import ChunkMask, Parts
+
+
+class AttendedStore(KVStore, Protocol):
+    """Another form of the KV cache, which knows how to attend to what it holds."""
+
+    def attention(self, rows: Sequence[Row]) -> Attend:
+        """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
+        ...
 
 
 class PackedExecutor:
@@ -68,8 +75,7 @@ class PackedExecutor:
         """Attention over rows that are sorted by their number of tokens."""
         if isinstance(self.cache, KVCache):
             return PackedAttention(self.cache, packed, self.parts.chunk_mask)
-        masks = [row_mask(row, self.cache, self.parts.chunk_mask) for row in packed]
-        return GatheredAttention(self.cache, packed, masks)
+        return cast(AttendedStore, self.cache).attention(packed)
 
 
 class PackedAttention:
@@ -105,7 +111,7 @@ class EqualRows:
             self.bias = lengths_bias([row.context_len for row in rows], cache.k.dtype)
         else:
             masks = [chunk_mask(row.num_past, len(row.tokens)) for row in rows]  # (T, s) each
-            self.bias = _visible_bias(masks, cache.k.dtype)
+            self.bias = visible_bias(masks, cache.k.dtype)
 
     def attend(self, layer: int, q: Tensor) -> Tensor:
         """Shapes: q (B * T, H, D) -> (B * T, H, D)."""
@@ -118,61 +124,6 @@ class EqualRows:
         return seen.transpose(1, 2).flatten(0, 1)
 
 
-class GatheredAttention:
-    """The step's attention over copies of what each request holds, followed by its new K/V."""
-
-    def __init__(self, cache: KVStore, rows: Sequence[Row], masks: Sequence[Tensor]) -> None:
-        """Shapes: masks (t, s + t) bool, one per row."""
-        self.cache = cache
-        self.place = place_rows(rows, cache)
-        self.groups = [
-            GatheredRows(cache, [rows[i] for i in members], [masks[i] for i in members])
-            for members in equal_lengths(rows)
-        ]
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
-        self.cache.write(layer, self.place, k, v)
-        out = torch.empty_like(q)  # (N, H, D)
-        start = 0
-        for group in self.groups:
-            here = slice(start, start + group.num_tokens)
-            group.attend(layer, q[here], k[here], v[here], out[here])
-            start = here.stop
-        return out
-
-
-class GatheredRows:
-    """B rows of T tokens each, and copies of what they hold: in front of it room for what is new.
-
-    Copied once per step for all layers; a layer then writes T columns and attends.
-    """
-
-    def __init__(self, cache: KVStore, rows: Sequence[Row], masks: Sequence[Tensor]) -> None:
-        self.num_rows, self.num_new = len(rows), len(rows[0].tokens)
-        self.num_tokens = self.num_rows * self.num_new
-        held = [cache.held(row.request_id) for row in rows]  # (2, L, H, s, D) each
-        longest = max(each.shape[3] for each in held)
-        num_kv, num_layers, num_heads, _, head_size = held[0].shape
-        shape = (num_kv, num_layers, len(rows), num_heads, self.num_new + longest, head_size)
-        self.kv = held[0].new_zeros(shape)  # (2, L, B, H, T + S, D)
-        for b, each in enumerate(held):
-            self.kv[:, :, b, :, self.num_new : self.num_new + each.shape[3]] = each
-        self.bias = _visible_bias(
-            [mask.roll(self.num_new, dims=1) for mask in masks], self.kv.dtype
-        )
-
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
-        """Write into `out`. Shapes: q, k, v, out (B * T, H, D)."""
-        q, k, v = (
-            each.unflatten(0, (self.num_rows, -1)).transpose(1, 2) for each in (q, k, v)
-        )  # (B, H, T, D) each
-        keys, values = self.kv[0, layer], self.kv[1, layer]  # (B, H, T + S, D) each
-        keys[:, :, : self.num_new], values[:, :, : self.num_new] = k, v
-        seen = F.scaled_dot_product_attention(q, keys, values, attn_mask=self.bias)
-        out.unflatten(0, (self.num_rows, -1)).copy_(seen.transpose(1, 2))  # (B, T, H, D)
-
-
 def neighbours(rows: Sequence[Row], cache: KVCache) -> list[list[Row]]:
     """Sorted rows, cut where the number of tokens changes or a slot between belongs to another."""
     slots = [cache.slot(row.request_id) for row in rows]
@@ -180,13 +131,7 @@ def neighbours(rows: Sequence[Row], cache: KVCache) -> list[list[Row]]:
     return [[rows[i] for i in members] for _, members in cuts]
 
 
-def equal_lengths(rows: Sequence[Row]) -> list[list[int]]:
-    """Indices of neighbouring rows that bring the same number of tokens, group by group."""
-    groups = groupby(range(len(rows)), key=lambda i: len(rows[i].tokens))
-    return [list(members) for _, members in groups]
-
-
-def _visible_bias(masks: Sequence[Tensor], dtype: torch.dtype) -> Tensor | None:
+def visible_bias(masks: Sequence[Tensor], dtype: torch.dtype) -> Tensor | None:
     """What each row may see of the longest context among them: (B, 1, T, S), or None for all.
 
     Shapes: masks (T, s) bool, each over its own keys.
