@@ -123,8 +123,9 @@ class GPT(nn.Module):
         of all, but its MLP leaves the others out, which no later layer needs.
         Shapes: tokens and positions (...) -> (..., C), or (R, C), ready for `logits`.
         """
-        x = F.embedding(tokens, self.token_embedding.weight)  # (..., C)
-        x = x + F.embedding(positions, self.position_embedding.weight)
+        device = self.ln_f.weight.device
+        x = F.embedding(tokens.to(device), self.token_embedding.weight)  # (..., C)
+        x = x + F.embedding(positions.to(device), self.position_embedding.weight)
         last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             x = block.forward(x, layer, attend, wanted if layer == last else None, products)

@@ -108,10 +108,10 @@ class EqualRows:
         keys, values = seen.unbind()
         self.keys, self.values = keys.unbind(), values.unbind()  # L times (B, H, S, D) each
         if self.num_tokens == len(rows):
-            self.bias = lengths_bias([row.context_len for row in rows], cache.k.dtype)
+            self.bias = lengths_bias([row.context_len for row in rows], cache.k)
         else:
             masks = [chunk_mask(row.num_past, len(row.tokens)) for row in rows]  # (T, s) each
-            self.bias = visible_bias(masks, cache.k.dtype)
+            self.bias = visible_bias(masks, cache.k)
 
     def attend(self, layer: int, q: Tensor) -> Tensor:
         """Shapes: q (B * T, H, D) -> (B * T, H, D)."""
@@ -131,7 +131,7 @@ def neighbours(rows: Sequence[Row], cache: KVCache) -> list[list[Row]]:
     return [[rows[i] for i in members] for _, members in cuts]
 
 
-def visible_bias(masks: Sequence[Tensor], dtype: torch.dtype) -> Tensor | None:
+def visible_bias(masks: Sequence[Tensor], like: Tensor) -> Tensor | None:
     """What each row may see of the longest context among them: (B, 1, T, S), or None for all.
 
     Shapes: masks (T, s) bool, each over its own keys.
@@ -142,21 +142,21 @@ def visible_bias(masks: Sequence[Tensor], dtype: torch.dtype) -> Tensor | None:
     visible = torch.zeros(len(masks), len(masks[0]), longest, dtype=torch.bool)  # (B, T, S)
     for i, mask in enumerate(masks):
         visible[i, :, : mask.shape[1]] = mask
-    return mask_bias(visible, dtype).unsqueeze(1)  # (B, 1, T, S)
+    return mask_bias(visible, like).unsqueeze(1)  # (B, 1, T, S)
 
 
-def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
+def mask_bias(mask: Tensor, like: Tensor) -> Tensor:
     """A boolean mask as numbers to add to attention scores: 0 where True, minus infinity elsewhere.
 
     Built once per step, since a boolean mask would be converted anew in every layer.
     """
-    return torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, float("-inf"))
+    bias = torch.zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, float("-inf"))
+    return bias.to(like.device)
 
 
-def lengths_bias(lengths: Sequence[int], dtype: torch.dtype) -> Tensor | None:
+def lengths_bias(lengths: Sequence[int], like: Tensor) -> Tensor | None:
     """What single tokens may see: all of their own length. (B, 1, 1, S), or None for all of S."""
     if min(lengths) == max(lengths):
         return None
-    hidden = torch.arange(max(lengths)) >= torch.tensor(lengths).unsqueeze(1)  # (B, S)
-    bias = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
-    return bias[:, None, None]  # (B, 1, 1, S)
+    visible = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)  # (B, S)
+    return mask_bias(visible, like)[:, None, None]  # (B, 1, 1, S)

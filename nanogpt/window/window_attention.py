@@ -69,10 +69,10 @@ class CopiedRows:
         for b, kv in enumerate(held):
             copies[:, :, b, :, num_new : lengths[b]] = kv
         if all(kv is not None for kv in seen):
-            self.bias = lengths_bias(lengths, copies.dtype)
+            self.bias = lengths_bias(lengths, copies)
         else:
             masks = [cache.mask(i, num_new).roll(num_new, dims=1) for i in ids]
-            self.bias = visible_bias(masks, copies.dtype)
+            self.bias = visible_bias(masks, copies)
         keys, values = copies.unbind()
         self.keys, self.values = keys.unbind(), values.unbind()  # L times (B, H, T + S, D)
         new_keys, new_values = copies[:, :, :, :, :num_new].unbind()

@@ -163,7 +163,8 @@ class RingStorage:
     def held(self) -> Tensor:
         """Shapes: -> (2, L, H, S, D)."""
         entries = [self._entry_of_slot[slot] for slot in self._slot_of.values()]
-        return self._kv.index_select(3, torch.tensor(entries, dtype=torch.long))
+        index = torch.tensor(entries, dtype=torch.long, device=self._kv.device)  # (S,)
+        return self._kv.index_select(3, index)
 
     def stored(self) -> Tensor:
         """The whole ring, as it lies. Shapes: -> (2, L, H, S, D), a view."""
