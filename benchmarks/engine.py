@@ -2,6 +2,7 @@
 
     python -m benchmarks.engine [--quick] [--mixed] [--threads N] [--clock wall|cpu] [--json]
                                 [--plot FILE]
+    python -m benchmarks.engine --peers [--quick] [--plot FILE]
 
 A load's contenders take turns, repeat by repeat; what is printed is the median, with the slowest
 and the fastest repeat. Peak memory is that of a fresh process per contender, less that of a process
@@ -14,40 +15,25 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks import side_by_side
 from benchmarks.contenders import CONTENDERS, Tokens
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import Timings, describe, interleave, machine, peak_mib
-from nanogpt.checkpoints.weights import load_model
-from nanogpt.config import ModelConfig
+from benchmarks.models import MODELS
 from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.figures import Chart, Line, Panel, cumulative
 from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
-from nanogpt.model import GPT
 
 Row = dict[str, Any]
 
 DRAWN = ("packed", "transformers", "baseline", "fused", "products")
 """The contenders of the targets; more curves would hide each other."""
-
-
-def shipped_model() -> GPT:
-    """The checkpoint of the course: 4 layers, 4 heads, 128 channels."""
-    return load_model()
-
-
-def character_model() -> GPT:
-    """nanoGPT's character-level size, 10.7 M parameters, with fixed random weights."""
-    torch.manual_seed(0)
-    size = ModelConfig(num_layers=6, num_heads=6, num_channels=384)
-    return GPT(size).eval().requires_grad_(False)
-
-
-MODELS: dict[str, Callable[[], GPT]] = {"shipped": shipped_model, "character": character_model}
 
 
 def loads(quick: bool, only_mixed: bool = False) -> tuple[Load, ...]:
@@ -197,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser("python -m benchmarks.engine", str(__doc__))
     parser.switch("--quick", "fewer tokens and repeats")
     parser.switch("--mixed", "the mixed load alone, no memory")
+    parser.switch("--peers", "beside other people's engines, at one and at two threads")
     parser.option("--threads", Whole(1, 256), torch.get_num_threads(), "threads of torch")
     parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
     parser.switch("--json", "print the figures as JSON")
@@ -205,6 +192,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.child:
         run_child(*options.child)
+        return
+    if options.peers:
+        beside_peers(options.quick, options.plot)
         return
     torch.set_num_threads(options.threads)
     facts, repeats = machine(), 3 if options.quick else 7
@@ -224,10 +214,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for model_name, peaks in memory.items():
         shown = ", ".join(f"{name} {mib:.0f}" for name, mib in peaks.items())
         print(f"\npeak memory above the imports, {model_name}, mixed-8, MiB: {shown}")
-    print("\ntargets, character size")
+    print_targets(checks)
+
+
+def beside_peers(quick: bool, plot: Path | None) -> None:
+    """The engine and the peers that are installed, taking turns."""
+    facts, repeats = machine(), 3 if quick else 7
+    print(describe(facts))
+    print(f"generated tokens/s, median of {repeats} interleaved repeats, wall time\n")
+    rows = side_by_side.compare(repeats, 16 if quick else 64, functools.partial(print, flush=True))
+    write_plot(plot, lambda: side_by_side.chart(rows, str(facts["cpu"])))
+    print_targets(side_by_side.targets(rows))
+
+
+def print_targets(checks: Sequence[tuple[str, float, float]]) -> None:
+    """A line for each."""
+    print("\ntargets, character size where no other is named")
     for what, wanted, measured in checks:
         verdict = "met" if measured >= wanted else "NOT met"
-        print(f"  {what}: {measured:.2f}, wanted at least {wanted:.1f}: {verdict}")
+        print(f"  {what}: {measured:.2f}, wanted at least {wanted:.2f}: {verdict}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ shared prefixes and drafts have folders of their own, imported when the settings
 import importlib
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from nanogpt.request import Arrivals, Request, check_arrivals, check_fresh, chec
 from nanogpt.scheduler import Scheduler
 from nanogpt.step import (
     Drafter,
+    Drawn,
     NotFiniteError,
     Prefixes,
     Step,
@@ -253,7 +253,7 @@ class Engine:
             active_now = [request.id for request in self.scheduler.active] + promoted
             sampled = [each.last for each in drawn.values()]
             last = self.parts.record(list(drawn), active_now, sampled)
-            step.drawn = {i: replace(each, last=last[i]) for i, each in drawn.items()}
+            step.drawn = {i: Drawn(last[i], each.num_accepted) for i, each in drawn.items()}
         step.computed = {row.request_id: self._computed(row, step) for row in step.rows}
         for request_id in self.cache.holders():
             request = self.requests[request_id]

@@ -21,9 +21,6 @@ from torch import Tensor
 from nanogpt.config import ModelConfig
 from nanogpt.request import KVView, OwnKV
 
-Place = tuple[Tensor, Tensor]
-"""Slots (N,) and positions (N,) of a step's new tokens."""
-
 
 class KVCache:
     """K and V of every layer for up to P requests, each in a slot of the model's context length.
@@ -47,6 +44,10 @@ class KVCache:
                 f"{config.context_len} tokens"
             ) from None
         self.k, self.v = self.storage.unbind(0)  # (L, P, H, S, D) each
+        # One row for each token and head of a layer, so that a write is two plain copies.
+        by_layer = self.storage.flatten(2, 4).transpose(0, 1)  # (L, 2, P * H * S, D)
+        self._rows = [tuple(kv.unbind()) for kv in by_layer.unbind()]
+        self._heads = torch.arange(config.num_heads, device=device) * config.context_len  # (H,)
         self._slot_of: dict[int, int] = {}
         self._length_of: dict[int, int] = {}
         self._free = list(range(num_slots))
@@ -68,17 +69,22 @@ class KVCache:
         self._slot_of[request_id] = slot
         self._length_of[request_id] = 0
 
-    def place(self, rows: Sequence[tuple[int, int]]) -> Place:
-        """Slot and position of every new token of [(request id, how many), ...]: (N,), (N,)."""
-        slots = [self._slot_of[request_id] for request_id, n in rows for _ in range(n)]
-        positions = [self._length_of[request_id] + i for request_id, n in rows for i in range(n)]
-        return torch.tensor(slots), torch.tensor(positions)
+    def place(self, rows: Sequence[tuple[int, int]]) -> Tensor:
+        """Where the new tokens of [(request id, how many), ...] go, head by head: (N * H,)."""
+        _, _, _, num_heads, context_len, _ = self.storage.shape
+        first: list[int] = []
+        for request_id, num_new in rows:
+            start = self._slot_of[request_id] * num_heads * context_len
+            start += self._length_of[request_id]
+            first += range(start, start + num_new)
+        starts = torch.tensor(first, device=self._heads.device).unsqueeze(1)  # (N, 1)
+        return (starts + self._heads).flatten()  # (N * H,)
 
-    def write(self, layer: int, place: Place, k: Tensor, v: Tensor) -> None:
-        """Store K/V of N new tokens. Shapes: k, v (N, H, D)."""
-        slots, positions = place
-        self.k[layer, slots, :, positions] = k
-        self.v[layer, slots, :, positions] = v
+    def write(self, layer: int, place: Tensor, k: Tensor, v: Tensor) -> None:
+        """Store K/V of N new tokens. Shapes: place (N * H,), k, v (N, H, D)."""
+        keys, values = self._rows[layer]
+        keys.index_copy_(0, place, k.flatten(0, 1))
+        values.index_copy_(0, place, v.flatten(0, 1))
 
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Count `num_tokens` freshly written tokens as held."""
@@ -167,7 +173,7 @@ class KVCache:
 
     def live_bytes(self, request_id: int) -> int:
         """Bytes of memory set aside for the request: a whole slot, however little of it is held."""
-        return self.storage[:, :, self._slot_of[request_id]].numel() * self.storage.itemsize
+        return self.storage.nbytes // self.k.shape[1]
 
     def held_tokens(self) -> int:
         """KV tokens held by all requests together."""

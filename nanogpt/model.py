@@ -20,6 +20,28 @@ Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """attend(layer, q, k, v) -> out, all (..., H, D): mix the values that each query may see."""
 
 
+class Products:
+    """How the Linear layers' products are computed: plainly. An executor may know quicker ways.
+
+    Shapes: x (..., I), weight (O, I), residual (..., O) -> (..., O).
+    """
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The bare product."""
+        return F.linear(x, weight)
+
+    def gelu(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The product, and GELU of it."""
+        return F.gelu(F.linear(x, weight))
+
+    def add(self, residual: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """The product, added to a residual."""
+        return residual + F.linear(x, weight)
+
+
+PLAIN = Products()
+
+
 class Block(nn.Module):
     """One pre-LayerNorm transformer block: attention, then an MLP four times as wide.
 
@@ -38,17 +60,23 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * channels, channels, bias=False)
 
     def forward(
-        self, x: Tensor, layer: int, attend: Attend, wanted: Tensor | None = None
+        self,
+        x: Tensor,
+        layer: int,
+        attend: Attend,
+        wanted: Tensor | None = None,
+        products: Products = PLAIN,
     ) -> Tensor:
         """Shapes: x (..., C) -> (..., C), or (R, C) when `wanted` names R tokens of x (N, C)."""
-        qkv = self.qkv(self.ln_1(x))  # (..., 3C)
+        qkv = products.linear(layer_norm(x, self.ln_1.weight), self.qkv.weight)  # (..., 3C)
         qkv = qkv.view(*x.shape[:-1], 3, self.num_heads, -1)  # (..., 3, H, D)
         q, k, v = qkv.unbind(-3)  # (..., H, D) each
         mixed = attend(layer, q, k, v).reshape(x.shape)  # (..., C)
         if wanted is not None:
             x, mixed = x[wanted], mixed[wanted]  # (R, C) each
-        x = x + self.proj(mixed)
-        return x + self.down(F.gelu(self.up(self.ln_2(x))))
+        x = products.add(x, mixed, self.proj.weight)
+        wide = products.gelu(layer_norm(x, self.ln_2.weight), self.up.weight)  # (..., 4C)
+        return products.add(x, wide, self.down.weight)
 
 
 class GPT(nn.Module):
@@ -82,7 +110,12 @@ class GPT(nn.Module):
             nn.init.normal_(module.weight, std=0.02)
 
     def hidden(
-        self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        wanted: Tensor | None = None,
+        products: Products = PLAIN,
     ) -> Tensor:
         """Run all layers over new tokens, in any arrangement; `attend` knows what sees what.
 
@@ -90,11 +123,13 @@ class GPT(nn.Module):
         of all, but its MLP leaves the others out, which no later layer needs.
         Shapes: tokens and positions (...) -> (..., C), or (R, C), ready for `logits`.
         """
-        x = self.token_embedding(tokens) + self.position_embedding(positions)  # (..., C)
+        device = self.ln_f.weight.device
+        x = F.embedding(tokens.to(device), self.token_embedding.weight)  # (..., C)
+        x = x + F.embedding(positions.to(device), self.position_embedding.weight)
         last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
-            x = block(x, layer, attend, wanted if layer == last else None)
-        return self.ln_f(x)
+            x = block.forward(x, layer, attend, wanted if layer == last else None, products)
+        return layer_norm(x, self.ln_f.weight)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Shapes: (..., C) -> (..., V)."""
@@ -116,6 +151,11 @@ class GPT(nn.Module):
         if targets is None:
             return logits, None
         return logits, F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def layer_norm(x: Tensor, weight: Tensor) -> Tensor:
+    """As `nn.LayerNorm` without a bias, whose module call costs as much as its sum here."""
+    return F.layer_norm(x, weight.shape, weight)
 
 
 def attend_causally(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

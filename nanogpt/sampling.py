@@ -32,7 +32,8 @@ def sample_tokens(logits: Tensor, temperature: float, draws: Sequence[float]) ->
         return logits.argmax(-1).tolist()
     cumulative = probabilities(logits, temperature).cumsum(-1)  # (R, V)
     # The last sum may fall a rounding error short of 1, and the draw must stay below it.
-    targets = torch.tensor(draws, dtype=torch.float64).unsqueeze(1) * cumulative[:, -1:]  # (R, 1)
+    below_one = torch.tensor(draws, dtype=torch.float64, device=logits.device)  # (R,)
+    targets = below_one.unsqueeze(1) * cumulative[:, -1:]  # (R, 1)
     tokens = torch.searchsorted(cumulative, targets, right=True).squeeze(1)  # (R,)
     return tokens.clamp(max=logits.shape[-1] - 1).tolist()
 

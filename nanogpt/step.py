@@ -10,6 +10,7 @@ Shapes: R logits (one per row and one more per draft), V vocabulary.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import isfinite
 from typing import Protocol
 
 from torch import Tensor
@@ -180,8 +181,13 @@ def draw_tokens(
     _check_finite(step, logits, starts)
     chosen = [i for i, samples in enumerate(step.sampling) if samples]
     plain = [i for i in chosen if not rows[i].drafted]
-    draws = [uniform(config.seed, rows[i].request_id, len(rows[i].known), "sample") for i in plain]
-    tokens = sample_tokens(logits[[starts[i] for i in plain]], config.temperature, draws)
+    draws = [
+        uniform(config.seed, rows[i].request_id, len(rows[i].known), "sample")
+        for i in plain
+        if config.temperature
+    ]
+    own = logits if len(plain) == len(logits) else logits[[starts[i] for i in plain]]
+    tokens = sample_tokens(own, config.temperature, draws)
     drawn = {i: Drawn(token) for i, token in zip(plain, tokens, strict=True)}
     for i in chosen:
         if rows[i].drafted:
@@ -190,7 +196,7 @@ def draw_tokens(
 
 
 def _check_finite(step: Step, logits: Tensor, starts: Sequence[int]) -> None:
-    if logits.isfinite().all():
+    if isfinite(logits.sum()) or logits.isfinite().all():  # a sum may overflow where none did
         return
     fine: list[bool] = logits.isfinite().all(dim=-1).tolist()  # (R,)
     own = zip(step.rows, starts, starts[1:], strict=False)

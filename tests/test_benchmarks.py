@@ -1,17 +1,29 @@
 """The benchmarks compare like with like: everybody's tokens are the oracle's."""
 
 import importlib.util
+import time
 import urllib.request
 
 import pytest
 import torch
 from classes import a_mark, a_record
 
-from benchmarks import baseline, calibrate, course_in_browser, engine, grading, routing, window
+from benchmarks import (
+    baseline,
+    calibrate,
+    course_in_browser,
+    engine,
+    grading,
+    routing,
+    side_by_side,
+    window,
+)
 from benchmarks.contenders import CONTENDERS, make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed
 from benchmarks.measure import interleave
+from benchmarks.peers import PEERS, at_its_best
 from course.registry import lesson_exercises
+from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 from nanogpt.posts.oracle import generate
@@ -52,6 +64,95 @@ def test_every_contender_generates_the_oracles_tokens(model: GPT, name: str) -> 
         pytest.skip("transformers is not installed")
     contender = next(c for c in CONTENDERS if c.name == name)
     assert contender.prepare(model)(SMALL) == oracle(model, SMALL)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_every_peer_generates_the_oracles_tokens(model: GPT, name: str) -> None:
+    module, prepare = PEERS[name]
+    if not side_by_side.is_installed(module):
+        pytest.skip(f"{module} is not installed")
+    assert prepare(model.float())(SMALL) == oracle(model.double(), SMALL)
+
+
+def test_a_peer_serves_a_load_under_the_settings_that_were_quickest_for_it() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def serve(load: Load, settings: dict[str, int]) -> list[list[int]]:
+        asked.append((load.name, settings["batch"]))
+        time.sleep(0.02 * (settings["batch"] != load.num_requests))
+        return []
+
+    at_best = at_its_best(serve, [{"batch": each} for each in (8, 1, 4)])
+    for load in (decode(1), decode(4), decode(1)):
+        at_best(load)
+    tried = [8, 8, 1, 1, 4, 4]
+    assert [batch for name, batch in asked if name == "decode-1"] == [*tried, 1, 1]
+    assert [batch for name, batch in asked if name == "decode-4"] == [*tried, 4]
+
+
+def test_a_contender_in_a_process_of_its_own_serves_the_load_that_it_is_asked_for() -> None:
+    process = side_by_side.Process("packed", "shipped", 1, 3)
+    try:
+        served = {number: process.serve(number)[1] for number in (1, 3, 1)}
+    finally:
+        process.close()
+    assert process.process.returncode == 0
+    loads = side_by_side.loads(3)
+    for number, texts in served.items():
+        load = loads[number]
+        assert [len(text) for text in texts] == [load.max_new_tokens] * load.num_requests
+    assert served[1] == [generate(load_model(), p, 3) for p in loads[1].prompts]
+
+
+def test_the_engine_is_held_to_the_best_peer_and_to_each_at_its_better_threads() -> None:
+    speeds = {  # character size: one thread, two threads
+        "packed": (100.0, 120.0),
+        "fused": (12.0, 10.0),
+        "products": (150.0, 160.0),
+        "ctranslate2": (80.0, 40.0),
+        "transformers": (30.0, 60.0),
+    }
+    rows = [
+        timed(size, threads, load, name, speeds[name][threads - 1] / (1 + (size == "shipped")))
+        for size in ("character", "shipped")
+        for threads in (1, 2)
+        for load in side_by_side.loads()
+        for name in speeds
+    ]
+    found = [(wanted, measured) for _, wanted, measured in side_by_side.targets(rows)]
+    assert found == [
+        *((wanted, 1.5) for wanted in (0.85, 0.95, 1.2)),
+        *[(2.0, 1.5)] * 2,
+        (6.0, 10.0),
+        *[(1.5, 2.0)] * 5,
+        *[(0.625, 0.75)] * 5,
+    ]
+    alone = [row for row in rows if row.contender in side_by_side.OURS]
+    assert len(side_by_side.targets(alone)) == 1 + 5
+    panels = side_by_side.chart(rows, "a CPU").panels
+    assert [len(panel.lines) for panel in panels] == [5] * 4
+    assert panels[0].lines[0].points == ((1, 120.0), (8, 120.0), (32, 120.0))
+
+
+def timed(
+    size: str, threads: int, load: Load, name: str, tokens_per_s: float
+) -> side_by_side.Timed:
+    seconds = load.num_generated / tokens_per_s
+    times = (seconds, seconds / 2, seconds * 2)
+    return side_by_side.Timed(size, threads, load, name, times, None)
+
+
+def test_a_row_of_the_table_says_whose_texts_are_others() -> None:
+    load = decode(2, 10)
+    rows = [
+        side_by_side.Timed("shipped", 2, load, "packed", (0.01, 0.02, 0.04), 1.0),
+        side_by_side.Timed("shipped", 2, load, "ctranslate2", (0.02,), 0.5),
+        side_by_side.Timed("shipped", 2, load, "products", (0.005,), None),
+    ]
+    assert " ".join(side_by_side.line(rows).split()) == (
+        "shipped 2 decode-2 1,000 (500 to 2,000) 1,000 (1,000 to 1,000) 50% same "
+        "4,000 (4,000 to 4,000)"
+    )
 
 
 @pytest.mark.parametrize("executor", window.EXECUTORS)

@@ -16,7 +16,7 @@ from torch import Tensor
 from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate
 from nanogpt.config import EXECUTORS
 from nanogpt.experiments.trace_waits import all_waits
-from nanogpt.model import GPT, Attend
+from nanogpt.model import GPT
 from nanogpt.parts.fusing import full_mask, fused_rows, pack, split_kv
 from nanogpt.planning import Plan, chunk_size
 from nanogpt.trace import StepRecord, Trace
@@ -116,11 +116,9 @@ class CountingGPT(GPT):
 
     calls: list[tuple[int, ...]]
 
-    def hidden(
-        self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None
-    ) -> Tensor:
+    def hidden(self, tokens: Tensor, *others: Any) -> Tensor:
         self.calls.append(tuple(tokens.shape))
-        return super().hidden(tokens, positions, attend, wanted)
+        return super().hidden(tokens, *others)
 
 
 def counting_model() -> CountingGPT:
@@ -214,10 +212,8 @@ def test_gotcha_1_decodes_and_chunks_hold_pasts_of_every_length_in_one_batch(exe
 class OtherPadding(GPT):
     """The tiny model, to which token 0 is token 64: padding is another word than it was."""
 
-    def hidden(
-        self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None
-    ) -> Tensor:
-        return super().hidden(tokens.masked_fill(tokens == 0, 64), positions, attend, wanted)
+    def hidden(self, tokens: Tensor, *others: Any) -> Tensor:
+        return super().hidden(tokens.masked_fill(tokens == 0, 64), *others)
 
 
 @ALL

@@ -90,6 +90,7 @@ class StepContext:
             self.visible[start : start + len(row.tokens), keys] = mask
             start += len(row.tokens)
         self.rows = rows
+        self.device = cache.held(rows[0].request_id).device
         self.layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def layer(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,8 +125,8 @@ class TileAttention:
         visible = torch.zeros(ROWS, context.visible.shape[1], dtype=torch.bool)  # (R, S)
         visible[:num_real] = context.visible[start : start + num_real]
         visible[num_real:, 0] = True
-        self.hidden_tiles = (~visible).view(ROWS, -1, KEYS).transpose(0, 1).unsqueeze(2)
-        # (tiles, R, 1, K)
+        tiles = (~visible).view(ROWS, -1, KEYS).transpose(0, 1)  # (tiles, R, K)
+        self.hidden_tiles = tiles.unsqueeze(2).to(context.device)  # (tiles, R, 1, K)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q, k, v (R, H, D) -> (R, H, D)."""

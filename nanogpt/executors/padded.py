@@ -62,10 +62,10 @@ class PaddedAttention:
         """Shapes: mask (B, T, S + T) bool."""
         self.cache = cache
         self.rows = rows
-        self.mask = mask.unsqueeze(1)  # (B, 1, T, S + T)
         self.place = place_rows(rows, cache)
         self.past_lens = [cache.length(row.request_id) for row in rows]
         self.past = left_padded([cache.held(row.request_id) for row in rows])
+        self.mask = mask.unsqueeze(1).to(self.past.device)  # (B, 1, T, S + T)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q, k, v (B, T, H, D) -> (B, T, H, D)."""

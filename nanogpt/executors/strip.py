@@ -71,6 +71,6 @@ class StripAttention:
             q.transpose(0, 1),  # (H, N, D)
             torch.cat(keys, dim=1),  # (H, K, D)
             torch.cat(values, dim=1),
-            attn_mask=self.mask,
+            attn_mask=self.mask.to(q.device),
         )
         return out.transpose(0, 1)  # (N, H, D)

@@ -45,6 +45,10 @@ class WindowStorage(Protocol):
         """What is held, oldest first. Shapes: -> (2, L, H, S, D)."""
         ...
 
+    def stored(self) -> Tensor:
+        """The same in the order in which it lies. Shapes: -> (2, L, H, S, D)."""
+        ...
+
     def live_bytes(self) -> int:
         """Bytes of memory that the held K/V keeps alive."""
         ...
@@ -94,6 +98,8 @@ class EvictingStorage:
         """Shapes: -> (2, L, H, S, D)."""
         return torch.stack([self._k, self._v]).unflatten(1, (self._num_layers, -1))
 
+    stored = held
+
     def live_bytes(self) -> int:
         """Bytes of the storages of K and V."""
         return live_bytes([self._k, self._v])
@@ -142,20 +148,27 @@ class RingStorage:
             self._kv = torch.cat([self._kv, self._kv.new_empty(shape)], dim=3)
         if len(self._fresh) == 1:  # a decode: no index tensors for a single entry
             entry = self._entry_of_slot[self._fresh_slots[0]]
-            self._kv[:, :, :, entry] = self._put[:, :, :, self._fresh[0] - self.computed]
+            new = self._put.select(3, self._fresh[0] - self.computed)  # (2, L, H, D)
+            self._kv.select(3, entry).copy_(new)
         else:
             entries = [self._entry_of_slot[slot] for slot in self._fresh_slots]
             source = [position - self.computed for position in self._fresh]
             self._kv[:, :, :, entries] = self._put[:, :, :, source]
         self._slot_of.update(zip(self._fresh, self._fresh_slots, strict=True))
-        self._slot_of = {position: self._slot_of[position] for position in self._next_positions}
+        for position in set(self.positions).difference(self._next_positions):
+            del self._slot_of[position]
         self.positions, self.computed = self._next_positions, self._next_computed
         self._put = None
 
     def held(self) -> Tensor:
         """Shapes: -> (2, L, H, S, D)."""
         entries = [self._entry_of_slot[slot] for slot in self._slot_of.values()]
-        return self._kv.index_select(3, torch.tensor(entries, dtype=torch.long))
+        index = torch.tensor(entries, dtype=torch.long, device=self._kv.device)  # (S,)
+        return self._kv.index_select(3, index)
+
+    def stored(self) -> Tensor:
+        """The whole ring, as it lies. Shapes: -> (2, L, H, S, D), a view."""
+        return self._kv
 
     def live_bytes(self) -> int:
         """Bytes of the ring."""

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from nanogpt.config import ModelConfig
+from nanogpt.executors.base import Row
 from nanogpt.kv_cache import view_by_head
+from nanogpt.model import Attend
 from nanogpt.parts.sliding_window import WindowMask, kept_positions, window_mask
 from nanogpt.request import KVView, OwnKV
+from nanogpt.window.window_attention import WindowAttention
 from nanogpt.window.window_storage import WindowStorage
 
 
@@ -70,8 +73,9 @@ class WindowedKVCache:
         self._written.append((k, v))
         if len(self._written) < self.num_layers:
             return
-        by_layer = [torch.stack(each) for each in zip(*self._written, strict=True)]
-        kv = torch.stack(by_layer).transpose(2, 3)  # (2, L, H, N, D)
+        keys, values = zip(*self._written, strict=True)
+        kv = torch.stack([*keys, *values]).unflatten(0, (2, -1))  # (2, L, N, H, D)
+        kv = kv.transpose(2, 3)  # (2, L, H, N, D)
         self._written = []
         pieces = kv.split([num_new for _, num_new in place], dim=3)
         for (request_id, _), piece in zip(place, pieces, strict=True):
@@ -117,11 +121,23 @@ class WindowedKVCache:
     def mask(self, request_id: int, num_new: int) -> Tensor:
         """Which keys a query may see, by position alone. Shapes: -> (T, S + T) bool."""
         storage = self._storage_of[request_id]
-        kept = kept_positions(storage.computed, self.window, self.sinks)
-        if num_new == 1 and self._mask_of is window_mask and storage.positions == kept:
-            return torch.ones(1, len(kept) + 1, dtype=torch.bool)  # what is kept is in sight
         new = range(storage.computed, storage.computed + num_new)
         return self._mask_of(new, [*storage.positions, *new], self.window, self.sinks)
+
+    def in_sight(self, request_id: int) -> Tensor | None:
+        """All that is held, in any order, if the next token sees all of it.
+
+        Shapes: -> (2, L, H, S, D), a view where that can be; not to be written to.
+        """
+        storage = self._storage_of[request_id]
+        if self._mask_of is not window_mask:
+            return None
+        kept = kept_positions(storage.computed, self.window, self.sinks)
+        return storage.stored() if storage.positions == kept else None
+
+    def attention(self, rows: Sequence[Row]) -> Attend:
+        """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
+        return WindowAttention(self, rows)
 
     def view(self, request_id: int) -> KVView:
         """What the request holds, by (layer, head): k, v (1, S, D) each."""

@@ -1,0 +1,223 @@
+"""The engine beside other people's engines: a process for each, which take turns at every load.
+
+What `python -m benchmarks.engine --peers` runs. A process of its own keeps the threads of one
+contender from spinning into the time of the next.
+"""
+
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.contenders import CONTENDERS, Serve
+from benchmarks.loads import Load, decode, mixed
+from benchmarks.models import MODELS
+from benchmarks.peers import PEERS
+from nanogpt.figures import Chart, Line, Panel
+from nanogpt.model import GPT
+
+OURS = ("packed", "fused", "products")
+ROWS = ("decode-1", "decode-8", "decode-32", "mixed-8", "mixed-32")
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Seconds of every repeat of one contender at one load, and the texts it generated."""
+
+    model: str
+    threads: int
+    load: Load
+    contender: str
+    seconds: tuple[float, ...]
+    same_text: float | None
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Generated tokens per second, of the median repeat."""
+        return self.load.num_generated / statistics.median(self.seconds)
+
+
+def contenders() -> list[str]:
+    """The engine, what it is held to, and the peers that are installed."""
+    return [*OURS, *(name for name, (module, _) in PEERS.items() if is_installed(module))]
+
+
+def is_installed(module: str) -> bool:
+    """Whether a peer's package can be imported."""
+    return importlib.util.find_spec(module) is not None
+
+
+def loads(new_tokens: int = 64) -> list[Load]:
+    """Decodes at 1, 8 and 32, and the mixed load at 8 and 32."""
+    return [*(decode(n, new_tokens) for n in (1, 8, 32)), mixed(8), mixed(32)]
+
+
+# ---- taking turns --------------------------------------------------------------------------------
+
+
+class Process:
+    """A contender in a process of its own, which serves one load at a time when it is asked to."""
+
+    def __init__(self, contender: str, model: str, threads: int, new_tokens: int) -> None:
+        settings = contender, model, str(threads), str(new_tokens)
+        command = [sys.executable, "-m", "benchmarks.side_by_side", *settings]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def serve(self, number: int) -> tuple[float, list[list[int]] | None]:
+        """Serve load `number`: wall seconds, and the texts."""
+        assert self.process.stdin and self.process.stdout
+        print(number, file=self.process.stdin, flush=True)
+        seconds, tokens = json.loads(self.process.stdout.readline())
+        return seconds, tokens
+
+    def close(self) -> None:
+        """The end of its input is its own."""
+        self.process.communicate()
+
+
+def take_turns(model: str, threads: int, repeats: int, new_tokens: int) -> Iterator[Timed]:
+    """Every contender serves a load once, then again: a noisy minute hits all of them alike.
+
+    Two rounds beforehand are not counted: in the first a contender looks for its best settings.
+    """
+    names = contenders()
+    with ExitStack() as stack:
+        processes = {name: Process(name, model, threads, new_tokens) for name in names}
+        for process in processes.values():
+            stack.callback(process.close)
+        for number, load in enumerate(loads(new_tokens)):
+            texts = {name: process.serve(number)[1] for name, process in processes.items()}
+            seconds: dict[str, list[float]] = {name: [] for name in names}
+            for repeat in range(repeats + 1):
+                for name, process in processes.items():
+                    taken, _ = process.serve(number)
+                    if repeat:
+                        seconds[name].append(taken)
+            yield [
+                Timed(model, threads, load, name, tuple(times), same_text(texts[name], own))
+                for own in [texts["packed"]]
+                for name, times in seconds.items()
+            ]
+
+
+def same_text(tokens: list[list[int]] | None, expected: list[list[int]] | None) -> float | None:
+    """Share of the requests with exactly the expected tokens; float32 may flip a near-tie."""
+    if tokens is None or expected is None:
+        return None
+    pairs = zip(tokens, expected, strict=True)
+    return statistics.mean(ours == theirs for ours, theirs in pairs)
+
+
+def serve_on_request(contender: str, model: str, threads: str, new_tokens: str) -> None:
+    """A contender's process: the number of a load comes in, seconds and texts go out."""
+    torch.set_num_threads(int(threads))
+    all_loads = loads(int(new_tokens))
+    prepare: dict[str, Callable[[GPT], Serve]] = {c.name: c.prepare for c in CONTENDERS}
+    prepare |= {name: make for name, (_, make) in PEERS.items()}
+    serve = prepare[contender](MODELS[model]())
+    for line in sys.stdin:
+        start = time.perf_counter()
+        tokens = serve(all_loads[int(line)])
+        print(json.dumps([time.perf_counter() - start, tokens]), flush=True)
+
+
+# ---- what came out -------------------------------------------------------------------------------
+
+
+def best(rows: Sequence[Timed]) -> Mapping[tuple[str, str, str], float]:
+    """Tokens per second by (model, load, contender), at the better number of threads."""
+    speeds: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        key = row.model, row.load.name, row.contender
+        speeds[key] = max(speeds.get(key, 0.0), row.tokens_per_s)
+    return speeds
+
+
+def targets(rows: Sequence[Timed]) -> list[tuple[str, float, float]]:
+    """(what is promised, the ratio it takes, the ratio measured); met when measured >= taken."""
+    speeds = best(rows)
+    peers = [name for name in PEERS if any(row.contender == name for row in rows)]
+
+    def ratio(model: str, load: str, other: str) -> float:
+        return speeds[model, load, "packed"] / speeds[model, load, other]
+
+    found = [
+        (f"{load}: packed / ctranslate2", wanted, ratio("character", load, "ctranslate2"))
+        for load, wanted in (("decode-1", 0.85), ("decode-8", 0.95), ("decode-32", 1.2))
+        if "ctranslate2" in peers
+    ]
+    found += [
+        (f"{load}: packed / the best peer", 2.0, min(ratio("character", load, p) for p in peers))
+        for load in ("mixed-8", "mixed-32")
+        if peers
+    ]
+    posts = ratio("character", "mixed-8", "fused")
+    found.append(("mixed-8: packed / fused, as the posts run it", 6.0, posts))
+    found += [
+        (f"{load}, shipped: packed / transformers", 1.5, ratio("shipped", load, "transformers"))
+        for load in ROWS
+        if "transformers" in peers
+    ]
+    floors = [(load, ratio("character", load, "products")) for load in ROWS]
+    found += [(f"{load}: packed / best products", 1 / 1.6, floor) for load, floor in floors]
+    return found
+
+
+def line(rows: Sequence[Timed]) -> str:
+    """One load in the table: tokens per second, slowest to fastest, contender by contender."""
+    one = rows[0]
+    cells = [
+        f"{row.tokens_per_s:,.0f} ({row.load.num_generated / max(row.seconds):,.0f} to "
+        f"{row.load.num_generated / min(row.seconds):,.0f})"
+        + ("" if row.same_text in (None, 1.0) else f" {row.same_text:.0%} same")
+        for row in rows
+    ]
+    start = f"{one.model:10} {one.threads:7} {one.load.name:10}"
+    return start + "".join(f" {cell:>29}" for cell in cells)
+
+
+def chart(rows: Sequence[Timed], where: str) -> Chart:
+    """Tokens per second by the number of requests: decodes and the mixed load, by size."""
+    return Chart("The engine beside other people's", tuple(_panels(rows)), where)
+
+
+def _panels(rows: Sequence[Timed]) -> Iterator[Panel]:
+    speeds = best(rows)
+    for model in dict.fromkeys(row.model for row in rows):
+        for kind in ("decode", "mixed"):
+            lines: dict[str, list[tuple[float, float]]] = {}
+            for row in rows:
+                if row.model == model and row.load.name.startswith(kind):
+                    point = row.load.num_requests, speeds[model, row.load.name, row.contender]
+                    if point not in lines.setdefault(row.contender, []):
+                        lines[row.contender].append(point)
+            yield Panel(
+                (f"{kind}, requests at once, {model} size", ""),
+                ("throughput, better number of threads", "tokens/s"),
+                tuple(Line(name, tuple(points)) for name, points in lines.items()),
+            )
+
+
+def compare(repeats: int, new_tokens: int, tell: Callable[[str], None]) -> list[Timed]:
+    """Both sizes at one and at two threads, every load; `tell` gets each line as it is known."""
+    tell(f"{'size':10} {'threads':>7} {'load':10}" + "".join(f" {c:>29}" for c in contenders()))
+    found: list[Timed] = []
+    for model in MODELS:
+        for threads in (1, 2):
+            for rows in take_turns(model, threads, repeats, new_tokens):
+                tell(line(rows))
+                found += rows
+    return found
+
+
+if __name__ == "__main__":
+    serve_on_request(*sys.argv[1:])
