@@ -60,7 +60,7 @@ class Engine:
         make_executor: MakeExecutor | None = None,
         draft: Callable[[Sequence[int]], Sequence[float]] | None = None,
     ) -> None:
-        check_engine(model, config, parts, clock=clock, make_executor=make_executor, draft=draft)
+        check_engine(model, config, parts, clock, make_executor, draft)
         self.model = model
         self.config = config
         self.parts = parts
@@ -333,18 +333,21 @@ def _feature(name: str) -> Any:
     return importlib.import_module(f"nanogpt.{name}")
 
 
-OPTIONAL = {
-    "clock": ("the clock", "a clock, for example CostClock()", "now_us", "charge"),
-    "make_executor": ("make_executor", "a function that makes an executor"),
-    "draft": ("the draft", "a draft model, for example TrigramDraft.load()"),
-}
-
-
-def check_engine(model: object, config: object, parts: object, **optional: object) -> None:
+def check_engine(
+    model: object,
+    config: object,
+    parts: object,
+    clock: object,
+    make_executor: object,
+    draft: object,
+) -> None:
     """Raises: ValueError for an argument of `Engine` that is not what it has to be."""
     check_is("the model", model, GPT, "a GPT, for example load_model()")
     check_is("the config", config, EngineConfig, "an EngineConfig")
     check_is("parts", parts, Parts, "Parts")
-    for argument, (name, wanted, *methods) in OPTIONAL.items():
-        if optional[argument] is not None:
-            check_callable(name, optional[argument], wanted, *methods)
+    if clock is not None:
+        check_callable("the clock", clock, "a clock, for example CostClock()", "now_us", "charge")
+    if make_executor is not None:
+        check_callable("make_executor", make_executor, "a function that makes an executor")
+    if draft is not None:
+        check_callable("the draft", draft, "a draft model, for example TrigramDraft.load()")

@@ -4,9 +4,10 @@ Knows no engine and no tensors. Times are integer microseconds of the engine's c
 half-open. `to_json` gives what the widgets draw; `SCHEMA_VERSION` changes when readers would break.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import json
 
 SCHEMA_VERSION = 2
 
@@ -179,12 +180,6 @@ class Trace:
         return {"version": SCHEMA_VERSION, **plain(self)}
 
 
-def plain(value: Any) -> Any:
+def plain(record: Any) -> Any:
     """Frozen records to dicts and tuples to lists, all the way down."""
-    if dataclasses.is_dataclass(value):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
-    if isinstance(value, tuple):
-        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+    return json.decode(json.encode(record))
