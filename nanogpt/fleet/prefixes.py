@@ -6,6 +6,7 @@ needed. Only prompts are remembered: what was generated has no tokens in this mo
 
 from typing import Protocol
 
+from nanogpt.fleet.prefix_index import PrefixIndex
 from nanogpt.prefix.radix import RadixTree
 
 SLOT_KEY_TOKENS = 64
@@ -37,6 +38,10 @@ class PrefixCache(Protocol):
         """Forgets what was used longest ago until it holds at most so many KV tokens."""
         ...
 
+    def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
+        """Tells the index, if it can, from now on what the worker holds; it is empty so far."""
+        ...
+
 
 class NoCache:
     """Nothing is remembered."""
@@ -53,6 +58,9 @@ class NoCache:
 
     def fit(self, room: int) -> None:
         """Does nothing."""
+
+    def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
+        """There is nothing to tell."""
 
 
 class SlotCache:
@@ -93,13 +101,19 @@ class SlotCache:
             self.num_tokens -= len(key)
             self.version += 1
 
+    def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
+        """Entries that are found whole or not at all are in no index of prefixes."""
+
 
 class RadixCache:
     """Prompts token by token in a tree: every shared prefix is found, whatever computed it."""
 
     def __init__(self, kv_tokens: int) -> None:
         self.version = 0
-        self._tree: RadixTree[None] = RadixTree(kv_tokens, lambda payload, start, end: None)
+        self._tree: RadixTree[_Part] = RadixTree(kv_tokens, _cut, self._forget)
+        self._touched = _NOTHING  # the prompt that was used last, and its match
+        self._index: PrefixIndex | None = None
+        self._worker = 0
 
     @property
     def num_tokens(self) -> int:
@@ -107,20 +121,48 @@ class RadixCache:
         return self._tree.num_tokens
 
     def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
-        """The length of the longest stored prefix."""
-        return self._tree.match(prompt, touch=touch)[0]
+        """The length of the longest stored prefix; asked again at once, it need not look."""
+        if prompt is self._touched[0]:
+            return self._touched[1]
+        length = self._tree.match(prompt, touch=touch)[0]
+        if touch:
+            self._touched = prompt, length
+        return length
 
     def publish(self, prompt: tuple[int, ...], room: int) -> None:
         """Remembers the prompt; what does not fit is left out from its end."""
-        self._tree.insert(prompt, None)
+        self._touched = _NOTHING
+        is_new = self._tree.insert(prompt, (prompt, 0))
+        if is_new and self._index is not None:
+            self._index.add(self._worker, prompt[: self._tree.capacity_tokens])
         self.version += 1
         self.fit(room)
 
     def fit(self, room: int) -> None:
         """Trims the leaf used longest ago, again and again."""
         if self._tree.num_tokens > room:
+            self._touched = _NOTHING
             self._tree.shrink(room)
             self.version += 1
+
+    def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
+        """What comes and goes is told to the index."""
+        assert not self.num_tokens
+        self._index, self._worker = index, worker
+
+    def _forget(self, part: "_Part", keep: int, num_tokens: int) -> None:
+        if self._index is not None:
+            prompt, start = part
+            self._index.cut(self._worker, prompt[: start + num_tokens], start + keep)
+
+
+_NOTHING: tuple[tuple[int, ...] | None, int] = None, 0
+_Part = tuple[tuple[int, ...], int]
+"""(prompt, start): the tokens of an edge are those of this prompt from `start` on."""
+
+
+def _cut(part: _Part, start: int, end: int) -> _Part:
+    return part[0], part[1] + start
 
 
 def make_cache(kind: str, kv_tokens: int) -> PrefixCache:
