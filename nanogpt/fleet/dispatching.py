@@ -59,7 +59,7 @@ class Dispatcher:
         self.waiting: dict[int, RequestState] = {}
         self.is_queued = parts.decide is None
         alone = config.routing == "round_robin" and self.is_queued
-        by_hits = self.is_queued and config.routing in ("source", "backlog")
+        by_hits = not self.is_queued or config.routing in ("source", "backlog")
         index = PrefixIndex() if by_hits and config.prefix_cache == "radix" else None
         groups = [[worker] for worker in workers] if alone else [list(workers)]
         self._workers = [OpenWorkers(group, index) for group in groups]
@@ -282,15 +282,11 @@ class Dispatcher:
             self._dispatch(self.waiting[request_id], workers[worker_id], now_us)
 
     def _snapshot(self, now_us: int) -> FleetSnapshot:
-        workers = self._workers[0].all
+        workers = self._workers[0]
         shown = [state for state, _ in zip(self.waiting.values(), range(MOST_SHOWN), strict=False)]
         hit_tokens: dict[int, dict[int, int]] = {}
         for state in shown:
-            hits: dict[int, int] = {}
-            for worker in workers:
-                hit = worker.hit_seen(state)
-                if hit > 0:
-                    hits[worker.id] = hit
+            hits = workers.hits_seen(state)
             if hits:
                 hit_tokens[state.id] = hits
         views: list[WaitingView] = []
@@ -298,5 +294,5 @@ class Dispatcher:
             assert state.view is not None
             views.append(state.view)
         return FleetSnapshot(
-            now_us, tuple(views), tuple(each.view() for each in workers), hit_tokens
+            now_us, tuple(views), tuple(each.view() for each in workers.all), hit_tokens
         )

@@ -74,6 +74,14 @@ class OpenWorkers:
                         found[worker_id] = min(start + held, end, most)
         return {worker.id: hit for worker in among if (hit := found.get(worker.id, 0)) > 0}
 
+    def hits_seen(self, state: RequestState) -> dict[int, int]:
+        """The hits of all for a request that waits, looked up only if there may be others."""
+        if self._index is None:
+            return self.hits(state, self.all)
+        if state.hits_seen[0] != self._index.version:
+            state.hits_seen = self._index.version, self.hits(state, self.all)
+        return dict(state.hits_seen[1])
+
     def best(self, state: RequestState, kept_free: Worker | None) -> Worker | None:
         """What `decisions.route` chooses of those with room; None when none has.
 

@@ -22,10 +22,12 @@ class PrefixIndex:
     """A radix tree whose payloads are the workers. Mutable."""
 
     def __init__(self) -> None:
+        self.version = 0  # another number whenever it has changed
         self._roots: dict[int, _Edge] = {}
 
     def add(self, worker: int, tokens: tuple[int, ...]) -> None:
         """The worker holds these tokens from now on."""
+        self.version += 1
         below, at = self._roots, 0
         while at < len(tokens):
             edge = below.get(tokens[at])
@@ -42,6 +44,7 @@ class PrefixIndex:
 
     def cut(self, worker: int, tokens: tuple[int, ...], keep: int) -> None:
         """Of these tokens, which it held and which led on to no others, it now holds `keep`."""
+        self.version += 1
         below, at = self._roots, 0
         while at < len(tokens):
             edge = below[tokens[at]]

@@ -21,11 +21,6 @@ class PrefixCache(Protocol):
         """KV tokens that it holds."""
         ...
 
-    @property
-    def version(self) -> int:
-        """Another number whenever its entries may have changed."""
-        ...
-
     def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
         """The length of the prefix that it has; `touch` makes that the most recently used."""
         ...
@@ -47,7 +42,6 @@ class NoCache:
     """Nothing is remembered."""
 
     num_tokens = 0
-    version = 0
 
     def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
         """Always 0."""
@@ -72,7 +66,6 @@ class SlotCache:
 
     def __init__(self) -> None:
         self.num_tokens = 0
-        self.version = 0
         self._slots: dict[tuple[int, ...], None] = {}
 
     def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
@@ -90,7 +83,6 @@ class SlotCache:
             key = prompt[:SLOT_KEY_TOKENS]
             self._slots[key] = None
             self.num_tokens += len(key)
-            self.version += 1
         self.fit(room)
 
     def fit(self, room: int) -> None:
@@ -99,7 +91,6 @@ class SlotCache:
             key = next(iter(self._slots))
             del self._slots[key]
             self.num_tokens -= len(key)
-            self.version += 1
 
     def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
         """Entries that are found whole or not at all are in no index of prefixes."""
@@ -109,7 +100,6 @@ class RadixCache:
     """Prompts token by token in a tree: every shared prefix is found, whatever computed it."""
 
     def __init__(self, kv_tokens: int) -> None:
-        self.version = 0
         self._tree: RadixTree[_Part] = RadixTree(kv_tokens, _cut, self._forget)
         self._touched = _NOTHING  # the prompt that was used last, and its match
         self._index: PrefixIndex | None = None
@@ -132,10 +122,8 @@ class RadixCache:
     def publish(self, prompt: tuple[int, ...], room: int) -> None:
         """Remembers the prompt; what does not fit is left out from its end."""
         self._touched = _NOTHING
-        is_new = self._tree.insert(prompt, (prompt, 0))
-        if is_new and self._index is not None:
+        if self._tree.insert(prompt, (prompt, 0)) and self._index is not None:
             self._index.add(self._worker, prompt[: self._tree.capacity_tokens])
-        self.version += 1
         self.fit(room)
 
     def fit(self, room: int) -> None:
@@ -143,7 +131,6 @@ class RadixCache:
         if self._tree.num_tokens > room:
             self._touched = _NOTHING
             self._tree.shrink(room)
-            self.version += 1
 
     def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
         """What comes and goes is told to the index."""

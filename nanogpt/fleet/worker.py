@@ -101,14 +101,6 @@ class Worker:
         """Known tokens of a request that it need not compute; one is left, to go on from."""
         return min(self.cache.match(state.request.prompt, touch=touch), state.known_tokens - 1)
 
-    def hit_seen(self, state: RequestState) -> int:
-        """The same for a request that waits, looked up only if the cache is another one."""
-        version, hit = state.hits_seen.get(self.id, (-1, 0))
-        if version != self.cache.version:
-            hit = self.hit(state)
-            state.hits_seen[self.id] = (self.cache.version, hit)
-        return hit
-
     def admit(self, state: RequestState, now_us: int) -> None:
         """Sets a request's KV tokens aside at once; it joins at the next boundary.
 
