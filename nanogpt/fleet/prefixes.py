@@ -100,7 +100,7 @@ class RadixCache:
     """Prompts token by token in a tree: every shared prefix is found, whatever computed it."""
 
     def __init__(self, kv_tokens: int) -> None:
-        self._tree: RadixTree[_Part] = RadixTree(kv_tokens, _cut, self._forget)
+        self._tree: RadixTree[_Part] = RadixTree(kv_tokens, _cut, _join, self._forget)
         self._touched = _NOTHING  # the prompt that was used last, and its match
         self._index: PrefixIndex | None = None
         self._worker = 0
@@ -150,6 +150,10 @@ _Part = tuple[tuple[int, ...], int]
 
 def _cut(part: _Part, start: int, end: int) -> _Part:
     return part[0], part[1] + start
+
+
+def _join(above: _Part, below: _Part) -> _Part:
+    return below[0], above[1]
 
 
 def make_cache(kind: str, kv_tokens: int) -> PrefixCache:

@@ -12,6 +12,7 @@ arXiv 2312.07104, section 3: RadixAttention.
 
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from nanogpt.validate import check_int
@@ -23,20 +24,24 @@ class RadixTree(Generic[P]):
     """Stored token sequences and their payloads, at most `capacity_tokens` tokens in all.
 
     `cut(payload, start, end)` returns the payload of the tokens [start, end) of an edge; to free
-    memory when tokens give way it has to copy. `on_trim(payload, keep, length)` is told before
-    all but the first `keep` tokens of a leaf give way. Mutable: the tree and its counter.
+    memory when tokens give way it has to copy. `join(payload, payload)`, if given, puts two edges
+    together that no longer differ, so that walks are short where prefixes of many lengths are used.
+    `on_trim(payload, keep, length)` is told before all but the first `keep` tokens of a leaf give
+    way. Mutable: the tree and its counter.
     """
 
     def __init__(
         self,
         capacity_tokens: int,
         cut: Callable[[P, int, int], P],
+        join: Callable[[P, P], P] | None = None,
         on_trim: Callable[[P, int, int], None] | None = None,
     ) -> None:
         check_int("capacity_tokens", capacity_tokens, 0)
         self.capacity_tokens = capacity_tokens
         self.num_tokens = 0
         self._cut = cut
+        self._join = join
         self._on_trim = on_trim
         self._roots: dict[int, _Edge[P]] = {}
         self._now = 0
@@ -86,7 +91,8 @@ class RadixTree(Generic[P]):
         """Assert that the books agree with the tree, and that every leaf can be found again."""
         edges = list(self._edges())
         assert sum(len(edge.tokens) for edge in edges) == self.num_tokens <= self.capacity_tokens
-        noted = [edge for _, _, edge in self._oldest]
+        there = set(map(id, edges))
+        noted = [edge for _, _, edge in self._oldest if id(edge) in there]
         assert len(noted) == len(set(map(id, noted))) == sum(edge.is_noted for edge in noted)
         for edge in edges:
             assert edge.tokens
@@ -118,6 +124,24 @@ class RadixTree(Generic[P]):
             path[-1] = self._split(path[-1], part)
         for edge in path:
             edge.used_at = self._now
+        if self._join is not None and len(path) > 1:
+            path[:] = self._joined(path, self._join)
+
+    def _joined(self, path: list["_Edge[P]"], join: Callable[[P, P], P]) -> list["_Edge[P]"]:
+        """The path, with every edge that has one successor and its age put in front of that one.
+
+        What is left of it in the list of the oldest has something below it: it is passed over.
+        """
+        kept: list[_Edge[P]] = []
+        for above, edge in pairwise(path):
+            if len(above.below) > 1:
+                kept.append(above)
+                continue
+            edge.tokens = above.tokens + edge.tokens
+            edge.payload = join(above.payload, edge.payload)
+            edge.parent = above.parent
+            self._below(edge.parent)[edge.tokens[0]] = edge
+        return [*kept, path[-1]]
 
     def _split(self, edge: "_Edge[P]", at: int) -> "_Edge[P]":
         """Put the first `at` tokens of an edge on an edge of their own, and return that."""
