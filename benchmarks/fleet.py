@@ -5,19 +5,24 @@
 Every fleet under both cost models, without and with a trace, takes its turn on the same steady
 load of 30 requests per second, repeat by repeat; what is printed is the median, with the slowest
 and the fastest repeat. The load is made beforehand and not timed.
+
+Then the adaptive fleet at calibrated costs grows from 4 workers to 1,024, its load with it: how
+long one request takes the simulator, everything counted, and how much faster than its arrivals
+that is.
 """
 
 import dataclasses
 import json
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.measure import describe, interleave, machine
 from nanogpt.experiments.command_line import Parser
-from nanogpt.figures import Chart, Mark, Panel, cumulative
+from nanogpt.figures import Chart, Line, Mark, Panel, cumulative
 from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
-from nanogpt.fleet.costs import COSTS
-from nanogpt.fleet.presets import PRESETS
+from nanogpt.fleet.costs import CALIBRATED_COST, COSTS
+from nanogpt.fleet.presets import ADAPTIVE, PRESETS
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import Workload, make_workload
 
@@ -25,6 +30,11 @@ RPS = 30.0
 SEED = 42
 LEAST = 100.0
 """What is promised: at least so many simulated seconds per second, without a trace."""
+
+SIZES = (4, 16, 64, 256, 1024)
+PER_WORKER_RPS = RPS / 4
+LEAST_GROWN = {4: 300.0, 1024: 1.0}
+"""The same for a number of workers with their load: seconds of arrivals per second."""
 
 Row = dict[str, Any]
 
@@ -63,13 +73,59 @@ def compare(load: Workload, repeats: int, clock: str) -> list[Row]:
     return rows
 
 
-def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
+def grow(requests: float, at_least_s: float, repeats: int, clock: str) -> list[Row]:
+    """One row per number of workers: at least so many requests, over at least so many seconds."""
+    loads: dict[int, Workload] = {}
+    for workers in SIZES:
+        rps = PER_WORKER_RPS * workers
+        loads[workers] = make_workload("steady", rps, max(at_least_s, requests / rps), SEED)
+
+    def run(workers: int) -> None:
+        config = dataclasses.replace(ADAPTIVE, num_workers=workers, cost=CALIBRATED_COST)
+        simulate(config, loads[workers])
+
+    timings = interleave({str(each): lambda each=each: run(each) for each in SIZES}, repeats)
+    rows: list[Row] = []
+    for workers, load in loads.items():
+        seconds = timings[str(workers)].seconds(clock)
+        request_us = [1e6 * each / len(load.requests) for each in seconds]
+        rows.append(
+            {
+                "workers": workers,
+                "requests_per_s": load.requests_per_s,
+                "requests": len(load.requests),
+                "us_per_request": statistics.median(request_us),
+                "repeats": request_us,
+                "times_real_time": load.duration_s / statistics.median(seconds),
+            }
+        )
+    return rows
+
+
+def targets(rows: Sequence[Row], grown: Sequence[Row]) -> list[tuple[str, float, float]]:
     """(what is promised, the speed it takes, the speed measured); met when measured >= taken."""
     return [
         (f"{row['policy']}, {row['cost']} cost", LEAST, row["times_real_time"])
         for row in rows
         if not row["trace"]
+    ] + [
+        (
+            f"adaptive, {row['workers']:,} workers at {row['requests_per_s']:,g} requests/s",
+            LEAST_GROWN[row["workers"]],
+            row["times_real_time"],
+        )
+        for row in grown
+        if row["workers"] in LEAST_GROWN
     ]
+
+
+def print_growth(grown: Sequence[Row]) -> None:
+    """The growing fleet as a table for people."""
+    print("workers requests/s us/request   fastest   slowest x real time")
+    for row in grown:
+        print(f"{row['workers']:7,} {row['requests_per_s']:10,g} {row['us_per_request']:10,.0f} "
+              f"{min(row['repeats']):9,.0f} {max(row['repeats']):9,.0f} "
+              f"{row['times_real_time']:11,.2f}")  # fmt: skip
 
 
 def print_table(rows: Sequence[Row]) -> None:
@@ -81,8 +137,8 @@ def print_table(rows: Sequence[Row]) -> None:
               f"{row['slowest']:8,.0f} {row['fastest']:8,.0f}")  # fmt: skip
 
 
-def chart(rows: Sequence[Row], where: str) -> Chart:
-    """The speed of every repeat without a trace beside what is promised, a panel per cost model."""
+def chart(rows: Sequence[Row], grown: Sequence[Row], where: str) -> Chart:
+    """The speed of every repeat without a trace, a panel per cost model; what a request takes."""
     panels = [
         Panel(
             (f"speed at {cost} costs", "times real time"),
@@ -97,6 +153,9 @@ def chart(rows: Sequence[Row], where: str) -> Chart:
         )
         for cost in COSTS
     ]
+    points = tuple((row["workers"], row["us_per_request"]) for row in grown)
+    line = Line("adaptive, calibrated", points)
+    panels.append(Panel(("workers", ""), ("simulating a request", "us"), (line,), log_x=True))
     return Chart("Fleets simulated without a trace", tuple(panels), where)
 
 
@@ -111,15 +170,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     facts, repeats = machine(), 3 if options.quick else 7
     load = make_workload("steady", RPS, 10.0 if options.quick else 60.0, SEED)
     rows = compare(load, repeats, options.clock)
-    checks = targets(rows)
-    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
+    requests, at_least_s = (300, 0.05) if options.quick else (6000, 3.0)
+    grown = grow(requests, at_least_s, repeats, options.clock)
+    checks = targets(rows, grown)
+    write_plot(options.plot, lambda: chart(rows, grown, str(facts["cpu"])))
     if options.json:
-        print(json.dumps({"machine": facts, "rows": rows, "targets": checks}))
+        print(json.dumps({"machine": facts, "rows": rows, "growth": grown, "targets": checks}))
         return
     print(describe(facts))
     print(f"steady, {RPS:g} requests/s for {load.duration_s:g} s; median of {repeats} interleaved "
           f"repeats, {options.clock} time\n")  # fmt: skip
     print_table(rows)
+    print(f"\nadaptive, calibrated cost, {PER_WORKER_RPS:g} requests/s for each worker")
+    print_growth(grown)
     print("\ntargets, without a trace")
     for what, wanted, measured in checks:
         verdict = "met" if measured >= wanted else "NOT met"

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 
 @dataclass(frozen=True, slots=True)
 class Timings:
@@ -61,6 +59,8 @@ def peak_mib() -> float:
 
 def machine() -> dict[str, object]:
     """What a figure needs beside it to mean anything; `load` is the OS's one-minute average."""
+    import torch  # seconds that a benchmark's --help need not take
+
     return {
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),

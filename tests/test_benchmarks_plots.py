@@ -89,12 +89,34 @@ def test_fleets_are_drawn_without_a_trace_beside_what_is_promised() -> None:
             ("adaptive", "calibrated", False, 120),
         )
     ]
-    chart = fleet.chart(rows, "a CPU")
+    grown = [{"workers": 4, "us_per_request": 90}, {"workers": 1024, "us_per_request": 120}]
+    chart = fleet.chart(rows, grown, "a CPU")
     assert curves(chart) == [
         {"adaptive": ((150, 50), (300, 100)), "fifo": ((600, 50), (1200, 100))},
         {"adaptive": ((120, 50), (240, 100))},
+        {"adaptive, calibrated": ((4, 90), (1024, 120))},
     ]
-    assert {panel.marks for panel in chart.panels} == {(Mark("x", 100, "wanted"),)}
+    assert {panel.marks for panel in chart.panels[:2]} == {(Mark("x", 100, "wanted"),)}
+
+
+def test_a_fleet_that_grows_takes_its_load_along_and_is_held_to_two_of_its_sizes() -> None:
+    grown = fleet.grow(20, 0.001, 1, "cpu")
+    assert [(row["workers"], row["requests_per_s"]) for row in grown] == [
+        (4, 30), (16, 120), (64, 480), (256, 1920), (1024, 7680),
+    ]  # fmt: skip
+    for row in grown:
+        arrivals_per_s = 1e6 / row["us_per_request"]
+        assert (
+            0
+            < row["times_real_time"]
+            == pytest.approx(
+                arrivals_per_s * max(0.001, 20 / row["requests_per_s"]) / row["requests"]
+            )
+        )
+    assert [(what, wanted) for what, wanted, _ in fleet.targets([], grown)] == [
+        ("adaptive, 4 workers at 30 requests/s", 300),
+        ("adaptive, 1,024 workers at 7,680 requests/s", 1),
+    ]
 
 
 def test_what_the_urgent_request_gains_is_drawn_against_what_the_long_one_loses() -> None:

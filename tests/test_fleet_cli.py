@@ -735,7 +735,7 @@ def test_the_benchmark_times_every_fleet_with_and_without_a_trace():
         (policy, cost, trace) for policy in PRESETS for cost in COSTS for trace in (False, True)
     ]
     assert all(row["slowest"] == row["times_real_time"] == row["fastest"] > 0 for row in rows)
-    assert [measured for _, _, measured in benchmark.targets(rows)] == [
+    assert [measured for _, _, measured in benchmark.targets(rows, [])] == [
         row["times_real_time"] for row in rows if not row["trace"]
     ]
 

@@ -15,6 +15,12 @@ def tree_of(capacity: int) -> RadixTree[Tokens]:
     return RadixTree(capacity, lambda payload, start, end: payload[start:end])
 
 
+def joining_tree_of(capacity: int) -> RadixTree[Tokens]:
+    """The same, which puts together again what no longer differs."""
+    join = tuple.__add__
+    return RadixTree(capacity, lambda payload, start, end: payload[start:end], join)
+
+
 class EveryPrefix:
     """The oracle: each stored prefix, and the operation that last passed over it."""
 
@@ -67,9 +73,13 @@ OPERATIONS = st.lists(
 
 
 @examples(300)
-@given(capacity=st.integers(0, 30), operations=OPERATIONS)
-def test_it_stores_and_forgets_exactly_what_a_dict_of_all_prefixes_does(capacity, operations):
-    tree, oracle = tree_of(capacity), EveryPrefix(capacity)
+@given(
+    capacity=st.integers(0, 30),
+    operations=OPERATIONS,
+    make=st.sampled_from([tree_of, joining_tree_of]),
+)
+def test_it_stores_and_forgets_exactly_what_a_dict_of_all_prefixes_does(capacity, operations, make):
+    tree, oracle = make(capacity), EveryPrefix(capacity)
     for name, argument in operations:
         if name == "insert":
             assert tree.insert(argument, argument) == oracle.insert(argument)
@@ -96,6 +106,16 @@ def test_a_shared_prefix_is_stored_once_and_matched_by_both():
     assert tree.match((1, 2, 3, 7)) == (3, [(1, 2), (3,)])
     assert tree.match((1, 2, 9, 9)) == (3, [(1, 2), (9,)])
     assert tree.match((2,)) == (0, [])
+
+
+def test_uses_of_many_lengths_leave_one_edge_once_all_of_it_is_used_again():
+    tree, whole = joining_tree_of(100), tuple(range(40))
+    tree.insert(whole, whole)
+    for length in (30, 20, 10, 25):
+        tree.match(whole[:length])
+    assert [len(part) for part in tree.match(whole, touch=False)[1]] == [25, 5, 10]
+    assert tree.match(whole) == (40, [whole])
+    tree.check()
 
 
 def test_the_least_recently_used_end_gives_way_and_a_touched_prefix_stays():

@@ -4,7 +4,8 @@
     fleet_config, presets, costs        the rules of a fleet, those to compare, modelled times
     workload                    loads from a seed, one random stream per kind of draw
     waiting, prefixes, speculating, urgency, worker     what a fleet is made of
-    dispatching, simulation     who goes where; event by event
+    prefix_index, open_workers, dispatching     who knows what, who has room, who goes where
+    simulation                  event by event
     fleet_record, metrics, tracing, request_state       what a run leaves, and how
 
 `python -m nanogpt.fleet` runs it. Nothing here touches a model or a GPU: all times are modelled.

@@ -8,9 +8,12 @@ free, so that the small cannot shut out the large for ever.
 from collections.abc import Sequence
 from typing import Protocol
 
-from nanogpt.fleet.decisions import Key, queue_key, route_source
+from nanogpt.fleet import decisions
+from nanogpt.fleet.decisions import Key, queue_key
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_parts import FleetParts
+from nanogpt.fleet.open_workers import OpenWorkers
+from nanogpt.fleet.prefix_index import PrefixIndex
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.urgency import remaining_us
@@ -56,7 +59,10 @@ class Dispatcher:
         self.waiting: dict[int, RequestState] = {}
         self.is_queued = parts.decide is None
         alone = config.routing == "round_robin" and self.is_queued
-        self._workers = [[worker] for worker in workers] if alone else [list(workers)]
+        by_hits = not self.is_queued or config.routing in ("source", "backlog")
+        index = PrefixIndex() if by_hits and config.prefix_cache == "radix" else None
+        groups = [[worker] for worker in workers] if alone else [list(workers)]
+        self._workers = [OpenWorkers(group, index) for group in groups]
         self.queues = [make_queue(parts.on_event) for _ in self._workers]
         self._config = config
         self._parts = parts
@@ -66,7 +72,7 @@ class Dispatcher:
     @property
     def depth(self) -> int:
         """How many wait, those included whose place is being cleared."""
-        claims = sum(each.claimant is not None for group in self._workers for each in group)
+        claims = sum(each.claimant is not None for group in self._workers for each in group.all)
         return len(self.waiting) + claims
 
     def has_waiting(self, queue: int) -> bool:
@@ -122,34 +128,39 @@ class Dispatcher:
             self._ask_policy(now_us)
             return False
         workers = self._workers[queue]
+        workers.renew()
         passed_over: list[RequestState] = []
         kept_free: Worker | None = None
+        too_large = self._config.kv_tokens + 1  # from so much on nothing fits, in this round
         may_preempt = self._config.preemption_gap is not None
         made_way = False
-        is_open, most_free = _open_workers(workers, kept_free)
-        while len(passed_over) < MOST_PASSED_OVER and (is_open or may_preempt):
+        while len(passed_over) < MOST_PASSED_OVER and (
+            workers.any_besides(kept_free) or may_preempt
+        ):
             request_id = self.queues[queue].pop()
             if request_id is None:
                 break
             state = self.waiting[request_id]
-            if state.kv_needed <= most_free:
-                roomy = [each for each in is_open if each.kv_free_tokens >= state.kv_needed]
-                self._dispatch(state, self._route(state, roomy), now_us)
-                is_open, most_free = _open_workers(workers, kept_free)
-                continue
+            if state.kv_needed < too_large:
+                worker = self._route(state, workers, kept_free)
+                if worker is not None:
+                    self._dispatch(state, worker, now_us)
+                    workers.renew()
+                    continue
+                too_large = state.kv_needed
             # If the first that fits nowhere is not far enough above any, none behind it is.
             if may_preempt:
                 may_preempt = False
-                made_way = self._make_way(state, workers, now_us)
+                made_way = self._make_way(state, workers.all, now_us)
                 if made_way:
-                    is_open, most_free = _open_workers(workers, kept_free)
+                    workers.renew()
+                    too_large = self._config.kv_tokens + 1
                     continue
             passed_over.append(state)
             if self._config.order == "fifo":
                 break
             if kept_free is None and self._is_out_of_patience(state, now_us):
-                kept_free = max(workers, key=lambda each: (each.kv_free_tokens, -each.id))
-                is_open, most_free = _open_workers(workers, kept_free)
+                kept_free = max(workers.all, key=lambda each: (each.kv_free_tokens, -each.id))
         for state in passed_over:
             self.rank_again(state)
         return made_way
@@ -158,20 +169,21 @@ class Dispatcher:
         waited_us = now_us - state.request.arrival_us
         return self._config.ageing_us is not None and waited_us > PATIENCE_US
 
-    def _route(self, state: RequestState, roomy: list[Worker]) -> Worker:
-        routing = self._config.routing
-        if routing == "round_robin":
-            return roomy[0]
+    def _route(
+        self, state: RequestState, workers: OpenWorkers, kept_free: Worker | None
+    ) -> Worker | None:
+        """Which of the open workers gets the request; None when it has room at none."""
+        routing, route = self._config.routing, self._parts.route
+        if routing == "backlog" and route is decisions.route and workers.know_hits:
+            return workers.best(state, kept_free)
+        roomy = workers.with_room(state.kv_needed, kept_free)
+        if not roomy or routing == "round_robin":
+            return roomy[0] if roomy else None
         if routing == "least_running":
             return min(roomy, key=lambda each: (each.num_running, each.id))
-        hits: dict[int, int] = {}
-        for worker in roomy:
-            hit = worker.hit(state)
-            if hit > 0:
-                hits[worker.id] = hit
+        hits = workers.hits(state, roomy)
         views = [worker.view() for worker in roomy]
-        route = route_source if routing == "source" else self._parts.route
-        chosen = route(views, hits)
+        chosen = (decisions.route_source if routing == "source" else route)(views, hits)
         return next(worker for worker in roomy if worker.id == chosen)
 
     # ------------------------------------------------------------------ preemption
@@ -195,7 +207,7 @@ class Dispatcher:
         worker = next(each for each in workers if each.id == best[1])
         del self.waiting[state.id]
         state.place = "claimed"
-        worker.claimant, worker.leaving = state, best[2]
+        worker.claim(state, best[2])
         if worker.kind is None:
             self.hand_over(worker, now_us)
         else:
@@ -242,7 +254,7 @@ class Dispatcher:
         claimant, leaving = worker.claimant, worker.leaving
         if claimant is None:
             return
-        worker.claimant, worker.leaving = None, []
+        worker.claim(None, [])
         for victim in leaving:
             if worker.is_open and worker.kv_free_tokens >= claimant.kv_needed:
                 break
@@ -261,7 +273,7 @@ class Dispatcher:
 
     def _ask_policy(self, now_us: int) -> None:
         assert self._parts.decide is not None
-        workers = self._workers[0]
+        workers = self._workers[0].all
         while self.waiting and any(each.is_open for each in workers):
             answer = self._parts.decide(self._snapshot(now_us))
             if answer is None:
@@ -274,11 +286,7 @@ class Dispatcher:
         shown = [state for state, _ in zip(self.waiting.values(), range(MOST_SHOWN), strict=False)]
         hit_tokens: dict[int, dict[int, int]] = {}
         for state in shown:
-            hits: dict[int, int] = {}
-            for worker in workers:
-                hit = worker.hit_seen(state)
-                if hit > 0:
-                    hits[worker.id] = hit
+            hits = workers.hits_seen(state)
             if hits:
                 hit_tokens[state.id] = hits
         views: list[WaitingView] = []
@@ -286,11 +294,5 @@ class Dispatcher:
             assert state.view is not None
             views.append(state.view)
         return FleetSnapshot(
-            now_us, tuple(views), tuple(each.view() for each in workers), hit_tokens
+            now_us, tuple(views), tuple(each.view() for each in workers.all), hit_tokens
         )
-
-
-def _open_workers(workers: Sequence[Worker], kept_free: Worker | None) -> tuple[list[Worker], int]:
-    """Those that take a request, and the most KV tokens that one of them has free."""
-    is_open = [each for each in workers if each.is_open and each is not kept_free]
-    return is_open, max((each.kv_free_tokens for each in is_open), default=-1)

@@ -6,6 +6,7 @@ needed. Only prompts are remembered: what was generated has no tokens in this mo
 
 from typing import Protocol
 
+from nanogpt.fleet.prefix_index import PrefixIndex
 from nanogpt.prefix.radix import RadixTree
 
 SLOT_KEY_TOKENS = 64
@@ -20,11 +21,6 @@ class PrefixCache(Protocol):
         """KV tokens that it holds."""
         ...
 
-    @property
-    def version(self) -> int:
-        """Another number whenever its entries may have changed."""
-        ...
-
     def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
         """The length of the prefix that it has; `touch` makes that the most recently used."""
         ...
@@ -37,12 +33,15 @@ class PrefixCache(Protocol):
         """Forgets what was used longest ago until it holds at most so many KV tokens."""
         ...
 
+    def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
+        """Tells the index, if it can, from now on what the worker holds; it is empty so far."""
+        ...
+
 
 class NoCache:
     """Nothing is remembered."""
 
     num_tokens = 0
-    version = 0
 
     def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
         """Always 0."""
@@ -54,6 +53,9 @@ class NoCache:
     def fit(self, room: int) -> None:
         """Does nothing."""
 
+    def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
+        """There is nothing to tell."""
+
 
 class SlotCache:
     """Whole entries, known by a prompt's first tokens: a hit is as long as that key, or nothing.
@@ -64,7 +66,6 @@ class SlotCache:
 
     def __init__(self) -> None:
         self.num_tokens = 0
-        self.version = 0
         self._slots: dict[tuple[int, ...], None] = {}
 
     def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
@@ -82,7 +83,6 @@ class SlotCache:
             key = prompt[:SLOT_KEY_TOKENS]
             self._slots[key] = None
             self.num_tokens += len(key)
-            self.version += 1
         self.fit(room)
 
     def fit(self, room: int) -> None:
@@ -91,15 +91,19 @@ class SlotCache:
             key = next(iter(self._slots))
             del self._slots[key]
             self.num_tokens -= len(key)
-            self.version += 1
+
+    def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
+        """Entries that are found whole or not at all are in no index of prefixes."""
 
 
 class RadixCache:
     """Prompts token by token in a tree: every shared prefix is found, whatever computed it."""
 
     def __init__(self, kv_tokens: int) -> None:
-        self.version = 0
-        self._tree: RadixTree[None] = RadixTree(kv_tokens, lambda payload, start, end: None)
+        self._tree: RadixTree[_Part] = RadixTree(kv_tokens, _cut, _join, self._forget)
+        self._touched = _NOTHING  # the prompt that was used last, and its match
+        self._index: PrefixIndex | None = None
+        self._worker = 0
 
     @property
     def num_tokens(self) -> int:
@@ -107,20 +111,49 @@ class RadixCache:
         return self._tree.num_tokens
 
     def match(self, prompt: tuple[int, ...], *, touch: bool) -> int:
-        """The length of the longest stored prefix."""
-        return self._tree.match(prompt, touch=touch)[0]
+        """The length of the longest stored prefix; asked again at once, it need not look."""
+        if prompt is self._touched[0]:
+            return self._touched[1]
+        length = self._tree.match(prompt, touch=touch)[0]
+        if touch:
+            self._touched = prompt, length
+        return length
 
     def publish(self, prompt: tuple[int, ...], room: int) -> None:
         """Remembers the prompt; what does not fit is left out from its end."""
-        self._tree.insert(prompt, None)
-        self.version += 1
+        self._touched = _NOTHING
+        if self._tree.insert(prompt, (prompt, 0)) and self._index is not None:
+            self._index.add(self._worker, prompt[: self._tree.capacity_tokens])
         self.fit(room)
 
     def fit(self, room: int) -> None:
         """Trims the leaf used longest ago, again and again."""
         if self._tree.num_tokens > room:
+            self._touched = _NOTHING
             self._tree.shrink(room)
-            self.version += 1
+
+    def is_indexed_by(self, index: PrefixIndex | None, worker: int) -> None:
+        """What comes and goes is told to the index."""
+        assert not self.num_tokens
+        self._index, self._worker = index, worker
+
+    def _forget(self, part: "_Part", keep: int, num_tokens: int) -> None:
+        if self._index is not None:
+            prompt, start = part
+            self._index.cut(self._worker, prompt[: start + num_tokens], start + keep)
+
+
+_NOTHING: tuple[tuple[int, ...] | None, int] = None, 0
+_Part = tuple[tuple[int, ...], int]
+"""(prompt, start): the tokens of an edge are those of this prompt from `start` on."""
+
+
+def _cut(part: _Part, start: int, end: int) -> _Part:
+    return part[0], part[1] + start
+
+
+def _join(above: _Part, below: _Part) -> _Part:
+    return below[0], above[1]
 
 
 def make_cache(kind: str, kv_tokens: int) -> PrefixCache:

@@ -51,8 +51,8 @@ class RequestState:
         self.hit_tokens = 0
         self.computed_tokens = 0
         self.generated_before = 0
-        # worker id -> (version of its cache, hit), so that nothing is looked up twice
-        self.hits_seen: dict[int, tuple[int, int]] = {}
+        # (version of the index, worker id -> hit), so that nothing is looked up twice
+        self.hits_seen: tuple[int, dict[int, int]] = (-1, {})
 
     @property
     def known_tokens(self) -> int:

@@ -14,7 +14,7 @@ from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.metrics import Meter, Metrics, Sample, measure
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.tracing import Tracer
-from nanogpt.fleet.urgency import next_priority, urgency_times
+from nanogpt.fleet.urgency import first_look_us, next_look_us, next_priority
 from nanogpt.fleet.worker import Worker
 from nanogpt.fleet.workload import Workload
 
@@ -76,17 +76,17 @@ class Simulation:
         num_queues = len(self.dispatcher.queues)
         self._last_round_us: list[int | None] = [None] * num_queues
         self._round_is_due = [False] * num_queues
+        self._await_arrival()
 
     @property
     def finished(self) -> bool:
         """Whether all are done, or nothing can happen any more."""
-        return self.num_done == len(self.states) or self._next_event_us() is None
+        return self.num_done == len(self._arrivals) or not self._events
 
     def advance(self, until_us: int | None = None) -> None:
         """Goes on to the moment `until_us`, that moment included; None: to the end."""
         while not self.finished:
-            next_us = self._next_event_us()
-            assert next_us is not None
+            next_us = self._events[0][0]
             second_us = (len(self.samples) + 1) * SECOND_US
             if second_us < next_us and (until_us is None or second_us <= until_us):
                 self._close_second(second_us)
@@ -167,8 +167,7 @@ class Simulation:
         """A request waits, from now on."""
         self.dispatcher.put_in(state, self.now_us)
         if self.dispatcher.is_queued:
-            for at_us in urgency_times(self.config, state, self.now_us):
-                self._push(at_us, _URGENT, state.id, state.stay)
+            self._look_at(state, first_look_us(self.config, state, self.now_us))
         self._ask_for_round(state.queue)
 
     # ------------------------------------------------------------------ events
@@ -176,25 +175,13 @@ class Simulation:
     def _push(self, at_us: int, kind: int, whose: int, version: int = 0) -> None:
         heapq.heappush(self._events, (at_us, kind, whose, version))
 
-    def _next_event_us(self) -> int | None:
-        if self._num_arrived < len(self._arrivals):
-            arrival_us = self._arrivals[self._num_arrived].request.arrival_us
-            return min(arrival_us, self._events[0][0]) if self._events else arrival_us
-        return self._events[0][0] if self._events else None
-
     def _next_event(self) -> None:
-        if self._num_arrived < len(self._arrivals):
-            state = self._arrivals[self._num_arrived]
-            at_us = state.request.arrival_us
-            if not self._events or (at_us, _ARRIVES) < self._events[0][:2]:
-                self._num_arrived += 1
-                self.now_us = at_us
-                self._arrive(state)
-                return
         self.now_us, kind, whose, version = heapq.heappop(self._events)
         if kind == _RUN_ENDS:
             if version == self.workers[whose].version:
                 self._end_run(self.workers[whose])
+        elif kind == _ARRIVES:
+            self._arrive(self._arrivals[whose])
         elif kind == _URGENT:
             self._become_urgent(self.states[whose], version)
         elif kind == _ROUND:
@@ -205,7 +192,15 @@ class Simulation:
         else:
             self._start(self.workers[whose])
 
+    def _await_arrival(self) -> None:
+        """The next arrival is an event; those after it have yet to become one."""
+        if self._num_arrived < len(self._arrivals):
+            number = self._num_arrived
+            self._push(self._arrivals[number].request.arrival_us, _ARRIVES, number)
+
     def _arrive(self, state: RequestState) -> None:
+        self._num_arrived += 1
+        self._await_arrival()
         self.meter.arrive(state.id, state.request.deadline_us)
         if state.kv_needed > self.config.kv_tokens:
             state.place = "done"
@@ -221,7 +216,7 @@ class Simulation:
         for state in worker.end_run(self.now_us):
             self._tracer.visit(state, self.now_us, "finished")
             state.finished_us = self.now_us
-            state.place = "done"
+            state.place, state.drafts = "done", None
             self.num_done += 1
             self.meter.now.completed += 1
             self.meter.settle(state.id, violated=self.now_us > state.request.deadline_us)
@@ -238,13 +233,17 @@ class Simulation:
         if state.place != "waiting" or state.stay != stay:
             return
         priority = next_priority(self.config, self._parts, state, self.now_us)
-        if priority == state.priority:
-            return
-        if priority < state.priority:
-            self._tracer.decision(self.now_us, "bump", state.id)
-        state.priority = priority
-        self.dispatcher.rank_again(state)
-        self._ask_for_round(state.queue)
+        if priority != state.priority:
+            if priority < state.priority:
+                self._tracer.decision(self.now_us, "bump", state.id)
+            state.priority = priority
+            self.dispatcher.rank_again(state)
+            self._ask_for_round(state.queue)
+        self._look_at(state, next_look_us(self.config, state, self.now_us))
+
+    def _look_at(self, state: RequestState, at_us: int | None) -> None:
+        if at_us is not None:
+            self._push(at_us, _URGENT, state.id, state.stay)
 
     def _ask_for_round(self, queue: int) -> None:
         """Sees to it that there is a dispatch round as soon as there may be one."""

@@ -6,7 +6,9 @@ that starts at some position then ends at a known one, and many passes are one l
 """
 
 import random
+from bisect import bisect_left
 from functools import cache
+from itertools import pairwise
 
 from nanogpt.fleet.workload import FleetRequest
 from nanogpt.parts.acceptance import expected_tokens
@@ -55,59 +57,67 @@ class Drafts:
     """
 
     __slots__ = (
-        "_accepted_from", "_at", "_judged", "_max_new_tokens", "_min_acceptance",
-        "_num_accepted", "_num_drafts", "_path",
+        "_at", "_judged", "_max_new_tokens", "_min_acceptance", "_num_accepted", "_num_drafts",
+        "_path", "_rejected",
     )  # fmt: skip
 
     def __init__(
         self, request: FleetRequest, seed: int, num_drafts: int, min_acceptance: float | None
     ) -> None:
-        self._accepted_from = _accepted_from(request, seed)
+        self._rejected = _rejected(request, seed)
         self._max_new_tokens = request.max_new_tokens
         self._num_drafts = num_drafts
         self._min_acceptance = min_acceptance
-        self._num_accepted = 0  # up to the end of the path
+        self._num_accepted = 0  # of the drafts judged before the path
         self._judged = 0
-        self._path: list[tuple[int, int, int]] = []  # (generated, accepted, judged) after passes
+        self._path: list[int] = []  # tokens generated before its first pass and after each
         self._at = 0
 
     def passes(self, generated: int) -> int:
         """How many passes in a row it will speculate from here; 0 when it has stopped."""
-        if not self._path or self._path[self._at][0] != generated:
+        if not self._path or self._path[self._at] != generated:
+            self._judge()
             self._make_path(generated)
         return len(self._path) - 1 - self._at
 
     def advance(self, num_passes: int) -> int:
         """Goes on by so many of these passes; returns how many tokens are then generated."""
         self._at += num_passes
-        return self._path[self._at][0]
+        return self._path[self._at]
+
+    def _judge(self) -> None:
+        """Counts the drafts of the passes that it has gone through."""
+        for before, after in pairwise(self._path[: self._at + 1]):
+            kept = after - before - 1
+            self._num_accepted += kept
+            self._judged += min(kept + 1, self._num_drafts)
 
     def _make_path(self, generated: int) -> None:
-        if self._path:
-            _, self._num_accepted, self._judged = self._path[self._at]
         accepted, judged = self._num_accepted, self._judged
-        path = [(generated, accepted, judged)]
-        most, end, accepted_from = self._num_drafts, self._max_new_tokens, self._accepted_from
+        path = [generated]
+        most, end, rejected = self._num_drafts, self._max_new_tokens, self._rejected
         least = self._min_acceptance
+        number = bisect_left(rejected, generated)
         while end - generated >= MIN_LEFT_TOKENS:
             if least is not None and judged >= BACKOFF_DRAFTS and accepted < least * judged:
                 break
-            kept = accepted_from[generated]
-            kept, judged = (kept, judged + kept + 1) if kept < most else (most, judged + most)
+            kept = rejected[number] - generated
+            if kept < most:
+                judged += kept + 1
+            else:
+                kept = most
+                judged += most
             accepted += kept
             generated += kept + 1
-            if generated > end:
-                generated = end
-            path.append((generated, accepted, judged))
+            path.append(generated)
+            while rejected[number] < generated < end:
+                number += 1
+        path[-1] = min(path[-1], end)
         self._path, self._at = path, 0
 
 
-def _accepted_from(request: FleetRequest, seed: int) -> list[int]:
-    """For every position, how many drafts in a row would be accepted from there on."""
+def _rejected(request: FleetRequest, seed: int) -> list[int]:
+    """The positions whose draft would not be accepted, the end of the request among them."""
     draw = random.Random(f"drafts, seed {seed}, request {request.id}").random
-    runs, run = [0] * request.max_new_tokens, 0
-    accepted = [draw() < request.acceptance for _ in range(request.max_new_tokens)]
-    for position in range(request.max_new_tokens - 1, -1, -1):
-        run = run + 1 if accepted[position] else 0
-        runs[position] = run
-    return runs
+    acceptance, end = request.acceptance, request.max_new_tokens
+    return [*[at for at in range(end) if draw() >= acceptance], end]

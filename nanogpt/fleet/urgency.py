@@ -13,20 +13,28 @@ TICK_US = 1000
 """How often the source looks, and lifts what is near or beyond its deadline once more."""
 
 
-def urgency_times(config: FleetConfig, state: RequestState, now_us: int) -> list[int]:
-    """When to look at a request that waits from now on, this moment included.
+def first_look_us(config: FleetConfig, state: RequestState, now_us: int) -> int | None:
+    """When to look at a request that waits from now on; None: never."""
+    if config.urgency == "off":
+        return None
+    if config.urgency == "savable":
+        return now_us
+    return max(now_us, state.request.deadline_us - URGENT_US) if state.priority else None
+
+
+def next_look_us(config: FleetConfig, state: RequestState, now_us: int) -> int | None:
+    """When to look at it again after this look; None: never.
 
     As long as it waits its remaining work stays the same: it becomes urgent at one moment and is
     lost at another. The source's form goes on at every tick until there is no higher priority.
     """
-    if config.urgency == "off" or state.view is None:
-        return []
-    if config.urgency == "savable":
-        start_by_us = state.request.deadline_us - state.view.remaining_us
-        times = (start_by_us - URGENT_US, start_by_us + 1)
-        return [now_us, *(at_us for at_us in times if at_us > now_us)]
-    first_us = max(now_us, state.request.deadline_us - URGENT_US)
-    return [first_us + tick * TICK_US for tick in range((state.priority + 1) // 2)]
+    if config.urgency == "source":
+        return now_us + TICK_US if state.priority else None
+    assert state.view is not None
+    start_by_us = state.request.deadline_us - state.view.remaining_us
+    if now_us < start_by_us - URGENT_US:
+        return start_by_us - URGENT_US
+    return start_by_us + 1 if now_us <= start_by_us else None
 
 
 def next_priority(config: FleetConfig, parts: FleetParts, state: RequestState, now_us: int) -> int:

@@ -9,6 +9,7 @@ from nanogpt.fleet.costs import decode_us, prefill_us
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_record import RunKind, RunRecord
 from nanogpt.fleet.metrics import Meter
+from nanogpt.fleet.prefix_index import PrefixIndex
 from nanogpt.fleet.prefixes import make_cache
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.speculating import MIN_TIME_LEFT_US, Drafts, break_even, may_speculate
@@ -40,6 +41,8 @@ class Worker:
         self.kind: RunKind | None = None  # of the run under way
         self.version = 0  # of the run's end, which may be brought forward
         self.start_us = 0
+        self._view: WorkerView | None = None
+        self._changed: set[int] = set()  # where its id goes when a dispatch may find it changed
         self._seed = seed
         self._meter = meter
         self._tracer = tracer
@@ -68,27 +71,35 @@ class Worker:
         return self.config.batching == "continuous" or (self.kind is None and not self.batch)
 
     def view(self) -> WorkerView:
-        """The worker as a policy sees it."""
-        return WorkerView(
-            id=self.id,
-            backlog_tokens=self.backlog_tokens,
-            num_running=self.num_running,
-            batch_size=self.config.batch_size,
-            kv_free_tokens=self.kv_free_tokens,
-            kv_tokens=self.config.kv_tokens,
-        )
+        """The worker as a policy sees it; the same view until it changes."""
+        if self._view is None:
+            self._view = WorkerView(
+                id=self.id,
+                backlog_tokens=self.backlog_tokens,
+                num_running=self.num_running,
+                batch_size=self.config.batch_size,
+                kv_free_tokens=self.kv_free_tokens,
+                kv_tokens=self.config.kv_tokens,
+            )
+        return self._view
+
+    def is_watched_by(self, changed: set[int], index: PrefixIndex | None) -> None:
+        """From now on its id goes into `changed` with every change, its prefixes into `index`."""
+        self._changed = changed
+        self.cache.is_indexed_by(index, self.id)
+
+    def _note_change(self) -> None:
+        self._view = None
+        self._changed.add(self.id)
+
+    def claim(self, claimant: RequestState | None, leaving: list[RequestState]) -> None:
+        """Has `claimant` take the place of the `leaving`, or takes that back."""
+        self.claimant, self.leaving = claimant, leaving
+        self._note_change()
 
     def hit(self, state: RequestState, *, touch: bool = False) -> int:
         """Known tokens of a request that it need not compute; one is left, to go on from."""
         return min(self.cache.match(state.request.prompt, touch=touch), state.known_tokens - 1)
-
-    def hit_seen(self, state: RequestState) -> int:
-        """The same for a request that waits, looked up only if the cache is another one."""
-        version, hit = state.hits_seen.get(self.id, (-1, 0))
-        if version != self.cache.version:
-            hit = self.hit(state)
-            state.hits_seen[self.id] = (self.cache.version, hit)
-        return hit
 
     def admit(self, state: RequestState, now_us: int) -> None:
         """Sets a request's KV tokens aside at once; it joins at the next boundary.
@@ -105,6 +116,7 @@ class Worker:
         self.cache.fit(self.kv_free_tokens)
         self.backlog_tokens += state.known_tokens - state.hit_tokens - state.swapped_tokens
         self.newcomers.append(state)
+        self._note_change()
 
     def release(self, state: RequestState) -> None:
         """A request leaves the batch; its KV tokens are free, and its prompt's stay if they can."""
@@ -112,6 +124,7 @@ class Worker:
         self.num_running -= 1
         self.reserved_tokens -= state.kv_needed
         self.cache.publish(state.request.prompt, self.kv_free_tokens)
+        self._note_change()
 
     def preempt(self, state: RequestState) -> None:
         """A request leaves before its end; its K/V goes, or to the host."""
@@ -149,6 +162,7 @@ class Worker:
         self.start_us, self._done_steps = now_us, 0
         self.version += 1
         self._kv_at_start = (self.reserved_tokens, self.cache.num_tokens)
+        self._note_change()
         return True
 
     def cut_short(self, now_us: int) -> bool:
@@ -200,6 +214,7 @@ class Worker:
         else:
             self.settle(now_us)
         self.kind = None
+        self._note_change()
         done = [state for state in self.batch if not state.left_tokens]
         for state in done:
             self.release(state)

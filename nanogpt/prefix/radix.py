@@ -11,7 +11,8 @@ arXiv 2312.07104, section 3: RadixAttention.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from nanogpt.validate import check_int
@@ -23,14 +24,25 @@ class RadixTree(Generic[P]):
     """Stored token sequences and their payloads, at most `capacity_tokens` tokens in all.
 
     `cut(payload, start, end)` returns the payload of the tokens [start, end) of an edge; to free
-    memory when tokens give way it has to copy. Mutable: the tree and its counter.
+    memory when tokens give way it has to copy. `join(payload, payload)`, if given, puts two edges
+    together that no longer differ, so that walks are short where prefixes of many lengths are used.
+    `on_trim(payload, keep, length)` is told before all but the first `keep` tokens of a leaf give
+    way. Mutable: the tree and its counter.
     """
 
-    def __init__(self, capacity_tokens: int, cut: Callable[[P, int, int], P]) -> None:
+    def __init__(
+        self,
+        capacity_tokens: int,
+        cut: Callable[[P, int, int], P],
+        join: Callable[[P, P], P] | None = None,
+        on_trim: Callable[[P, int, int], None] | None = None,
+    ) -> None:
         check_int("capacity_tokens", capacity_tokens, 0)
         self.capacity_tokens = capacity_tokens
         self.num_tokens = 0
         self._cut = cut
+        self._join = join
+        self._on_trim = on_trim
         self._roots: dict[int, _Edge[P]] = {}
         self._now = 0
         # (used_at, number, edge) with at most one entry per edge; an entry may be out of date.
@@ -42,23 +54,22 @@ class RadixTree(Generic[P]):
 
         The last payload is cut to the match. `touch` makes the prefix the most recently used.
         """
-        path, part = self._walk(tokens)
+        path, part, length = self._walk(tokens)
         if touch:
             self._touch(path, part)
             part = len(path[-1].tokens) if path else 0
         payloads = [edge.payload for edge in path]
         if path and part < len(path[-1].tokens):
             payloads[-1] = self._cut(path[-1].payload, 0, part)
-        return _length(path, part), payloads
+        return length, payloads
 
     def insert(self, tokens: tuple[int, ...], payload: P) -> int:
         """Store `tokens`, whose payload is `payload`; return how many of them are new.
 
         What was used longest ago gives way; what still does not fit is left out from the end.
         """
-        path, part = self._walk(tokens)
+        path, part, start = self._walk(tokens)
         self._touch(path, part)
-        start = _length(path, part)
         self._make_room(len(tokens) - start)
         end = min(len(tokens), start + self.capacity_tokens - self.num_tokens)
         if end > start:
@@ -80,7 +91,8 @@ class RadixTree(Generic[P]):
         """Assert that the books agree with the tree, and that every leaf can be found again."""
         edges = list(self._edges())
         assert sum(len(edge.tokens) for edge in edges) == self.num_tokens <= self.capacity_tokens
-        noted = [edge for _, _, edge in self._oldest]
+        there = set(map(id, edges))
+        noted = [edge for _, _, edge in self._oldest if id(edge) in there]
         assert len(noted) == len(set(map(id, noted))) == sum(edge.is_noted for edge in noted)
         for edge in edges:
             assert edge.tokens
@@ -88,20 +100,22 @@ class RadixTree(Generic[P]):
             assert edge.parent is None or edge.used_at <= edge.parent.used_at <= self._now
             assert edge.below or edge.is_noted
 
-    def _walk(self, tokens: tuple[int, ...]) -> tuple[list["_Edge[P]"], int]:
-        """The edges along the longest stored prefix, and how much of the last one it covers."""
+    def _walk(self, tokens: tuple[int, ...]) -> tuple[list["_Edge[P]"], int, int]:
+        """The edges along the longest stored prefix, how much of the last it covers, its length."""
         path: list[_Edge[P]] = []
-        at, part = 0, 0
+        below, at, part = self._roots, 0, 0
         while at < len(tokens):
-            edge = self._below(path[-1] if path else None).get(tokens[at])
+            edge = below.get(tokens[at])
             if edge is None:
                 break
             path.append(edge)
-            part = _common(edge.tokens, tokens[at : at + len(edge.tokens)])
-            at += part
-            if part < len(edge.tokens):
-                break
-        return path, part
+            part = len(edge.tokens)
+            passed = tokens[at : at + part]
+            if passed != edge.tokens:
+                part = common_length(edge.tokens, passed)
+                return path, part, at + part
+            below, at = edge.below, at + part
+        return path, part, at
 
     def _touch(self, path: list["_Edge[P]"], part: int) -> None:
         """Make a walked path the most recent; its last edge is split where the walk ended."""
@@ -110,6 +124,24 @@ class RadixTree(Generic[P]):
             path[-1] = self._split(path[-1], part)
         for edge in path:
             edge.used_at = self._now
+        if self._join is not None and len(path) > 1:
+            path[:] = self._joined(path, self._join)
+
+    def _joined(self, path: list["_Edge[P]"], join: Callable[[P, P], P]) -> list["_Edge[P]"]:
+        """The path, with every edge that has one successor and its age put in front of that one.
+
+        What is left of it in the list of the oldest has something below it: it is passed over.
+        """
+        kept: list[_Edge[P]] = []
+        for above, edge in pairwise(path):
+            if len(above.below) > 1:
+                kept.append(above)
+                continue
+            edge.tokens = above.tokens + edge.tokens
+            edge.payload = join(above.payload, edge.payload)
+            edge.parent = above.parent
+            self._below(edge.parent)[edge.tokens[0]] = edge
+        return [*kept, path[-1]]
 
     def _split(self, edge: "_Edge[P]", at: int) -> "_Edge[P]":
         """Put the first `at` tokens of an edge on an edge of their own, and return that."""
@@ -134,6 +166,8 @@ class RadixTree(Generic[P]):
     def _trim(self, leaf: "_Edge[P]", num_tokens: int) -> None:
         """Take up to `num_tokens` tokens off the end of a leaf, and the leaf out when none stay."""
         keep = max(0, len(leaf.tokens) - num_tokens)
+        if self._on_trim is not None:
+            self._on_trim(leaf.payload, keep, len(leaf.tokens))
         self.num_tokens -= len(leaf.tokens) - keep
         if keep:
             leaf.payload = self._cut(leaf.payload, 0, keep)
@@ -199,14 +233,11 @@ class _Edge(Generic[P]):
         self.is_noted = False
 
 
-def _length(path: Sequence[_Edge[P]], part: int) -> int:
-    """How many tokens a walk covers that ends after `part` tokens of its last edge."""
-    return sum(len(edge.tokens) for edge in path[:-1]) + part
-
-
-def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+def common_length(a: tuple[int, ...], b: tuple[int, ...]) -> int:
     """How many tokens two sequences begin with in common, found by halving, not one by one."""
     same, most = 0, min(len(a), len(b))
+    if a[:most] == b[:most]:
+        return most
     while same < most:
         middle = (same + most + 1) // 2
         if a[same:middle] == b[same:middle]:
