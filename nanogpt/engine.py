@@ -334,12 +334,7 @@ def _feature(name: str) -> Any:
 
 
 def check_engine(
-    model: object,
-    config: object,
-    parts: object,
-    clock: object,
-    make_executor: object,
-    draft: object,
+    model: Any, config: Any, parts: Any, clock: Any, make_executor: Any, draft: Any
 ) -> None:
     """Raises: ValueError for an argument of `Engine` that is not what it has to be."""
     check_is("the model", model, GPT, "a GPT, for example load_model()")
