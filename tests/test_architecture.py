@@ -104,7 +104,8 @@ def test_learn_py_imports_the_standard_library_and_the_course_alone():
 
 
 def test_the_engine_knows_nothing_of_notebooks_or_drawing():
-    allowed = set(sys.stdlib_module_names) | {"nanogpt", "torch", "safetensors", "numpy"}
+    libraries = {"torch", "safetensors", "numpy", "msgspec"}
+    allowed = set(sys.stdlib_module_names) | {"nanogpt"} | libraries
     # A command's live table in the terminal, and the figures that it saves.
     assert beyond(in_package("nanogpt"), lambda _: allowed) == {
         "nanogpt/experiments/dashboard.py": {"rich"},
