@@ -105,8 +105,14 @@ def test_learn_py_imports_the_standard_library_and_the_course_alone():
 
 def test_the_engine_knows_nothing_of_notebooks_or_drawing():
     allowed = set(sys.stdlib_module_names) | {"nanogpt", "torch", "safetensors", "numpy"}
-    # A command's live table in the terminal, and the figures that it saves.
+    # A command's live table in the terminal, the figures that it saves, and what speaks HTTP.
     assert beyond(in_package("nanogpt"), lambda _: allowed) == {
+        "nanogpt/server/answers.py": {"msgspec", "starlette"},
+        "nanogpt/server/api_errors.py": {"msgspec", "starlette"},
+        "nanogpt/server/app.py": {"msgspec", "prometheus_client", "starlette"},
+        "nanogpt/server/openai_api.py": {"msgspec"},
+        "nanogpt/server/server_metrics.py": {"prometheus_client"},
+        "nanogpt/server/serving.py": {"uvicorn"},
         "nanogpt/experiments/dashboard.py": {"rich"},
         "nanogpt/figures/drawing.py": {"matplotlib"},
     }
