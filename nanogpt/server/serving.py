@@ -79,7 +79,8 @@ def running_server(
     For lessons and tests; it is shut down as by a signal.
     """
     thread = _thread(make_engine, settings, deadlines)
-    with socket.socket() as listening:
+    # asyncio sends at once, without Nagle's algorithm, only where a socket says that it is TCP.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind((LOCAL, 0))
         server = Server(thread)
         background = threading.Thread(target=server.run, args=([listening],), daemon=True)
