@@ -110,6 +110,7 @@ def serving(
     ):
         yield Running(url, thread, closing)
     assert not thread.is_alive and not thread.served
+    assert len(served.steps) <= 1 and not served.arrived and not served.scheduler.preempted
     assert list(served.cache.holders()) == []
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -417,6 +418,51 @@ def test_a_learners_part_that_fails_is_an_error_of_the_servers_and_names_the_par
             assert "your plan_step raised KeyError" in json.loads(text)["error"]["message"]
         broken.wait_until_idle()
         assert httpx.get(f"{broken.url}/health").status_code == 200
+
+
+FEATURES = {
+    "drafts": {"num_draft_tokens": 3},
+    "prefixes": {"prefix_cache_tokens": 64},
+    "a tight KV budget": {"max_kv_tokens": 60, "policy": "priority", "preempt_to_admit": True},
+    "textbook executor": {"executor": "padded"},
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_every_feature_of_the_engine_serves_the_same_texts(feature: str) -> None:
+    """Also where a step gives several tokens, and where a request computes what it knew again."""
+    settings = FEATURES[feature]
+    config = EngineConfig(**{"token_budget": 32, "max_batch_size": 6, **settings})
+    draft = (lambda known: [1 / 65] * 65) if "num_draft_tokens" in settings else None
+    made = Engine(tiny_model(), config, clock=WallClock(), draft=draft)
+
+    async def ask(running: Running) -> list[str]:
+        async with running.async_client() as client:
+            answers = await asyncio.gather(
+                *(
+                    client.completions.create(
+                        model=MODEL, prompt=PROMPT[: 3 + n], max_tokens=30, temperature=0,
+                        extra_headers={"X-Priority": str(9 - n)},
+                    )
+                    for n in range(8)
+                )
+            )  # fmt: skip
+        return [answer.choices[0].text for answer in answers]
+
+    with serving(made) as running:
+        assert asyncio.run(ask(running)) == [oracle(PROMPT[: 3 + n], 30) for n in range(8)]
+        running.wait_until_idle()
+
+
+def test_an_idle_server_sleeps(server: Running) -> None:
+    server.wait_until_idle()
+    [thread] = [each for each in threading.enumerate() if each is server.thread._thread]
+    assert thread.ident is not None
+    clock = time.pthread_getcpuclockid(thread.ident)
+    time.sleep(0.05)  # until it is back in the queue
+    before = time.clock_gettime_ns(clock)
+    time.sleep(0.2)
+    assert time.clock_gettime_ns(clock) == before
 
 
 class Poisoned(PackedExecutor):

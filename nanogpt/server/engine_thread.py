@@ -183,7 +183,7 @@ class EngineThread:
         )
         self.metrics.arrived(len(request.prompt_tokens))
         self._tell([(stream, "", None)])
-        self.metrics.state(self.engine)
+        self._settle()
 
     def _step(self) -> None:
         """Run one step, and hand over what it gave."""
@@ -193,9 +193,8 @@ class EngineThread:
             self._failed(error)
             return
         self._num_failures = 0
-        self._forget_records()
         self._collect(record)
-        self.metrics.state(self.engine)
+        self._settle()
 
     def _collect(self, record: StepRecord) -> None:
         """Note the new tokens of every request, and hand over what is due.
@@ -261,7 +260,7 @@ class EngineThread:
         """Let these requests go, and say so to the clients that still listen."""
         going = [self.served[i] for i in request_ids if i in self.served]
         self._tell([(one.stream, one.text, self._leave(one, reason, message)) for one in going])
-        self.metrics.state(self.engine)
+        self._settle()
 
     def _failed(self, error: Exception) -> None:
         """A step failed. Requests that the engine gave up are told; if it only fails, all are."""
@@ -271,13 +270,14 @@ class EngineThread:
             lost = list(self.served)
         if lost:
             self._num_failures = 0
-            self._drop(lost, "failed", str(error) or type(error).__name__)
+        self._drop(lost, "failed", str(error) or type(error).__name__)
 
-    def _forget_records(self) -> None:
-        """Keep no history: a server runs for ever. The newest step says where the next begins."""
-        del self.engine.steps[:-1]
+    def _settle(self) -> None:
+        """After every change: show how things are, and keep no history, for a server has no end."""
+        del self.engine.steps[:-1]  # the newest step says where the next one begins
         self.engine.arrived.clear()
         self.engine.scheduler.preempted.clear()
+        self.metrics.state(self.engine)
 
     def _tell(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         if news and self._loop is not None:
