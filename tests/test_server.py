@@ -130,6 +130,17 @@ def test_a_stop_string_ends_the_text_and_is_not_in_it(server: Running, streams: 
     server.wait_until_idle()
 
 
+def test_the_beginning_of_a_stop_string_at_the_end_is_text(server: Running) -> None:
+    whole = oracle(PROMPT, 20)
+    body = completion(temperature=0, stop=whole[-3:] + "&&&")
+    for streams in (False, True):
+        answer = server.post("/v1/completions", body | {"stream": streams})
+        if streams:
+            assert text_of(events_of(answer.text.splitlines())) == whole
+        else:
+            assert answer.json()["choices"][0]["text"] == whole
+
+
 def test_async_clients_are_answered_side_by_side(server: Running) -> None:
     async def ask() -> list[str]:
         async with server.async_client() as client:

@@ -129,6 +129,18 @@ def test_the_same_seed_gives_the_same_text_whatever_the_id_and_the_company() -> 
     assert text(0, 0) == text(7, 3) == alone
 
 
+def test_drafts_too_are_drawn_by_a_seed_of_the_requests_own() -> None:
+    """Which ones are drawn decides the text, so it would differ from id to id."""
+    config = EngineConfig(num_draft_tokens=4, token_budget=32)
+    texts: set[tuple[int, ...]] = set()
+    for number in range(6):
+        engine = Engine(tiny_model(), config, draft=draft)
+        request = Request(number, prompt_of(0, 5), 20, temperature=1.5, seed=4)
+        engine.run([(0, request)])
+        texts.add(tuple(request.generated_tokens))
+    assert len(texts) == 1
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
