@@ -465,6 +465,7 @@ def test_every_feature_of_the_engine_serves_the_same_texts(feature: str) -> None
         running.wait_until_idle()
 
 
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="no clock for a thread")
 def test_an_idle_server_sleeps(server: Running) -> None:
     server.wait_until_idle()
     [thread] = [each for each in threading.enumerate() if each is server.thread._thread]
