@@ -33,6 +33,8 @@ from nanogpt.engine import Engine
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.parts import Parts
 from nanogpt.server.deadlines import Deadlines
+from nanogpt.server.engine_thread import Asked
+from nanogpt.server.token_stream import End, TokenStream
 
 CHAT = [{"role": "user", "content": "Who is"}]
 CHAT_PROMPT = "USER:\nWho is\n\nASSISTANT:\n"
@@ -506,6 +508,31 @@ def test_a_request_whose_logits_are_not_finite_ends_alone() -> None:
         assert "are not finite" in str(failed[0])
         texts = [each.choices[0].text for each in answers if each not in failed]
         assert texts == [oracle(PROMPT, 20)] * 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_engine_thread_that_breaks_leaves_no_client_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def step(record: Any) -> None:
+        # While this step runs, another request comes in, whose command is never looked at.
+        broken.thread._loop.call_soon_threadsafe(late)
+        broken.wait_until(lambda: len(streams) == 1)
+        raise OSError("a mistake of ours")
+
+    def late() -> None:
+        streams.append(broken.thread.submit(Asked([1], 1)))
+
+    streams: list[TokenStream] = []
+    with serving() as broken:
+        monkeypatch.setattr(broken.thread.metrics, "step", step)
+        answer = broken.post("/v1/completions", completion())
+        assert answer.status_code == 500
+        assert answer.json()["error"]["message"] == "the engine has stopped"
+        broken.wait_until(lambda: streams[0].end)
+        assert streams[0].end == End("failed", 0, "the engine has stopped")
+        assert httpx.get(f"{broken.url}/health").status_code == 503
+        assert broken.post("/v1/completions", completion()).status_code == 503
 
 
 def test_half_a_request_and_no_http_at_all_leave_the_server_as_it_was(server: Running) -> None:

@@ -26,6 +26,8 @@ from nanogpt.server.server_settings import ServerSettings
 from nanogpt.server.token_stream import End, Reason, TokenStream
 from nanogpt.trace import StepRecord
 
+STOPPED = "the engine has stopped"
+
 
 class OverloadedError(Exception):
     """As many requests as the server holds are unfinished."""
@@ -158,7 +160,10 @@ class EngineThread:
                         return
                 self._step()
         finally:
-            self._drop(list(self.served), "failed", "the engine has stopped")
+            self._over = True
+            self._drop(list(self.served), "failed", STOPPED)
+            while not self._commands.empty():
+                self._commands.get()()
 
     def _finish(self) -> None:
         self._drop(list(self.served), "shutdown", "the server has been shut down")
@@ -166,6 +171,9 @@ class EngineThread:
 
     def _take_in(self, stream: TokenStream, asked: Asked, arrived_s: float) -> None:
         """Submit a request to the engine, which may refuse it."""
+        if self._over:
+            self._tell([(stream, "", End("failed", 0, STOPPED))])
+            return
         request = Request(
             stream.request_id, list(asked.prompt_tokens), asked.max_new_tokens, asked.priority,
             temperature=asked.temperature, seed=asked.seed,
@@ -242,6 +250,8 @@ class EngineThread:
         elif one.request.status == "done":
             reason = "length"
             one.text += one.continuation.rest()
+        elif one.request.status == "failed":
+            return self._leave(one, "failed", "the engine has given the request up")
         return self._leave(one, reason) if reason else None
 
     def _leave(self, one: Served, reason: Reason, message: str = "") -> End:
