@@ -26,12 +26,17 @@ from http_serving import (
     serving,
     text_of,
 )
+from preempting import ranks
+from preempting import tiny_model as ranks_model
 
+from nanogpt.checkpoints.tokenizer import decode, encode
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.parts import Parts
+from nanogpt.posts.oracle import generate
+from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.server.deadlines import Deadlines
 from nanogpt.server.engine_thread import Asked
 from nanogpt.server.token_stream import End, TokenStream
@@ -464,6 +469,21 @@ def test_every_feature_of_the_engine_serves_the_same_texts(feature: str) -> None
 
     with serving(made) as running:
         assert asyncio.run(ask(running)) == [oracle(PROMPT[: 3 + n], 30) for n in range(8)]
+        running.wait_until_idle()
+
+
+def test_an_engine_of_another_class_is_served_by_the_same_code() -> None:
+    """The preemptible one, whose model lies with its ranks, and one of its requests cancelled."""
+    config = EngineConfig(token_budget=16)
+    with PreemptiveEngine(ranks_model(), ranks(1), config=config) as made, serving(made) as running:
+        stream = running.client().completions.create(
+            model=MODEL, prompt=PROMPT, max_tokens=100, stream=True
+        )
+        next(iter(stream))
+        stream.close()
+        body = completion(max_tokens=12, temperature=0)
+        text = running.post("/v1/completions", body).json()["choices"][0]["text"]
+        assert text == decode(generate(ranks_model(), encode(PROMPT), 12))
         running.wait_until_idle()
 
 
