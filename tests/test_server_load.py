@@ -94,14 +94,15 @@ def test_two_hundred_streams_lose_double_and_reorder_nothing() -> None:
         assert events[-1] == "[DONE]" and events[-2]["choices"][0]["finish_reason"] == "length"
 
 
-@pytest.mark.parametrize("interval_ms", [0, 30])
+@pytest.mark.parametrize("interval_ms", [0, 60_000])
 def test_an_interval_gathers_tokens_and_changes_no_text(interval_ms: int) -> None:
     with serving(engine(long_model()), stream_interval_ms=interval_ms) as paced:
         [events] = asyncio.run(read_all(paced, [completion(max_tokens=300, stream=True)]))
         whole = paced.post("/v1/completions", completion(max_tokens=300, temperature=0))
         texts = [e["choices"][0]["text"] for e in events[:-2]]
         assert len("".join(texts)) == 300
-        assert len(texts) < 100 if interval_ms else len(texts) > 100
+        # At once the first token, the rest with the end: the interval is never over before it.
+        assert len(texts) <= 3 or not interval_ms
         greedy = completion(max_tokens=300, temperature=0, stream=True)
         [events] = asyncio.run(read_all(paced, [greedy]))
         assert text_of(events) == whole.json()["choices"][0]["text"]
@@ -161,22 +162,22 @@ def test_a_client_that_gives_up_waiting_leaves_at_once() -> None:
 
 def test_a_client_that_does_not_read_holds_nothing_up_and_grows_no_further() -> None:
     """Its events are made long, by the model's name: no buffer on the way takes them all."""
-    name = "a" * 3000
+    name = "a" * 50_000
     with serving(engine(long_model(), temperature=1.0), model_name=name) as slow:
         with connect(slow, receive_buffer=4096) as lazy:
-            lazy.sendall(request_bytes(LONG_BODY | {"seed": 1, "model": name, "max_tokens": 1200}))
+            lazy.sendall(request_bytes(LONG_BODY | {"seed": 1, "model": name, "max_tokens": 600}))
             slow.wait_until(lambda: slow.thread.served)
             [one] = list(slow.thread.served.values())
             quick = slow.post("/v1/completions", completion(max_tokens=40, model=name))
             assert quick.json()["usage"]["completion_tokens"] == 40
             # It is served to its end all the same, and its K/V is free.
             slow.wait_until_idle()
-            assert one.stream.end is not None and 0 < len(one.stream._text) <= 1200
+            assert one.stream.end is not None and 0 < len(one.stream._text) <= 600
             events = read_events(lazy)
         texts = [e["choices"][0]["text"] for e in events[:-2]]
-        body = completion(max_tokens=1200, seed=1, model=name)
+        body = completion(max_tokens=600, seed=1, model=name)
         whole = slow.post("/v1/completions", body).json()["choices"][0]["text"]
-        assert "".join(texts) == whole and len(texts) < 1200
+        assert "".join(texts) == whole and len(texts) < 600
 
 
 # --- its own end ----------------------------------------------------------------------------------
