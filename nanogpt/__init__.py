@@ -6,6 +6,7 @@
     posts                   the posts' run functions and calls
     slo, preemption         passes that give way
     fleet, workers          many engines: simulated, and in processes
+    server                  one engine over HTTP
     experiments, checkpoints        comparisons, and the weights
 
 Shapes, everywhere: B rows, T new tokens, S visible context, H heads, D head size, C = H * D

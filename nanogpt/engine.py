@@ -36,7 +36,7 @@ from nanogpt.step import (
     step_record,
 )
 from nanogpt.trace import RequestRecord, StepRecord, Trace
-from nanogpt.validate import PartError, check_callable, check_is, check_limits
+from nanogpt.validate import PartError, check_callable, check_is, check_limits, show
 
 TRIES = 3
 """So many steps in a row may end with logits of a request that are not finite; then it must go."""
@@ -110,6 +110,20 @@ class Engine:
         """
         self._check_new(request)
         self._take_in(request)
+
+    def cancel(self, request_id: int) -> None:
+        """Give up an unfinished request, between two steps: it leaves at once, and so does its K/V.
+
+        Raises: ValueError for an id that is not of an unfinished request.
+        """
+        if request_id not in self.requests:
+            raise ValueError(f"there is no unfinished request {show(request_id)} to cancel")
+        request = self.requests.pop(request_id)
+        self.scheduler.give_up(request)
+        self._given_up.append(request_id)
+        request.kv_view = no_kv
+        if request_id in self.cache.holders():
+            self.cache.release(request_id)
 
     def run(self, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
         """Serve requests as they arrive, each at its step, until all are done.
@@ -231,7 +245,7 @@ class Engine:
         wanted = [(self.requests[i], num_tokens) for i, num_tokens in step.plan]
         drafts = {} if step.leaving else self.drafter.propose(wanted, self.scheduler)
         step.rows, step.sampling = make_rows(
-            step, self.requests, drafts, self.parts.chunk_inputs, self.model.config
+            step, self.requests, drafts, self.parts.chunk_inputs, self.model.config, self.config
         )
 
     def _run(self, step: Step) -> Tensor:
@@ -248,7 +262,7 @@ class Engine:
     def _sample(self, step: Step, logits: Tensor) -> None:
         """Draw tokens and judge drafts, and count what each request will then hold."""
         if step.rows:
-            drawn = draw_tokens(step, logits, self.config, self.drafter, self.parts.accept)
+            drawn = draw_tokens(step, logits, self.drafter, self.parts.accept)
             promoted = [i for i in drawn if self.requests[i].status != "active"]
             active_now = [request.id for request in self.scheduler.active] + promoted
             sampled = [each.last for each in drawn.values()]
@@ -272,12 +286,7 @@ class Engine:
         self._failures.update(error.request_ids)
         lost = [i for i in error.request_ids if self._failures[i] >= TRIES]
         for request_id in lost:
-            request = self.requests.pop(request_id)
-            self.scheduler.give_up(request)
-            self._given_up.append(request_id)
-            request.kv_view = no_kv
-            if request_id in self.cache.holders():
-                self.cache.release(request_id)
+            self.cancel(request_id)
         gone = f"{error}; after {TRIES} tries requests {lost} were given up"
         return ValueError(gone) if lost else error
 

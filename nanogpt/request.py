@@ -7,7 +7,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from nanogpt.config import ModelConfig
+from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.sampling import check_temperature
 from nanogpt.validate import check_int, check_is, show
 
 Status = Literal["waiting", "prefilling", "active", "done", "failed"]
@@ -40,6 +41,8 @@ class Request:
     `priority` 0 is the most important. `prefill_cursor` counts the tokens whose K/V has been
     computed, prompt and generated alike: the next step computes from there. `arrival_time` is the
     step it arrived in, set when it is submitted. "failed" is what an engine has given up.
+    `temperature` and `seed` are the engine's where they are None. With a seed of its own it draws
+    as request 0 of that seed: the text is the same, whatever its id.
     Source: the field names of the scheduling post, so that its calls run unchanged.
     """
 
@@ -52,6 +55,8 @@ class Request:
     status: Status = "waiting"
     prefill_cursor: int = 0
     kv_view: Callable[[], KVView] = field(default=no_kv, repr=False)
+    temperature: float | None = field(default=None, kw_only=True)
+    seed: int | None = field(default=None, kw_only=True)
 
     @property
     def tokens_so_far(self) -> list[int]:
@@ -96,6 +101,11 @@ class Request:
         """
         return self.kv_view()
 
+    def sampling(self, config: EngineConfig) -> tuple[float, int, int]:
+        """By which temperature, seed and id its tokens are drawn on an engine of these settings."""
+        degree = config.temperature if self.temperature is None else self.temperature
+        return (degree, config.seed, self.id) if self.seed is None else (degree, self.seed, 0)
+
     def clear_cache(self) -> None:
         """Forget what was computed, and let go of K/V of its own; an engine's, that releases."""
         self.prefill_cursor = 0
@@ -115,6 +125,8 @@ def check_form(request: Request) -> None:
     check_int(f"{who}: max_new_tokens", request.max_new_tokens, 1)
     check_int(f"{who}: arrival_time", request.arrival_time, 0)
     check_int(f"{who}: prefill_cursor", request.prefill_cursor, 0)
+    check_temperature(0 if request.temperature is None else request.temperature)
+    check_int(f"{who}: seed", 0 if request.seed is None else request.seed, 0)
     check_is(f"{who}: the prompt", request.prompt_tokens, list, "a list of token ids")
     check_is(f"{who}: generated_tokens", request.generated_tokens, list, "a list of token ids")
 

@@ -137,6 +137,7 @@ def make_rows(
     drafts: Mapping[int, tuple[int, ...]],
     chunk_inputs: ChunkInputs,
     config: ModelConfig,
+    settings: EngineConfig,
 ) -> tuple[list[Row], list[bool]]:
     """The planned tokens as rows, and which of the rows sample.
 
@@ -160,6 +161,7 @@ def make_rows(
             request.status == "active",
             known,
             drafted,
+            request.sampling(settings),
         )
         problem = row_problem(row, config)
         if problem:
@@ -169,9 +171,7 @@ def make_rows(
     return rows, sampling
 
 
-def draw_tokens(
-    step: Step, logits: Tensor, config: EngineConfig, drafter: Drafter, accept: Accept
-) -> dict[int, Drawn]:
+def draw_tokens(step: Step, logits: Tensor, drafter: Drafter, accept: Accept) -> dict[int, Drawn]:
     """What each sampling row gives its request, by request id, in the rows' order.
 
     Shapes: logits (R, V). Raises: NotFiniteError naming a request whose logits are not finite.
@@ -181,14 +181,17 @@ def draw_tokens(
     _check_finite(step, logits, starts)
     chosen = [i for i, samples in enumerate(step.sampling) if samples]
     plain = [i for i in chosen if not rows[i].drafted]
-    draws = [
-        uniform(config.seed, rows[i].request_id, len(rows[i].known), "sample")
-        for i in plain
-        if config.temperature
-    ]
-    own = logits if len(plain) == len(logits) else logits[[starts[i] for i in plain]]
-    tokens = sample_tokens(own, config.temperature, draws)
-    drawn = {i: Drawn(token) for i, token in zip(plain, tokens, strict=True)}
+    drawn: dict[int, Drawn] = {}
+    for temperature in {rows[i].sampling[0] for i in plain}:
+        alike = [i for i in plain if rows[i].sampling[0] == temperature]
+        draws = [
+            uniform(*rows[i].sampling[1:], len(rows[i].known), "sample")
+            for i in alike
+            if temperature
+        ]
+        own = logits if len(alike) == len(logits) else logits[[starts[i] for i in alike]]
+        tokens = sample_tokens(own, temperature, draws)
+        drawn |= {i: Drawn(token) for i, token in zip(alike, tokens, strict=True)}
     for i in chosen:
         if rows[i].drafted:
             drawn[i] = drafter.judge(rows[i], logits[starts[i] : starts[i + 1]], accept)

@@ -106,8 +106,13 @@ def test_learn_py_imports_the_standard_library_and_the_course_alone():
 def test_the_engine_knows_nothing_of_notebooks_or_drawing():
     libraries = {"torch", "safetensors", "numpy", "msgspec"}
     allowed = set(sys.stdlib_module_names) | {"nanogpt"} | libraries
-    # A command's live table in the terminal, and the figures that it saves.
+    # A command's live table in the terminal, the figures that it saves, and what speaks HTTP.
     assert beyond(in_package("nanogpt"), lambda _: allowed) == {
+        "nanogpt/server/answers.py": {"starlette"},
+        "nanogpt/server/api_errors.py": {"starlette"},
+        "nanogpt/server/app.py": {"prometheus_client", "starlette"},
+        "nanogpt/server/server_metrics.py": {"prometheus_client"},
+        "nanogpt/server/serving.py": {"uvicorn"},
         "nanogpt/experiments/dashboard.py": {"rich"},
         "nanogpt/figures/drawing.py": {"matplotlib"},
     }

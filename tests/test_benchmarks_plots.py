@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import engine, fleet, grading, growth, live, pages, preemption, window
+from benchmarks import engine, fleet, grading, growth, live, pages, preemption, server, window
 from nanogpt.figures import Chart, Mark
 
 PNG = b"\x89PNG\r\n"
@@ -195,6 +195,23 @@ def test_a_room_is_drawn_by_its_first_tokens() -> None:
     ]
 
 
+def test_a_server_is_drawn_by_its_wall_time_over_the_engines() -> None:
+    rows = [
+        server.Row(1, [300, 310], {"every step": [1.2, 1.1], "usual": [1.0, 1.05]}, {}),
+        server.Row(32, [90], {"every step": [1.14]}, {"every step": [9.0]}),
+    ]
+    chart = server.chart(rows, "a CPU")
+    assert [panel.x[0] for panel in chart.panels] == [
+        "wall time, 1 stream",
+        "wall time, 32 streams",
+    ]
+    assert curves(chart) == [
+        {"every step": ((1.1, 50), (1.2, 100)), "usual": ((1.0, 50), (1.05, 100))},
+        {"every step": ((1.14, 100),)},
+    ]
+    assert {panel.marks for panel in chart.panels} == {(Mark("x", 1.15, "wanted at most"),)}
+
+
 def live_main(arguments: list[str]) -> None:
     asyncio.run(live.main(arguments))
 
@@ -203,6 +220,7 @@ def live_main(arguments: list[str]) -> None:
     "main",
     [
         *(each.main for each in (engine, growth, window, fleet, preemption, grading, pages)),
+        server.main,
         live_main,
     ],
 )

@@ -61,7 +61,8 @@ class Row:
     """One request's tokens in this step: T ids, the positions to embed them at, and their past.
 
     The K/V of `tokens[i]` belongs to position `num_past + i`. `known` is every token that the
-    request knows, computed or not. `drafted` are guessed tokens, with which the row ends.
+    request knows, computed or not. `drafted` are guessed tokens, with which the row ends. What
+    follows is drawn by `sampling`: a temperature, a seed and an id.
     """
 
     request_id: int
@@ -71,6 +72,7 @@ class Row:
     is_decode: bool
     known: Sequence[int]
     drafted: tuple[int, ...] = ()
+    sampling: tuple[float, int, int] = (0.0, 0, 0)
 
     @property
     def num_logits(self) -> int:

@@ -135,6 +135,14 @@ class PreemptiveEngine(Engine):
         super().submit(request)
         self.promises.note(promise(request, NO_SLO_US))
 
+    def cancel(self, request_id: int) -> None:
+        """Give up an unfinished request, one in the inbox too. Raises: as an engine's does."""
+        self._take_arrivals()
+        super().cancel(request_id)
+        self.previous_step -= {request_id}
+        if self.next_up == request_id:
+            self.next_up = None
+
     def step(self) -> StepRecord:
         """Take in who has arrived, then run one step, to its end or to its preemption.
 

@@ -51,9 +51,7 @@ class ModelDrafter(Drafter):
             logits,
             self._proposals[row.request_id],
             len(row.known),
-            self.config.temperature,
-            self.config.seed,
-            row.request_id,
+            *row.sampling,
             accept,
         )
 
@@ -72,9 +70,8 @@ def propose_all(
     decodes = [request for request, _ in planned if request.status == "active"]
     wanted = [worth_drafting(request, config.num_draft_tokens) for request in decodes]
     shares = share_out(draft_room(scheduler, planned), wanted)
-    settings = (config.temperature, config.seed, vocab_size)
     return {
-        request.id: propose(draft, request, num_tokens, *settings)
+        request.id: propose(draft, request, num_tokens, *request.sampling(config)[:2], vocab_size)
         for request, num_tokens in zip(decodes, shares, strict=True)
         if num_tokens
     }
@@ -89,12 +86,12 @@ def propose(
     vocab_size: int,
 ) -> Proposal:
     """Guess the next tokens of a request, one after the other, at the target's temperature."""
-    known = request.tokens_so_far
+    known, name = request.tokens_so_far, request.id if request.seed is None else 0
     probabilities: list[Sequence[float]] = []
     for _ in range(num_tokens):
         q = tempered(checked(draft(known), vocab_size), temperature)
         probabilities.append(q)
-        known.append(draw(q, uniform(seed, request.id, len(known), "draft")))
+        known.append(draw(q, uniform(seed, name, len(known), "draft")))
     return Proposal(tuple(known[request.num_known :]), tuple(probabilities))
 
 

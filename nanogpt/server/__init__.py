@@ -1,0 +1,36 @@
+"""An HTTP server over one engine, as the OpenAI API has it: any number of clients, one thread.
+
+    engine_thread             the engine, its commands and what it gives: read this first
+    token_stream, continuation      one request's text, on its way to its client
+    openai_api, chat_template, api_errors       what clients send, and how it is refused
+    answers, app              what they are sent, and the routes
+    deadlines, server_metrics, server_settings      SLOs, what /metrics shows, limits
+    serving                   uvicorn, and shutting down
+
+`python -m nanogpt.server` serves the shipped model.
+"""
+
+from typing import TYPE_CHECKING
+
+from nanogpt import lazy_names
+
+if TYPE_CHECKING:
+    from nanogpt.server.deadlines import Deadlines
+    from nanogpt.server.server_settings import ServerSettings
+    from nanogpt.server.serving import running_server, serve
+
+__all__ = ["Deadlines", "ServerSettings", "running_server", "serve"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Deadlines": "deadlines",
+        "ServerSettings": "server_settings",
+        "running_server": "serving",
+        "serve": "serving",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

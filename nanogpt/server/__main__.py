@@ -1,0 +1,114 @@
+"""`python -m nanogpt.server` serves the shipped model over HTTP, as the OpenAI API has it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nanogpt.experiments.command_line import Number, Parser, Whole
+from nanogpt.server.server_settings import MOST_MS, MOST_REQUESTS, ServerSettings
+
+KEY = "NANOGPT_API_KEY"
+INTERRUPTED = 130
+MOST_TOKENS = 10**6
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; returns the exit status."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        settings = ServerSettings(
+            model_name=options.model_name,
+            api_key=os.environ.get(KEY),
+            max_requests=options.max_requests,
+            max_prompt_tokens=options.max_prompt_tokens,
+            max_body_bytes=options.max_body_kib * 1024,
+            stream_interval_ms=options.stream_interval_ms,
+            shutdown_s=options.shutdown_s,
+        )
+        # Only now what is slow to import.
+        import torch
+
+        from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
+        from nanogpt.clock import WallClock
+        from nanogpt.config import EngineConfig
+        from nanogpt.engine import Engine
+        from nanogpt.server.deadlines import Deadlines
+        from nanogpt.server.serving import serve
+        from nanogpt.speculative.trigram import TrigramDraft
+
+        torch.set_num_threads(options.threads)
+        model, deadlines = load_model(options.weights or SHIPPED_WEIGHTS), Deadlines()
+        config = EngineConfig(
+            token_budget=options.token_budget,
+            max_kv_tokens=options.max_kv_tokens,
+            max_batch_size=options.max_batch_size,
+            policy=deadlines.key if options.policy == "deadline" else options.policy,
+            temperature=options.temperature,
+            num_draft_tokens=options.num_draft_tokens,
+            prefix_cache_tokens=options.prefix_cache_tokens,
+        )
+        draft = TrigramDraft.load() if config.num_draft_tokens else None
+        engine = Engine(model, config, clock=WallClock(), draft=draft)
+    except ValueError as error:
+        parser.error(str(error))
+    sys.stderr.write(f"{settings.model_name} is served at http://{options.host}:{options.port}\n")
+    try:
+        serve(lambda: engine, settings, host=options.host, port=options.port, deadlines=deadlines)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _parser() -> Parser:
+    usual = ServerSettings()
+    parser = Parser(
+        "python -m nanogpt.server",
+        f"Serves the shipped model over HTTP. Clients have to send the key in {KEY}, if it is set.",
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="where to listen (default 127.0.0.1: this machine)"
+    )
+    parser.option("--port", Whole(1, 65535), 8000, "where to listen")
+    parser.add_argument("--weights", type=Path, help="safetensors (left out: the shipped model)")
+    parser.add_argument(
+        "--model-name", default=usual.model_name, help=f"its name (default {usual.model_name})"
+    )
+    parser.option("--threads", Whole(1, 256), 1, "threads that torch computes with")
+    _engine_options(parser)
+    parser.option(
+        "--max-requests", Whole(1, MOST_REQUESTS), usual.max_requests,
+        "requests that may be unfinished at once; one more is answered by 429",
+    )  # fmt: skip
+    parser.option(
+        "--max-prompt-tokens", Whole(1, MOST_TOKENS), None, "of a prompt; left out, the context"
+    )
+    parser.option("--max-body-kib", Whole(1, 10**6), usual.max_body_bytes // 1024, "of a request")
+    parser.option(
+        "--stream-interval-ms", Whole(0, MOST_MS), usual.stream_interval_ms,
+        "least time between two events of a stream; 0 sends what each step gives",
+    )  # fmt: skip
+    parser.option(
+        "--shutdown-s", Whole(0, 3600), usual.shutdown_s, "for the unfinished, once told to stop"
+    )
+    return parser
+
+
+def _engine_options(parser: Parser) -> None:
+    parser.option("--token-budget", Whole(1, MOST_TOKENS), 64, "tokens that a step may compute")
+    parser.option("--max-batch-size", Whole(1, 1024), 32, "requests that run at once")
+    parser.option(
+        "--max-kv-tokens", Whole(1, 10**9), None, "KV tokens of all; left out, a context for each"
+    )
+    parser.choice(
+        "--policy", ("fcfs", "priority", "deadline"), "fcfs",
+        "who goes first: the first to come, the smallest X-Priority, the earliest X-SLO-TTFT-MS",
+    )  # fmt: skip
+    parser.option("--temperature", Number(0, 2), 1.0, "of requests that name none")
+    parser.option("--num-draft-tokens", Whole(0, 64), 0, "drafts for each decode")
+    parser.option("--prefix-cache-tokens", Whole(0, 10**9), 0, "KV tokens of shared prefixes")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

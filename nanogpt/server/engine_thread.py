@@ -1,0 +1,293 @@
+"""One engine in one thread: commands come in by a queue, text goes out to the clients' event loop.
+
+    submit, cancel --> SimpleQueue --> the thread: Engine.submit, Engine.cancel, Engine.step
+                                           |
+    TokenStream.put <-- call_soon_threadsafe, once for all streams that have news
+
+The thread sleeps in the queue while there is nothing to serve, and nothing else wakes it. An
+engine's own state is touched by no other thread.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from nanogpt.checkpoints.tokenizer import ALPHABET
+from nanogpt.engine import TRIES, Engine
+from nanogpt.request import Request
+from nanogpt.server.continuation import Continuation
+from nanogpt.server.deadlines import Deadlines
+from nanogpt.server.server_metrics import ServerMetrics
+from nanogpt.server.server_settings import ServerSettings
+from nanogpt.server.token_stream import End, Reason, TokenStream
+from nanogpt.trace import StepRecord
+
+STOPPED = "the engine has stopped"
+
+
+class OverloadedError(Exception):
+    """As many requests as the server holds are unfinished."""
+
+
+class ClosingError(Exception):
+    """The server is shutting down, or its engine is gone."""
+
+
+class Asked(NamedTuple):
+    """What a client wants of the engine. Times in seconds."""
+
+    prompt_tokens: Sequence[int]
+    max_new_tokens: int
+    temperature: float | None = None
+    seed: int | None = None
+    stops: tuple[str, ...] = ()
+    priority: int = 0
+    slo_ttft_s: float | None = None
+
+
+@dataclass(slots=True)
+class Served:
+    """A request in the engine's thread: its text so far, and when what happened to it.
+
+    Times are of `time.monotonic`. `text` waits to be handed over; `num_seen` tokens are in it or
+    went before it.
+    """
+
+    request: Request
+    stream: TokenStream
+    continuation: Continuation
+    slo_ttft_s: float | None
+    arrived_s: float
+    started_s: float = 0.0
+    first_s: float = 0.0
+    last_s: float = 0.0
+    num_seen: int = 0
+    text: str = ""
+
+
+@dataclass(slots=True)
+class EngineThread:
+    """An engine that serves many clients. Its public methods are for the event loop's thread.
+
+    Mutable: the thread's `served` requests by id; in the event loop, how many are unfinished and
+    whether it is `closing`. Raises: ValueError for a model whose tokens have no characters.
+    """
+
+    engine: Engine
+    settings: ServerSettings
+    metrics: ServerMetrics
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    served: dict[int, Served] = field(default_factory=dict[int, Served])
+    num_unfinished: int = 0
+    closing: bool = False
+    _next_id: int = 0
+    _commands: SimpleQueue[Callable[[], None]] = field(
+        default_factory=SimpleQueue[Callable[[], None]]
+    )
+    _handed_over_s: float = 0.0
+    _num_failures: int = 0
+    _over: bool = False
+    _loop: asyncio.AbstractEventLoop | None = None
+    _thread: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine.config.keep_steps is None:  # a server has no end, and needs no history
+            self.engine.config = replace(self.engine.config, keep_steps=1)
+        vocab_size = self.engine.model.config.vocab_size
+        if vocab_size > len(ALPHABET):
+            raise ValueError(
+                f"the model's vocabulary has {vocab_size} tokens; the tokenizer has {len(ALPHABET)}"
+            )
+
+    # --- in the event loop ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve; what the engine gives goes to the event loop that runs now."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the engine's thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def submit(self, asked: Asked) -> TokenStream:
+        """Hand a request over. Raises: OverloadedError, ClosingError."""
+        if self.closing or not self.is_alive:
+            raise ClosingError
+        if self.num_unfinished >= self.settings.max_requests:
+            raise OverloadedError
+        self.num_unfinished += 1
+        stream, arrived_s = TokenStream(self._next_id), time.monotonic()
+        self._next_id += 1
+        self._commands.put(lambda: self._take_in(stream, asked, arrived_s))
+        return stream
+
+    def cancel(self, stream: TokenStream) -> None:
+        """Let a request go, wherever it is; nothing happens to one that has ended."""
+        if stream.end is None:
+            self._commands.put(lambda: self._drop([stream.request_id], "cancelled"))
+
+    def end_all(self, message: str) -> None:
+        """Let every unfinished request go, and say why."""
+        self._commands.put(lambda: self._drop(list(self.served), "shutdown", message))
+
+    async def close(self) -> None:
+        """End the thread after its step; what is unfinished is told."""
+        self.closing = True
+        self._commands.put(self._finish)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        await asyncio.sleep(0)  # what it has handed over last
+
+    def _hand_out(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
+        for stream, text, end in news:
+            self.num_unfinished -= end is not None
+            stream.put(text, end)
+
+    # --- in the engine's thread -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._over:
+                # Sleeps here, in `get`, for as long as there is nothing to serve.
+                while self.engine.scheduler.is_done() or not self._commands.empty():
+                    self._commands.get()()
+                    if self._over:
+                        return
+                self._step()
+        finally:
+            self._over = True
+            self._drop(list(self.served), "failed", STOPPED)
+            while not self._commands.empty():
+                self._commands.get()()
+
+    def _finish(self) -> None:
+        self._drop(list(self.served), "shutdown", "the server has been shut down")
+        self._over = True
+
+    def _take_in(self, stream: TokenStream, asked: Asked, arrived_s: float) -> None:
+        """Submit a request to the engine, which may refuse it."""
+        if self._over:
+            self._tell([(stream, "", End("failed", 0, STOPPED))])
+            return
+        request = Request(
+            stream.request_id, list(asked.prompt_tokens), asked.max_new_tokens, asked.priority,
+            temperature=asked.temperature, seed=asked.seed,
+        )  # fmt: skip
+        self.deadlines.note(request.id, arrived_s, asked.slo_ttft_s)
+        try:
+            self.engine.submit(request)
+        except Exception as error:  # the engine's refusal, or whatever a learner's part raises
+            self.deadlines.forget(request.id)
+            reason = "refused" if isinstance(error, ValueError) else "failed"
+            self._tell([(stream, "", End(reason, 0, str(error)))])
+            return
+        self.served[request.id] = Served(
+            request, stream, Continuation(asked.stops), asked.slo_ttft_s, arrived_s
+        )
+        self.metrics.arrived(len(request.prompt_tokens))
+        self._tell([(stream, "", None)])
+        self._settle()
+
+    def _step(self) -> None:
+        """Run one step, and hand over what it gave."""
+        try:
+            record = self.engine.step()
+        except Exception as error:  # a learner's part may raise anything
+            self._failed(error)
+            return
+        self._num_failures = 0
+        self._collect(record)
+        self._settle()
+
+    def _collect(self, record: StepRecord) -> None:
+        """Note the new tokens of every request, and hand over what is due.
+
+        They are counted at the requests, not in the record: what a preempted request computes
+        again, and what ran inside a step that slept, comes once.
+        """
+        now_s = time.monotonic()
+        is_due = now_s - self._handed_over_s >= self.settings.stream_interval_ms / 1000
+        news: list[tuple[TokenStream, str, End | None]] = []
+        for one in list(self.served.values()):
+            was_first = not one.num_seen
+            self._look(one, now_s)
+            end = self._end_of(one)
+            if end or (one.text and (is_due or was_first)):
+                news.append((one.stream, one.text, end))
+                one.text = ""
+        if is_due:
+            self._handed_over_s = now_s
+        self.metrics.step(record)
+        self._tell(news)
+
+    def _look(self, one: Served, now_s: float) -> None:
+        """Take up what a request has come to."""
+        request = one.request
+        if not one.started_s and request.status != "waiting":
+            one.started_s = now_s
+        fresh = request.generated_tokens[one.num_seen :]
+        if not fresh:
+            return
+        if one.num_seen:
+            self.metrics.gap(now_s - one.last_s)
+        else:
+            one.first_s = now_s
+            self.metrics.first_token(now_s - one.arrived_s, one.slo_ttft_s)
+        one.num_seen += len(fresh)
+        one.last_s = now_s
+        one.text += one.continuation.feed(fresh)
+
+    def _end_of(self, one: Served) -> End | None:
+        """How a request has ended, which then leaves; None while it goes on."""
+        reason: Reason | None = None
+        if one.continuation.is_stopped:
+            reason = "stop"
+        elif one.request.status == "done":
+            reason = "length"
+            one.text += one.continuation.rest()
+        elif one.request.status == "failed":
+            return self._leave(one, "failed", "the engine has given the request up")
+        return self._leave(one, reason) if reason else None
+
+    def _leave(self, one: Served, reason: Reason, message: str = "") -> End:
+        """Take a request out, of the engine too if it is still there; how it ended."""
+        del self.served[one.request.id]
+        self.deadlines.forget(one.request.id)
+        if one.request.id in self.engine.requests:
+            self.engine.cancel(one.request.id)
+        self.metrics.ended(
+            reason, len(one.request.prompt_tokens), one.continuation.num_tokens,
+            one.arrived_s, one.started_s, one.first_s, one.last_s,
+        )  # fmt: skip
+        return End(reason, one.continuation.num_tokens, message)
+
+    def _drop(self, request_ids: Sequence[int], reason: Reason, message: str = "") -> None:
+        """Let these requests go, and say so to the clients that still listen."""
+        going = [self.served[i] for i in request_ids if i in self.served]
+        self._tell([(one.stream, one.text, self._leave(one, reason, message)) for one in going])
+        self._settle()
+
+    def _failed(self, error: Exception) -> None:
+        """A step failed. Requests that the engine gave up are told; if it only fails, all are."""
+        self._num_failures += 1
+        lost = [i for i, one in self.served.items() if one.request.status == "failed"]
+        if not lost and self._num_failures > TRIES:
+            lost = list(self.served)
+        if lost:
+            self._num_failures = 0
+        self._drop(lost, "failed", str(error) or type(error).__name__)
+
+    def _settle(self) -> None:
+        """After every change: show how things are."""
+        self.metrics.state(self.engine)
+
+    def _tell(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
+        if news and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._hand_out, news)

@@ -1,0 +1,100 @@
+"""A server's life: uvicorn in front of an engine's thread, from the first request to the last.
+
+On SIGTERM or SIGINT nothing new is taken; what is unfinished goes on for a while, and what is then
+still unfinished is told so.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import uvicorn
+
+from nanogpt.engine import Engine
+from nanogpt.server.app import App
+from nanogpt.server.deadlines import Deadlines
+from nanogpt.server.engine_thread import EngineThread
+from nanogpt.server.server_metrics import ServerMetrics
+from nanogpt.server.server_settings import ServerSettings
+
+LOCAL = "127.0.0.1"
+_LAST_WORDS_S = 5
+"""After the end of the unfinished, so long for what is written to be read."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with an end that the engine knows of."""
+
+    def __init__(self, thread: EngineThread, host: str = LOCAL, port: int = 8000) -> None:
+        self.thread = thread
+        self.is_up = threading.Event()
+        config = uvicorn.Config(
+            App(thread).starlette(), host=host, port=port, http="h11", loop="asyncio", ws="none",
+            lifespan="on", access_log=False, server_header=False, log_config=None,
+            timeout_graceful_shutdown=thread.settings.shutdown_s + _LAST_WORDS_S,
+        )  # fmt: skip
+        super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self.is_up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take nothing new, let the unfinished go on, and end them when their time is over."""
+        self.thread.closing = True
+        seconds = self.thread.settings.shutdown_s
+        ending = asyncio.get_running_loop().call_later(
+            seconds, self.thread.end_all, f"the server is shutting down; {seconds} s are over"
+        )
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+
+def serve(
+    make_engine: Callable[[], Engine],
+    settings: ServerSettings = ServerSettings(),
+    *,
+    host: str = LOCAL,
+    port: int = 8000,
+    deadlines: Deadlines | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT. `deadlines` are those that the engine's policy ranks by."""
+    Server(_thread(make_engine, settings, deadlines), host, port).run()
+
+
+@contextmanager
+def running_server(
+    make_engine: Callable[[], Engine],
+    settings: ServerSettings = ServerSettings(),
+    *,
+    deadlines: Deadlines | None = None,
+) -> Generator[tuple[str, EngineThread]]:
+    """A server in a thread of this process, on a free port of this machine: its address, and it.
+
+    For lessons and tests; it is shut down as by a signal.
+    """
+    thread = _thread(make_engine, settings, deadlines)
+    # asyncio sends at once, without Nagle's algorithm, only where a socket says that it is TCP.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind((LOCAL, 0))
+        server = Server(thread)
+        background = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        background.start()
+        server.is_up.wait()
+        try:
+            yield f"http://{LOCAL}:{listening.getsockname()[1]}", thread
+        finally:
+            server.should_exit = True
+            background.join()
+
+
+def _thread(
+    make_engine: Callable[[], Engine], settings: ServerSettings, deadlines: Deadlines | None
+) -> EngineThread:
+    metrics = ServerMetrics(settings.model_name)
+    return EngineThread(make_engine(), settings, metrics, deadlines or Deadlines())

@@ -1,0 +1,174 @@
+"""What a server asks of an engine: to cancel a request at any moment, to sample each its way."""
+
+import random
+import re
+from collections.abc import Iterator
+
+import pytest
+from fakes import TINY, prompt_of, tiny_model
+from generated import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from preempting import prompt, ranks
+from preempting import tiny_model as ranks_model
+
+from nanogpt.config import EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.posts.oracle import generate
+from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.request import Request
+
+VOCAB = TINY.vocab_size
+WINDOW = {"sliding_window": 5, "num_sinks": 1}
+KINDS = {
+    "packed": {},
+    "padded": {"executor": "padded"},
+    "tight": {"max_kv_tokens": 40, "max_batch_size": 3, "max_prefilling": 1},
+    "urgent first": {"policy": "priority", "preempt_to_admit": True, "max_kv_tokens": 48},
+    "ring": WINDOW,
+    "evict": {**WINDOW, "kv_storage": "evict"},
+    "prefixes": {"prefix_cache_tokens": 64},
+    "drafts": {"num_draft_tokens": 3, "prefix_cache_tokens": 48},
+}
+
+
+def draft(known: object) -> list[float]:
+    """The first token half of the time, the others alike."""
+    return [0.5] + [0.5 / (VOCAB - 1)] * (VOCAB - 1)
+
+
+def asked(chance: random.Random, number: int, *, greedy: bool) -> Request:
+    """A request with a way of its own to sample; some begin alike."""
+    tokens = prompt_of(chance.choice((0, number)), chance.randint(1, 20))
+    degree, seed = (0.0, None) if greedy else (chance.choice((None, 0.0, 0.7)), None)
+    if not greedy and chance.random() < 0.5:
+        seed = chance.randint(0, 9)
+    wanted = chance.randint(1, 16)
+    priority = chance.randint(0, 2)
+    return Request(number, tokens, wanted, priority, temperature=degree, seed=seed)
+
+
+def text_of(request: Request, config: EngineConfig) -> list[int]:
+    """What the oracle continues it with."""
+    temperature, seed, request_id = request.sampling(config)
+    window = {"sliding_window": config.sliding_window, "num_sinks": config.num_sinks}
+    draws = {"temperature": temperature, "seed": seed, "request_id": request_id}
+    wanted = request.max_new_tokens
+    return generate(tiny_model(), request.prompt_tokens, wanted, **draws, **window)
+
+
+def served(engine: Engine, requests: list[Request], chance: random.Random) -> Iterator[None]:
+    """Steps with arrivals between them, until all are done; yields between steps."""
+    later = list(requests)
+    while later or not engine.scheduler.is_done():
+        while later and chance.random() < 0.5:
+            engine.submit(later.pop(0))
+        if not engine.scheduler.is_done():
+            engine.step()
+        yield
+
+
+@examples(60)
+@given(st.sampled_from(sorted(KINDS)), st.integers(0, 10**6))
+def test_a_request_can_be_cancelled_at_any_moment_and_no_other_text_changes(
+    kind: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    drafts = kind == "drafts"
+    config = EngineConfig(
+        token_budget=chance.randint(2, 24), temperature=0.0 if drafts else 1.0, seed=3,
+        **KINDS[kind],
+    )  # fmt: skip
+    engine = Engine(tiny_model(), config, draft=draft if drafts else None)
+    requests = [asked(chance, number, greedy=drafts) for number in range(6)]
+    cancelled: set[int] = set()
+    for _ in served(engine, requests, chance):
+        if engine.requests and chance.random() < 0.2:
+            one = chance.choice(list(engine.requests))
+            engine.cancel(one)
+            cancelled.add(one)
+            assert one not in engine.cache.holders()
+            assert requests[one].status == "failed" and requests[one].kv_cache == {}
+            with pytest.raises(ValueError, match=f"no unfinished request {one} to cancel"):
+                engine.cancel(one)
+        engine.cache.check()
+        unfinished = {request.id for request in requests if request.id in engine.requests}
+        assert set(engine.cache.holders()) <= unfinished
+    assert not engine.cache.holders()
+    for request in requests:
+        text = text_of(request, config)
+        if request.id in cancelled:
+            assert request.generated_tokens == text[: request.num_generated]
+        else:
+            assert request.status == "done" and request.generated_tokens == text
+
+
+def test_a_cancelled_request_waits_no_more_in_the_trace() -> None:
+    engine = Engine(tiny_model(), EngineConfig(max_batch_size=1))
+    for number in range(3):
+        engine.submit(Request(number, prompt_of(number, 3), 4))
+    first = engine.step()
+    assert [wait.request_id for wait in first.waits] == [1, 2]
+    engine.cancel(1)
+    second = engine.step()
+    assert [wait.request_id for wait in second.waits] == [2]
+    engine.cancel(0)
+    third = engine.step()
+    assert third.admitted == (2,) and third.waits == ()
+
+
+def test_the_same_seed_gives_the_same_text_whatever_the_id_and_the_company() -> None:
+    def text(number: int, company: int) -> list[int]:
+        engine = Engine(tiny_model(), EngineConfig(temperature=0.3, seed=company))
+        mine = Request(number, prompt_of(0, 5), 12, temperature=1.0, seed=11)
+        others = [Request(100 + i, prompt_of(i, 4 + i), 9) for i in range(company)]
+        engine.run([(0, each) for each in (*others, mine)])
+        return mine.generated_tokens
+
+    alone = generate(tiny_model(), prompt_of(0, 5), 12, temperature=1.0, seed=11)
+    assert text(0, 0) == text(7, 3) == alone
+
+
+def test_drafts_too_are_drawn_by_a_seed_of_the_requests_own() -> None:
+    """Which ones are drawn decides the text, so it would differ from id to id."""
+    config = EngineConfig(num_draft_tokens=4, token_budget=32)
+    texts: set[tuple[int, ...]] = set()
+    for number in range(6):
+        engine = Engine(tiny_model(), config, draft=draft)
+        request = Request(number, prompt_of(0, 5), 20, temperature=1.5, seed=4)
+        engine.run([(0, request)])
+        texts.add(tuple(request.generated_tokens))
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"temperature": -1.0}, "temperature is -1.0; it must be 0 (greedy) or positive"),
+        ({"temperature": "warm"}, "temperature is 'warm'; it must be 0 (greedy) or positive"),
+        ({"seed": -1}, "request 0: seed is -1; it must be at least 0"),
+        ({"seed": True}, "request 0: seed is True; it must be a whole number"),
+    ],
+)
+def test_a_way_to_sample_that_there_is_not_is_refused(wrong: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        Engine(tiny_model()).submit(Request(0, [1], 1, **wrong))
+
+
+def test_a_preemptible_engine_cancels_what_waits_in_its_inbox_and_what_runs() -> None:
+    runner = ranks(1)
+    with PreemptiveEngine(ranks_model(), runner, config=EngineConfig(token_budget=8)) as engine:
+        requests = [Request(i, prompt(6 + i, i), 5) for i in range(4)]
+        for request in requests[:3]:
+            engine.arrive(request)
+        engine.step()
+        engine.arrive(requests[3])
+        engine.cancel(3)
+        engine.cancel(0)
+        engine.next_up = 2
+        engine.cancel(2)
+        assert engine.next_up is None and not engine.previous_step & {0, 2, 3}
+        engine.serve()
+        engine.cache.check()
+    assert [request.status for request in requests] == ["failed", "done", "failed", "failed"]
+    assert requests[1].generated_tokens == generate(ranks_model(), prompt(7, 1), 5)
