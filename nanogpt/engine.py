@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
 from nanogpt.config import EngineConfig
-from nanogpt.executors import MakeExecutor, check_features, find_executor
+from nanogpt.executors import MakeExecutor, check_engine, check_features, find_executor
 from nanogpt.executors.base import Row
 from nanogpt.kv_cache import KVCache, transaction
 from nanogpt.model import GPT
@@ -36,7 +36,7 @@ from nanogpt.step import (
     step_record,
 )
 from nanogpt.trace import RequestRecord, StepRecord, Trace
-from nanogpt.validate import PartError, check_callable, check_is, check_limits, show
+from nanogpt.validate import PartError, check_limits, show
 
 TRIES = 3
 """So many steps in a row may end with logits of a request that are not finite; then it must go."""
@@ -340,18 +340,3 @@ class Engine:
 def _feature(name: str) -> Any:
     """A module of a folder that the engine's core does without."""
     return importlib.import_module(f"nanogpt.{name}")
-
-
-def check_engine(
-    model: Any, config: Any, parts: Any, clock: Any, make_executor: Any, draft: Any
-) -> None:
-    """Raises: ValueError for an argument of `Engine` that is not what it has to be."""
-    check_is("the model", model, GPT, "a GPT, for example load_model()")
-    check_is("the config", config, EngineConfig, "an EngineConfig")
-    check_is("parts", parts, Parts, "Parts")
-    if clock is not None:
-        check_callable("the clock", clock, "a clock, for example CostClock()", "now_us", "charge")
-    if make_executor is not None:
-        check_callable("make_executor", make_executor, "a function that makes an executor")
-    if draft is not None:
-        check_callable("the draft", draft, "a draft model, for example TrigramDraft.load()")
