@@ -13,6 +13,8 @@ from benchmarks.loads import Load
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
+from nanogpt.executors import MakeExecutor
+from nanogpt.executors.int8 import Int8Executor
 from nanogpt.executors.prepacked import products_for
 from nanogpt.model import GPT, PLAIN, Products
 from nanogpt.request import Request
@@ -31,20 +33,35 @@ class Contender:
     prepare: Callable[[GPT], Serve]
 
 
-def prepare_engine(model: GPT, executor: str, *, batch_invariant: bool = False) -> Serve:
+def prepare_engine(
+    model: GPT,
+    executor: str,
+    *,
+    batch_invariant: bool = False,
+    make_executor: MakeExecutor | None = None,
+) -> Serve:
     """The engine with one of its executors; it lives on between loads, as a server's does."""
     engines: dict[Load, Engine] = {}
 
     def serve(load: Load) -> Tokens:
         if load not in engines:
-            engines[load] = make_engine(model, load, executor, batch_invariant=batch_invariant)
+            engines[load] = make_engine(
+                model, load, executor, batch_invariant=batch_invariant, make_executor=make_executor
+            )
         trace = run_engine(engines[load], load)
         return [list(trace.generated_tokens(record.id)) for record in trace.requests]
 
     return serve
 
 
-def make_engine(model: GPT, load: Load, executor: str, *, batch_invariant: bool = False) -> Engine:
+def make_engine(
+    model: GPT,
+    load: Load,
+    executor: str,
+    *,
+    batch_invariant: bool = False,
+    make_executor: MakeExecutor | None = None,
+) -> Engine:
     """An engine with room for all requests of a load, on the wall clock."""
     config = EngineConfig(
         token_budget=load.token_budget,
@@ -52,7 +69,7 @@ def make_engine(model: GPT, load: Load, executor: str, *, batch_invariant: bool 
         executor=executor,
         batch_invariant=batch_invariant,
     )
-    return Engine(model, config, clock=WallClock())
+    return Engine(model, config, clock=WallClock(), make_executor=make_executor)
 
 
 def run_engine(engine: Engine, load: Load) -> Trace:
@@ -190,6 +207,7 @@ def transformers_weights(model: GPT, peer: dict[str, torch.Tensor]) -> dict[str,
 
 CONTENDERS = (
     Contender("packed", lambda model: prepare_engine(model, "packed")),
+    Contender("int8", lambda model: prepare_engine(model, "packed", make_executor=Int8Executor)),
     Contender("padded", lambda model: prepare_engine(model, "padded")),
     Contender("invariant", lambda model: prepare_engine(model, "packed", batch_invariant=True)),
     Contender("baseline", lambda model: prepare_baseline(model, POSTS_BUDGET)),

@@ -23,7 +23,7 @@ from benchmarks.peers import PEERS
 from nanogpt.figures import Chart, Line, Panel
 from nanogpt.model import GPT
 
-OURS = ("packed", "fused", "products")
+OURS = ("packed", "int8", "fused", "products")
 ROWS = ("decode-1", "decode-8", "decode-32", "mixed-8", "mixed-32")
 
 

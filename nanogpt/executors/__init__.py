@@ -2,7 +2,7 @@
 
 base                    what an executor is: rows in, logits out
 packed                  one flat row, attention over the KV cache in place: the fast one
-prepacked               its products, by oneDNN where that is quicker
+prepacked, int8         its products: by oneDNN where that is quicker, or of 8-bit integers
 strip, fused, padded    one mask over a flat row; one left-padded forward; two
 batch_invariant         a form of packed with the same bits in every batch
 """

@@ -1,0 +1,98 @@
+"""The packed executor with products of 8-bit integers: quicker, and its texts are others.
+
+Each row of a weight is stored in 127 steps on either side of zero, a quarter of the memory; the
+inputs of a product are rounded in the same way when they come, by the largest of them in the step.
+So a token's logits depend, within rounding, on what shares its step, and a near-tie may fall the
+other way. Attention, norms, embeddings and logits stay as they are. Made by
+`Engine(model, config, make_executor=Int8Executor)`.
+
+The operations are those that torch.compile emits for CPUs; PyTorch has no public name for them.
+
+Shapes: N rows of I inputs, O outputs.
+Source: Dettmers et al., "LLM.int8()" (2022), section 2.1, for symmetric scales by row of a weight.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nanogpt.executors.base import KVStore
+from nanogpt.executors.packed import PackedExecutor
+from nanogpt.model import GPT, Products
+from nanogpt.parts import Parts
+
+STEPS = 127
+ZERO = 128  # inputs are stored without a sign
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Weight:
+    """A weight of `version`, in whole `steps` of each row's scale. Shapes: scales, zeros (O,)."""
+
+    version: int
+    steps: Tensor
+    scales: Tensor
+    zeros: Tensor
+
+
+class Int8Products(Products):
+    """Products of integers. Mutable: the weights rounded so far."""
+
+    def __init__(self) -> None:
+        self.weights: dict[Tensor, Int8Weight] = {}
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The bare product. Shapes: x (N, I), weight (O, I) -> (N, O)."""
+        return self._multiply(x, weight, "none", "")
+
+    def gelu(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The product, and GELU of it. Shapes: x (N, I), weight (O, I) -> (N, O)."""
+        return self._multiply(x, weight, "gelu", "none")
+
+    def add(self, residual: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """The product, added to a residual. Shapes: residual (N, O), x (N, I) -> (N, O)."""
+        return residual + self.linear(x, weight)
+
+    def _multiply(self, x: Tensor, weight: Tensor, then: str, form: str) -> Tensor:
+        own = self.weights.get(weight)
+        if own is None or own.version != weight._version:  # changed in place since
+            own = self.weights[weight] = rounded(weight)
+        low, high = torch.aminmax(x)
+        # An input of zeros alone has no scale, and needs none.
+        scale = max(-low.item(), high.item()) / STEPS or 1.0
+        steps = torch.add(ZERO, x, alpha=1 / scale).round_().to(torch.uint8)  # (N, I)
+        return torch.ops.onednn.qlinear_pointwise.default(
+            steps, scale, ZERO, own.steps, own.scales, own.zeros,
+            None, 1.0, 0, torch.float32, then, [], form,
+        )  # fmt: skip
+
+
+def rounded(weight: Tensor) -> Int8Weight:
+    """A weight (O, I), each row to whole steps of the largest of its numbers over 127."""
+    largest = weight.abs().amax(1)  # (O,)
+    scales = largest.masked_fill(largest == 0, 1.0) / STEPS
+    steps = (weight / scales.unsqueeze(1)).round().to(torch.int8).contiguous()  # (O, I)
+    packed = torch.ops.onednn.qlinear_prepack(steps, None)
+    return Int8Weight(weight._version, packed, scales, torch.zeros(len(scales), dtype=torch.int32))
+
+
+class Int8Executor(PackedExecutor):
+    """One forward per step over a flat row of tokens, its products over 8-bit integers.
+
+    Raises: ValueError for a model that is not float32 on a CPU, and where PyTorch lacks oneDNN.
+    """
+
+    name = "packed, int8"
+
+    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
+        super().__init__(model, cache, parts)
+        weight = model.ln_f.weight
+        if weight.dtype != torch.float32 or weight.device.type != "cpu":
+            raise ValueError(
+                f"the model is {weight.dtype} on {weight.device}; int8 products need float32 "
+                "weights on a CPU"
+            )
+        if not torch.backends.mkldnn.is_available():
+            raise ValueError("this PyTorch has no oneDNN; int8 products need it")
+        self.products = Int8Products()
