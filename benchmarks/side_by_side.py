@@ -4,6 +4,7 @@ What `python -m benchmarks.engine --peers` runs. A process of its own keeps the 
 contender from spinning into the time of the next.
 """
 
+import gc
 import importlib.util
 import json
 import statistics
@@ -124,6 +125,7 @@ def serve_on_request(contender: str, model: str, threads: str, new_tokens: str) 
     prepare: dict[str, Callable[[GPT], Serve]] = {c.name: c.prepare for c in CONTENDERS}
     prepare |= {name: make for name, (_, make) in PEERS.items()}
     serve = prepare[contender](MODELS[model]())
+    gc.freeze()  # as in `interleave`
     for line in sys.stdin:
         start = time.perf_counter()
         tokens = serve(all_loads[int(line)])
