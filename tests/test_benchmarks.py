@@ -10,6 +10,7 @@ from classes import a_mark, a_record
 
 from benchmarks import (
     baseline,
+    batches,
     calibrate,
     course_in_browser,
     engine,
@@ -296,6 +297,16 @@ def test_a_row_counts_what_was_timed_out_and_gives_the_seconds_of_one_submission
     assert (row.submissions, row.per_s, row.timed_out) == (20, 5.0, 20)
     assert (row.p50_s, row.p95_s) == pytest.approx((1.05, 2.0))
     assert row.statuses == {"timeout": 20, "passed": 20}
+
+
+def test_a_filled_batch_does_nothing_but_decode_up_to_its_context(model: GPT) -> None:
+    engine_ = batches.filled(model, 3, 20, 4)
+    steps = [engine_.step() for _ in range(5)]  # one more than counts
+    assert {(work.kind, work.end - work.start) for step in steps for work in step.work} == {
+        ("decode", 1)
+    }
+    assert [len(step.work) for step in steps] == [3] * 5
+    assert max(work.end for work in steps[-1].work) == 20
 
 
 @pytest.mark.slow

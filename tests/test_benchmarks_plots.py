@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks import engine, fleet, grading, growth, live, pages, preemption, server, window
+from benchmarks import (
+    batches,
+    engine,
+    fleet,
+    grading,
+    growth,
+    live,
+    pages,
+    preemption,
+    server,
+    window,
+)
 from nanogpt.figures import Chart, Mark
 
 PNG = b"\x89PNG\r\n"
@@ -212,6 +223,19 @@ def test_a_server_is_drawn_by_its_wall_time_over_the_engines() -> None:
     assert {panel.marks for panel in chart.panels} == {(Mark("x", 1.15, "wanted at most"),)}
 
 
+def test_batches_are_drawn_by_their_steps_and_memory_a_curve_per_context() -> None:
+    rows = [
+        batches.Row(32, 1, 2.0, 80.0),
+        batches.Row(32, 8, 4.0, 90.0),
+        batches.Row(512, 1, 5.0, 81.5),
+    ]
+    assert curves(batches.chart(rows, "a CPU")) == [
+        {"context 32": ((1, 2.0), (8, 4.0)), "context 512": ((1, 5.0),)},
+        {"context 32": ((1, 500.0), (8, 2000.0)), "context 512": ((1, 200.0),)},
+        {"context 32": ((1, 80.0), (8, 90.0)), "context 512": ((1, 81.5),)},
+    ]
+
+
 def live_main(arguments: list[str]) -> None:
     asyncio.run(live.main(arguments))
 
@@ -221,6 +245,7 @@ def live_main(arguments: list[str]) -> None:
     [
         *(each.main for each in (engine, growth, window, fleet, preemption, grading, pages)),
         server.main,
+        batches.main,
         live_main,
     ],
 )

@@ -1,0 +1,142 @@
+"""What a step of decodes costs by how many there are and how much each sees: where the knee is.
+
+    python -m benchmarks.batches [--quick] [--threads N] [--clock wall|cpu] [--plot FILE]
+
+The character size. Every batch is filled, and its decodes then run from `context` tokens on; the
+batches of one context take turns, step by step, and the median step counts. Memory is the most that
+a fresh process has held after filling its batch, less what it held before the engine was made.
+"""
+
+import argparse
+import math
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.measure import describe, interleave, machine, peak_mib
+from benchmarks.models import character_model
+from nanogpt.config import EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.experiments.command_line import Parser, Whole
+from nanogpt.figures import Chart, Line, Panel
+from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from nanogpt.model import GPT
+from nanogpt.request import Request
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+CONTEXTS = (32, 128, 512)
+BUDGET = 4096
+"""Tokens per step while a batch is filled."""
+STEPS = 12
+"""Steps of a batch that count. A context is that of the last of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One batch: the median step, and the memory that its process took for it."""
+
+    context: int
+    batch: int
+    step_ms: float
+    mib: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens that such steps generate in a second."""
+        return self.batch / self.step_ms * 1e3
+
+
+def filled(model: GPT, batch: int, context: int, steps: int) -> Engine:
+    """An engine whose whole batch decodes, `steps` + 1 steps before the first is at `context`.
+
+    The last to be prefilled is behind it by as many tokens as filling took steps.
+    """
+    vocab_size, filling = model.config.vocab_size, math.ceil(batch * context / BUDGET)
+    engine = Engine(model, EngineConfig(BUDGET, max_batch_size=batch, keep_steps=1))
+    for i in range(batch):
+        prompt = [(i + j) % vocab_size for j in range(context - steps - filling)]
+        engine.submit(Request(i, prompt, steps + filling + 2))
+    while len(engine.scheduler.active) < batch:
+        engine.step()
+    return engine
+
+
+def measure(model: GPT, contexts: Sequence[int], steps: int, clock: str) -> Iterator[Row]:
+    """A row per context and batch."""
+    for context in contexts:
+        engines = {str(batch): filled(model, batch, context, steps) for batch in BATCHES}
+        timings = interleave({name: engine.step for name, engine in engines.items()}, steps)
+        for name, timing in timings.items():
+            mib = memory_of(int(name), context)
+            yield Row(context, int(name), timing.median_s(clock) * 1e3, mib)
+
+
+def memory_of(batch: int, context: int) -> float:
+    """MiB that an engine with such a batch takes in a process of its own, its weights not."""
+    command = [sys.executable, "-m", "benchmarks.batches", "--child", str(batch), str(context)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def run_child(batch: int, context: int) -> None:
+    """In a fresh process: fill a batch, and print by how much the peak grew."""
+    torch.set_num_threads(1)
+    model = character_model()
+    before = peak_mib()
+    filled(model, batch, context, STEPS)
+    print(peak_mib() - before)
+
+
+def chart(rows: Sequence[Row], where: str) -> Chart:
+    """Step time, throughput and memory by batch, a curve per context."""
+    panels = [
+        Panel(
+            ("decodes in a step", ""),
+            axis,
+            tuple(
+                Line(
+                    f"context {context}",
+                    tuple((row.batch, value(row)) for row in rows if row.context == context),
+                )
+                for context in dict.fromkeys(row.context for row in rows)
+            ),
+            log_x=True,
+        )
+        for axis, value in (
+            (("a step", "ms"), lambda row: row.step_ms),
+            (("throughput", "tokens/s"), lambda row: row.tokens_per_s),
+            (("memory beside the weights", "MiB"), lambda row: row.mib),
+        )
+    ]
+    return Chart("A step by the size of its batch", tuple(panels), where)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = Parser("python -m benchmarks.batches", str(__doc__))
+    parser.switch("--quick", "fewer steps, the shortest context alone")
+    parser.option("--threads", Whole(1, 256), torch.get_num_threads(), "threads of torch")
+    parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
+    parser.add_argument("--child", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.option("--plot", PlotFile(), None, PLOT_HELP)
+    options = parser.parse_args(arguments)
+    if options.child:
+        run_child(*options.child)
+        return
+    torch.set_num_threads(options.threads)
+    facts = machine()
+    print(describe(facts))
+    print(f"\n{'context':>7} {'batch':>5} {'a step, ms':>10} {'tokens/s':>9} {'memory, MiB':>11}")
+    rows: list[Row] = []
+    contexts, steps = (CONTEXTS[:1], 3) if options.quick else (CONTEXTS, STEPS)
+    for row in measure(character_model(), contexts, steps, options.clock):
+        print(f"{row.context:7} {row.batch:5} {row.step_ms:10.2f} {row.tokens_per_s:9,.0f} "
+              f"{row.mib:11.0f}", flush=True)  # fmt: skip
+        rows.append(row)
+    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
+
+
+if __name__ == "__main__":
+    main()
