@@ -120,11 +120,11 @@ def prepare_products(model: GPT) -> Serve:
         start = time.perf_counter()
         for num_tokens, num_rows in rows_of[load.name]:
             for layer, block in enumerate(model.blocks, start=1):
-                products.linear(x[:num_tokens], block.qkv.weight)
+                products.linear(x[:num_tokens], block.qkv)
                 rest = num_rows if layer == config.num_layers else num_tokens
-                products.linear(x[:rest], block.proj.weight)
-                products.linear(x[:rest], block.up.weight)
-                products.linear(wide[:rest], block.down.weight)
+                products.linear(x[:rest], block.proj)
+                products.linear(x[:rest], block.up)
+                products.linear(wide[:rest], block.down)
             F.linear(x[:num_rows], model.token_embedding.weight)
         return time.perf_counter() - start
 

@@ -23,18 +23,20 @@ Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 class Products:
     """How the Linear layers' products are computed: plainly. An executor may know quicker ways.
 
-    Shapes: x (..., I), weight (O, I), residual (..., O) -> (..., O).
+    Shapes: x (..., I), layer (O, I), residual (..., O) -> (..., O).
     """
 
-    linear = staticmethod(F.linear)
+    def linear(self, x: Tensor, layer: nn.Linear) -> Tensor:
+        """The bare product."""
+        return F.linear(x, layer.weight, layer.bias)
 
-    def gelu(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The product, and GELU of it."""
-        return F.gelu(F.linear(x, weight))
+    def gelu(self, x: Tensor, layer: nn.Linear, form: str) -> Tensor:
+        """The product, and GELU of it; its `form` is "none" or "tanh", as in `F.gelu`."""
+        return F.gelu(F.linear(x, layer.weight, layer.bias), approximate=form)
 
-    def add(self, residual: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    def add(self, residual: Tensor, x: Tensor, layer: nn.Linear) -> Tensor:
         """The product, added to a residual."""
-        return residual + F.linear(x, weight)
+        return residual + F.linear(x, layer.weight, layer.bias)
 
 
 PLAIN = Products()
@@ -48,14 +50,15 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        channels = config.num_channels
+        channels, bias = config.num_channels, config.bias
         self.num_heads = config.num_heads
-        self.ln_1 = nn.LayerNorm(channels, bias=False)
-        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
-        self.proj = nn.Linear(channels, channels, bias=False)
-        self.ln_2 = nn.LayerNorm(channels, bias=False)
-        self.up = nn.Linear(channels, 4 * channels, bias=False)
-        self.down = nn.Linear(4 * channels, channels, bias=False)
+        self.gelu_form = "tanh" if config.tanh_gelu else "none"
+        self.ln_1 = nn.LayerNorm(channels, bias=bias)
+        self.qkv = nn.Linear(channels, 3 * channels, bias)
+        self.proj = nn.Linear(channels, channels, bias)
+        self.ln_2 = nn.LayerNorm(channels, bias=bias)
+        self.up = nn.Linear(channels, 4 * channels, bias)
+        self.down = nn.Linear(4 * channels, channels, bias)
 
     def forward(
         self,
@@ -66,21 +69,21 @@ class Block(nn.Module):
         products: Products = PLAIN,
     ) -> Tensor:
         """Shapes: x (..., C) -> (..., C), or (R, C) when `wanted` names R tokens of x (N, C)."""
-        qkv = products.linear(layer_norm(x, self.ln_1.weight), self.qkv.weight)  # (..., 3C)
+        qkv = products.linear(layer_norm(x, self.ln_1), self.qkv)  # (..., 3C)
         qkv = qkv.view(*x.shape[:-1], 3, self.num_heads, -1)  # (..., 3, H, D)
         q, k, v = qkv.unbind(-3)  # (..., H, D) each
         mixed = attend(layer, q, k, v).reshape(x.shape)  # (..., C)
         if wanted is not None:
             x, mixed = x[wanted], mixed[wanted]  # (R, C) each
-        x = products.add(x, mixed, self.proj.weight)
-        wide = products.gelu(layer_norm(x, self.ln_2.weight), self.up.weight)  # (..., 4C)
-        return products.add(x, wide, self.down.weight)
+        x = products.add(x, mixed, self.proj)
+        wide = products.gelu(layer_norm(x, self.ln_2), self.up, self.gelu_form)  # (..., 4C)
+        return products.add(x, wide, self.down)
 
 
 class GPT(nn.Module):
     """A GPT with learned absolute positions and an output layer tied to the token embedding.
 
-    Source: nanoGPT model.py, GPT, without biases and dropout.
+    Source: nanoGPT model.py, GPT, without dropout; biases as the config has them.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -90,7 +93,7 @@ class GPT(nn.Module):
         self.position_embedding = nn.Embedding(config.context_len, config.num_channels)
         blocks = [Block(config) for _ in range(config.num_layers)]
         self.blocks = nn.ModuleList(blocks)
-        self.ln_f = nn.LayerNorm(config.num_channels, bias=False)
+        self.ln_f = nn.LayerNorm(config.num_channels, bias=config.bias)
         self.apply(self._init_weights)
         for block in blocks:
             # Residual branches start small so that their sum over the layers does not grow.
@@ -127,7 +130,7 @@ class GPT(nn.Module):
         last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             x = block.forward(x, layer, attend, wanted if layer == last else None, products)
-        return layer_norm(x, self.ln_f.weight)
+        return layer_norm(x, self.ln_f)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Shapes: (..., C) -> (..., V)."""
@@ -151,9 +154,9 @@ class GPT(nn.Module):
         return logits, F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
-def layer_norm(x: Tensor, weight: Tensor) -> Tensor:
-    """As `nn.LayerNorm` without a bias, whose module call costs as much as its sum here."""
-    return F.layer_norm(x, weight.shape, weight)
+def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """What `norm(x)` gives; a module's call costs as much as the sum itself here."""
+    return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias)
 
 
 def attend_causally(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -106,8 +106,10 @@ def test_learn_py_imports_the_standard_library_and_the_course_alone():
 def test_the_engine_knows_nothing_of_notebooks_or_drawing():
     libraries = {"torch", "safetensors", "numpy", "msgspec"}
     allowed = set(sys.stdlib_module_names) | {"nanogpt"} | libraries
-    # A command's live table in the terminal, the figures that it saves, and what speaks HTTP.
+    # A command's live table in the terminal, the figures that it saves, what speaks HTTP, and text
+    # to other people's tokens.
     assert beyond(in_package("nanogpt"), lambda _: allowed) == {
+        "nanogpt/checkpoints/gpt2.py": {"tokenizers"},
         "nanogpt/server/answers.py": {"starlette"},
         "nanogpt/server/api_errors.py": {"starlette"},
         "nanogpt/server/app.py": {"prometheus_client", "starlette"},
@@ -231,7 +233,7 @@ def test_the_engines_core_is_small_and_knows_no_feature():
     root = [path for path in in_package("nanogpt") if len(path.parts) == 2]
     modules = [path for path in root if path.name not in ("__init__.py", "__main__.py")]
     assert len(modules) <= 13
-    assert sum(len((ROOT / path).read_text().splitlines()) for path in modules) <= 2_240
+    assert sum(len((ROOT / path).read_text().splitlines()) for path in modules) <= 2_250
     code = """import sys, nanogpt.engine, pathlib
 for name, module in list(sys.modules.items()):
     if name[:7] == "nanogpt":
@@ -239,7 +241,7 @@ for name, module in list(sys.modules.items()):
     said = run([sys.executable, "-c", code], cwd=ROOT).stdout.splitlines()
     loaded = {name: int(lines) for name, lines in map(str.split, said)}
     assert len(loaded) <= 24
-    assert sum(loaded.values()) <= 2_970
+    assert sum(loaded.values()) <= 2_980
     folders = {name.split(".")[1] for name in loaded if name.count(".") > 1}
     assert folders == {"executors", "parts"}
     for path in modules:

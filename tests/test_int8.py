@@ -10,6 +10,14 @@ from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.executors.int8 import Int8Executor, Int8Products, rounded
 from nanogpt.executors.packed import PackedExecutor
 
+
+def layer_of(weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.nn.Linear:
+    layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    layer.bias = None if bias is None else torch.nn.Parameter(bias, requires_grad=False)
+    return layer
+
+
 PROMPT = encode("First Citizen:\nBefore we proceed any further, hear me speak.\n")
 
 
@@ -24,11 +32,14 @@ def test_a_product_is_the_exact_one_within_a_step_of_each_factor(num_rows: int):
     scales = weight.abs().amax(1) / 127
     step = x.abs().max() / 127
     off = (step * weight.abs().sum(1) + scales * x.abs().sum(1, keepdim=True)) / 2 + 1e-4
-    products = Int8Products()
-    assert ((products.linear(x, weight) - exact).abs() <= off * 1.05).all()
-    assert ((products.add(residual, x, weight) - residual - exact).abs() <= off * 1.05).all()
-    gelu = products.gelu(x, weight)
-    assert ((gelu - F.gelu(products.linear(x, weight))).abs() < 1e-4).all()
+    products, bias = Int8Products(), torch.randn(96, generator=generator)
+    layer, biased = layer_of(weight), layer_of(weight, bias)
+    assert ((products.linear(x, layer) - exact).abs() <= off * 1.05).all()
+    assert ((products.linear(x, biased) - bias - exact).abs() <= off * 1.05).all()
+    assert ((products.add(residual, x, layer) - residual - exact).abs() <= off * 1.05).all()
+    for form in ("none", "tanh"):
+        gelu = F.gelu(products.linear(x, biased), approximate=form)
+        assert ((products.gelu(x, biased, form) - gelu).abs() < 1e-4).all()
 
 
 def test_whole_numbers_within_127_steps_are_exact():
@@ -36,14 +47,17 @@ def test_whole_numbers_within_127_steps_are_exact():
     weight[:, 0] = 127
     x = torch.randint(-127, 128, (5, 16)).float()
     x[0, 0] = -127
-    assert torch.equal(Int8Products().linear(x, weight), F.linear(x, weight))
+    assert torch.equal(Int8Products().linear(x, layer_of(weight)), F.linear(x, weight))
 
 
 def test_inputs_and_rows_of_zeros_give_zeros():
     weight = torch.zeros(16, 16)
     weight[0] = 3.0
-    assert Int8Products().linear(torch.zeros(2, 16), weight).eq(0).all()
-    assert Int8Products().linear(torch.ones(2, 16), weight)[0].tolist() == [48.0, *[0.0] * 15]
+    assert Int8Products().linear(torch.zeros(2, 16), layer_of(weight)).eq(0).all()
+    assert Int8Products().linear(torch.ones(2, 16), layer_of(weight))[0].tolist() == [
+        48.0,
+        *[0.0] * 15,
+    ]
 
 
 def test_an_input_that_is_not_finite_does_not_come_out_as_a_number():
@@ -51,15 +65,15 @@ def test_an_input_that_is_not_finite_does_not_come_out_as_a_number():
     for broken in (float("nan"), float("inf"), -float("inf")):
         x = torch.ones(2, 16)
         x[1, 3] = broken
-        assert not Int8Products().linear(x, torch.ones(16, 16)).isfinite().all()
+        assert not Int8Products().linear(x, layer_of(torch.ones(16, 16))).isfinite().all()
 
 
 def test_a_weight_that_is_changed_in_place_is_rounded_anew():
-    weight, x, products = torch.ones(16, 16), torch.ones(2, 16), Int8Products()
-    before = products.linear(x, weight)
-    weight.mul_(2)
-    assert torch.allclose(products.linear(x, weight), 2 * before)
-    assert rounded(weight).steps.element_size() == 1
+    layer, x, products = layer_of(torch.ones(16, 16)), torch.ones(2, 16), Int8Products()
+    before = products.linear(x, layer)
+    layer.weight.mul_(2)
+    assert torch.allclose(products.linear(x, layer), 2 * before)
+    assert rounded(layer.weight).steps.element_size() == 1
 
 
 def test_an_engine_writes_nearly_the_same_shakespeare():

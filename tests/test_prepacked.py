@@ -23,6 +23,13 @@ def float32_model() -> GPT:
     return GPT(config).eval().requires_grad_(False)
 
 
+def layer_of(weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.nn.Linear:
+    layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    layer.bias = None if bias is None else torch.nn.Parameter(bias, requires_grad=False)
+    return layer
+
+
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """Prepacked products win from one row on; -> the shapes that were asked about."""
@@ -44,32 +51,37 @@ def test_the_operations_are_where_this_pytorch_has_them():
 
 @pytest.mark.parametrize("num_rows", [1, 2, 7, 33])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_product_gives_the_plain_one_s_numbers(shape, num_rows, always):
+@pytest.mark.parametrize("biased", [False, True])
+def test_each_product_gives_the_plain_one_s_numbers(shape, num_rows, biased, always):
     generator = torch.Generator().manual_seed(num_rows)
     weight = torch.randn(*shape, generator=generator) / shape[1] ** 0.5
     x = torch.randn(num_rows, shape[1], generator=generator)
     residual = torch.randn(num_rows, shape[0], generator=generator)
-    products, exact = PrepackedProducts(), F.linear(x.double(), weight.double())
+    bias = torch.randn(shape[0], generator=generator) if biased else torch.zeros(shape[0])
+    layer = layer_of(weight, bias if biased else None)
+    products, exact = PrepackedProducts(), F.linear(x.double(), weight.double(), bias.double())
     close = {"rtol": 1e-5, "atol": 1e-5}
-    torch.testing.assert_close(products.linear(x, weight).double(), exact, **close)
-    torch.testing.assert_close(products.gelu(x, weight).double(), F.gelu(exact), **close)
-    torch.testing.assert_close(
-        products.add(residual, x, weight).double(), residual + exact, **close
-    )
+    torch.testing.assert_close(products.linear(x, layer).double(), exact, **close)
+    torch.testing.assert_close(products.add(residual, x, layer).double(), residual + exact, **close)
+    for form in ("none", "tanh"):
+        gelu = F.gelu(exact, approximate=form)
+        torch.testing.assert_close(products.gelu(x, layer, form).double(), gelu, **close)
     assert always == [(*shape, torch.get_num_threads())]
 
 
-def test_gelu_is_the_exact_one_and_not_its_tanh_form(always):
-    x, weight = torch.linspace(-3, 3, 64).unsqueeze(1), torch.ones(1, 1)
-    got = PrepackedProducts().gelu(x, weight)
-    assert (got - F.gelu(x)).abs().max() < 1e-5 < (F.gelu(x, approximate="tanh") - got).abs().max()
+@pytest.mark.parametrize(("form", "other"), [("none", "tanh"), ("tanh", "none")])
+def test_gelu_is_of_the_form_that_is_asked_for(form, other, always):
+    x = torch.linspace(-3, 3, 64).unsqueeze(1)
+    got = PrepackedProducts().gelu(x, layer_of(torch.ones(1, 1)), form)
+    assert (got - F.gelu(x, approximate=form)).abs().max() < 1e-5
+    assert (got - F.gelu(x, approximate=other)).abs().max() > 1e-4
 
 
 def test_a_weight_that_is_changed_in_place_is_prepacked_anew(always):
-    weight, x, products = torch.ones(384, 384), torch.ones(2, 384), PrepackedProducts()
-    assert products.linear(x, weight).unique().tolist() == [384.0]
-    weight[:] = 2
-    assert products.linear(x, weight).unique().tolist() == [768.0]
+    layer, x, products = layer_of(torch.ones(384, 384)), torch.ones(2, 384), PrepackedProducts()
+    assert products.linear(x, layer).unique().tolist() == [384.0]
+    layer.weight[:] = 2
+    assert products.linear(x, layer).unique().tolist() == [768.0]
     assert len(products.prepacked) == 1
 
 
@@ -81,7 +93,7 @@ def test_a_small_product_is_the_plain_one_and_nothing_is_measured(monkeypatch):
     weight = torch.randn(512, 128)
     x = torch.randn(prepacked.FEWEST // weight.numel(), 128)
     products = PrepackedProducts()
-    assert torch.equal(products.linear(x, weight), F.linear(x, weight))
+    assert torch.equal(products.linear(x, layer_of(weight)), F.linear(x, weight))
     assert products.prepacked == {}
 
 
@@ -89,11 +101,13 @@ def test_below_the_measured_number_of_rows_the_plain_product_is_taken(monkeypatc
     monkeypatch.setattr(prepacked, "rows_to_win", lambda *shape: 8)
     called: list[int] = []
     plain, quick = F.linear, prepacked.linear
-    monkeypatch.setattr(prepacked, "linear", lambda x, w: called.append(len(x)) or quick(x, w))
-    weight, products = torch.ones(1536, 384), PrepackedProducts()
+    monkeypatch.setattr(
+        prepacked, "linear", lambda x, *more: called.append(len(x)) or quick(x, *more)
+    )
+    layer, products = layer_of(torch.ones(1536, 384)), PrepackedProducts()
     for num_rows in (7, 8, 9):
         x = torch.ones(num_rows, 384)
-        torch.testing.assert_close(products.linear(x, weight), plain(x, weight))
+        torch.testing.assert_close(products.linear(x, layer), plain(x, layer.weight))
     assert called == [8, 9]
 
 

@@ -69,9 +69,9 @@ def test_a_missing_file_is_named(tmp_path: Path):
     assert "there is no weights file" in refusal(tmp_path / "gone.safetensors")
 
 
-def test_a_folder_is_no_weights_file(tmp_path: Path):
+def test_an_empty_folder_holds_no_model(tmp_path: Path):
     (tmp_path / "folder.safetensors").mkdir()
-    assert "there is no weights file" in refusal(tmp_path / "folder.safetensors")
+    assert "there is no config.json in" in refusal(tmp_path / "folder.safetensors")
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, 0.5, 0.999])

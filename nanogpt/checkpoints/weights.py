@@ -8,13 +8,13 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch.overrides import TorchFunctionMode
 
+from nanogpt.checkpoints.filling import check_weights, model_to_fill
+from nanogpt.checkpoints.gpt2 import load_gpt2
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 
@@ -37,12 +37,15 @@ def save_model(model: GPT, path: Path) -> None:
 def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.float32) -> GPT:
     """Load trained weights, by default the shipped Shakespeare model, ready to serve.
 
+    A folder is one with a GPT-2 in Hugging Face's form.
     `dtype` is what the model computes in: float32 for speed, float64 where tokens must be equal
     to the last bit of a near-tie (float32 sums depend on who shares the batch).
     Raises: ValueError naming the file and what is wrong with it: missing, damaged, or with tensors
     that do not match the sizes in its header.
     """
     path = Path(path)
+    if path.is_dir():
+        return load_gpt2(path, dtype)
     if not path.is_file():
         raise ValueError(f"there is no weights file at {path}")
     check_sum(path)
@@ -59,35 +62,9 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
             f"{path} does not state usable model sizes in its header entry 'config': {error}"
         ) from None
     model = model_to_fill(config)
-    _check_shapes(path, weights, model.state_dict())
-    for name, tensor in weights.items():
-        if not torch.isfinite(tensor).all():
-            raise ValueError(f"{path}: tensor {name} holds values that are not finite")
+    check_weights(path, weights, model.state_dict())
     model.load_state_dict(weights)
     return model.to(dtype).eval().requires_grad_(False)
-
-
-class _NothingDrawn(TorchFunctionMode):
-    """Skips the drawing of random weights: memory stays untouched, random numbers as they are."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        draws = getattr(func, "__module__", None) == "torch.nn.init"
-        return None if draws else func(*args, **(kwargs or {}))
-
-
-def model_to_fill(config: ModelConfig) -> GPT:
-    """A model whose weights are anything.
-
-    Not on the meta device, whose functions make torch import its compiler: that takes longer than
-    loading a model. Raises: ValueError for sizes that do not fit into memory.
-    """
-    try:
-        with _NothingDrawn():
-            return GPT(config)
-    except RuntimeError as error:
-        raise ValueError(f"a model of {config} cannot be built: {error}") from None
 
 
 def check_sum(path: Path) -> None:
@@ -104,18 +81,3 @@ def check_sum(path: Path) -> None:
             f"{path} is not the file that was shipped: its sha256 is {digest}, and {CHECKSUMS} "
             f"beside it says {wanted}; bring the file back from the repository"
         )
-
-
-def _check_shapes(
-    path: Path, weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]
-) -> None:
-    missing = sorted(wanted.keys() - weights.keys())
-    unknown = sorted(weights.keys() - wanted.keys())
-    if missing or unknown:
-        raise ValueError(f"{path} lacks tensors {missing} and has unknown tensors {unknown}")
-    for name, tensor in weights.items():
-        if tensor.shape != wanted[name].shape:
-            raise ValueError(
-                f"{path}: tensor {name} has shape {tuple(tensor.shape)}, "
-                f"but its model sizes call for {tuple(wanted[name].shape)}"
-            )

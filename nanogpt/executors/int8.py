@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import Linear
 
 from nanogpt.executors.base import KVStore
 from nanogpt.executors.packed import PackedExecutor
@@ -42,19 +43,20 @@ class Int8Products(Products):
     def __init__(self) -> None:
         self.weights: dict[Tensor, Int8Weight] = {}
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The bare product. Shapes: x (N, I), weight (O, I) -> (N, O)."""
-        return self._multiply(x, weight, "none", "")
+    def linear(self, x: Tensor, layer: Linear) -> Tensor:
+        """The bare product. Shapes: x (N, I), layer (O, I) -> (N, O)."""
+        return self._multiply(x, layer, "none", "")
 
-    def gelu(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The product, and GELU of it. Shapes: x (N, I), weight (O, I) -> (N, O)."""
-        return self._multiply(x, weight, "gelu", "none")
+    def gelu(self, x: Tensor, layer: Linear, form: str) -> Tensor:
+        """The product, and GELU of it. Shapes: x (N, I), layer (O, I) -> (N, O)."""
+        return self._multiply(x, layer, "gelu", form)
 
-    def add(self, residual: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    def add(self, residual: Tensor, x: Tensor, layer: Linear) -> Tensor:
         """The product, added to a residual. Shapes: residual (N, O), x (N, I) -> (N, O)."""
-        return residual + self.linear(x, weight)
+        return residual + self.linear(x, layer)
 
-    def _multiply(self, x: Tensor, weight: Tensor, then: str, form: str) -> Tensor:
+    def _multiply(self, x: Tensor, layer: Linear, then: str, form: str) -> Tensor:
+        weight = layer.weight
         own = self.weights.get(weight)
         if own is None or own.version != weight._version:  # changed in place since
             own = self.weights[weight] = rounded(weight)
@@ -64,7 +66,7 @@ class Int8Products(Products):
         steps = torch.add(ZERO, x, alpha=1 / scale).round_().to(torch.uint8)  # (N, I)
         return torch.ops.onednn.qlinear_pointwise.default(
             steps, scale, ZERO, own.steps, own.scales, own.zeros,
-            None, 1.0, 0, torch.float32, then, [], form,
+            layer.bias, 1.0, 0, torch.float32, then, [], form,
         )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Linear
 
 from nanogpt.model import GPT, PLAIN, Products
 
@@ -56,20 +57,24 @@ class PrepackedProducts(Products):
     def __init__(self) -> None:
         self.prepacked: dict[Tensor, Prepacked] = {}
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The bare product. Shapes: x (N, I), weight (O, I) -> (N, O)."""
-        packed = self._packed(x, weight)
-        return F.linear(x, weight) if packed is None else linear(x, packed)
+    def linear(self, x: Tensor, layer: Linear) -> Tensor:
+        """The bare product. Shapes: x (N, I), layer (O, I) -> (N, O)."""
+        packed = self._packed(x, layer.weight)
+        return PLAIN.linear(x, layer) if packed is None else linear(x, packed, layer.bias)
 
-    def gelu(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The product, and GELU of it. Shapes: x (N, I), weight (O, I) -> (N, O)."""
-        packed = self._packed(x, weight)
-        return F.gelu(F.linear(x, weight)) if packed is None else linear_gelu(x, packed)
+    def gelu(self, x: Tensor, layer: Linear, form: str) -> Tensor:
+        """The product, and GELU of it. Shapes: x (N, I), layer (O, I) -> (N, O)."""
+        packed = self._packed(x, layer.weight)
+        if packed is None:
+            return PLAIN.gelu(x, layer, form)
+        return linear_gelu(x, packed, layer.bias, form)
 
-    def add(self, residual: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    def add(self, residual: Tensor, x: Tensor, layer: Linear) -> Tensor:
         """The product, added to a residual. Shapes: residual (N, O), x (N, I) -> (N, O)."""
-        packed = self._packed(x, weight)
-        return residual + F.linear(x, weight) if packed is None else add_linear(residual, x, packed)
+        packed = self._packed(x, layer.weight)
+        if packed is None:
+            return PLAIN.add(residual, x, layer)
+        return add_linear(residual, x, packed, layer.bias)
 
     def _packed(self, x: Tensor, weight: Tensor) -> Tensor | None:
         """The weight, prepacked, when that is the quicker one for so many rows."""
@@ -89,19 +94,19 @@ def prepack(weight: Tensor) -> Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(weight, 8)
 
 
-def linear(x: Tensor, packed: Tensor) -> Tensor:
+def linear(x: Tensor, packed: Tensor, bias: Tensor | None = None) -> Tensor:
     """Shapes: x (N, I) -> (N, O)."""
-    return torch.ops.mkldnn._linear_pointwise.default(x, packed, None, "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise.default(x, packed, bias, "none", [], "")
 
 
-def linear_gelu(x: Tensor, packed: Tensor) -> Tensor:
+def linear_gelu(x: Tensor, packed: Tensor, bias: Tensor | None, form: str) -> Tensor:
     """Shapes: x (N, I) -> (N, O)."""
-    return torch.ops.mkldnn._linear_pointwise.default(x, packed, None, "gelu", [], "none")
+    return torch.ops.mkldnn._linear_pointwise.default(x, packed, bias, "gelu", [], form)
 
 
-def add_linear(residual: Tensor, x: Tensor, packed: Tensor) -> Tensor:
+def add_linear(residual: Tensor, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
     """Shapes: residual (N, O), x (N, I) -> (N, O)."""
-    return torch.ops.mkldnn._linear_pointwise.binary(x, residual, packed, None, "add")
+    return torch.ops.mkldnn._linear_pointwise.binary(x, residual, packed, bias, "add")
 
 
 @lru_cache

@@ -72,7 +72,12 @@ class Shard:
 
 
 def check_num_ranks(num_ranks: int, config: ModelConfig) -> None:
-    """Raises: ValueError for a number of ranks that the model's heads do not split into."""
+    """Raises: ValueError for a number of ranks that the model's heads do not split into.
+
+    And for a model with the biases or the GELU of GPT-2, which ranks do not know.
+    """
+    if config.bias or config.tanh_gelu:
+        raise ValueError("ranks split models without biases and with the exact GELU alone")
     check_int("the number of ranks", num_ranks, 1)
     if config.num_heads % num_ranks:
         raise ValueError(f"{config.num_heads} heads do not split evenly over {num_ranks} ranks")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from nanogpt.checkpoints.weights import model_to_fill
+from nanogpt.checkpoints.filling import model_to_fill
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 

@@ -1,0 +1,51 @@
+"""A model to put weights into, and whether those that were read are its own."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from nanogpt.config import ModelConfig
+from nanogpt.model import GPT
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Skips the drawing of random weights: memory stays untouched, random numbers as they are."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        draws = getattr(func, "__module__", None) == "torch.nn.init"
+        return None if draws else func(*args, **(kwargs or {}))
+
+
+def model_to_fill(config: ModelConfig) -> GPT:
+    """A model whose weights are anything.
+
+    Not on the meta device, whose functions make torch import its compiler: that takes longer than
+    loading a model. Raises: ValueError for sizes that do not fit into memory.
+    """
+    try:
+        with _NothingDrawn():
+            return GPT(config)
+    except RuntimeError as error:
+        raise ValueError(f"a model of {config} cannot be built: {error}") from None
+
+
+def check_weights(
+    path: Path, weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]
+) -> None:
+    """Raises: ValueError for tensors that are missing, unknown, of other shapes or not finite."""
+    missing = sorted(wanted.keys() - weights.keys())
+    unknown = sorted(weights.keys() - wanted.keys())
+    if missing or unknown:
+        raise ValueError(f"{path} lacks tensors {missing} and has unknown tensors {unknown}")
+    for name, tensor in weights.items():
+        if tensor.shape != wanted[name].shape:
+            raise ValueError(
+                f"{path}: tensor {name} has shape {tuple(tensor.shape)}, "
+                f"but its model sizes call for {tuple(wanted[name].shape)}"
+            )
+        if not torch.isfinite(tensor).all():
+            raise ValueError(f"{path}: tensor {name} holds values that are not finite")
