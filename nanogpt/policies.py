@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from nanogpt.parts.request_view import RequestView
-from nanogpt.validate import PartError
 
 Verdict = Literal["admit", "wait", "refuse"]
 
@@ -77,23 +76,3 @@ def record(
     `active_now` has changed since the batch was built: requests were promoted or finished.
     """
     return dict(zip(forwarded, sampled, strict=True))
-
-
-def never_fits(view: RequestView, max_kv_tokens: int | None, window: int | None) -> ValueError:
-    """The error for a request that needs more KV tokens than the budget will ever have."""
-    needs, under = f"{len(view.prompt_tokens)} + {view.max_new_tokens} - 1 = ", ""
-    if window is not None:
-        needs, under = "", f" under a window of {window}"
-    return ValueError(
-        f"request {view.id} needs {needs}{view.kv_tokens_needed} KV tokens{under}; the KV budget "
-        f"of {max_kv_tokens} can never hold it"
-    )
-
-
-def check_count(view: RequestView, counted: int, max_kv_tokens: int | None) -> None:
-    """Raises: PartError when a request alone is over the budget because it is counted wrong."""
-    if counted > view.kv_tokens_to_start:
-        raise PartError(
-            f"your held counts request {view.id} with {counted} KV tokens, more than the KV "
-            f"budget of {max_kv_tokens}; it holds {view.kv_tokens_to_start}"
-        )

@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import Key, Policy, TimedKey, check_policy, in_order, key_under
-from nanogpt.parts.request_view import RequestView
-from nanogpt.policies import Resumed, Verdict, check_count, never_fits
+from nanogpt.parts.request_view import RequestView, check_count, never_fits
+from nanogpt.policies import Resumed, Verdict
 from nanogpt.request import Request, check_form
 from nanogpt.trace import Trace
 from nanogpt.validate import check_bool, check_int, check_is, check_limits, check_sinks

@@ -1,6 +1,8 @@
-"""What policies see of a request: plain data, and nothing that decides."""
+"""What policies see of a request: plain data, and what is said where it does not fit."""
 
 from dataclasses import dataclass
+
+from nanogpt.validate import PartError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +42,23 @@ class RequestView:
 
     def _held(self, computed: int) -> int:
         return computed if self.kv_limit is None else min(computed, self.kv_limit)
+
+
+def never_fits(view: RequestView, max_kv_tokens: int | None, window: int | None) -> ValueError:
+    """The error for a request that needs more KV tokens than the budget will ever have."""
+    needs, under = f"{len(view.prompt_tokens)} + {view.max_new_tokens} - 1 = ", ""
+    if window is not None:
+        needs, under = "", f" under a window of {window}"
+    return ValueError(
+        f"request {view.id} needs {needs}{view.kv_tokens_needed} KV tokens{under}; the KV budget "
+        f"of {max_kv_tokens} can never hold it"
+    )
+
+
+def check_count(view: RequestView, counted: int, max_kv_tokens: int | None) -> None:
+    """Raises: PartError when a request alone is over the budget because it is counted wrong."""
+    if counted > view.kv_tokens_to_start:
+        raise PartError(
+            f"your held counts request {view.id} with {counted} KV tokens, more than the KV "
+            f"budget of {max_kv_tokens}; it holds {view.kv_tokens_to_start}"
+        )
