@@ -22,6 +22,7 @@ from nanogpt.parts.ranking import Policy, TimedKey
 from nanogpt.parts.request_view import RequestView
 from nanogpt.posts.oracle import generate
 from nanogpt.trace import StepRecord
+from nanogpt.validate import PartError
 
 MOST_STEPS = 3_000
 """An entry that has not served a workload by then never will: plain ones take about 200."""
@@ -71,7 +72,7 @@ def play(workload: Workload, entry: Entry) -> Score:
     try:
         run_watched(run.serve)
         problem = _wrong_text(workload, run.texts)
-    except ValueError as error:  # a part's, or the engine's about what a part has led to
+    except (PartError, ValueError) as error:  # a part's, or the engine's about what it led to
         problem = str(error).replace("your policy ", "your rank ")
     times = first_times(workload.calls, run.steps)
     kept = [call.id for call in workload.calls if _is_kept(call, times[call.id])]
