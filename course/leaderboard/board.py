@@ -75,6 +75,9 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return f"names {unknown[0]!r}, which the contest does not know"
         if not 1 <= self.num_seeds <= MOST_SEEDS:
             return f"has {self.num_seeds} seeds; it may have 1 to {MOST_SEEDS}"
+        counts = sorted({len(each) for each in self.points.values()})
+        if len(counts) > 1:
+            return f"has workloads with {counts[0]} and {counts[1]} seeds"
         for part, each in self.parts.items():
             if _sha256(each.text) != each.sha256:
                 return f"has a text of `{part}` that is not the one it names by its SHA-256"

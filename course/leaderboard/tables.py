@@ -41,15 +41,7 @@ def workload_table(rounds: Sequence[Round], labels: Sequence[str]) -> Table:
 
 
 def markdown(rounds: Sequence[Round], labels: Sequence[str]) -> str:
-    """The same for a notebook, a table for each workload."""
-    tables = [
-        _markdown([each for each in rounds if each.workload == name], labels)
-        for name in dict.fromkeys(each.workload for each in rounds)
-    ]
-    return "\n\n".join(tables)
-
-
-def _markdown(rounds: Sequence[Round], labels: Sequence[str]) -> str:
+    """The same for a notebook."""
     heads = heads_of(rounds, labels)
     rows = [[name, *map(str, points)] for name, points in rows_of(rounds)]
     rule = ["---", *["---:"] * (len(heads) - 1)]
@@ -57,14 +49,13 @@ def _markdown(rounds: Sequence[Round], labels: Sequence[str]) -> str:
 
 
 def sentence(rounds: Sequence[Round]) -> str:
-    """One workload in a sentence; with one's own parts if they played."""
+    """One workload in a sentence."""
     sums = {name: points[-1] for name, points in rows_of(rounds)}
     num_calls = sum(each.num_calls for each in rounds)
-    name = MINE if MINE in sums else "reference"
-    whose = "Your parts keep" if name == MINE else "The reference keeps"
-    than = [f"{_signed(sums[name] - sums[other])} against {other}" for other in _others(sums, name)]
+    others = [other for other in sums if other not in (MINE, BOUND)]
+    than = [f"{_signed(sums[MINE] - sums[other])} against {other}" for other in others]
     said = (
-        f"{rounds[0].workload}: {whose} {sums[name]} of {num_calls} promises "
+        f"{rounds[0].workload}: your parts keep {sums[MINE]} of {num_calls} promises "
         f"({', '.join(than)}); no schedule can keep more than {sums[BOUND]}."
     )
     return " ".join([said, *failures(rounds)])
@@ -122,10 +113,6 @@ def board_table(lines: Sequence[Line]) -> Table:
 
 def _parts(card: Sequence[Brought]) -> list[str]:
     return list(dict.fromkeys(each.part for each in card))
-
-
-def _others(sums: dict[str, int], name: str) -> list[str]:
-    return [other for other in sums if other not in (name, BOUND)]
 
 
 def _signed(number: int) -> str:
