@@ -187,24 +187,18 @@ def test_an_entry_is_played_again_contained_and_holds_or_does_not(board: Path, c
     assert "1 of 3 entries hold." in said
 
 
-REACHES = """\
-def plan_step(decodes, prefilling, waiting, budget):
-    open({path!r}, "w").write("here")
-    return [(i, 1) for i in decodes] or [[*prefilling, *waiting][0]]
-"""
-
-
-def test_other_peoples_parts_reach_nothing(board: Path, capsys: Any, tmp_path: Path):
+def test_other_peoples_parts_reach_nothing(work: Path, capsys: Any, tmp_path: Path):
     need_layers(*LAYERS)
-    mark = tmp_path / "mark"
-    (tmp_path / "reaching.py").write_text(REACHES.format(path=str(mark)))
-    assert contest("--file", tmp_path / "reaching.py", "--board", board, "--name", "eve") == 0
+    mark, board = tmp_path / "mark", work / "board.jsonl"
+    reaching = SHORTEST.replace("    used =", f"    open({str(mark)!r}, 'w').close()\n    used =")
+    (work / "contest.py").write_text(reaching)
+    assert contest("--board", board) == 0
     assert mark.exists()  # one's own parts run here
     mark.unlink()
     capsys.readouterr()
     assert main(["contest", "--verify", str(board)]) == 1
     assert not mark.exists()
-    assert "'eve' says [" in capsys.readouterr().out
+    assert "'mine' says [18] in documents, and played again it is [0]" in capsys.readouterr().out
 
 
 def test_entries_are_scored_under_a_salt_that_the_board_does_not_tell(board: Path, capsys: Any):
