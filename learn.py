@@ -15,6 +15,8 @@ python3 learn.py grade CLASS --out RESULTS
 python3 learn.py demo l03     a lesson as slides, with notes for you (--export OUT.html: one file)
 python3 learn.py demo live    one engine, served to the room: phones send prompts, the projector
                               shows the schedule (--host 0.0.0.0, --port N, --no-browser)
+python3 learn.py contest      your parts in the engine, on recorded workloads, beside a bound that
+                              no schedule beats (--help: seeds, leaderboard, verifying one)
 python3 learn.py site OUT     write the course as a static site, to read (--solutions: with answers)
 python3 learn.py audit l01    how good the checks are: which right and wrong answers, and which
                               slips in right ones, they tell apart (--seeds N; all without l01)
@@ -67,7 +69,7 @@ def main(argv: list) -> int:
     verb, rest = (
         ("open", argv) if argv[:1] == [] or argv[0].startswith("-") else (argv[0], argv[1:])
     )
-    if rest[:1] in (["-h"], ["--help"]) and verb not in ("test", "grade", "site"):
+    if rest[:1] in (["-h"], ["--help"]) and verb not in ("test", "grade", "site", "contest"):
         print(__doc__.strip())
         return 0
     if signal.getsignal(signal.SIGINT) is stop:
@@ -223,6 +225,7 @@ VERBS = {
     "audit": asked_of_course("audit"),
     "grade": asked_of_course("grade"),
     "site": asked_of_course("site"),
+    "contest": asked_of_course("contest", farewell_s=8),
 }
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ def main(argv: Sequence[str]) -> int:
             return write_site(arguments)
         if arguments.command == "audit":
             return audit(arguments.lessons, arguments.seeds)
+        if arguments.command == "contest":
+            return play_contest(arguments)
         if arguments.command == "demo":
             return demo_live(arguments) if arguments.what == "live" else demo(arguments)
         return check(arguments.lesson, arguments.exercise, arguments.file)
@@ -63,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     auditing = commands.add_parser("audit", help="how good the checks are")
     auditing.add_argument("lessons", nargs="*", help="such as l01; all of them if left out")
     auditing.add_argument("--seeds", type=_at_least_1, default=25, help="for each right answer")
+    _add_contest(commands.add_parser("contest", help="your parts, beside a bound that none beats"))
     demo = commands.add_parser("demo", help="a lesson as slides, or one engine live")
     demo.add_argument("what", help="a lesson, such as l03; or live")
     demo.add_argument("--export", type=Path, help="write the slides to this file instead")
@@ -86,6 +89,29 @@ def _add_grade(parser: argparse.ArgumentParser) -> None:
     add("--container", action="store_true", help="grade inside Docker or Podman")
     missing = "go on where a layer of containment is missing; the records say which held"
     add("--unsafe", action="store_true", help=missing)
+
+
+def _add_contest(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--file", type=Path, help="your parts (default: contest.py in the work folder)")
+    add("--workload", action="append", help="one of them, again for more (default: all)")
+    add("--seeds", type=_at_least_1, default=2, help="how many seeds (default: 2)")
+    add("--seed", type=_at_least_0, default=0, help="the first public seed (default: 0)")
+    add("--salt", help="hidden seeds instead, which these words fix")
+    add("--board", type=Path, help="the leaderboard file that the result goes into")
+    add("--name", default="mine", help="of your entry on it (default: mine)")
+    add("--plot", help="draw the points and the bound into this file, .png or .svg")
+    add("--json", action="store_true", help="write JSON instead of text")
+    others = parser.add_mutually_exclusive_group()
+    others.add_argument("--verify", type=Path, nargs="+", metavar="FILE", help="play boards again")
+    score = "play the entries of boards under --salt, into --board"
+    others.add_argument("--score", type=Path, nargs="+", metavar="FILE", help=score)
+    unsafe = "with --verify and --score: go on where a layer of containment is missing"
+    add("--unsafe", action="store_true", help=unsafe)
+
+
+def _at_least_0(text: str) -> int:
+    return 0 if text == "0" else _at_least_1(text)
 
 
 def _at_least_1(text: str) -> int:
@@ -219,6 +245,18 @@ def _grade_in_container(arguments: argparse.Namespace) -> int:
         raise UsageError(error) from None
     except OSError as error:
         raise UsageError(explain(error)) from None
+
+
+def play_contest(arguments: argparse.Namespace) -> int:
+    """Plays the contest with one's own parts, or what others have handed in."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # the model is so small that two would wait for each other
+
+    from course.leaderboard.command import ContestError, contest
+
+    try:
+        return contest(arguments)
+    except ContestError as error:
+        raise UsageError(error) from None
 
 
 def write_site(arguments: argparse.Namespace) -> int:

@@ -100,6 +100,12 @@ def load_parts(before: str | None = None) -> LoadedParts:
     return LoadedParts(Parts(**mine), whose, _sentence(len(mine), len(whose), problems))
 
 
+def saved_text(item: Exercise) -> str:
+    """A saved answer with all that it uses, its lesson's other saved answers too, as one text."""
+    notebook = _with_others(item)
+    return self_contained(notebook, notebook.binding(item.name))
+
+
 def _sentence(num_mine: int, num_parts: int, problems: list[str]) -> str:
     if num_parts == 0:
         return "No part of the engine comes from an earlier lesson yet."

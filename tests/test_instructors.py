@@ -427,4 +427,4 @@ def test_a_class_of_90_minutes_is_planned_without_a_gap() -> None:
 def test_every_link_of_the_page_leads_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", PAGE) if "://" not in link]
     assert {link for link in links if not (ROOT / "docs" / link).exists()} == set()
-    assert len(links) == 6
+    assert len(links) == 7

@@ -4,6 +4,7 @@ A chart is plain data; matplotlib is imported when one is drawn, and by nothing 
 """
 
 from nanogpt.figures.chart import Chart, Line, Mark, Panel, cumulative
+from nanogpt.figures.contest_curves import contest_scores
 from nanogpt.figures.curves import (
     attainment_by_load,
     kv_over_time,
@@ -26,6 +27,7 @@ __all__ = [
     "Panel",
     "Theme",
     "attainment_by_load",
+    "contest_scores",
     "cumulative",
     "draw",
     "fleet_run",

@@ -1,0 +1,1 @@
+"""One's own parts in the contest: tables, a report card, a leaderboard that can be verified."""

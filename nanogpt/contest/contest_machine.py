@@ -1,0 +1,88 @@
+"""The machine of the contest: what a forward pass costs on it, its limits, its model, its clock."""
+
+import functools
+from dataclasses import dataclass
+
+import torch
+
+from nanogpt.clock import CostClock, CostModel
+from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.model import GPT
+from nanogpt.parts.ranking import Policy
+
+WHOLE_GPU = CostModel(
+    name="a large GPU, in whole microseconds", modelled=True,
+    fixed_us=500.0, floor_us=4800.0, token_us=32.0, context_us=0.0625, prompt_scale=16,
+)  # fmt: skip
+"""`experiments.machines.LARGE_GPU` with 1 us for a token of context in place of 0.64.
+
+So every pass costs a whole number of microseconds: nothing is rounded, and the bound is exact.
+"""
+
+MODEL = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=512, vocab_size=65)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A cost model and the limits of an engine, as `EngineConfig` has them.
+
+    Raises: ValueError for a cost that is no whole number of microseconds.
+    """
+
+    cost: CostModel = WHOLE_GPU
+    token_budget: int = 32
+    max_kv_tokens: int = 640
+    max_batch_size: int = 8
+    prefix_cache_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        cost = self.cost
+        context_us = cost.context_us * cost.prompt_scale
+        for value in (cost.fixed_us, cost.floor_us, cost.token_us, context_us):
+            if value != int(value):
+                raise ValueError(
+                    f"the machine {cost.name!r} has a cost of {value} us; the contest counts in "
+                    "whole microseconds"
+                )
+
+    def settings(self, policy: Policy) -> EngineConfig:
+        """Those of an engine on this machine."""
+        return EngineConfig(
+            token_budget=self.token_budget,
+            max_kv_tokens=self.max_kv_tokens,
+            max_batch_size=self.max_batch_size,
+            policy=policy,
+            preempt_to_admit=True,
+            prefix_cache_tokens=self.prefix_cache_tokens,
+        )
+
+    def pass_us(self, num_prefill: int, num_decodes: int, context_tokens: int) -> int:
+        """What one forward pass over so many tokens costs."""
+        return self.cost.step_us(num_prefill, num_decodes, context_tokens)
+
+
+class PatientClock(CostClock):
+    """The modelled clock, which can also wait for what has not arrived yet."""
+
+    def wait_until(self, time_us: int) -> None:
+        """Let the time pass up to then."""
+        self._now_us = max(self._now_us, time_us)
+
+
+@functools.cache
+def contest_model() -> GPT:
+    """Two random layers in float64, scaled so that texts vary and a wrong mask changes them.
+
+    Scores are times, and times depend on how many tokens a request has, never on which. So other
+    random weights on another machine give the same scores.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = GPT(MODEL).double().eval().requires_grad_(False)
+    for name, weight in model.named_parameters():
+        if name.endswith("embedding.weight"):  # else one token wins everywhere
+            size = 1.0 if name.startswith("token") else 0.3
+            weight.copy_(torch.nn.functional.normalize(weight) * size)
+        elif weight.dim() == 2:
+            weight.mul_(40)
+    return model

@@ -1,0 +1,174 @@
+"""How many requests of a workload can keep their promises at most, whatever schedules them.
+
+Proved, not tried. A schedule is a row of forward passes that do not overlap, and a request keeps
+its promise when its token i is there by its due time, for each i. Three facts hold of any plan,
+rank, admission, victim or way back, since they follow from what a pass costs and may hold:
+
+1. **Alone.** A request that arrives at `a` and has the machine to itself is given its token i no
+   sooner than a + (one pass over what it must prefill) + i * (one pass over one decode). A pass
+   costs fixed + max(floor, work) + context, so that two passes over the parts of a chunk cost at
+   least what one over the whole does. Others in a pass add to its cost. So a request that would be
+   late alone is late always, and each token has a due time of its own, at which it must be there
+   for the later ones to be in time. Of a prompt, what other prompts of the workload begin with
+   may come out of the prefix cache, and the rest is computed for this request, after it arrived.
+2. **Shares.** Of each pass, every row can be charged a share, so that the shares are together no
+   more than the pass cost: its tokens' work, its context, and of the fixed cost 1/B (a batch has
+   at most B rows) or k/M (its rows are of requests that hold k of M KV tokens together), or a
+   mixture. Since max(floor, work) is at least any mixture of the two, so is each mixture a valid
+   charge. What a request must be charged up to its token i, by that token's due time and not
+   before it arrived, is a job: release, due time, length. Passes do not overlap, so the jobs of
+   requests that keep their promises fit one after the other, in pieces, on one machine.
+3. **Windows.** In a window [A, D], the jobs that are released and due in it need their lengths
+   there. Were they all released at A, the fewest of them to be late is what Moore and Hodgson's
+   rule gives (1968); likewise, with time turned round, were they all due at D. Both are relaxations
+   of the window, so both counts are of requests that must be late. A request's job lies in one of
+   two windows that do not overlap at most, so over such windows the counts add up. The best row
+   of windows is found as in weighted interval scheduling.
+
+The bound is the number of requests, less those of fact 1, less those of fact 3. Everything is
+computed in whole numbers. It is an upper bound and no promise: no schedule may reach it.
+"""
+
+import heapq
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nanogpt.contest.contest_machine import Machine
+from nanogpt.contest.workloads import Call, Workload
+
+Window = tuple[int, int]
+Job = tuple[int, int, int]
+"""Release and due time in microseconds, and length in microseconds times the scale."""
+
+_HALVES = (0, 1, 2)
+"""Of a mixture, how many halves are of the first kind."""
+_QUARTERS = (0, 1, 2, 3, 4)
+"""Up to which of its tokens a request is charged, in quarters of them."""
+
+
+def bound(workload: Workload) -> int:
+    """The most requests of the workload that any schedule lets keep their promises."""
+    needs = [_needs(call, workload) for call in workload.calls]
+    hopeful = [each for each in needs if each.is_possible]
+    return len(hopeful) - _most_late(_late_in_windows(hopeful, workload.machine))
+
+
+def spared_tokens(call: Call, others: Sequence[Call]) -> int:
+    """How much of a prompt a prefix cache could hold because of other requests.
+
+    A prompt that another one continues may be continued by its text too, as far as can be known
+    beforehand; the last token is always computed.
+    """
+    prompt = call.prompt_tokens
+    most = 0
+    for other in others:
+        alike = 0
+        for mine, theirs in zip(prompt, other.prompt_tokens, strict=False):
+            if mine != theirs:
+                break
+            alike += 1
+        most = max(most, len(prompt) if alike == len(other.prompt_tokens) else alike)
+    return min(most, len(prompt) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What a request cannot do without. `due_us` has, for each of its tokens, when it must be
+    there so that all later ones can be in time; `num_prefill` prompt tokens must be computed.
+    """
+
+    call: Call
+    num_prefill: int
+    due_us: tuple[int, ...]
+    is_possible: bool
+
+
+def _needs(call: Call, workload: Workload) -> _Needs:
+    machine = workload.machine
+    others = [each for each in workload.calls if each is not call]
+    spared = spared_tokens(call, others) if machine.prefix_cache_tokens else 0
+    length = len(call.prompt_tokens)
+    num_prefill = length - spared
+    due_us = [call.due_us(call.max_new_tokens - 1)]
+    for index in range(call.max_new_tokens - 1, 0, -1):
+        decode_us = machine.pass_us(0, 1, length + index)
+        due_us.append(min(call.due_us(index - 1), due_us[-1] - decode_us))
+    due_us.reverse()
+    first_us = call.arrival_us + machine.pass_us(num_prefill, 0, length)
+    return _Needs(call, num_prefill, tuple(due_us), first_us <= due_us[0])
+
+
+def _late_in_windows(needs: Sequence[_Needs], machine: Machine) -> dict[Window, int]:
+    """The windows in which requests must be late, each with the most that any charge shows."""
+    late: dict[Window, int] = defaultdict(int)
+    scale = 4 * machine.max_batch_size * machine.max_kv_tokens
+    for by_batch in _HALVES:
+        for by_floor in _HALVES:
+            for quarters in _QUARTERS:
+                jobs = [_job(each, machine, by_batch, by_floor, quarters) for each in needs]
+                for window, number in _late_by_jobs(jobs, scale):
+                    late[window] = max(late[window], number)
+    return {window: number for window, number in late.items() if number}
+
+
+def _job(needs: _Needs, machine: Machine, by_batch: int, by_floor: int, quarters: int) -> Job:
+    """What a request is charged up to one of its tokens, times 4 * B * M.
+
+    Of the fixed cost `by_batch` halves are shared by rows and the others by KV tokens; of the
+    larger of floor and work `by_floor` halves are the floor, shared likewise, the others work.
+    """
+    cost, batch, kv = machine.cost, machine.max_batch_size, machine.max_kv_tokens
+    last = quarters * (needs.call.max_new_tokens - 1) // 4
+    length = len(needs.call.prompt_tokens)
+    shared_us = 2 * int(cost.fixed_us) + by_floor * int(cost.floor_us)
+    contexts = range(length, length + last + 1)  # of the prefill's last row, then of each decode
+    slots = sum(by_batch * kv + (2 - by_batch) * context * batch for context in contexts)
+    work = (needs.num_prefill * cost.prompt_scale + last) * int(cost.token_us)
+    read = sum(contexts) * int(cost.context_us * cost.prompt_scale)
+    charge = shared_us * slots + ((2 - by_floor) * work * 2 + read * 4) * batch * kv
+    return needs.call.arrival_us, needs.due_us[last], charge
+
+
+def _late_by_jobs(jobs: Sequence[Job], scale: int) -> Iterator[tuple[Window, int]]:
+    """For each window, how many of the jobs in it must be late."""
+    for begin in {release for release, _, _ in jobs}:
+        inside = [(due, length) for release, due, length in jobs if release >= begin]
+        for due, number in _moore_hodgson(inside, begin, scale):
+            yield (begin, due), number
+    for end in {due for _, due, _ in jobs}:  # the same with time turned round
+        inside = [(-release, length) for release, due, length in jobs if due <= end]
+        for release, number in _moore_hodgson(inside, -end, scale):
+            yield (-release, end), number
+
+
+def _moore_hodgson(
+    jobs: Sequence[tuple[int, int]], begin: int, scale: int
+) -> Iterator[tuple[int, int]]:
+    """For each due time, how many of the jobs (due, length) due by then must be late.
+
+    All of them can be begun at `begin`. In order of due times: when the jobs so far take too long,
+    the longest of them is given up. Source: Moore (1968), Management Science 15(1).
+    """
+    taken, total, late = list[int](), 0, 0
+    for due, length in sorted(jobs):
+        heapq.heappush(taken, -length)
+        total += length
+        if total > (due - begin) * scale:
+            total += heapq.heappop(taken)
+            late += 1
+        yield due, late
+
+
+def _most_late(late: dict[Window, int]) -> int:
+    """The largest sum over windows that do not overlap."""
+    ends = sorted({end for _, end in late})
+    most = [0]  # most[i]: of windows that end by ends[i - 1]
+    by_end: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for (begin, end), number in late.items():
+        by_end[end].append((begin, number))
+    for end in ends:
+        sums = [most[bisect_right(ends, begin)] + number for begin, number in by_end[end]]
+        most.append(max(most[-1], *sums))
+    return most[-1]

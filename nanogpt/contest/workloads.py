@@ -1,0 +1,152 @@
+"""Recorded workloads: requests with arrivals, prompts, priorities and promises, as plain data.
+
+Each is a pure function of its name and its seed. Times are integer microseconds.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nanogpt.contest.contest_machine import MODEL, Machine
+from nanogpt.contest.draws import Draws
+from nanogpt.request import Request
+from nanogpt.validate import check_int
+
+SHORTEST_SALT = 16
+"""Characters: a salt that can be guessed is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request before anything happened to it, and what it was promised.
+
+    Its first token is due `ttft_us` after it arrived, and each further one `itl_us` after that.
+    `priority` 0 is the most important.
+    """
+
+    id: int
+    arrival_us: int
+    prompt_tokens: tuple[int, ...]
+    max_new_tokens: int
+    priority: int
+    ttft_us: int
+    itl_us: int
+
+    def due_us(self, index: int) -> int:
+        """When its generated token number `index`, from 0, is due."""
+        return self.arrival_us + self.ttft_us + index * self.itl_us
+
+    def request(self) -> Request:
+        """A fresh request for an engine."""
+        return Request(self.id, list(self.prompt_tokens), self.max_new_tokens, self.priority)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Calls in order of arrival, with ids from 0 on, and the machine that serves them."""
+
+    name: str
+    seed: int
+    machine: Machine
+    calls: tuple[Call, ...]
+
+
+def workload(name: str, seed: int) -> Workload:
+    """The workload of this name that the seed fixes.
+
+    Raises: ValueError for another name, and a seed that is no whole number from 0 on.
+    """
+    if name not in MAKERS:
+        raise ValueError(f"there is no workload {name!r}; choose from {', '.join(MAKERS)}")
+    check_int("the seed of a workload", seed, 0)
+    machine, make = MAKERS[name]
+    return Workload(name, seed, machine, make(Draws(f"{name}, seed {seed}")))
+
+
+def hidden_seeds(salt: str, count: int) -> tuple[int, ...]:
+    """The seeds that a salt fixes, and that say nothing about it: HMAC-SHA-256 of their numbers.
+
+    Raises: ValueError for a salt that is too short to be a secret.
+    """
+    if len(salt) < SHORTEST_SALT:
+        raise ValueError(
+            f"the salt has {len(salt)} characters; it must have at least {SHORTEST_SALT}, or it "
+            "can be guessed"
+        )
+    key = salt.encode()
+    digests = [hmac.digest(key, f"seed {i}".encode(), hashlib.sha256) for i in range(count)]
+    return tuple(int.from_bytes(digest[:6], "big") for digest in digests)
+
+
+def _chat(draw: Draws) -> tuple[Call, ...]:
+    """Short turns behind one of three long instructions, a little faster than they can be served.
+
+    The instructions' K/V is kept in a prefix cache.
+    """
+    instructions = [draw.tokens(draw.between(40, 72), MODEL.vocab_size) for _ in range(3)]
+    calls, now_us = list[Call](), 0
+    for i in range(32):
+        now_us += draw.below(20_000)
+        prompt = draw.one_of(instructions) + draw.tokens(draw.between(6, 24), MODEL.vocab_size)
+        calls.append(Call(i, now_us, prompt, draw.between(8, 16), 1, 120_000, 25_000))
+    return tuple(calls)
+
+
+def _documents(draw: Draws) -> tuple[Call, ...]:
+    """Long prompts with short answers, and short questions that come between them."""
+    calls, now_us = list[Call](), 0
+    for i in range(24):
+        now_us += draw.below(60_000)
+        if draw.below(2):
+            length = draw.between(96, 256)
+            promise_us = 2 * 1_000 * length // 2 + 100_000
+            call = Call(i, now_us, _text(draw, length), draw.between(4, 8), 2, promise_us, 50_000)
+        else:
+            prompt = _text(draw, draw.between(8, 24))
+            call = Call(i, now_us, prompt, draw.between(4, 12), 1, 60_000, 30_000)
+        calls.append(call)
+    return tuple(calls)
+
+
+def _bursts(draw: Draws) -> tuple[Call, ...]:
+    """Groups that arrive at once, with silence between them."""
+    calls, now_us = list[Call](), 0
+    for _ in range(4):
+        now_us += draw.between(120_000, 260_000)
+        for _ in range(draw.between(7, 12)):
+            now_us += draw.below(1_000)
+            prompt = _text(draw, draw.between(16, 64))
+            promise_us = draw.between(60, 240) * 1_000
+            call = Call(len(calls), now_us, prompt, draw.between(4, 16), 1, promise_us, 20_000)
+            calls.append(call)
+    return tuple(calls)
+
+
+def _urgent(draw: Draws) -> tuple[Call, ...]:
+    """Batch work that has time, and urgent requests of the highest priority among it."""
+    calls, now_us = list[Call](), 0
+    for i in range(32):
+        now_us += draw.below(32_000)
+        if draw.below(5) < 2:
+            prompt = _text(draw, draw.between(8, 32))
+            call = Call(i, now_us, prompt, draw.between(4, 10), 0, 50_000, 15_000)
+        else:
+            prompt = _text(draw, draw.between(32, 96))
+            call = Call(i, now_us, prompt, draw.between(16, 28), 2, 400_000, 40_000)
+        calls.append(call)
+    return tuple(calls)
+
+
+def _text(draw: Draws, length: int) -> tuple[int, ...]:
+    return draw.tokens(length, MODEL.vocab_size)
+
+
+MAKERS: Mapping[str, tuple[Machine, Callable[[Draws], tuple[Call, ...]]]] = {
+    "chat": (Machine(prefix_cache_tokens=512), _chat),
+    "documents": (Machine(), _documents),
+    "bursts": (Machine(), _bursts),
+    "urgent": (Machine(max_kv_tokens=400), _urgent),
+}
+"""Name -> the machine, and what makes the calls."""
+NAMES = tuple(MAKERS)
