@@ -43,7 +43,7 @@ class BlockPool:
 
         Raises: ValueError when there are too few, of which admission has to take care.
         """
-        blocks = self.parts.allocate(self._best_first(table, n), n)
+        blocks = self.parts.allocate(self.best_first(table, n), n)
         if blocks is None:
             raise ValueError(
                 f"{n} blocks are wanted; {self.num_free} of {len(self.counts)} are free"
@@ -132,7 +132,7 @@ class BlockPool:
         assert not self._hash_of.keys() & self._empty
         assert not self.parts.are_references or self._evictable() == list(self._idle)
 
-    def _best_first(self, table: Sequence[int], n: int) -> list[int]:
+    def best_first(self, table: Sequence[int], n: int) -> list[int]:
         """Free blocks in the order to take them, `n` if there are: neighbours, so that K/V is read
         where it lies; then empty ones; then cached ones, as the part says who gives way.
         """
