@@ -14,6 +14,7 @@ from fakes import (
     assert_equals_oracle,
     fake_arrivals,
     fake_model,
+    fake_request,
     oracle,
     prompt_of,
     snapshot,
@@ -27,6 +28,7 @@ from lockstep import kv_from_scratch
 
 from nanogpt.blocks import BlockKVCache
 from nanogpt.blocks.block_attention import together
+from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.executors.base import ForwardResult, KVStore, Row
@@ -35,6 +37,7 @@ from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.parts.blocks import block_hashes, evict_order
 from nanogpt.request import Request
+from nanogpt.speculative.drafting import within_blocks
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import StepRecord, Trace
 
@@ -356,8 +359,9 @@ def test_a_failed_step_publishes_nothing_and_leaves_no_trace():
     assert tuple(request.generated_tokens) == oracle(tuple(shared), 3)
 
 
-def test_a_step_that_fails_gives_a_victim_back_what_the_others_took():
-    config = EngineConfig(token_budget=64, max_kv_tokens=32, block_size=4)
+@pytest.mark.parametrize("share", [False, True])
+def test_a_step_that_fails_gives_a_victim_back_what_the_others_took(share: bool):
+    config = EngineConfig(token_budget=64, max_kv_tokens=32, block_size=4, share_prefixes=share)
     engine, executor = broken_engine(config)
     arrivals = [(0, Request(i, prompt_of(i, 13), 12)) for i in range(2)]
     for _, request in arrivals:
@@ -424,6 +428,18 @@ def test_the_least_recently_used_gives_way_the_end_of_a_text_first_and_is_gone()
     assert len(gone) == 2
     hashes = block_hashes(old, 4, "")
     assert [each in cache.pool.block_of for each in hashes] == [True, True, False, False]
+
+
+def test_of_two_blocks_that_hold_the_same_one_is_found_when_the_other_is_gone():
+    pool = BlockPool(3, 1, Parts())
+    first, second = pool.take([], 1), pool.take([0], 1)
+    for table in (first, second):
+        pool.publish(table, ["same"])
+    assert pool.block_of == {"same": 0}
+    pool.drop(first)
+    pool.take(second, 2)
+    assert pool.block_of == {"same": 1}
+    pool.check([second, [0, 2]])
 
 
 def test_a_lookup_that_is_not_served_keeps_nothing_from_giving_way():
@@ -533,6 +549,36 @@ def test_requests_alone_in_a_roomy_pool_lie_as_slots_do_and_attend_in_one_call()
     assert groups_of(engine) == [([0, 1, 2], TINY.context_len)]
     held, storage = engine.cache.held(1), engine.cache.storage
     assert held.untyped_storage().data_ptr() == storage.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("tables", "groups"),
+    [
+        ([[0], [2], [4], [5]], [([0, 1, 2], 8), ([3], 0)]),
+        ([[0, 1], [3, 4], [9]], [([0, 1], 12), ([2], 0)]),
+        ([[0, 1, 2], [11]], [([0], 0), ([1], 0)]),  # a view of both would end behind the pool
+        ([[0], [0], [0]], [([0, 1, 2], 0)]),
+        ([[4], [0]], [([0], 0), ([1], 0)]),
+        ([[0, 2], [4, 3], [5]], [([0, 1], None), ([2], 0)]),
+    ],
+)
+def test_rows_at_even_distances_attend_in_one_call(tables: Any, groups: Any):
+    cache = blocks_of(Engine(fake_model(), EngineConfig(block_size=4, max_kv_tokens=48)))
+    for i, table in enumerate(tables):
+        cache.reserve(i)
+        cache.adopt(i, table, 4 * len(table))
+    rows = [Row(i, [0], [0], 4 * len(table) - 1, True, []) for i, table in enumerate(tables)]
+    found = [([row.request_id for row in each], step) for each, step in together(rows, cache)]
+    assert found == groups
+
+
+def test_drafts_take_no_block_that_another_has_been_promised():
+    """Two decodes of 6 and 7 tokens in blocks of 4, and 3 blocks that are not reserved."""
+    engine = Engine(fake_model(), EngineConfig(block_size=4, max_kv_tokens=28))
+    decodes = [fake_request(0, 6, 40), fake_request(1, 7, 40)]
+    assert within_blocks(engine.scheduler, decodes, [9, 9], 12) == [2 + 4, 1 + 4]
+    assert within_blocks(engine.scheduler, decodes, [9, 9], 4) == [2, 1]
+    assert within_blocks(engine.scheduler, decodes, [1, 0], 12) == [1, 0]
 
 
 def test_scattered_tables_are_gathered_together():
