@@ -55,6 +55,8 @@ class EngineConfig:
     a token the same float32 bits in every batch, several times slower; it is a form of "packed".
     `num_draft_tokens` are guessed ahead of every decode at most (0: none); K/V of
     `prefix_cache_tokens` tokens is kept for requests that begin like earlier ones (0: none).
+    With a `block_size` K/V lies in blocks of so many tokens, full ones shared by requests that
+    begin alike if `share_prefixes` (None: in a slot of the context's length for each request).
     The newest `keep_steps` steps are remembered, with the requests in them (None: all of them); the
     id of one that is forgotten may come again, so that in every trace an id means one request.
     """
@@ -74,6 +76,8 @@ class EngineConfig:
     seed: int = 0
     num_draft_tokens: int = 0
     prefix_cache_tokens: int = 0
+    block_size: int | None = None
+    share_prefixes: bool = False
     keep_steps: int | None = None
 
     def __post_init__(self) -> None:
@@ -93,7 +97,11 @@ class EngineConfig:
             raise ValueError(
                 f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
             )
-        check_limits(sliding_window=self.sliding_window, keep_steps=self.keep_steps)
+        check_limits(
+            sliding_window=self.sliding_window,
+            keep_steps=self.keep_steps,
+            block_size=self.block_size,
+        )
         check_sinks(self.num_sinks, self.sliding_window)
         self._check_extras()
 
@@ -110,6 +118,19 @@ class EngineConfig:
                     f"{name} is {getattr(self, name)} under a sliding window of "
                     f"{self.sliding_window}; it must be 0: {why}"
                 )
+        check_bool("share_prefixes", self.share_prefixes)
+        if self.block_size is None:
+            if self.share_prefixes:
+                raise ValueError("share_prefixes is True; it goes with a block_size")
+        elif self.sliding_window is not None or self.prefix_cache_tokens:
+            raise ValueError(
+                f"block_size is {self.block_size} beside a sliding window or prefix_cache_tokens; "
+                "a window frees single tokens, and blocks are shared by share_prefixes"
+            )
+        elif self.max_kv_tokens is not None and self.block_size > self.max_kv_tokens:
+            raise ValueError(
+                f"block_size is {self.block_size}, more than the {self.max_kv_tokens} KV tokens"
+            )
         if self.num_draft_tokens and self.executor != "packed":
             raise ValueError(
                 f"drafts are verified by the executor 'packed'; this one is {self.executor!r}"

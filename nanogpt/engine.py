@@ -9,7 +9,7 @@ import importlib
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -21,14 +21,12 @@ from nanogpt.executors.base import Row
 from nanogpt.kv_cache import KVCache, transaction
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
+from nanogpt.parts.seams import Drafter, Drawn, Prefixes
 from nanogpt.planning import Offer, plan_problem
 from nanogpt.request import Arrivals, Request, check_arrivals, check_fresh, check_request, no_kv
 from nanogpt.scheduler import Scheduler
 from nanogpt.step import (
-    Drafter,
-    Drawn,
     NotFiniteError,
-    Prefixes,
     Step,
     draw_tokens,
     make_rows,
@@ -76,6 +74,7 @@ class Engine:
             sliding_window=config.sliding_window,
             num_sinks=config.num_sinks,
             preempt_to_admit=config.preempt_to_admit,
+            block_size=config.block_size or 1,
             parts=self.parts,
         )
         self.cache = self.make_cache()
@@ -88,6 +87,9 @@ class Engine:
         if config.prefix_cache_tokens:
             make_prefixes = _feature("prefix.prefix_cache").PrefixCache
             self.prefix_cache = make_prefixes(config.prefix_cache_tokens)
+        if config.block_size is not None:
+            self.prefix_cache = cast(Prefixes, self.cache)
+            self.scheduler.shared = self.prefix_cache.shared
         self.step_number = 0
         self.requests: dict[int, Request] = {}
         self.arrived: dict[int, RequestRecord] = {}
@@ -97,9 +99,10 @@ class Engine:
         self._given_up: list[int] = []
 
     def make_cache(self) -> KVCache:
-        """The K/V storage: slots when everything is kept, else what a window needs instead."""
-        if self.config.sliding_window is not None:
-            return _feature("window").make_cache(self.model, self.config, self.parts)
+        """The K/V storage: slots, unless a window or blocks have a form of their own."""
+        if self.config.sliding_window is not None or self.config.block_size is not None:
+            folder = "window" if self.config.block_size is None else "blocks"
+            return _feature(folder).make_cache(self.model, self.config, self.parts)
         weight = self.model.token_embedding.weight
         return KVCache(self.model.config, self.config.max_batch_size, weight.dtype, weight.device)
 
@@ -154,7 +157,9 @@ class Engine:
         step = self._schedule()
         self._plan(step)
         try:
-            with transaction(self.cache, [row.request_id for row in step.rows], step.newcomers):
+            leaving = [victim.id for victim, _ in step.leaving]
+            worked = [row.request_id for row in step.rows]
+            with transaction(self.cache, worked, step.newcomers, leaving):
                 logits = self._run(step)
                 self._sample(step, logits)
         except NotFiniteError as error:
@@ -313,7 +318,7 @@ class Engine:
         self._failures.pop(request.id, None)
         if drawn:
             request.generated_tokens += [*row.drafted[: drawn.num_accepted], drawn.last]
-        if request.is_done or not row.is_decode:
+        if request.is_done or not row.is_decode or self.prefix_cache.after_decodes:
             self.prefix_cache.publish(request, self.cache)
         if was_last_chunk and drawn:
             self.scheduler.promote(request)
@@ -326,6 +331,7 @@ class Engine:
     def _record(self, step: Step) -> StepRecord:
         step.given_up, self._given_up = self._given_up, []
         record = step_record(step, self.scheduler, self.cache, end_us=self.clock.now_us())
+        record = self.prefix_cache.noted(record)
         self.steps.append(record)
         self.step_number += 1
         while len(self.steps) > (self.config.keep_steps or len(self.steps)):

@@ -13,7 +13,7 @@ new ones keep coming holds for "fcfs" and for keys that age, and not for strict 
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nanogpt.parts import Parts
@@ -50,6 +50,7 @@ class Scheduler:
         sliding_window: int | None = None,
         num_sinks: int = 0,
         preempt_to_admit: bool = False,
+        block_size: int = 1,
         parts: Parts = Parts(),
     ) -> None:
         check_int("token_budget", token_budget, 1)
@@ -71,12 +72,14 @@ class Scheduler:
         self.sliding_window = sliding_window
         self.num_sinks = num_sinks
         self.preempt_to_admit = preempt_to_admit
+        self.block_size = block_size
         self.parts = parts
         self.waiting: list[Waiting] = []
         self.prefilling: list[Request] = []
         self.active: list[Request] = []
         self.preempted: list[Request] = []
         self.trace: Trace | None = None
+        self.shared: Callable[[Sequence[Request]], int] = lambda requests: 0
         self._step = 0
         self._keys: dict[int, Key] = {}
         self._admitted_at: dict[int, int] = {}
@@ -235,12 +238,14 @@ class Scheduler:
             kv_tokens=request.prefill_cursor,
             key=self._keys.get(request.id, ()),
             kv_limit=None if window is None else window + self.num_sinks,
+            block_size=self.block_size,
         )
 
     def counted(self, request: Request, num_tokens: int = 0) -> int:
         """KV tokens that the request counts with, once `num_tokens` more are computed."""
         cursor = request.prefill_cursor
-        return self.parts.held(cursor, num_tokens, self.sliding_window, self.num_sinks)[1]
+        held = self.parts.held(cursor, num_tokens, self.sliding_window, self.num_sinks)[1]
+        return held + -held % self.block_size
 
     def _key(self, view: RequestView) -> Key:
         return key_under(self.policy, view, self._step, self.parts)
@@ -297,13 +302,14 @@ class Scheduler:
         """
         if self.max_prefilling is not None and num_prefilling >= self.max_prefilling:
             return "another request is being prefilled"
-        held = self._growth(running) + num_growing
+        start = self.counted(candidate, candidate.remaining)
+        # Blocks that both name are those of the running: beside them it needs the rest.
+        held = self._growth([*running, candidate]) - start + num_growing
         verdict = self._verdict(self.view(candidate), held, len(running))
         if verdict == "admit":
             return None
         if len(running) >= self.max_batch_size:
             return f"the batch is full ({len(running)} of {self.max_batch_size})"
-        start = self.counted(candidate, candidate.remaining)
         if self.max_kv_tokens is not None and held + start > self.max_kv_tokens:
             return (
                 f"the KV budget is short: {held} reserved + {start} "
@@ -313,7 +319,7 @@ class Scheduler:
 
     def _growth(self, running: Sequence[Request]) -> int:
         """KV tokens that the running will hold once their known tokens are computed."""
-        return sum(self.counted(request, request.remaining) for request in running)
+        return sum(self.counted(r, r.remaining) for r in running) - self.shared(running)
 
     def _growing(self, running: Sequence[Request]) -> int:
         """KV tokens by which the running may have grown when the next step begins."""

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import isfinite
-from typing import Protocol
 
 from torch import Tensor
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.executors.base import KVStore, Row, row_problem
 from nanogpt.parts import Accept, ChunkInputs
+from nanogpt.parts.seams import Drafter, Drawn, Prefix
 from nanogpt.planning import Offer, Plan
 from nanogpt.request import Request
 from nanogpt.sampling import sample_tokens, uniform
@@ -43,57 +43,6 @@ class NotFiniteError(ValueError):
             "infinity); the step was dropped"
         )
         self.request_ids = request_ids
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What a pass gave a request: its first `num_accepted` drafts, and `last` after them."""
-
-    last: int
-    num_accepted: int = 0
-
-
-# --- what features add ----------------------------------------------------------------------------
-
-
-class Prefix(Protocol):
-    """K/V of the first tokens of a request, computed for another one."""
-
-    @property
-    def num_tokens(self) -> int:
-        """How many tokens it spares."""
-        ...
-
-    def copy_to(self, cache: KVStore, request_id: int) -> None:
-        """Put it into the request's empty slot, where it counts as held."""
-        ...
-
-
-class Prefixes:
-    """Where K/V of shared prefixes is found: here, nowhere."""
-
-    num_tokens = 0
-
-    def find(self, known: Sequence[int]) -> Prefix | None:
-        """What a request with these known tokens will not have to compute. Changes nothing."""
-        return None
-
-    def publish(self, request: Request, cache: KVStore) -> None:
-        """Let others find what the request holds, all of it from committed steps."""
-
-
-class Drafter:
-    """What guesses ahead for decodes and judges the guesses: here, nothing."""
-
-    def propose(
-        self, planned: Sequence[tuple[Request, int]], scheduler: Scheduler
-    ) -> Mapping[int, tuple[int, ...]]:
-        """Drafts for the decodes of a plan, where there is room, by request id."""
-        return {}
-
-    def judge(self, row: Row, logits: Tensor, accept: Accept) -> Drawn:
-        """What becomes of a row's drafts. Shapes: logits (K + 1, V)."""
-        raise NotImplementedError
 
 
 # --- the step -------------------------------------------------------------------------------------

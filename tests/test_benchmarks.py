@@ -11,6 +11,7 @@ from classes import a_mark, a_record
 from benchmarks import (
     baseline,
     batches,
+    blocks,
     calibrate,
     course_in_browser,
     engine,
@@ -176,6 +177,26 @@ def test_the_windows_engines_write_the_oracles_tokens(model: GPT, storage: str) 
         generate(model, prompt, SMALL.max_new_tokens, sliding_window=width)
         for prompt in SMALL.prompts
     ]
+
+
+def test_the_engines_with_blocks_write_the_oracles_tokens_and_one_of_them_is_scattered(
+    model: GPT,
+) -> None:
+    engines = blocks.engines_for(model, SMALL)
+    for each in engines.values():
+        served = run_engine(each, SMALL)
+        assert [list(served.generated_tokens(i)) for i in range(3)] == oracle(model, SMALL)
+    scattered = engines[blocks.SCATTERED].cache
+    assert list(scattered.pool.best_first([], 3)) != [0, 1, 2]
+
+
+def test_the_memory_of_blocks_is_counted_once_where_it_is_shared() -> None:
+    served = {size: blocks.memory(load_model(), size, 4) for size in (None, 1, 16)}
+    assert served[None].taken > 512 and served[None].hit_tokens == 0
+    assert served[1].share_held == 1
+    assert 0.5 < served[16].share_held < 1
+    assert {each.prompt_tokens for each in served.values()} == {served[None].prompt_tokens}
+    assert served[16].hit_tokens % 16 == 0 < served[16].hit_tokens <= served[1].hit_tokens
 
 
 @pytest.mark.parametrize("token_budget", [3, 5, 8, 64])

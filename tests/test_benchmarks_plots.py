@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import (
     batches,
+    blocks,
     engine,
     fleet,
     grading,
@@ -65,6 +66,31 @@ def test_every_target_is_about_contenders_that_are_drawn() -> None:
         for name in engine.DRAWN
     ]
     assert len(engine.targets(rows)) == 3 + 4
+
+
+def test_blocks_are_drawn_by_their_size_beside_slots() -> None:
+    memories = [
+        blocks.Memory(None, 30, 120, 100, 0),
+        blocks.Memory(1, 50, 50, 100, 40),
+        blocks.Memory(16, 60, 80, 100, 32),
+    ]
+    hits = [{"hit": 0, "ttft_ms": 20.0}, {"hit": 496, "ttft_ms": 4.0}]
+    costs = [
+        blocks.Timed("decode-8", "blocks of 1", 40, (1.5, 1.25)),
+        blocks.Timed("decode-8", "blocks of 16", 40, (1, 1.125)),
+        blocks.Timed("mixed-8", "blocks of 16", 40, (2,)),
+    ]
+    chart = blocks.chart(memories, hits, costs, "a CPU")
+    assert curves(chart) == [
+        {
+            "taken K/V that holds tokens": ((1, 100), (16, 75)),
+            "prompt tokens found": ((1, 40), (16, 32)),
+        },
+        {"blocks of 16": ((0, 20), (496, 4))},
+        {"blocks of 1": ((1.25, 50), (1.5, 100)), "blocks of 16": ((1, 50), (1.125, 100))},
+        {"blocks of 16": ((2, 100),)},
+    ]
+    assert chart.panels[0].marks == (Mark("y", 25, "taken, in slots"),)
 
 
 def test_a_window_is_drawn_by_every_repeat_beside_the_full_cache() -> None:
@@ -243,7 +269,10 @@ def live_main(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     "main",
     [
-        *(each.main for each in (engine, growth, window, fleet, preemption, grading, pages)),
+        *(
+            each.main
+            for each in (blocks, engine, growth, window, fleet, preemption, grading, pages)
+        ),
         server.main,
         batches.main,
         live_main,

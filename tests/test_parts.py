@@ -8,7 +8,7 @@ import torch
 from fakes import tiny_model
 
 from nanogpt import Engine, Request, planning, policies
-from nanogpt.parts import Parts, acceptance, fusing, masks, sliding_window
+from nanogpt.parts import Parts, acceptance, blocks, fusing, masks, sliding_window
 from nanogpt.parts.layout_checks import mask_of_pairs, slots_of_all
 from nanogpt.parts.part_checks import guard_parts
 from nanogpt.parts.request_view import RequestView
@@ -45,6 +45,10 @@ def test_every_part_defaults_to_the_reference():
         assert getattr(parts, name).function is getattr(sliding_window, name)
     for name in ("accept", "roll_back_kv"):
         assert getattr(parts, name).function is getattr(acceptance, name)
+    for name in (
+        "allocate", "release", "block_hashes", "longest_match", "writable", "evict_order",
+    ):  # fmt: skip
+        assert getattr(parts, name).function is getattr(blocks, name)
 
 
 def test_the_reference_runs_unwrapped():
@@ -80,6 +84,12 @@ ERRORS_IN = {
     "ring_slot": ([3], 2, 0),
     "accept": ([1.0], [1.0], 0, 0.5, 0.5),
     "roll_back_kv": (9, 4, 2),
+    "allocate": ([0, 1], 1),
+    "release": ([1, 2], [0, 1]),
+    "block_hashes": ([5, 6, 7], 2, ""),
+    "longest_match": (["a"], {"a": 0}, 3, 2),
+    "writable": ([0], [2, 0], 0, [1]),
+    "evict_order": ([blocks.CachedBlock(0, 0, 1, 0)],),
 }
 ASKED_FOR_MANY = {"visible": mask_of_pairs, "ring_slot": slots_of_all}
 

@@ -252,8 +252,9 @@ def lambda_free_inner():
     return inner
 
 
-def test_ranks_refuse_a_sliding_window():
-    config = EngineConfig(sliding_window=8)
+@pytest.mark.parametrize("settings", [{"sliding_window": 8}, {"block_size": 8}])
+def test_ranks_refuse_a_sliding_window_and_blocks(settings: dict[str, int]):
+    config = EngineConfig(**settings)
     with pytest.raises(ValueError, match="no sliding window"):
         Engine(tiny_model(), config, make_executor=tensor_parallel(ranks(2)))
     with pytest.raises(ValueError, match="no sliding window"):

@@ -279,7 +279,7 @@ def test_policies_see_a_copy():
     prefill_whole(scheduler, request)
     view = scheduler.view(request)
     assert dataclasses.astuple(view) == (
-        4, 2, 6, 9, tuple(request.prompt_tokens), (0,), 5, 3, (6,), None
+        4, 2, 6, 9, tuple(request.prompt_tokens), (0,), 5, 3, (6,), None, 1
     )  # fmt: skip
     request.generated_tokens.append(1)
     assert view.generated_tokens == (0,)

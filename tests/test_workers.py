@@ -168,6 +168,8 @@ def test_settings_that_no_worker_could_take_are_refused_before_one_starts():
     settings = EngineConfig(policy=lambda request: (request.id,))
     with pytest.raises(ValueError, match=r"cannot be sent to another process: .*pickle"):
         Fleet(tiny_model(), 1, settings)
+    with pytest.raises(ValueError, match="block_size is 4; workers share prefixes by prefix_cache"):
+        Fleet(tiny_model(), 1, EngineConfig(block_size=4))
     with pytest.raises(ValueError, match="num_draft_tokens is 2, and there is no draft"):
         Fleet(tiny_model(), 1, EngineConfig(num_draft_tokens=2))
 

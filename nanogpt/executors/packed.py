@@ -6,7 +6,7 @@ once, whatever they belong to; only attention has to know where one request ends
     flat row:   [ d0 | d1 | d2 | a a a | b b b | c c c c c ]     rows of one length side by side
 
 Rows of neighbouring slots that bring the same number of tokens attend in one call, to the KV cache
-in place: all decodes, in the best case. Under a window the storage has its own way to attend.
+in place: all decodes, in the best case. Windows and blocks have their own way to attend.
 
 Shapes: N tokens in all, B rows of T tokens each, S visible context, H heads, D head size.
 """
@@ -34,6 +34,10 @@ from nanogpt.parts import ChunkMask, Parts
 
 class AttendedStore(KVStore, Protocol):
     """Another form of the KV cache, which knows how to attend to what it holds."""
+
+    def slot(self, request_id: int) -> int:
+        """Where the request's K/V begins, in an order in which neighbours may attend together."""
+        ...
 
     def attention(self, rows: Sequence[Row]) -> Attend:
         """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
@@ -68,8 +72,7 @@ class PackedExecutor:
 
     def _rank(self, row: Row) -> tuple[int, int]:
         """By length, then by slot: neighbours in the cache can be attended to without a copy."""
-        slot = self.cache.slot(row.request_id) if isinstance(self.cache, KVCache) else 0
-        return len(row.tokens), slot
+        return len(row.tokens), cast(AttendedStore, self.cache).slot(row.request_id)
 
     def _attend(self, packed: Sequence[Row]) -> Attend:
         """Attention over rows that are sorted by their number of tokens."""

@@ -1,11 +1,11 @@
 """The exchangeable parts of the engine: their signatures, their references, and the guard.
 
 request_view        what policies see of a request
-protocols           `Parts`: what may be exchanged, and what each part is called with
-masks, fusing, sliding_window, acceptance       references, beside `planning` and `policies`
+protocols, feature_protocols    `Parts`: what may be exchanged, and what each is called with
+masks, fusing, sliding_window, acceptance, blocks   references, beside `planning` and `policies`
 ranking             the order of the queue under a policy
 guard               a learner's function under a time limit
-part_checks, layout_checks, plain_values        what it returns, checked and converted
+part_checks, layout_checks, block_checks, plain_values  what it returns, checked and converted
 """
 
 from typing import TYPE_CHECKING

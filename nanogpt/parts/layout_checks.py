@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from nanogpt.parts import sliding_window
-from nanogpt.parts.guard import guarded
-from nanogpt.parts.plain_values import as_items, as_tensor, as_truth, as_whole, kind_of
-from nanogpt.parts.protocols import (
+from nanogpt.parts.feature_protocols import (
     Evict,
     FullMask,
     FusedRows,
     Held,
     Pack,
-    Parts,
     RingSlot,
     SplitKV,
     Visible,
 )
+from nanogpt.parts.guard import guarded
+from nanogpt.parts.plain_values import as_items, as_tensor, as_truth, as_whole, kind_of
+from nanogpt.parts.protocols import Parts
 from nanogpt.parts.sliding_window import SlotsOf, WindowMask
 from nanogpt.validate import PartError
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanogpt.parts import layout_checks
+from nanogpt.parts import block_checks, layout_checks
 from nanogpt.parts.guard import guard_fields
 from nanogpt.parts.plain_values import (
     as_items,
@@ -294,4 +294,10 @@ CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "held": layout_checks.checked_held,
     "accept": _checked_accept,
     "roll_back_kv": _checked_roll_back,
+    "allocate": block_checks.checked_allocate,
+    "release": block_checks.checked_release,
+    "block_hashes": block_checks.checked_hashes,
+    "longest_match": block_checks.checked_match,
+    "writable": block_checks.checked_writable,
+    "evict_order": block_checks.checked_order,
 }

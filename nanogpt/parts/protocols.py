@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pkgutil import resolve_name
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -16,6 +16,9 @@ from nanogpt import planning, policies
 from nanogpt.parts.masks import chunk_mask
 from nanogpt.parts.request_view import RequestView
 from nanogpt.validate import check_callable
+
+if TYPE_CHECKING:
+    from nanogpt.parts import feature_protocols as features
 
 
 class PlanStep(Protocol):
@@ -101,78 +104,6 @@ class Record(Protocol):
         ...
 
 
-class FusedRows(Protocol):
-    """Left-padded ids and positions of one fused forward; see `fusing.fused_rows`."""
-
-    def __call__(
-        self, known: Sequence[Sequence[int]], cursors: Sequence[int], num_new: Sequence[int], /
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        """Lay out one step."""
-        ...
-
-
-class FullMask(Protocol):
-    """Which keys each query sees in one fused forward; see `fusing.full_mask`."""
-
-    def __call__(self, past_lens: Sequence[int], num_new: Sequence[int], /) -> Tensor:
-        """Build one mask."""
-        ...
-
-
-class SplitKV(Protocol):
-    """Each row's own K/V out of a padded tensor; see `fusing.split_kv`."""
-
-    def __call__(
-        self, k: Tensor, past_lens: Sequence[int], num_new: Sequence[int], /
-    ) -> list[Tensor]:
-        """Split one tensor."""
-        ...
-
-
-class Pack(Protocol):
-    """Cumulative lengths and mask of one flat row; see `fusing.pack`."""
-
-    def __call__(
-        self, past_lens: Sequence[int], num_new: Sequence[int], /
-    ) -> tuple[list[int], list[int], Tensor]:
-        """Pack one step."""
-        ...
-
-
-class Visible(Protocol):
-    """Whether one token may attend to another under a window; see `sliding_window.visible`."""
-
-    def __call__(self, query: int, key: int, window: int | None, sinks: int, /) -> bool:
-        """Judge one pair."""
-        ...
-
-
-class Evict(Protocol):
-    """What K/V to keep under a window; see `sliding_window.evict`."""
-
-    def __call__(self, k: Tensor, v: Tensor, window: int, sinks: int, /) -> tuple[Tensor, Tensor]:
-        """Cut one layer's K/V."""
-        ...
-
-
-class Held(Protocol):
-    """How many KV tokens a request is counted with; see `sliding_window.held`."""
-
-    def __call__(
-        self, cursor: int, num_tokens: int, window: int | None, sinks: int, /
-    ) -> tuple[int, int]:
-        """Count one request."""
-        ...
-
-
-class RingSlot(Protocol):
-    """Where the K/V of a position lies; see `sliding_window.ring_slot`."""
-
-    def __call__(self, position: int, window: int, sinks: int, /) -> int:
-        """Find one slot."""
-        ...
-
-
 class Accept(Protocol):
     """Whether a drafted token stays, and what stands there; see `acceptance.accept`."""
 
@@ -217,16 +148,22 @@ class Parts:
     choose_victim: ChooseVictim = policies.choose_victim
     resume: Resume = policies.resume
     record: Record = policies.record
-    fused_rows: FusedRows = _Later("fusing:fused_rows")
-    full_mask: FullMask = _Later("fusing:full_mask")
-    split_kv: SplitKV = _Later("fusing:split_kv")
-    pack: Pack = _Later("fusing:pack")
-    visible: Visible = _Later("sliding_window:visible")
-    evict: Evict = _Later("sliding_window:evict")
-    held: Held = _Later("sliding_window:held")
-    ring_slot: RingSlot = _Later("sliding_window:ring_slot")
+    fused_rows: "features.FusedRows" = _Later("fusing:fused_rows")
+    full_mask: "features.FullMask" = _Later("fusing:full_mask")
+    split_kv: "features.SplitKV" = _Later("fusing:split_kv")
+    pack: "features.Pack" = _Later("fusing:pack")
+    visible: "features.Visible" = _Later("sliding_window:visible")
+    evict: "features.Evict" = _Later("sliding_window:evict")
+    held: "features.Held" = _Later("sliding_window:held")
+    ring_slot: "features.RingSlot" = _Later("sliding_window:ring_slot")
     accept: Accept = _Later("acceptance:accept")
     roll_back_kv: RollBackKV = _Later("acceptance:roll_back_kv")
+    allocate: "features.Allocate" = _Later("blocks:allocate")
+    release: "features.Release" = _Later("blocks:release")
+    block_hashes: "features.BlockHashes" = _Later("blocks:block_hashes")
+    longest_match: "features.LongestMatch" = _Later("blocks:longest_match")
+    writable: "features.Writable" = _Later("blocks:writable")
+    evict_order: "features.EvictOrder" = _Later("blocks:evict_order")
 
     def __post_init__(self) -> None:
         for part in fields(self):

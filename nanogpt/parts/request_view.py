@@ -11,7 +11,8 @@ class RequestView:
 
     `arrival_time` is the step it arrived in, set once; `admitted_at` the step it last left the
     queue in (None: never). `key` is its rank among the waiting, smaller is more important.
-    `kv_limit` is the most KV tokens that a sliding window lets it hold (None: no window).
+    `kv_limit` is the most KV tokens that a sliding window lets it hold (None: no window). It takes
+    up KV tokens in blocks of `block_size`.
     """
 
     id: int
@@ -24,6 +25,7 @@ class RequestView:
     kv_tokens: int
     key: tuple[float, ...] = ()
     kv_limit: int | None = None
+    block_size: int = 1
 
     @property
     def num_known(self) -> int:
@@ -41,7 +43,8 @@ class RequestView:
         return self._held(self.num_known)
 
     def _held(self, computed: int) -> int:
-        return computed if self.kv_limit is None else min(computed, self.kv_limit)
+        held = computed if self.kv_limit is None else min(computed, self.kv_limit)
+        return held + -held % self.block_size
 
 
 def never_fits(view: RequestView, max_kv_tokens: int | None, window: int | None) -> ValueError:

@@ -227,7 +227,7 @@ class PreemptiveEngine(Engine):
 
     def make_cache(self) -> KVCache:
         """Slots and lengths; the K/V itself lies with the ranks."""
-        if self.config.sliding_window is not None:
+        if self.config.sliding_window is not None or self.config.block_size is not None:
             return super().make_cache()  # which the ranks refuse
         weight, num_slots = self.model.token_embedding.weight, self.config.max_batch_size
         return RanksKVCache(self.model.config, num_slots, weight.dtype, weight.device)

@@ -140,7 +140,10 @@ def tensor_parallel(
 
     def make(model: GPT, cache: KVStore, parts: Parts) -> TensorParallelExecutor:
         if not isinstance(cache, KVCache):
-            raise ValueError("tensor-parallel ranks keep every token: no sliding window with them")
+            raise ValueError(
+                "tensor-parallel ranks keep every token in slots: no sliding window and no blocks "
+                "with them"
+            )
         runner.load(model, cache.k.shape[1], agreement, rank_parts)
         return TensorParallelExecutor(runner, cache, parts)
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from nanogpt.executors.base import KVStore
 from nanogpt.kv_cache import KVCache
+from nanogpt.parts.seams import Prefixes
 from nanogpt.prefix.radix import RadixTree
 from nanogpt.request import Request
-from nanogpt.step import Prefixes
 
 
 @dataclass(frozen=True, slots=True)

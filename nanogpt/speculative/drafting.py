@@ -13,12 +13,12 @@ from nanogpt.config import EngineConfig
 from nanogpt.executors.base import Row
 from nanogpt.parts import Accept
 from nanogpt.parts.acceptance import draw
+from nanogpt.parts.seams import Drafter, Drawn
 from nanogpt.request import Request
 from nanogpt.sampling import uniform
 from nanogpt.scheduler import Scheduler
 from nanogpt.speculative.proposal import Proposal
 from nanogpt.speculative.verify import verify
-from nanogpt.step import Drafter, Drawn
 
 
 class Draft(Protocol):
@@ -69,7 +69,12 @@ def propose_all(
     """
     decodes = [request for request, _ in planned if request.status == "active"]
     wanted = [worth_drafting(request, config.num_draft_tokens) for request in decodes]
-    shares = share_out(draft_room(scheduler, planned), wanted)
+    room, unreserved = draft_room(scheduler, planned)
+    if unreserved is not None and scheduler.block_size > 1:
+        wanted = within_blocks(scheduler, decodes, wanted, unreserved)
+    elif unreserved is not None:
+        room = min(room, unreserved)
+    shares = share_out(room, wanted)
     return {
         request.id: propose(draft, request, num_tokens, *request.sampling(config)[:2], vocab_size)
         for request, num_tokens in zip(decodes, shares, strict=True)
@@ -143,16 +148,33 @@ def worth_drafting(request: Request, num_draft_tokens: int) -> int:
     return max(0, min(num_draft_tokens, request.max_new_tokens - request.num_generated - 1))
 
 
-def draft_room(scheduler: Scheduler, planned: Sequence[tuple[Request, int]]) -> int:
+def draft_room(
+    scheduler: Scheduler, planned: Sequence[tuple[Request, int]]
+) -> tuple[int, int | None]:
     """How many tokens may be guessed in a step: what the plan leaves of the token budget.
 
-    Under a KV budget also no more than the KV tokens that no running request has reserved:
+    Under a KV budget also the KV tokens that no running request has reserved (else None):
     drafting never causes a preemption. The rejected ones are rolled back.
     """
     room = scheduler.token_budget - sum(num_tokens for _, num_tokens in planned)
     if scheduler.max_kv_tokens is None:
-        return room
+        return room, None
     newcomers = [request for request, _ in planned if request.status == "waiting"]
     holders = (*scheduler.active, *scheduler.prefilling, *newcomers)
     promised = sum(scheduler.counted(request, request.remaining) for request in holders)
-    return min(room, scheduler.max_kv_tokens - promised)
+    return room, scheduler.max_kv_tokens - promised
+
+
+def within_blocks(
+    scheduler: Scheduler, decodes: Sequence[Request], wanted: Sequence[int], unreserved: int
+) -> list[int]:
+    """So much of what decodes want as fits their last blocks and even shares of those unreserved.
+
+    A guess beyond its request's last block takes up a whole one.
+    """
+    size = scheduler.block_size
+    more = unreserved // size // max(1, len(decodes)) * size
+    return [
+        min(most, scheduler.counted(r, r.remaining) - r.num_known + more)
+        for r, most in zip(decodes, wanted, strict=True)
+    ]

@@ -7,6 +7,7 @@ Shapes: L layers, H heads, S entries held, T new tokens, D head size, N new toke
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 
 import torch
@@ -94,6 +95,10 @@ class WindowedKVCache:
         """Give all of the request's memory back."""
         del self._storage_of[request_id]
 
+    def without(self, leaving: Sequence[int]) -> AbstractContextManager[None]:
+        """A step with which these leave: what they hold stays where it is until it commits."""
+        return nullcontext()
+
     def leave(self, request_id: int) -> OwnKV:
         """Give all of the request's memory back, and leave it a copy of its K/V to look at."""
         left = OwnKV(self.view(request_id))
@@ -108,6 +113,10 @@ class WindowedKVCache:
     def held(self, request_id: int) -> Tensor:
         """Everything that the request holds, a copy, oldest first. Shapes: -> (2, L, H, S, D)."""
         return self._storage_of[request_id].held()
+
+    def slot(self, request_id: int) -> int:
+        """0: a request's K/V has no neighbours to be attended to with it."""
+        return 0
 
     def length(self, request_id: int) -> int:
         """How many KV tokens the request holds; 0 when it is unknown."""

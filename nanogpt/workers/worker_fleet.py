@@ -70,6 +70,10 @@ class Fleet:
         process; WorkersFailed when a worker does not come up.
         """
         check_int("the number of workers", num_workers, 1)
+        if config.block_size is not None:
+            raise ValueError(
+                f"block_size is {config.block_size}; workers share prefixes by prefix_cache_tokens"
+            )
         self._scheduler = Engine(model, config).scheduler  # refuses what no worker would accept
         self._model_config = model.config
         self.timeout_s = timeout_s

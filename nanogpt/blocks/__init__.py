@@ -1,0 +1,28 @@
+"""K/V in blocks of a fixed size: a table for each request, and full blocks shared by their hash.
+
+block_kv_cache      the KV cache of a run with a `block_size`
+block_pool          its books: counts, hashes, what is free and what gives way
+block_attention     attention over tables: in place where blocks are neighbours, else gathered
+block_record        what a step's record says of them
+"""
+
+from nanogpt.blocks.block_kv_cache import BlockKVCache
+from nanogpt.config import EngineConfig
+from nanogpt.model import GPT
+from nanogpt.parts import Parts
+
+
+def make_cache(model: GPT, config: EngineConfig, parts: Parts) -> BlockKVCache:
+    """The KV cache of a run with a `block_size`: as many blocks as fit into the KV budget.
+
+    Without a budget there are enough for a full batch of whole contexts.
+    """
+    weight, size = model.token_embedding.weight, config.block_size
+    assert size is not None
+    num_blocks = config.max_batch_size * -(-model.config.context_len // size)
+    if config.max_kv_tokens is not None:
+        num_blocks = config.max_kv_tokens // size
+    return BlockKVCache(
+        model.config, num_blocks, config.max_batch_size, size, weight.dtype, weight.device, parts,
+        share=config.share_prefixes,
+    )  # fmt: skip

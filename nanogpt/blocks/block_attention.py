@@ -1,0 +1,139 @@
+"""Attention over tables of blocks: in place where a table's blocks are neighbours, else gathered.
+
+Rows that bring the same number of tokens attend together: those that lie in the pool at even
+distances through one view, as slots do; those whose blocks are scattered over one copy of them.
+The copy is made anew in each layer, behind that layer's write: it holds what is new without a
+second write, and a layer's share of it fits the processor's cache.
+
+Shapes: N tokens in all, B rows of T tokens each, S visible context, L layers, H heads, D head size,
+P blocks of E entries each.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanogpt.executors.base import KVStore, Row, place_rows
+from nanogpt.executors.packed import lengths_bias, visible_bias
+from nanogpt.parts import ChunkMask
+
+
+class BlockStore(KVStore, Protocol):
+    """What the attention asks of the blocks. Shapes: storage (2, L, H, P * E, D)."""
+
+    storage: Tensor
+    size: int
+
+    def table(self, request_id: int) -> tuple[int, ...]:
+        """The request's blocks, in the order of its text."""
+        ...
+
+    def is_run(self, request_id: int) -> bool:
+        """Whether they are neighbours."""
+        ...
+
+
+class BlockAttention:
+    """A step's attention, group by group. Blocks for what is new are taken first."""
+
+    def __init__(self, cache: BlockStore, rows: Sequence[Row], chunk_mask: ChunkMask) -> None:
+        self.cache = cache
+        self.place = place_rows(rows, cache)
+        self.groups = [
+            EqualRows(cache, group, step, chunk_mask) for group, step in together(rows, cache)
+        ]
+        self.sizes = [group.num_tokens for group in self.groups]
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
+        self.cache.write(layer, self.place, k, v)
+        if len(self.groups) == 1:
+            return self.groups[0].attend(layer, q)
+        parts = zip(self.groups, q.split(self.sizes), strict=True)
+        return torch.cat([group.attend(layer, part) for group, part in parts])
+
+
+class EqualRows:
+    """B rows of T tokens each; `step` is how far apart they lie in the pool, None if scattered."""
+
+    def __init__(
+        self, cache: BlockStore, rows: Sequence[Row], step: int | None, chunk_mask: ChunkMask
+    ) -> None:
+        self.num_rows = len(rows)
+        self.num_tokens = sum(len(row.tokens) for row in rows)
+        self.longest = max(row.context_len for row in rows)
+        self.storage, self.step, self.size = cache.storage, step, cache.size
+        tables = [cache.table(row.request_id) for row in rows]
+        self.first = tables[0][0] * self.size
+        if step is None:
+            most = max(map(len, tables))
+            # A short table is filled up with its own first block: hidden, but never NaN.
+            full = [[*table, *table[:1] * (most - len(table))] for table in tables]
+            self.blocks = torch.tensor(full, device=cache.storage.device).flatten()  # (B * P,)
+        if self.num_tokens == len(rows):
+            self.bias = lengths_bias([row.context_len for row in rows], cache.storage)
+        else:
+            masks = [chunk_mask(row.num_past, len(row.tokens)) for row in rows]  # (T, s) each
+            self.bias = visible_bias(masks, cache.storage)
+
+    def attend(self, layer: int, q: Tensor) -> Tensor:
+        """Shapes: q (B * T, H, D) -> (B * T, H, D)."""
+        see = self._gathered if self.step is None else self._in_place
+        seen = F.scaled_dot_product_attention(
+            q.view(self.num_rows, -1, *q.shape[1:]).transpose(1, 2),  # (B, H, T, D)
+            see(self.storage[0, layer]),  # (B, H, S, D)
+            see(self.storage[1, layer]),
+            attn_mask=self.bias,
+        )  # (B, H, T, D)
+        return seen.transpose(1, 2).flatten(0, 1)
+
+    def _in_place(self, kv: Tensor) -> Tensor:
+        """A view. Shapes: kv (H, P * E, D) -> (B, H, S, D)."""
+        assert self.step is not None
+        by_head, by_entry, by_number = kv.stride()
+        return kv.as_strided(
+            (self.num_rows, len(kv), self.longest, kv.shape[2]),
+            (self.step * by_entry, by_head, by_entry, by_number),
+            kv.storage_offset() + self.first * by_entry,
+        )
+
+    def _gathered(self, kv: Tensor) -> Tensor:
+        """A copy. Shapes: kv (H, P * E, D) -> (B, H, S, D)."""
+        num_heads, _, head_size = kv.shape
+        by_block = kv.view(num_heads, -1, self.size * head_size)  # (H, P, E * D)
+        chosen = by_block.index_select(1, self.blocks)  # (H, B * P, E * D)
+        own = chosen.view(num_heads, self.num_rows, -1, head_size)  # (H, B, P * E, D)
+        return own[:, :, : self.longest].transpose(0, 1)
+
+
+def together(rows: Sequence[Row], cache: BlockStore) -> Iterator[tuple[Sequence[Row], int | None]]:
+    """Neighbouring rows of one length that attend in one call, and how far apart they lie."""
+    kinds = groupby(rows, key=lambda row: (len(row.tokens), cache.is_run(row.request_id)))
+    for (_, in_place), members in kinds:
+        group = list(members)
+        if not in_place:
+            yield group, None
+            continue
+        yield from _evenly_apart(group, cache)
+
+
+def _evenly_apart(rows: Sequence[Row], cache: BlockStore) -> Iterator[tuple[Sequence[Row], int]]:
+    """Rows that lie in one piece each, cut where the distance changes or the pool would end."""
+    firsts = [cache.table(row.request_id)[0] * cache.size for row in rows]
+    start = 0
+    while start < len(rows):
+        end, step = start + 1, 0
+        longest = rows[start].context_len
+        while end < len(rows):
+            apart = firsts[end] - firsts[end - 1]
+            longest = max(longest, rows[end].context_len)
+            beyond = firsts[end] + longest > cache.storage.shape[3]
+            if apart < 0 or beyond or (end > start + 1 and apart != step):
+                break
+            end, step = end + 1, apart
+        yield rows[start:end], step
+        start = end

@@ -1,0 +1,339 @@
+"""The KV cache in blocks: one pool for all requests, and a table of block numbers for each.
+
+The same interface as `KVCache`. A request takes a block when its tokens reach it, so less than one
+block of it is ever empty. With sharing on, a full block is published under its hash once the step
+that computed it has committed, and requests that begin alike name the same block. So only a last
+block that is not full is written, and it is never published: shared it is after a `fork` alone.
+
+Shapes: L layers, H heads, P blocks of E entries each, S entries held, D head size, N tokens.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from nanogpt.blocks.block_attention import BlockAttention
+from nanogpt.blocks.block_pool import BlockPool
+from nanogpt.blocks.block_record import BlocksRecord, BlockStepRecord, with_blocks
+from nanogpt.config import ModelConfig
+from nanogpt.executors.base import KVStore, Row
+from nanogpt.kv_cache import view_by_head, zeros_on_demand
+from nanogpt.model import Attend
+from nanogpt.parts import Parts
+from nanogpt.parts.seams import Prefixes
+from nanogpt.request import KVView, OwnKV, Request
+from nanogpt.trace import StepRecord
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHit:
+    """The blocks that hold the first `num_tokens` of some known tokens."""
+
+    blocks: tuple[int, ...]
+    num_tokens: int
+
+    def copy_to(self, cache: KVStore, request_id: int) -> None:
+        """Put them into the request's empty table: nothing is copied but their numbers."""
+        assert isinstance(cache, BlockKVCache)
+        cache.adopt(request_id, self.blocks, self.num_tokens)
+
+
+class BlockKVCache(Prefixes):
+    """K and V of every layer in `num_blocks` blocks of `size` tokens, for `num_lanes` requests.
+
+    `share` lets requests share full blocks; `salt` goes into their hashes, for K/V that differs by
+    more than its tokens. Mutable: the tables, how many tokens they hold, and the pool.
+    Raises: ValueError for more blocks than there is memory for.
+    """
+
+    after_decodes = True
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_blocks: int,
+        num_lanes: int,
+        size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        parts: Parts,
+        *,
+        share: bool,
+        salt: str = "",
+    ) -> None:
+        entries = num_blocks * size
+        shape = (2, config.num_layers, config.num_heads, entries, config.head_size)
+        # Zeros, not garbage: a masked key has weight 0, but 0 * NaN would still be NaN.
+        try:
+            self.storage = zeros_on_demand(shape, dtype).to(device)  # (2, L, H, P * E, D)
+        except (OSError, OverflowError, ValueError, MemoryError):
+            raise ValueError(
+                f"this machine has no memory for {num_blocks} blocks of {size} tokens; a smaller "
+                "max_kv_tokens or max_batch_size takes fewer"
+            ) from None
+        by_layer = self.storage.flatten(2, 3).transpose(0, 1)  # (L, 2, H * P * E, D)
+        self._rows = [tuple(kv.unbind()) for kv in by_layer.unbind()]
+        self._heads = torch.arange(config.num_heads, device=device) * entries  # (H,)
+        self.pool = BlockPool(num_blocks, num_lanes, parts)
+        self.size = size
+        self.parts = parts
+        self.share = share
+        self._hashes = lru_cache(64)(lambda tokens: parts.block_hashes(tokens, size, salt))
+        self._table_of: dict[int, list[int]] = {}
+        self._length_of: dict[int, int] = {}
+        self._published: dict[int, int] = {}  # so many blocks of the table
+        self._copied: list[tuple[int, int]] = []
+
+    # --- a request's table ------------------------------------------------------------------------
+
+    def reserve(self, request_id: int) -> None:
+        """Give the request an empty table. Raises: ValueError when it has one already."""
+        if request_id in self._table_of:
+            raise ValueError(f"request {request_id} has a table already")
+        self._table_of[request_id] = []
+        self._length_of[request_id] = self._published[request_id] = 0
+
+    def adopt(self, request_id: int, blocks: Sequence[int], num_tokens: int) -> None:
+        """Let the request's empty table name these blocks, which hold its first tokens."""
+        self.pool.hold(blocks)
+        self._table_of[request_id] = list(blocks)
+        self._length_of[request_id] = num_tokens
+        self._published[request_id] = num_tokens // self.size
+
+    def fork(self, request_id: int, child_id: int) -> None:
+        """Let a new request hold all that another holds, by naming its blocks: nothing is copied.
+
+        The one way to a shared block that is not full; who writes it first gets a copy.
+        """
+        self.reserve(child_id)
+        self.adopt(child_id, self._table_of[request_id], self._length_of[request_id])
+        self._published[child_id] = self._published[request_id]
+
+    def commit(self, request_id: int, num_tokens: int) -> None:
+        """Count `num_tokens` freshly written tokens as held; blocks beyond them are free again."""
+        self._length_of[request_id] += num_tokens
+        self._cut(request_id)
+
+    def discard_written(self, request_id: int) -> None:
+        """Wipe what was written and never committed, and give the blocks of it back."""
+        table, length = self._table_of[request_id], self._length_of[request_id]
+        for index in range(length // self.size, len(table)):
+            block, start = table[index], max(0, length - index * self.size)
+            if self.pool.counts[block] == 1:
+                first = block * self.size
+                self.storage[:, :, :, first + start : first + self.size] = 0
+        self._cut(request_id)
+
+    def release(self, request_id: int) -> None:
+        """Let go of the request's table; blocks that no other table names are free."""
+        self.pool.drop(self._table_of.pop(request_id))
+        del self._length_of[request_id], self._published[request_id]
+
+    def leave(self, request_id: int) -> OwnKV:
+        """Let go of the table, and leave the request a copy of its K/V to look at."""
+        held = self.held(request_id).clone()  # (2, L, H, S, D)
+        self.release(request_id)
+        return OwnKV(view_by_head(list(zip(*held, strict=True))))
+
+    @contextmanager
+    def without(self, request_ids: Sequence[int]) -> Generator[None]:
+        """A step that these leave with: the others take their blocks, and an error puts all back.
+
+        Of the cached blocks, those that such a step evicts stay evicted.
+        """
+        mark, num_copied = self.pool.mark(), len(self._copied)
+        aside = [
+            (i, self._table_of[i], self._length_of[i], self._published[i], self.held(i).clone())
+            for i in request_ids
+        ]
+        hashes = {i: self.pool.hashes(self._table_of[i][: self._published[i]]) for i in request_ids}
+        for request_id, table, *_ in aside:
+            self._table_of[request_id] = []
+            self._length_of[request_id] = self._published[request_id] = 0
+            self.pool.drop(table)
+        try:
+            yield
+        except BaseException:
+            for request_id, table, length, published, kv in aside:
+                self.adopt(request_id, table, length)
+                self._published[request_id] = published
+                self.pool.publish(table, hashes[request_id])
+                self.storage[:, :, :, self._entries(request_id, 0, length)] = kv
+            self.pool.rewind(mark)
+            del self._copied[num_copied:]
+            raise
+
+    # --- what executors ask -----------------------------------------------------------------------
+
+    def place(self, rows: Sequence[tuple[int, int]]) -> Tensor:
+        """Where the new tokens of [(request id, how many), ...] go, head by head: (N * H,).
+
+        Blocks are taken for them; one that another table names too is copied first.
+        """
+        entries: list[int] = []
+        for request_id, num_new in rows:
+            table, length = self._table_of[request_id], self._length_of[request_id]
+            if length % self.size:
+                self._make_writable(request_id, length // self.size)
+                table = self._table_of[request_id]
+            more = -(-(length + num_new) // self.size) - len(table)
+            if more > 0:
+                table += self.pool.take(table, more)
+            entries += self._entries(request_id, length, length + num_new)
+        starts = torch.tensor(entries, device=self._heads.device).unsqueeze(1)  # (N, 1)
+        return (starts + self._heads).flatten()  # (N * H,)
+
+    def write(self, layer: int, place: Tensor, k: Tensor, v: Tensor) -> None:
+        """Store K/V of N new tokens. Shapes: place (N * H,), k, v (N, H, D)."""
+        keys, values = self._rows[layer]
+        keys.index_copy_(0, place, k.flatten(0, 1))
+        values.index_copy_(0, place, v.flatten(0, 1))
+
+    def attention(self, rows: Sequence[Row]) -> Attend:
+        """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
+        return BlockAttention(self, rows, self.parts.chunk_mask)
+
+    def held(self, request_id: int) -> Tensor:
+        """What the request holds in all layers. Shapes: -> (2, L, H, S, D), a view if it can be."""
+        entries = self._entries(request_id, 0, self._length_of[request_id])
+        if self.is_run(request_id):
+            first = entries[0] if entries else 0
+            return self.storage[:, :, :, first : first + len(entries)]
+        return self.storage[:, :, :, entries]
+
+    def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
+        """What the request holds in one layer, oldest first. Shapes: -> k, v (H, S, D)."""
+        k, v = self.held(request_id)[:, layer]
+        return k, v
+
+    def table(self, request_id: int) -> tuple[int, ...]:
+        """The request's blocks, in the order of its text."""
+        return tuple(self._table_of[request_id])
+
+    def is_run(self, request_id: int) -> bool:
+        """Whether the request's blocks are neighbours in the pool, in the order of its text."""
+        table = self._table_of[request_id]
+        return not table or table == list(range(table[0], table[0] + len(table)))
+
+    def slot(self, request_id: int) -> int:
+        """The request's first block; 0 while it has none."""
+        return next(iter(self._table_of[request_id]), 0) if request_id in self._table_of else 0
+
+    def length(self, request_id: int) -> int:
+        """How many tokens the request holds; 0 when it has no table."""
+        return self._length_of.get(request_id, 0)
+
+    def positions(self, request_id: int) -> range:
+        """The positions whose K/V is held: all of them."""
+        return range(self.length(request_id))
+
+    def mask(self, request_id: int, num_new: int) -> None:
+        """None: the causal mask applies."""
+
+    def view(self, request_id: int) -> KVView:
+        """What the request holds, by (layer, head): k, v (1, S, D) each."""
+        if request_id not in self._table_of:
+            return MappingProxyType({})
+        return view_by_head(list(zip(*self.held(request_id), strict=True)))
+
+    def live_bytes(self, request_id: int) -> int:
+        """Bytes of the blocks that the request's table names, whoever else names them."""
+        return self.storage.nbytes // len(self.pool.counts) * len(self._table_of[request_id])
+
+    def held_tokens(self) -> int:
+        """KV tokens held by all requests together; those in shared blocks count for each."""
+        return sum(self._length_of.values())
+
+    def holders(self) -> Sequence[int]:
+        """Ids of the requests that have a table, in the order they got it."""
+        return list(self._table_of)
+
+    # --- what is shared ---------------------------------------------------------------------------
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens' K/V can be found."""
+        return len(self.pool.block_of) * self.size
+
+    def find(self, known: Sequence[int]) -> BlockHit | None:
+        """The longest run of published blocks that `known` begins with. Changes nothing."""
+        if not self.share:
+            return None
+        hashes, published = self._hashes(tuple(known)), self.pool.block_of
+        blocks, found = self.parts.longest_match(hashes, published, len(known), self.size)
+        return BlockHit(tuple(blocks), found) if found else None
+
+    def publish(self, request: Request, cache: KVStore) -> None:
+        """Let others find the request's full blocks, all of them from committed steps."""
+        full = self._length_of[request.id] // self.size
+        if not self.share or full == self._published[request.id]:
+            return
+        hashes = self._hashes(tuple(request.tokens_so_far[: full * self.size]))
+        self.pool.publish(self._table_of[request.id], hashes)
+        self._published[request.id] = full
+
+    def shared(self, requests: Sequence[Request]) -> int:
+        """KV tokens in blocks that these name more than once, or will once those that wait start.
+
+        A block counts once, so so many of the tokens that they count with one by one are too many.
+        """
+        if not self.share:
+            return 0
+        tables = [self._table_of.get(r.id) or self._found(r) for r in requests]
+        return (sum(map(len, tables)) - len(set().union(*tables))) * self.size
+
+    def noted(self, record: StepRecord) -> BlockStepRecord:
+        """The step's record, and what happened to the pool since the step before."""
+        events, published = self.pool.events()
+        copied, self._copied = self._copied, []
+        blocks = BlocksRecord(
+            block_size=self.size,
+            num_blocks=len(self.pool.counts),
+            tables=tuple((i, tuple(table)) for i, table in self._table_of.items()),
+            idle=self.pool.idle(),
+            published=tuple(published),
+            copied=tuple(copied),
+            **{name: tuple(blocks) for name, blocks in events.items()},
+        )
+        return with_blocks(record, blocks)
+
+    def check(self) -> None:
+        """Assert that the books agree, and that only full blocks that committed can be found."""
+        assert self._table_of.keys() == self._length_of.keys() == self._published.keys()
+        for request_id, table in self._table_of.items():
+            assert len(table) == -(-self._length_of[request_id] // self.size), (request_id, table)
+            assert 0 <= self._published[request_id] <= self._length_of[request_id] // self.size
+        self.pool.check(list(self._table_of.values()))
+        assert self.share or not self.pool.block_of
+
+    def _found(self, request: Request) -> Sequence[int]:
+        hit = self.find(request.tokens_so_far)
+        return hit.blocks if hit else ()
+
+    def _cut(self, request_id: int) -> None:
+        """Give back the blocks behind what is held."""
+        table, num_blocks = self._table_of[request_id], -(-self._length_of[request_id] // self.size)
+        if len(table) > num_blocks:
+            self.pool.drop(table[num_blocks:])
+            del table[num_blocks:]
+
+    def _make_writable(self, request_id: int, index: int) -> None:
+        """Copy a block before it is written, if another table names it."""
+        table, counts = self._table_of[request_id], self.pool.counts
+        free = self.pool.take(table, 1) if counts[table[index]] > 1 else []
+        self._table_of[request_id], copy = self.parts.writable(table, counts, index, free)
+        if copy is not None:
+            origin, target = (slice(b * self.size, (b + 1) * self.size) for b in copy)
+            self.storage[:, :, :, target] = self.storage[:, :, :, origin]
+            self.pool.drop([copy[0]])
+            self._copied.append(copy)
+
+    def _entries(self, request_id: int, start: int, end: int) -> list[int]:
+        """Where the positions [start, end) lie in the pool."""
+        table, size = self._table_of[request_id], self.size
+        return [table[p // size] * size + p % size for p in range(start, end)]

@@ -1,0 +1,70 @@
+"""What features may add to a step: K/V that others computed, and drafts. Here, nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from nanogpt.executors.base import KVStore, Row
+from nanogpt.parts import Accept
+from nanogpt.request import Request
+from nanogpt.scheduler import Scheduler
+from nanogpt.trace import StepRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a pass gave a request: its first `num_accepted` drafts, and `last` after them."""
+
+    last: int
+    num_accepted: int = 0
+
+
+class Prefix(Protocol):
+    """K/V of the first tokens of a request, computed for another one."""
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens it spares."""
+        ...
+
+    def copy_to(self, cache: KVStore, request_id: int) -> None:
+        """Put it into the request's empty room, where it counts as held."""
+        ...
+
+
+class Prefixes:
+    """Where K/V of shared prefixes is found: here, nowhere."""
+
+    num_tokens = 0
+    after_decodes = False  # whether a decode's K/V is published, too, before its request leaves
+
+    def find(self, known: Sequence[int]) -> Prefix | None:
+        """What a request with these known tokens will not have to compute. Changes nothing."""
+        return None
+
+    def publish(self, request: Request, cache: KVStore) -> None:
+        """Let others find what the request holds, all of it from committed steps."""
+
+    def shared(self, requests: Sequence[Request]) -> int:
+        """KV tokens that these count with more than once, and that are there once."""
+        return 0
+
+    def noted(self, record: StepRecord) -> StepRecord:
+        """The step's record, with what there is to say of the store."""
+        return record
+
+
+class Drafter:
+    """What guesses ahead for decodes and judges the guesses: here, nothing."""
+
+    def propose(
+        self, planned: Sequence[tuple[Request, int]], scheduler: Scheduler
+    ) -> Mapping[int, tuple[int, ...]]:
+        """Drafts for the decodes of a plan, where there is room, by request id."""
+        return {}
+
+    def judge(self, row: Row, logits: Tensor, accept: Accept) -> Drawn:
+        """What becomes of a row's drafts. Shapes: logits (K + 1, V)."""
+        raise NotImplementedError
