@@ -1,6 +1,6 @@
 """What policies see of a request: plain data, and what is said where it does not fit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nanogpt.validate import PartError
 
@@ -25,7 +25,7 @@ class RequestView:
     kv_tokens: int
     key: tuple[float, ...] = ()
     kv_limit: int | None = None
-    block_size: int = 1
+    block_size: int = field(default=1, repr=False)
 
     @property
     def num_known(self) -> int:
