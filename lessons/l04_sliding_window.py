@@ -687,14 +687,14 @@ def _():
 
     Then time. The post measures 18 to 21 % more tokens per second. **Our engine gets slower where
     texts are short.** Tokens per second with a window, stored in the ring or by `evict`, over those
-    of the full cache (packed, `python -m benchmarks.window`, one thread of an AMD EPYC, CPU time
-    beside other work, median of 9; the spread is in `docs/benchmarks.md`):
+    of the full cache (packed, `python -m benchmarks.window`, one thread of an AMD EPYC, CPU time,
+    median of 9; the spread is in `docs/benchmarks.md`):
 
     | requests × new tokens | W | most KV tokens held | ring | evict |
     |:--|--:|--:|--:|--:|
-    | 3 × 30 | 20 | 108 → 60 | ×0.89 | ×0.73 |
-    | 8 × 20 | 16 | 208 → 128 | ×0.83 | ×0.74 |
-    | 4 × 150, after prompts of 300 | 32 | 1,786 → 128 | ×1.16 | ×0.90 |
+    | 3 × 30 | 20 | 108 → 60 | ×0.91 | ×0.79 |
+    | 8 × 20 | 16 | 208 → 128 | ×0.85 | ×0.68 |
+    | 4 × 150, after prompts of 300 | 32 | 1,786 → 128 | ×1.19 | ×0.86 |
 
     The post's engine copies and pads all K/V in every step, and a window makes the copies smaller.
     The packed engine reads the full cache in place. There is nothing to make smaller until attention
