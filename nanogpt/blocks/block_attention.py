@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.executors.base import KVStore, Row, place_rows
-from nanogpt.executors.packed import lengths_bias, visible_bias
+from nanogpt.executors.packed import GroupedAttention, lengths_bias, visible_bias
+from nanogpt.model import Attend
 from nanogpt.parts import ChunkMask
 
 
@@ -37,27 +38,14 @@ class BlockStore(KVStore, Protocol):
         ...
 
 
-class BlockAttention:
-    """A step's attention, group by group. Blocks for what is new are taken first."""
-
-    def __init__(self, cache: BlockStore, rows: Sequence[Row], chunk_mask: ChunkMask) -> None:
-        self.cache = cache
-        self.place = place_rows(rows, cache)
-        self.groups = [
-            EqualRows(cache, group, step, chunk_mask) for group, step in together(rows, cache)
-        ]
-        self.sizes = [group.num_tokens for group in self.groups]
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
-        self.cache.write(layer, self.place, k, v)
-        if len(self.groups) == 1:
-            return self.groups[0].attend(layer, q)
-        parts = zip(self.groups, q.split(self.sizes), strict=True)
-        return torch.cat([group.attend(layer, part) for group, part in parts])
+def block_attention(cache: BlockStore, rows: Sequence[Row], chunk_mask: ChunkMask) -> Attend:
+    """A step's attention, group by group."""
+    place = place_rows(rows, cache)  # takes the blocks for what is new, which the groups look at
+    groups = [TabledRows(cache, group, step, chunk_mask) for group, step in together(rows, cache)]
+    return GroupedAttention(cache, place, groups)
 
 
-class EqualRows:
+class TabledRows:
     """B rows of T tokens each; `step` is how far apart they lie in the pool, None if scattered."""
 
     def __init__(
@@ -80,8 +68,8 @@ class EqualRows:
             masks = [chunk_mask(row.num_past, len(row.tokens)) for row in rows]  # (T, s) each
             self.bias = visible_bias(masks, cache.storage)
 
-    def attend(self, layer: int, q: Tensor) -> Tensor:
-        """Shapes: q (B * T, H, D) -> (B * T, H, D)."""
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q (B * T, H, D) -> (B * T, H, D); k and v are read from the pool."""
         see = self._gathered if self.step is None else self._in_place
         seen = F.scaled_dot_product_attention(
             q.view(self.num_rows, -1, *q.shape[1:]).transpose(1, 2),  # (B, H, T, D)

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from nanogpt.blocks.block_attention import BlockAttention
+from nanogpt.blocks.block_attention import block_attention
 from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.blocks.block_record import BlocksRecord, BlockStepRecord, with_blocks
 from nanogpt.config import ModelConfig
@@ -196,7 +196,7 @@ class BlockKVCache(Prefixes):
 
     def attention(self, rows: Sequence[Row]) -> Attend:
         """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
-        return BlockAttention(self, rows, self.parts.chunk_mask)
+        return block_attention(self, rows, self.parts.chunk_mask)
 
     def held(self, request_id: int) -> Tensor:
         """What the request holds in all layers. Shapes: -> (2, L, H, S, D), a view if it can be."""

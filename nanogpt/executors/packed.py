@@ -24,6 +24,7 @@ from nanogpt.executors.base import (
     KVStore,
     Row,
     forward_record,
+    place_rows,
     wanted_tokens,
 )
 from nanogpt.executors.prepacked import products_for
@@ -77,26 +78,41 @@ class PackedExecutor:
     def _attend(self, packed: Sequence[Row]) -> Attend:
         """Attention over rows that are sorted by their number of tokens."""
         if isinstance(self.cache, KVCache):
-            return PackedAttention(self.cache, packed, self.parts.chunk_mask)
+            place, chunk_mask = place_rows(packed, self.cache), self.parts.chunk_mask
+            groups = [
+                EqualRows(self.cache, each, chunk_mask) for each in neighbours(packed, self.cache)
+            ]
+            return GroupedAttention(self.cache, place, groups)
         return cast(AttendedStore, self.cache).attention(packed)
 
 
-class PackedAttention:
-    """The step's attention over the flat row, reading the slots of the KV cache in place."""
+class RowGroup(Protocol):
+    """Rows that lie side by side in the flat row, and attend in one call."""
 
-    def __init__(self, cache: KVCache, rows: Sequence[Row], chunk_mask: ChunkMask) -> None:
+    num_tokens: int
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q, k, v (n, H, D) -> (n, H, D); k and v are in the cache already."""
+        ...
+
+
+class GroupedAttention:
+    """The step's attention over the flat row: new K/V goes to its place, then group by group."""
+
+    def __init__(self, cache: KVStore, place: object, groups: Sequence[RowGroup]) -> None:
         self.cache = cache
-        self.place = cache.place([(row.request_id, len(row.tokens)) for row in rows])
-        self.groups = [EqualRows(cache, group, chunk_mask) for group in neighbours(rows, cache)]
-        self.sizes = [group.num_tokens for group in self.groups]
+        self.place = place
+        self.groups = groups
+        self.sizes = [group.num_tokens for group in groups]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
         self.cache.write(layer, self.place, k, v)
         if len(self.groups) == 1:
-            return self.groups[0].attend(layer, q)
-        parts = zip(self.groups, q.split(self.sizes), strict=True)
-        return torch.cat([group.attend(layer, part) for group, part in parts])
+            return self.groups[0].attend(layer, q, k, v)
+        news = zip(*(each.split(self.sizes) for each in (q, k, v)), strict=True)
+        parts = zip(self.groups, news, strict=True)
+        return torch.cat([group.attend(layer, *new) for group, new in parts])
 
 
 class EqualRows:
@@ -116,8 +132,8 @@ class EqualRows:
             masks = [chunk_mask(row.num_past, len(row.tokens)) for row in rows]  # (T, s) each
             self.bias = visible_bias(masks, cache.k)
 
-    def attend(self, layer: int, q: Tensor) -> Tensor:
-        """Shapes: q (B * T, H, D) -> (B * T, H, D)."""
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q (B * T, H, D) -> (B * T, H, D); k and v are read from the cache."""
         seen = F.scaled_dot_product_attention(
             q.view(self.num_rows, -1, *q.shape[1:]).transpose(1, 2),  # (B, H, T, D)
             self.keys[layer],  # (B, H, S, D)

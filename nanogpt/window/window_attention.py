@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Protocol
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.executors.base import KVStore, Row, place_rows
-from nanogpt.executors.packed import lengths_bias, visible_bias
+from nanogpt.executors.packed import GroupedAttention, lengths_bias, visible_bias
+from nanogpt.model import Attend
 
 
 class WindowStore(KVStore, Protocol):
@@ -30,25 +30,11 @@ class WindowStore(KVStore, Protocol):
         ...
 
 
-class WindowAttention:
+def window_attention(cache: WindowStore, rows: Sequence[Row]) -> Attend:
     """A step's attention, group by group of rows that bring the same number of tokens."""
-
-    def __init__(self, cache: WindowStore, rows: Sequence[Row]) -> None:
-        self.cache = cache
-        self.place = place_rows(rows, cache)
-        by_length = groupby(rows, key=lambda row: len(row.tokens))
-        self.groups = [CopiedRows(cache, list(members)) for _, members in by_length]
-        self.sizes = [group.num_tokens for group in self.groups]
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
-        self.cache.write(layer, self.place, k, v)
-        if len(self.groups) == 1:
-            return self.groups[0].attend(layer, q, k, v)
-        news = zip(q.split(self.sizes), k.split(self.sizes), v.split(self.sizes), strict=True)
-        return torch.cat(
-            [group.attend(layer, *new) for group, new in zip(self.groups, news, strict=True)]
-        )
+    place = place_rows(rows, cache)
+    by_length = groupby(rows, key=lambda row: len(row.tokens))
+    return GroupedAttention(cache, place, [CopiedRows(cache, list(own)) for _, own in by_length])
 
 
 class CopiedRows:

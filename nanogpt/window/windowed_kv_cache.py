@@ -19,7 +19,7 @@ from nanogpt.kv_cache import view_by_head
 from nanogpt.model import Attend
 from nanogpt.parts.sliding_window import WindowMask, kept_positions, window_mask
 from nanogpt.request import KVView, OwnKV
-from nanogpt.window.window_attention import WindowAttention
+from nanogpt.window.window_attention import window_attention
 from nanogpt.window.window_storage import WindowStorage
 
 
@@ -146,7 +146,7 @@ class WindowedKVCache:
 
     def attention(self, rows: Sequence[Row]) -> Attend:
         """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
-        return WindowAttention(self, rows)
+        return window_attention(self, rows)
 
     def view(self, request_id: int) -> KVView:
         """What the request holds, by (layer, head): k, v (1, S, D) each."""
