@@ -694,7 +694,7 @@ def _():
     |:--|--:|--:|--:|--:|
     | 3 × 30 | 20 | 108 → 60 | ×0.91 | ×0.79 |
     | 8 × 20 | 16 | 208 → 128 | ×0.85 | ×0.68 |
-    | 4 × 150, after prompts of 300 | 32 | 1,786 → 128 | ×1.19 | ×0.86 |
+    | 4 × 150, after prompts of 300 | 32 | 1786 → 128 | ×1.19 | ×0.86 |
 
     The post's engine copies and pads all K/V in every step, and a window makes the copies smaller.
     The packed engine reads the full cache in place. There is nothing to make smaller until attention
