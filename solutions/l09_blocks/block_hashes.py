@@ -5,7 +5,7 @@ import json
 import random
 import uuid
 import zlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 from course.checks.comparing import a_kind
@@ -62,7 +62,7 @@ def the_beginning_itself(tokens: list[int], size: int, salt: str) -> Any:
 
 # --- wrong ideas --------------------------------------------------------------------------------
 
-Says = Callable[[list[int], int, str, int], Hashable]
+Says = Callable[[list[int], int, str, int], Any]
 
 
 def hashed(says: Says) -> Callable[[list[int], int, str], list[str]]:
