@@ -10,6 +10,7 @@ from answers import right, worked
 
 from course.registry import exercise
 from course.stories import l09_exhibits as exhibits
+from course.stories.l09_stores import SETTINGS
 from nanogpt import GPT, Engine, Parts, Request, encode, load_model
 from nanogpt.validate import PartError
 
@@ -106,7 +107,7 @@ def test_a_request_reads_the_k_v_of_a_step_that_failed_until_exhibit_d_is_repair
 
 @pytest.mark.parametrize(("name", "function", "_"), JUDGED[1:3])
 def test_the_engine_s_own_guard_refuses_an_exhibit(name: str, function: Any, _: str, exact: GPT):
-    engine = Engine(exact, exhibits.SETTINGS, Parts(**{name: function}))
+    engine = Engine(exact, SETTINGS, Parts(**{name: function}))
     text = exhibits.KING + exhibits.SAYS
     for number in range(2):
         engine.submit(Request(number, encode(text + "er"), 6 + 20 * number))
