@@ -17,7 +17,7 @@ def _():
     mo.md(r"""
     # 9 · Blocks and shared prefixes
 
-    *60 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write six
+    *65 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write six
     short functions.*
     """)
     return
