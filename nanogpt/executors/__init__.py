@@ -58,9 +58,8 @@ def check_features(config: EngineConfig, executor: Executor, draft: object) -> N
             f"num_draft_tokens is {config.num_draft_tokens}, and there is no draft; give one, for "
             "example Engine(..., draft=TrigramDraft.load())"
         )
-    for name in ("prefix_cache_tokens", "share_prefixes"):
-        if getattr(config, name) and not getattr(executor, "reads_cache", False):
-            raise ValueError(
-                f"{name} is {getattr(config, name)}; the executor {executor.name!r} keeps its K/V "
-                "elsewhere, where no prefix can be copied to"
-            )
+    if config.share_prefixes and not getattr(executor, "reads_cache", False):
+        raise ValueError(
+            f"share_prefixes is True; the executor {executor.name!r} keeps its K/V elsewhere, "
+            "where no request finds it"
+        )

@@ -12,7 +12,7 @@ know most of it on its last edge. The workers' own trees say when tokens come an
 
 from collections.abc import Iterator
 
-from nanogpt.prefix.radix import common_length
+from nanogpt.fleet.radix import common_length
 
 Holders = dict[int, int]
 """worker id -> how many tokens of an edge it holds, at least 1."""
