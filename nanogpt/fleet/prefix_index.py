@@ -1,4 +1,4 @@
-"""Who has computed how much of a prompt: one tree over the prefix caches of all workers.
+"""Which worker has computed how much of a prompt: one tree over the prefix caches of all workers.
 
     worker 0 holds 1 2 3 4, worker 1 holds 1 2 3 and 1 2 9:
 
@@ -77,7 +77,7 @@ class PrefixIndex:
 
 
 class _Edge:
-    """Some tokens in a row, who holds them, and what follows. Mutable."""
+    """Some tokens in a row, which workers hold them, and what follows. Mutable."""
 
     __slots__ = ("below", "holders", "tokens")
 

@@ -15,7 +15,7 @@ from nanogpt.parts.feature_protocols import (
     Release,
     Writable,
 )
-from nanogpt.parts.plain_values import as_items, as_whole
+from nanogpt.parts.plain_values import as_items, as_whole, as_wholes
 from nanogpt.validate import PartError, show
 
 
@@ -26,7 +26,7 @@ def checked_allocate(blocks_of: Callable[..., Any]) -> Allocate:
         answer = blocks_of(list(free), n)
         if answer is None and n > len(free):
             return None
-        blocks = _numbers(answer)
+        blocks = as_wholes(answer)
         if blocks is None or len(blocks) != n or len({*blocks} & {*free}) != n:
             raise PartError(
                 f"your allocate returned {show(answer)}; it must be {n} different blocks out of "
@@ -42,7 +42,7 @@ def checked_release(freed_of: Callable[..., Any]) -> Release:
 
     def release(counts: Sequence[int], table: Sequence[int], /) -> list[int]:
         answer = freed_of(list(counts), list(table))
-        freed = _numbers(answer)
+        freed = as_wholes(answer)
         if freed is None or len(freed) != len({*freed}) or not {*freed} <= {*table}:
             raise PartError(
                 f"your release returned {show(answer)}; it must be different blocks out of "
@@ -84,7 +84,7 @@ def checked_match(match_of: Callable[..., Any]) -> LongestMatch:
     ) -> tuple[list[int], int]:
         answer = match_of(list(hashes), dict(cached), num_tokens, size)
         two = as_items(answer) or []
-        blocks, found = (_numbers(two[0]), as_whole(two[1])) if len(two) == 2 else (None, None)
+        blocks, found = (as_wholes(two[0]), as_whole(two[1])) if len(two) == 2 else (None, None)
         if blocks is None or found is None:
             raise PartError(
                 f"your longest_match returned {show(answer)}; it must be (blocks, num_cached)"
@@ -115,8 +115,8 @@ def checked_writable(table_of: Callable[..., Any]) -> Writable:
         right = list(table), None
         if counts[block] > 1:
             right = [*table[:index], free[0], *table[index + 1 :]], (block, free[0])
-        copy = None if len(two) != 2 or two[1] is None else tuple(_numbers(two[1]) or ())
-        if len(two) != 2 or (_numbers(two[0]), copy) != right:
+        copy = None if len(two) != 2 or two[1] is None else tuple(as_wholes(two[1]) or ())
+        if len(two) != 2 or (as_wholes(two[0]), copy) != right:
             raise PartError(
                 f"your writable returned {show(answer)}; {counts[block]} tables name block "
                 f"{block}, so it must be {show(right)}"
@@ -131,7 +131,7 @@ def checked_order(order_of: Callable[..., Any]) -> EvictOrder:
 
     def evict_order(blocks: Sequence[CachedBlock], /) -> list[int]:
         answer = order_of(list(blocks))
-        order, free = _numbers(answer), sorted(b.id for b in blocks if not b.count)
+        order, free = as_wholes(answer), sorted(b.id for b in blocks if not b.count)
         if order is None or sorted(order) != free:
             raise PartError(
                 f"your evict_order returned {show(answer)}; no table names {show(free)}, and it "
@@ -140,11 +140,3 @@ def checked_order(order_of: Callable[..., Any]) -> EvictOrder:
         return order
 
     return evict_order
-
-
-def _numbers(value: object) -> list[int] | None:
-    """The whole numbers that `value` lists, or None."""
-    items = as_items(value)
-    numbers = [as_whole(item) for item in items or ()]
-    whole = [number for number in numbers if number is not None]
-    return whole if items is not None and len(whole) == len(numbers) else None
