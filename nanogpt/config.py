@@ -109,8 +109,7 @@ class EngineConfig:
         if self.num_draft_tokens and self.sliding_window is not None:
             raise ValueError(
                 f"num_draft_tokens is {self.num_draft_tokens} under a sliding window of "
-                f"{self.sliding_window}; it must be 0: K/V that the window evicted cannot be "
-                "rolled back"
+                f"{self.sliding_window}; it must be 0: evicted K/V cannot be rolled back"
             )
         check_bool("share_prefixes", self.share_prefixes)
         if self.block_size is None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
 from nanogpt.config import EngineConfig
-from nanogpt.executors import MakeExecutor, check_engine, check_features, find_executor
+from nanogpt.executors import MakeExecutor, check_engine, check_executor, find_executor
 from nanogpt.executors.base import Row
 from nanogpt.kv_cache import KVCache, transaction
 from nanogpt.model import GPT
@@ -79,11 +79,11 @@ class Engine:
         )
         self.cache = self.make_cache()
         self.executor = (make_executor or find_executor(config))(model, self.cache, self.parts)
-        check_features(config, self.executor, draft)
+        check_executor(config, self.executor)
         self.drafter = Drafter()
         if config.num_draft_tokens:
-            make_drafter = _feature("speculative.drafting").ModelDrafter
-            self.drafter = make_drafter(draft, config, model.config.vocab_size)
+            make_drafter = _feature("speculative.drafting").make_drafter
+            self.drafter = make_drafter(draft, self.executor, model, config, self.parts)
         self.prefixes = self.cache if isinstance(self.cache, Prefixes) else Prefixes()
         self.scheduler.shared = self.prefixes.shared
         self.step_number = 0
@@ -263,7 +263,7 @@ class Engine:
     def _sample(self, step: Step, logits: Tensor) -> None:
         """Draw tokens and judge drafts, and count what each request will then hold."""
         if step.rows:
-            drawn = draw_tokens(step, logits, self.drafter, self.parts.accept)
+            drawn = draw_tokens(step, logits, self.drafter)
             promoted = [i for i in drawn if self.requests[i].status != "active"]
             active_now = [request.id for request in self.scheduler.active] + promoted
             sampled = [each.last for each in drawn.values()]

@@ -37,7 +37,7 @@ from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.tensor_parallel import tensor_parallel
 from nanogpt.request import Request
 from nanogpt.sampling import probabilities
-from nanogpt.speculative.drafting import Draft, propose, share_out, tempered
+from nanogpt.speculative.drafting import Draft, ModelDrafter, propose, share_out, tempered
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import Trace
 from nanogpt.validate import PartError
@@ -261,7 +261,8 @@ def p_value(temperature: float, parts: Parts = Parts(), seed: int = 1) -> float:
         num_draft_tokens=2,
     )  # fmt: skip
     engine = Engine(small_model(), config, draft=leaning)
-    engine.parts = parts  # unguarded: some hundred thousand calls
+    assert isinstance(engine.drafter, ModelDrafter)
+    engine.drafter.accept = parts.accept  # unguarded: some hundred thousand calls
     requests = [Request(i, list(PROMPT), LENGTH) for i in range(NUM_TEXTS)]
     for some in range(0, NUM_TEXTS, 100):  # a long queue would be sorted in every step
         engine.run([(0, request) for request in requests[some : some + 100]])

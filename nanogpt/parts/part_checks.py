@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nanogpt.parts import block_checks, layout_checks
+from nanogpt.parts.feature_protocols import Accept, RollBackKV
 from nanogpt.parts.guard import guard_fields
 from nanogpt.parts.plain_values import (
     as_items,
@@ -24,7 +25,6 @@ from nanogpt.parts.plain_values import (
     kind_of,
 )
 from nanogpt.parts.protocols import (
-    Accept,
     Admit,
     ChooseVictim,
     ChunkInputs,
@@ -33,7 +33,6 @@ from nanogpt.parts.protocols import (
     PlanStep,
     Record,
     Resume,
-    RollBackKV,
     SortKey,
 )
 from nanogpt.parts.request_view import RequestView

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from nanogpt.executors.base import Row
-from nanogpt.parts import Accept
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import StepRecord
@@ -59,6 +58,6 @@ class Drafter:
         """Drafts for the decodes of a plan, where there is room, by request id."""
         return {}
 
-    def judge(self, row: Row, logits: Tensor, accept: Accept) -> Drawn:
+    def judge(self, row: Row, logits: Tensor) -> Drawn:
         """What becomes of a row's drafts. Shapes: logits (K + 1, V)."""
         raise NotImplementedError
