@@ -2,9 +2,9 @@
 
     python -m benchmarks.routing [--workers N] [--repeats N] [--json] [--plot FILE]
 
-First, one worker and one long prompt, of which more and more is in the prefix cache: TTFT by hit
-length. Then requests that share a few long prefixes arrive while others run, under round robin and
-under the fleet's route in turns, repeat by repeat, each time with empty prefix caches.
+First, one worker and one long prompt, of which more and more is in its blocks: TTFT by hit length.
+Then requests that share a few long prefixes arrive while others run, under round robin and under
+the fleet's route in turns, repeat by repeat, each time with empty blocks.
 The shipped model, in float32; times are the parent's, from arrival to the reading of a token.
 """
 
@@ -27,9 +27,11 @@ from nanogpt.workers.router_state import Result
 from nanogpt.workers.routing import RoundRobin
 from nanogpt.workers.worker_fleet import Fleet
 
-CONFIG = EngineConfig(token_budget=512, max_batch_size=8, prefix_cache_tokens=8192)
+CONFIG = EngineConfig(
+    token_budget=512, max_batch_size=8, max_kv_tokens=8192, block_size=16, share_prefixes=True
+)
 PROMPT = 500
-HITS = (0, 125, 250, 375, 450, 499)
+HITS = (0, 128, 256, 384, 448, 496)
 NUM_PREFIXES, PREFIX, OWN = 6, 360, 40
 NUM_REQUESTS, NEW_TOKENS = 36, 8
 MEAN_GAPS_S = (0.04, 0.02)
@@ -56,7 +58,7 @@ def by_hit_length(fleet: Fleet, repeats: int) -> list[dict[str, float]]:
             fleet.serve([Request(0, before, 1)])
             result = fleet.serve([Request(1, prompt, 1)])[0]
             assert result.hit_tokens == hit, (result.hit_tokens, hit)
-            if repeat:  # the first round warms everybody up
+            if repeat:  # the first round warms all of them up
                 runs[hit].append(result)
     without = statistics.median(run.ttft_us for run in runs[0])
     rows: list[dict[str, float]] = []

@@ -2,7 +2,7 @@
 
     model, kv_cache, request, scheduler, planning, policies, engine     what a step needs
     executors, parts        how a step's rows go through the model; what a lesson may exchange
-    window, blocks, prefix, speculative     features that come in by name
+    window, blocks, speculative     features that come in by name
     posts                   the posts' run functions and calls
     slo, preemption         passes that give way
     fleet, workers          many engines: simulated, and in processes

@@ -53,12 +53,11 @@ class EngineConfig:
     "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
     every draw. Under a `sliding_window`, `kv_storage` is "ring" or "evict". `batch_invariant` gives
     a token the same float32 bits in every batch, several times slower; it is a form of "packed".
-    `num_draft_tokens` are guessed ahead of every decode at most (0: none); K/V of
-    `prefix_cache_tokens` tokens is kept for requests that begin like earlier ones (0: none).
-    With a `block_size` K/V lies in blocks of so many tokens, full ones shared by requests that
-    begin alike if `share_prefixes` (None: in a slot of the context's length for each request).
-    The newest `keep_steps` steps are remembered, with the requests in them (None: all of them); the
-    id of one that is forgotten may come again, so that in every trace an id means one request.
+    `num_draft_tokens` are guessed ahead of every decode at most (0: none). With a `block_size` K/V
+    lies in blocks of so many tokens, full ones shared by requests that begin alike if
+    `share_prefixes` (None: in a slot of the context's length for each request). The newest
+    `keep_steps` steps are remembered, with the requests in them (None: all of them); the id of one
+    that is forgotten may come again, so that in every trace an id means one request.
     """
 
     token_budget: int = 16
@@ -75,7 +74,6 @@ class EngineConfig:
     temperature: float = 0.0
     seed: int = 0
     num_draft_tokens: int = 0
-    prefix_cache_tokens: int = 0
     block_size: int | None = None
     share_prefixes: bool = False
     keep_steps: int | None = None
@@ -106,26 +104,21 @@ class EngineConfig:
         self._check_extras()
 
     def _check_extras(self) -> None:
-        """Raises: ValueError for drafts or a prefix cache where they cannot work."""
-        extras = {
-            "num_draft_tokens": "K/V that the window evicted cannot be rolled back",
-            "prefix_cache_tokens": "a shared prefix has to be held whole",
-        }
-        for name, why in extras.items():
-            check_int(name, getattr(self, name), 0)
-            if getattr(self, name) and self.sliding_window is not None:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)} under a sliding window of "
-                    f"{self.sliding_window}; it must be 0: {why}"
-                )
+        """Raises: ValueError for drafts or blocks where they cannot work."""
+        check_int("num_draft_tokens", self.num_draft_tokens, 0)
+        if self.num_draft_tokens and self.sliding_window is not None:
+            raise ValueError(
+                f"num_draft_tokens is {self.num_draft_tokens} under a sliding window of "
+                f"{self.sliding_window}; it must be 0: evicted K/V cannot be rolled back"
+            )
         check_bool("share_prefixes", self.share_prefixes)
         if self.block_size is None:
             if self.share_prefixes:
                 raise ValueError("share_prefixes is True; it goes with a block_size")
-        elif self.sliding_window is not None or self.prefix_cache_tokens:
+        elif self.sliding_window is not None:
             raise ValueError(
-                f"block_size is {self.block_size} beside a sliding window or prefix_cache_tokens; "
-                "a window frees single tokens, and blocks are shared by share_prefixes"
+                f"block_size is {self.block_size} beside a sliding window of "
+                f"{self.sliding_window}; a window frees single tokens, not blocks"
             )
         elif self.max_kv_tokens is not None and self.block_size > self.max_kv_tokens:
             raise ValueError(

@@ -9,14 +9,14 @@ import importlib
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nanogpt.clock import Clock, CostClock
 from nanogpt.config import EngineConfig
-from nanogpt.executors import MakeExecutor, check_engine, check_features, find_executor
+from nanogpt.executors import MakeExecutor, check_engine, check_executor, find_executor
 from nanogpt.executors.base import Row
 from nanogpt.kv_cache import KVCache, transaction
 from nanogpt.model import GPT
@@ -44,8 +44,8 @@ class Engine:
     """Serves requests on one model, step by step, and keeps the trace of it.
 
     `draft` guesses ahead when the settings have `num_draft_tokens`. Mutable: the scheduler, the KV
-    cache and the prefix cache, the step number, the unfinished `requests` by id, and the records
-    that are kept (`arrived`, by id, and `steps`).
+    cache, the step number, the unfinished `requests` by id, and the records that are kept
+    (`arrived`, by id, and `steps`).
     """
 
     def __init__(
@@ -79,17 +79,13 @@ class Engine:
         )
         self.cache = self.make_cache()
         self.executor = (make_executor or find_executor(config))(model, self.cache, self.parts)
-        check_features(config, self.executor, draft)
-        self.drafter, self.prefix_cache = Drafter(), Prefixes()
+        check_executor(config, self.executor)
+        self.drafter = Drafter()
         if config.num_draft_tokens:
-            make_drafter = _feature("speculative.drafting").ModelDrafter
-            self.drafter = make_drafter(draft, config, model.config.vocab_size)
-        if config.prefix_cache_tokens:
-            make_prefixes = _feature("prefix.prefix_cache").PrefixCache
-            self.prefix_cache = make_prefixes(config.prefix_cache_tokens)
-        if config.block_size is not None:
-            self.prefix_cache = cast(Prefixes, self.cache)
-            self.scheduler.shared = self.prefix_cache.shared
+            make_drafter = _feature("speculative.drafting").make_drafter
+            self.drafter = make_drafter(draft, self.executor, model, config, self.parts)
+        self.prefixes = self.cache if isinstance(self.cache, Prefixes) else Prefixes()
+        self.scheduler.shared = self.prefixes.shared
         self.step_number = 0
         self.requests: dict[int, Request] = {}
         self.arrived: dict[int, RequestRecord] = {}
@@ -221,7 +217,7 @@ class Engine:
         leaving = [(victim, scheduler.way_back(victim)) for victim in victims]
         reasons = {victim.id: scheduler.reason_to_leave() for victim in victims}
         startable, blocked = scheduler.admissible(victims)
-        hits = {r.id: self.prefix_cache.find(r.tokens_so_far) for r in startable}
+        hits = {r.id: self.prefixes.find(r.tokens_so_far, r.cache_salt) for r in startable}
         spared = {i: hit.num_tokens for i, hit in hits.items() if hit}
         waiting = [(r.id, r.remaining - spared.get(r.id, 0)) for r in startable]
         offer = self.offer(victims, waiting)
@@ -257,7 +253,7 @@ class Engine:
         """Put the rows through the model. Shapes: -> logits (R, V)."""
         for request_id, hit in step.hits.items():
             if hit:
-                hit.copy_to(self.cache, request_id)
+                self.prefixes.adopt(request_id, hit.blocks, hit.num_tokens)
         if not step.rows:
             return torch.empty(0, 0)
         result = self.executor.run(step.rows)
@@ -267,7 +263,7 @@ class Engine:
     def _sample(self, step: Step, logits: Tensor) -> None:
         """Draw tokens and judge drafts, and count what each request will then hold."""
         if step.rows:
-            drawn = draw_tokens(step, logits, self.drafter, self.parts.accept)
+            drawn = draw_tokens(step, logits, self.drafter)
             promoted = [i for i in drawn if self.requests[i].status != "active"]
             active_now = [request.id for request in self.scheduler.active] + promoted
             sampled = [each.last for each in drawn.values()]
@@ -298,7 +294,6 @@ class Engine:
     def _commit(self, step: Step) -> None:
         """Make the step count: preemptions, admissions, lengths, tokens, promotions."""
         for victim, way_back in step.leaving:
-            self.prefix_cache.publish(victim, self.cache)
             self.scheduler.preempt(victim, way_back)
             self.cache.release(victim.id)
         for request_id in step.newcomers:
@@ -318,8 +313,7 @@ class Engine:
         self._failures.pop(request.id, None)
         if drawn:
             request.generated_tokens += [*row.drafted[: drawn.num_accepted], drawn.last]
-        if request.is_done or not row.is_decode or self.prefix_cache.after_decodes:
-            self.prefix_cache.publish(request, self.cache)
+        self.prefixes.publish(request)
         if was_last_chunk and drawn:
             self.scheduler.promote(request)
         if request.is_done:
@@ -331,7 +325,7 @@ class Engine:
     def _record(self, step: Step) -> StepRecord:
         step.given_up, self._given_up = self._given_up, []
         record = step_record(step, self.scheduler, self.cache, end_us=self.clock.now_us())
-        record = self.prefix_cache.noted(record)
+        record = self.prefixes.noted(record)
         self.steps.append(record)
         self.step_number += 1
         while len(self.steps) > (self.config.keep_steps or len(self.steps)):

@@ -98,11 +98,6 @@ class KVCache:
         slot, length = self._slot_of[request_id], self._length_of[request_id]
         self.storage[:, :, slot, :, length:] = 0
 
-    def load(self, request_id: int, kv: Tensor) -> None:
-        """Hold K/V that was computed before, from position 0. Shapes: kv (2, L, H, n, D)."""
-        self.storage[:, :, self._slot_of[request_id], :, : kv.shape[3]] = kv
-        self._length_of[request_id] = kv.shape[3]
-
     def held(self, request_id: int) -> Tensor:
         """What the request holds in all layers, a view. Shapes: -> (2, L, H, S, D)."""
         slot, length = self._slot_of[request_id], self._length_of[request_id]

@@ -42,7 +42,8 @@ class Request:
     computed, prompt and generated alike: the next step computes from there. `arrival_time` is the
     step it arrived in, set when it is submitted. "failed" is what an engine has given up.
     `temperature` and `seed` are the engine's where they are None. With a seed of its own it draws
-    as request 0 of that seed: the text is the same, whatever its id.
+    as request 0 of that seed: the text is the same, whatever its id. Only requests with the same
+    `cache_salt` share blocks, as in vLLM.
     Source: the field names of the scheduling post, so that its calls run unchanged.
     """
 
@@ -57,6 +58,7 @@ class Request:
     kv_view: Callable[[], KVView] = field(default=no_kv, repr=False)
     temperature: float | None = field(default=None, kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
+    cache_salt: str | None = field(default=None, kw_only=True)
 
     @property
     def tokens_so_far(self) -> list[int]:
@@ -127,6 +129,9 @@ def check_form(request: Request) -> None:
     check_int(f"{who}: prefill_cursor", request.prefill_cursor, 0)
     check_temperature(0 if request.temperature is None else request.temperature)
     check_int(f"{who}: seed", 0 if request.seed is None else request.seed, 0)
+    salt = request.cache_salt
+    if salt is not None and (type(salt) is not str or not salt):
+        raise ValueError(f"{who}: cache_salt is {show(salt)}; it must be a text of 1 character up")
     check_is(f"{who}: the prompt", request.prompt_tokens, list, "a list of token ids")
     check_is(f"{who}: generated_tokens", request.generated_tokens, list, "a list of token ids")
 

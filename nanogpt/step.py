@@ -16,8 +16,8 @@ from torch import Tensor
 
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.executors.base import KVStore, Row, row_problem
-from nanogpt.parts import Accept, ChunkInputs
-from nanogpt.parts.seams import Drafter, Drawn, Prefix
+from nanogpt.parts import ChunkInputs
+from nanogpt.parts.seams import Drafter, Drawn, PrefixHit
 from nanogpt.planning import Offer, Plan
 from nanogpt.request import Request
 from nanogpt.sampling import sample_tokens, uniform
@@ -61,7 +61,7 @@ class Step:
     leaving: Sequence[tuple[Request, WayBack]]
     reasons: Mapping[int, str]  # why each of them leaves, by id
     blocked: str | None  # why the first waiting request that was not offered could not start
-    hits: dict[int, Prefix | None]  # of the startable, by id
+    hits: dict[int, PrefixHit | None]  # of the startable, by id
     offer: Offer
     plan: Plan = field(default_factory=list[tuple[int, int]])
     rows: Sequence[Row] = ()
@@ -120,7 +120,7 @@ def make_rows(
     return rows, sampling
 
 
-def draw_tokens(step: Step, logits: Tensor, drafter: Drafter, accept: Accept) -> dict[int, Drawn]:
+def draw_tokens(step: Step, logits: Tensor, drafter: Drafter) -> dict[int, Drawn]:
     """What each sampling row gives its request, by request id, in the rows' order.
 
     Shapes: logits (R, V). Raises: NotFiniteError naming a request whose logits are not finite.
@@ -143,7 +143,7 @@ def draw_tokens(step: Step, logits: Tensor, drafter: Drafter, accept: Accept) ->
         drawn |= {i: Drawn(token) for i, token in zip(alike, tokens, strict=True)}
     for i in chosen:
         if rows[i].drafted:
-            drawn[i] = drafter.judge(rows[i], logits[starts[i] : starts[i + 1]], accept)
+            drawn[i] = drafter.judge(rows[i], logits[starts[i] : starts[i + 1]])
     return {rows[i].request_id: drawn[i] for i in chosen}
 
 

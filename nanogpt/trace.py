@@ -72,7 +72,7 @@ class ForwardRecord:
 
 @dataclass(frozen=True, slots=True)
 class PrefixHitRecord:
-    """An admitted request whose first `num_tokens` were in the prefix cache: not computed."""
+    """An admitted request whose first `num_tokens` were found in shared blocks: not computed."""
 
     request_id: int
     num_tokens: int

@@ -42,7 +42,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         token_budget=draw(st.integers(1, 24)),
         max_kv_tokens=draw(st.integers(24, 64)),
         max_batch_size=draw(st.integers(1, 4)),
-        prefix_cache_tokens=draw(st.sampled_from([0, 32])),
+        block_size=draw(st.sampled_from([None, 1, 2, 4])),
     )
     now_us, calls = 0, list[Call]()
     shared = (1, 2, 3, 4, 5, 6)

@@ -280,3 +280,14 @@ class Follower:
         present = [r.id for r in self.trace.requests if r.arrival_step <= step.step]
         before = self.finished - set(step.finished)
         assert sorted([*worked, *waiting]) == sorted(set(present) - before)
+
+
+class BlockFollower(Follower):
+    """The trace's own books, in which a shared block counts once for the KV budget."""
+
+    def _limits(self, step: StepRecord) -> None:
+        named = {block for _, table in step.blocks.tables for block in table}
+        limit, size = self.config.max_kv_tokens, self.config.block_size
+        assert limit is None or len(named) * size <= limit
+        assert {i for i, _ in step.blocks.tables} == {kv.request_id for kv in step.kv}
+        assert all(kv.counted_tokens == -(-kv.kv_tokens // size) * size for kv in step.kv)

@@ -42,11 +42,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 PACKED_ALONE: dict[str, dict[str, Any]] = {
     "batch invariant": {**TIGHT, "batch_invariant": True},
-    "prefix cache": {**TIGHT, "prefix_cache_tokens": 64},
+    "blocks": {**TIGHT, "block_size": 4, "share_prefixes": True},
     "drafts": {"num_draft_tokens": 3},
     "drafts, urgent": {**URGENT, "num_draft_tokens": 3},
-    "drafts, sampled, prefix cache": {
-        **TIGHT, "temperature": 0.8, "num_draft_tokens": 2, "prefix_cache_tokens": 64,
+    "drafts, sampled, blocks": {
+        **TIGHT, "temperature": 0.8, "num_draft_tokens": 2, "block_size": 4, "share_prefixes": True,
     },
 }  # fmt: skip
 

@@ -8,8 +8,8 @@ import torch
 from fakes import (
     FAKE,
     TINY,
+    BlockFollower,
     FakeExecutor,
-    Follower,
     any_legal_plan,
     assert_equals_oracle,
     fake_arrivals,
@@ -89,17 +89,6 @@ def prefilled(trace: Trace, request_id: int) -> int:
         for work in step.work
         if work.request_id == request_id and work.kind == "prefill"
     )
-
-
-class BlockFollower(Follower):
-    """The trace's own books, in which a shared block counts once for the KV budget."""
-
-    def _limits(self, step: StepRecord) -> None:
-        named = {block for _, table in step.blocks.tables for block in table}
-        limit, size = self.config.max_kv_tokens, self.config.block_size
-        assert limit is None or len(named) * size <= limit
-        assert {i for i, _ in step.blocks.tables} == {kv.request_id for kv in step.kv}
-        assert all(kv.counted_tokens == -(-kv.kv_tokens // size) * size for kv in step.kv)
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -310,6 +299,106 @@ def test_nothing_is_found_before_the_step_that_computes_it_has_committed():
     check_pool(engine)
     engine.submit(Request(2, prompt, 2))
     assert [hit.num_tokens for hit in engine.step().prefix_hits] == [16]
+
+
+def test_a_chunk_is_found_as_soon_as_it_is_committed():
+    engine = Engine(tiny_model(), EngineConfig(token_budget=10, block_size=4, share_prefixes=True))
+    prompt = prompt_of(1, 20)
+    engine.submit(Request(0, prompt, 2))
+    engine.step()
+    engine.submit(Request(1, prompt, 2))
+    record = engine.step()
+    assert [(hit.request_id, hit.num_tokens) for hit in record.prefix_hits] == []
+    record = engine.step()
+    assert [(hit.request_id, hit.num_tokens) for hit in record.prefix_hits] == [(1, 16)]
+    assert [(w.request_id, w.start, w.end) for w in record.work] == [(0, 20, 21), (1, 16, 20)]
+
+
+class Listening(PackedExecutor):
+    """Remembers the last logits of every row, by where the row ends."""
+
+    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
+        super().__init__(model, cache, parts)
+        self.heard: dict[tuple[int, int], torch.Tensor] = {}
+
+    def run(self, rows: Sequence[Row]) -> ForwardResult:
+        result = super().run(rows)
+        for row, logits in zip(rows, result.logits, strict=True):
+            self.heard[row.request_id, row.context_len] = logits.clone()  # (V,)
+        return result
+
+
+@pytest.mark.parametrize("chunk", [64, 3])
+def test_logits_after_a_hit_are_those_of_a_run_without(chunk: int):
+    heard = list[dict[tuple[int, int], torch.Tensor]]()
+    for share in (True, False):
+        config = EngineConfig(token_budget=chunk, block_size=4, share_prefixes=share)
+        engine = Engine(tiny_model(), config, make_executor=Listening)
+        shared, tail = prompt_of(1, 17), prompt_of(2, 9)
+        serve(engine, Request(0, [*shared, 1, 2], 5), Request(1, [*shared, *tail], 8))
+        found = [hit.num_tokens for step in engine.trace().steps for hit in step.prefix_hits]
+        assert found == ([16] if share else [])
+        assert isinstance(engine.executor, Listening)
+        heard.append(engine.executor.heard)
+    warm, cold = heard
+    both = [end for end in warm.keys() & cold.keys() if end[0] == 1]
+    assert (1, 26) in both and len(both) >= 8
+    assert max((warm[end] - cold[end]).abs().max() for end in both) <= 1e-12
+
+
+# --- salts ----------------------------------------------------------------------------------------
+
+
+def salt_in_the_first_block(tokens: Any, size: int, salt: str) -> list[str]:
+    """As vLLM has it: every other block's hash has the salt by way of its parent."""
+    hashes = list[str]()
+    for end in range(size, len(tokens) + 1, size):
+        parent = hashes[-1] if hashes else salt
+        hashes.append(block_hashes([*tokens[end - size : end]], size, parent)[0])
+    return hashes
+
+
+@pytest.mark.parametrize("hashes", [block_hashes, salt_in_the_first_block])
+def test_requests_of_other_salts_share_nothing_and_get_the_same_text(hashes: Any):
+    engine = Engine(tiny_model(), SHARING, Parts(block_hashes=hashes))
+    prompt = prompt_of(1, 18)
+    salts = [None, "a", "b", "a", None]
+    requests = [Request(i, prompt, 4, cache_salt=salt) for i, salt in enumerate(salts)]
+    for request in requests:
+        engine.run([(engine.step_number, request)])
+    trace = engine.trace()
+    assert [prefilled(trace, request.id) for request in requests] == [18, 18, 18, 2, 2]
+    assert_equals_oracle([(0, request) for request in requests])
+    blocks_of(engine).check()
+
+
+def test_requests_of_two_salts_that_run_side_by_side_name_no_block_together():
+    engine = Engine(tiny_model(), SHARING)
+    for i in range(4):
+        engine.submit(Request(i, prompt_of(1, 17), 3, cache_salt="ab"[i % 2]))
+        record = engine.step()
+    tables = {i: set(table) for i, table in record.blocks.tables}
+    for i, j in ((0, 1), (1, 2), (2, 3)):
+        assert not tables.get(i, set()) & tables.get(j, set())
+    hits = [(hit.request_id, hit.num_tokens) for s in engine.trace().steps for hit in s.prefix_hits]
+    assert hits == [(2, 16), (3, 16)]
+
+
+def test_a_salt_that_is_in_the_first_block_alone_makes_all_hashes_differ():
+    tokens = prompt_of(1, 16)
+    ours, theirs = (salt_in_the_first_block(tokens, 4, salt) for salt in ("a", "b"))
+    assert len({*ours, *theirs}) == 8
+
+
+@pytest.mark.parametrize("salt", ["", 7, b"a", ["a"]])
+def test_a_salt_that_is_no_text_is_refused(salt: Any):
+    engine = Engine(tiny_model(), SHARING)
+    with pytest.raises(ValueError, match=r"request 0: cache_salt is .*; it must be a text of 1"):
+        engine.submit(Request(0, [1, 2], 3, cache_salt=salt))
+    assert not engine.requests
+
+
+# --- failed steps ---------------------------------------------------------------------------------
 
 
 class Broken(PackedExecutor):
@@ -608,7 +697,6 @@ def test_scattered_tables_are_gathered_together():
         ({"share_prefixes": True}, "it goes with a block_size"),
         ({"block_size": 4, "share_prefixes": 1}, "share_prefixes is 1; it must be True or False"),
         ({"block_size": 4, "sliding_window": 4}, "block_size is 4 beside a sliding window"),
-        ({"block_size": 4, "prefix_cache_tokens": 9}, "blocks are shared by share_prefixes"),
         ({"block_size": 9, "max_kv_tokens": 8}, "block_size is 9, more than the 8 KV tokens"),
     ],
 )

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from nanogpt.contest import BASELINES, NAMES, Call, Entry, bound, play, workload
 from nanogpt.contest.contest_machine import Machine
 from nanogpt.contest.scoring import Workload, _Run, first_times
-from nanogpt.contest.upper_bound import _moore_hodgson, _most_late, _needs, spared_tokens
+from nanogpt.contest.upper_bound import (
+    _moore_hodgson,
+    _most_late,
+    _needs,
+    shareable_tokens,
+    spared_tokens,
+)
 from nanogpt.parts import Parts
 
 GREEDY = Entry("greedy", Parts(plan_step=shortest_first))
@@ -101,6 +107,25 @@ def test_what_another_prompt_begins_with_may_be_spared():
     assert spared_tokens(mine, [of([1, 2, 9], 1)]) == 2
     assert spared_tokens(mine, [of([1, 2, 3, 4], 1)]) == 3  # the last is always computed
     assert spared_tokens(mine, [of([1, 2], 1)]) == 3  # its text may go on like mine
+
+
+def test_what_another_may_hold_too_is_charged_to_neither():
+    """Four that begin alike fit into a KV budget that two of them would fill."""
+
+    def of(prompt: Sequence[int], number: int) -> Call:
+        arrival_us, ttft_us = (21_500, 22_000) if number else (0, 27_000)
+        return Call(number, arrival_us, tuple(prompt), 12, 0, ttft_us, 5_400)
+
+    mine = of([1, 2, 3, 4], 0)
+    assert shareable_tokens(mine, []) == 0
+    assert shareable_tokens(mine, [of([1, 2, 9], 1)]) == 2
+    assert shareable_tokens(mine, [of([1, 2], 1)]) == 4 + 12  # its text may go on like mine
+    assert shareable_tokens(mine, [of([1, 2, 3, 4, 5], 1)]) == 4 + 12  # and mine like it
+    four = of_calls(
+        *(of([*range(40), 50 + i], i) for i in range(4)),
+        machine=Machine(max_kv_tokens=40 + 4 * 12, block_size=1),
+    )
+    assert play(four, BASELINES[0]).points == 4 == bound(four)
 
 
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), max_size=7))

@@ -200,7 +200,9 @@ def test_an_engine_that_forgets_holds_no_more_after_thousands_of_requests(name: 
 
 
 @pytest.mark.parametrize(
-    "more", [{"num_draft_tokens": 2}, {"prefix_cache_tokens": 30}], ids=["drafts", "prefixes"]
+    "more",
+    [{"num_draft_tokens": 2}, {"block_size": 4, "share_prefixes": True, "max_kv_tokens": 32}],
+    ids=["drafts", "blocks"],
 )
 def test_what_a_feature_adds_is_forgotten_too(more: dict[str, Any]):
     config = EngineConfig(16, max_batch_size=4, keep_steps=2, **more)

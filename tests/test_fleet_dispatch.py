@@ -24,10 +24,10 @@ from nanogpt.fleet.metrics import Meter
 from nanogpt.fleet.open_workers import OpenWorkers
 from nanogpt.fleet.prefix_index import PrefixIndex
 from nanogpt.fleet.prefixes import RadixCache
+from nanogpt.fleet.radix import RadixTree
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.worker import Worker
-from nanogpt.prefix.radix import RadixTree
 
 FLEETS = st.fixed_dictionaries(
     {

@@ -5,7 +5,7 @@ from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.prefix.radix import RadixTree
+from nanogpt.fleet.radix import RadixTree
 
 Tokens = tuple[int, ...]
 

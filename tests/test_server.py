@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 import torch
-from fakes import tiny_model
+from fakes import prompt_of, tiny_model
 from http_serving import (
     LIMIT_S,
     MODEL,
@@ -37,8 +37,10 @@ from nanogpt.executors.packed import PackedExecutor
 from nanogpt.parts import Parts
 from nanogpt.posts.oracle import generate
 from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.request import Request
 from nanogpt.server.deadlines import Deadlines
 from nanogpt.server.engine_thread import Asked
+from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.token_stream import End, TokenStream
 
 CHAT = [{"role": "user", "content": "Who is"}]
@@ -210,6 +212,9 @@ def test_what_clients_send_by_default_is_passed_over(server: Running) -> None:
         ({"top_p": 0.5}, "top_p", "top_p is 0.5"),
         ({"echo": True}, "echo", "echo is True"),
         ({"stream": "yes"}, "stream", "stream: Expected `bool | null`, got `str`"),
+        ({"cache_salt": 7}, "cache_salt", "cache_salt: Expected `str | null`, got `int`"),
+        ({"cache_salt": ""}, "cache_salt", "cache_salt has 0 characters; it must have 1 to 128"),
+        ({"cache_salt": "a" * 129}, "cache_salt", "cache_salt has 129 characters"),
     ],
 )
 def test_a_bad_request_is_told_what_is_wrong(
@@ -341,7 +346,7 @@ def test_one_request_too_many_is_told_to_come_again() -> None:
 
 
 def test_metrics_count_known_traffic() -> None:
-    with serving(engine(prefix_cache_tokens=64)) as quiet:
+    with serving(engine(block_size=4, share_prefixes=True)) as quiet:
         slo = {"X-SLO-TTFT-MS": str(3_600_000)}
         for _ in range(2):
             quiet.post("/v1/completions", completion(max_tokens=10, temperature=0), **slo)
@@ -369,6 +374,57 @@ def test_metrics_count_known_traffic() -> None:
     assert seen["nanogpt:requests_refused_total", "400"] == 1
     for gauge in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
         assert seen[f"vllm:{gauge}",] == 0
+
+
+def test_salts_keep_requests_apart_and_change_no_text() -> None:
+    """The counters are of tokens, and of a request that was preempted of its first start alone."""
+    with serving(engine(block_size=4, share_prefixes=True)) as quiet:
+        texts = [
+            quiet.post("/v1/completions", completion(temperature=0, cache_salt=salt)).json()[
+                "choices"
+            ][0]["text"]
+            for salt in (None, "a", "b", "a", None)
+        ]
+        chat = {"model": MODEL, "messages": [{"role": "user", "content": "Hm"}], "cache_salt": "a"}
+        assert quiet.post("/v1/chat/completions", chat).status_code == 200
+        quiet.wait_until_idle()
+        seen = quiet.metrics()
+    assert texts == [oracle(PROMPT, 20)] * 5
+    assert seen["vllm:prefix_cache_hits_total",] == 12 + 12
+
+
+def test_a_request_that_comes_back_is_not_looked_up_again_and_a_shared_block_counts_once() -> None:
+    config = EngineConfig(token_budget=64, max_kv_tokens=40, block_size=4, share_prefixes=True)
+    made, metrics = Engine(tiny_model(), config), ServerMetrics(MODEL)
+
+    def figure(name: str) -> float:
+        return metrics.registry.get_sample_value(name, {"model_name": MODEL}) or 0
+
+    for number in range(2):
+        made.submit(Request(number, prompt_of(number, 15), 12))
+    num_preempted = 0
+    while not made.scheduler.is_done():
+        record = made.step()
+        num_preempted += len(record.preempted)
+        metrics.step(record, made)
+        metrics.state(made)
+        tables = [block for _, table in made.steps[-1].blocks.tables for block in table]
+        in_use = 0 if not made.cache.holders() else len(set(tables))
+        if not record.finished:
+            assert figure("vllm:kv_cache_usage_perc") == pytest.approx(in_use / 10)
+    assert num_preempted == 1 and record.prefix_hits == ()
+    assert figure("vllm:prefix_cache_queries_total") == 30
+    assert figure("vllm:prefix_cache_hits_total") == 0
+    assert figure("vllm:kv_cache_usage_perc") == 0
+
+
+def test_the_longest_request_fills_whole_blocks() -> None:
+    with serving(engine(max_kv_tokens=30, block_size=8)) as small:
+        card = small.client().models.retrieve(MODEL)
+        assert card.max_model_len == 24
+        assert small.post("/v1/completions", completion(max_tokens=12)).status_code == 200
+        refused = small.post("/v1/completions", completion(max_tokens=13))
+        assert refused.json()["error"]["code"] == "context_length_exceeded"
 
 
 def slow_parts(parts: Parts) -> Parts:
@@ -440,7 +496,7 @@ def test_a_learners_part_that_fails_is_an_error_of_the_servers_and_names_the_par
 
 FEATURES = {
     "drafts": {"num_draft_tokens": 3},
-    "prefixes": {"prefix_cache_tokens": 64},
+    "blocks": {"block_size": 4, "share_prefixes": True},
     "a tight KV budget": {"max_kv_tokens": 60, "policy": "priority", "preempt_to_admit": True},
     "textbook executor": {"executor": "padded"},
 }
@@ -534,7 +590,7 @@ def test_a_request_whose_logits_are_not_finite_ends_alone() -> None:
 def test_an_engine_thread_that_breaks_leaves_no_client_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def step(record: Any) -> None:
+    def step(*given: Any) -> None:
         # While this step runs, another request comes in, whose command is never looked at.
         broken.thread._loop.call_soon_threadsafe(late)
         broken.wait_until(lambda: len(streams) == 1)

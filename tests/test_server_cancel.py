@@ -28,8 +28,8 @@ KINDS = {
     "urgent first": {"policy": "priority", "preempt_to_admit": True, "max_kv_tokens": 48},
     "ring": WINDOW,
     "evict": {**WINDOW, "kv_storage": "evict"},
-    "prefixes": {"prefix_cache_tokens": 64},
-    "drafts": {"num_draft_tokens": 3, "prefix_cache_tokens": 48},
+    "blocks": {"block_size": 4, "share_prefixes": True, "max_kv_tokens": 48},
+    "drafts": {"num_draft_tokens": 3, "block_size": 4, "share_prefixes": True},
 }
 
 

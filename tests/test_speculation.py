@@ -11,6 +11,7 @@ import pytest
 import torch
 from fakes import (
     TINY,
+    BlockFollower,
     Follower,
     assert_equals_oracle,
     fake_engine,
@@ -36,7 +37,7 @@ from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.tensor_parallel import tensor_parallel
 from nanogpt.request import Request
 from nanogpt.sampling import probabilities
-from nanogpt.speculative.drafting import Draft, propose, share_out, tempered
+from nanogpt.speculative.drafting import Draft, ModelDrafter, propose, share_out, tempered
 from nanogpt.speculative.trigram import TrigramDraft
 from nanogpt.trace import Trace
 from nanogpt.validate import PartError
@@ -89,19 +90,19 @@ def passes(trace: Trace) -> list[tuple[int, int]]:
         max_size=6,
     ),
     budget=st.integers(1, 30),
-    kv=st.one_of(st.none(), st.integers(31, 60)),
+    kv=st.one_of(st.none(), st.integers(32, 60)),
     num_draft_tokens=st.integers(1, 6),
-    prefix_cache=st.sampled_from([0, 40]),
+    block_size=st.sampled_from([None, 4]),
     to_admit=st.booleans(),
     good=st.booleans(),
 )
 def test_a_greedy_text_is_the_oracles_whatever_is_guessed(
-    asks, budget, kv, num_draft_tokens, prefix_cache, to_admit, good
+    asks, budget, kv, num_draft_tokens, block_size, to_admit, good
 ):
     config = EngineConfig(
         token_budget=budget, max_kv_tokens=kv, max_batch_size=3, policy="priority",
         preempt_to_admit=to_admit, num_draft_tokens=num_draft_tokens,
-        prefix_cache_tokens=prefix_cache,
+        block_size=block_size, share_prefixes=block_size is not None,
     )  # fmt: skip
     arrivals = [
         (step, Request(i, prompt_of(i, length), new, priority))
@@ -110,7 +111,7 @@ def test_a_greedy_text_is_the_oracles_whatever_is_guessed(
     engine = Engine(tiny_model(), config, draft=sometimes_right if good else flat)
     trace = engine.run(arrivals)
     assert_equals_oracle(arrivals)
-    Follower(trace, config).check()
+    (Follower if block_size is None else BlockFollower)(trace, config).check()
     engine.cache.check()
     for step in trace.steps:
         assert step.used_tokens <= max(budget, len(step.work))
@@ -260,7 +261,8 @@ def p_value(temperature: float, parts: Parts = Parts(), seed: int = 1) -> float:
         num_draft_tokens=2,
     )  # fmt: skip
     engine = Engine(small_model(), config, draft=leaning)
-    engine.parts = parts  # unguarded: some hundred thousand calls
+    assert isinstance(engine.drafter, ModelDrafter)
+    engine.drafter.accept = parts.accept  # unguarded: some hundred thousand calls
     requests = [Request(i, list(PROMPT), LENGTH) for i in range(NUM_TEXTS)]
     for some in range(0, NUM_TEXTS, 100):  # a long queue would be sorted in every step
         engine.run([(0, request) for request in requests[some : some + 100]])
@@ -423,11 +425,15 @@ def test_what_cannot_work_is_refused_with_a_sentence():
         fake_engine(ONE)
 
 
-def test_ranks_refuse_drafts_and_a_prefix_cache():
+def test_ranks_refuse_drafts_and_blocks():
     runner = cast(Runner, SimpleNamespace(num_ranks=2, load=lambda *_: None))
-    for setting, why in (("num_draft_tokens", "gives no"), ("prefix_cache_tokens", "elsewhere")):
+    refused = {
+        "num_draft_tokens": "the executor 'tensor parallel, 2 ranks' gives no logits",
+        "block_size": "ranks keep every token in slots: no sliding window and no blocks",
+    }
+    for setting, why in refused.items():
         config = EngineConfig(**{setting: 2})
-        with pytest.raises(ValueError, match=f"'tensor parallel, 2 ranks' .*{why}|{why}"):
+        with pytest.raises(ValueError, match=why):
             Engine(tiny_model(), config, make_executor=tensor_parallel(runner), draft=flat)
 
 

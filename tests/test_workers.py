@@ -1,6 +1,7 @@
 """Real worker processes: the oracle's text whoever serves it, hits that save what they say."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -16,7 +17,7 @@ from nanogpt.workers.router_state import Result
 from nanogpt.workers.routing import RoundRobin
 from nanogpt.workers.worker_fleet import Fleet
 
-SETTINGS = EngineConfig(token_budget=32, max_batch_size=4, prefix_cache_tokens=600)
+SETTINGS = EngineConfig(token_budget=32, max_batch_size=4, block_size=4, share_prefixes=True)
 
 
 class Spy:
@@ -39,7 +40,7 @@ def started() -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(started: Fleet) -> Fleet:
-    """Two workers, with nothing in their caches, routed by backlog."""
+    """Two workers, with nothing in their blocks, routed by backlog."""
     assert started.is_open, "an earlier test ended the workers"
     started.forget()
     started.route = decisions.route
@@ -83,8 +84,8 @@ def test_a_hit_saves_exactly_its_length_and_gives_the_logits_of_a_cold_run(fleet
     known = prompt(90)
     (cold,) = fleet.serve([Request(0, known, 4)], want_logits=True)
     assert (cold.hit_tokens, cold.computed_prefill_tokens) == (0, 90)
-    for i, hit in enumerate([1, 32, 50, 89], 1):
-        asked = [*known[:hit], *([(known[hit] + 1) % 65] * 10 if hit < 89 else known[89:])]
+    for i, hit in enumerate([4, 32, 48, 88], 1):
+        asked = [*known[:hit], *([(known[hit] + 1) % 65] * 10 if hit < 88 else known[88:])]
         (warm,) = fleet.serve([Request(i, asked, 4)], want_logits=True)
         assert warm.worker_id == cold.worker_id
         assert (warm.hit_tokens, warm.computed_prefill_tokens) == (hit, len(asked) - hit)
@@ -96,9 +97,9 @@ def test_a_hit_saves_exactly_its_length_and_gives_the_logits_of_a_cold_run(fleet
 
 
 def test_what_a_request_generated_can_be_hit_too(fleet: Fleet):
-    (first,) = fleet.serve([Request(0, prompt(20), 6)])
+    (first,) = fleet.serve([Request(0, prompt(20), 9)])
     (more,) = fleet.serve([Request(1, [*prompt(20), *first.tokens, 3], 2)])
-    assert more.hit_tokens == 25  # the last generated token was never computed
+    assert more.hit_tokens == 28
 
 
 def test_a_prefix_that_is_only_being_computed_is_no_hit_to_route_by(fleet: Fleet):
@@ -106,12 +107,12 @@ def test_a_prefix_that_is_only_being_computed_is_no_hit_to_route_by(fleet: Fleet
     fleet.serve(requests([prompt(40)] * 2))
     assert [hits for _, hits in spy.shown] == [{}, {}]
     (third,) = fleet.serve([Request(2, prompt(40), 1)])
-    assert spy.shown[2][1] == {0: 39, 1: 39}
-    assert third.hit_tokens == 39
+    assert spy.shown[2][1] == {0: 36, 1: 36}
+    assert third.hit_tokens == 36
 
 
 def test_requests_go_where_their_prefix_is(fleet: Fleet):
-    """Each worker has one prefix; who comes later computes its own ending, nobody else's."""
+    """Each worker has one prefix; what comes later computes its own ending alone."""
     stems = [prompt(60, start=i) for i in range(2)]
     homes = [result.worker_id for result in fleet.serve(requests(stems))]
     assert sorted(homes) == [0, 1]
@@ -168,15 +169,13 @@ def test_settings_that_no_worker_could_take_are_refused_before_one_starts():
     settings = EngineConfig(policy=lambda request: (request.id,))
     with pytest.raises(ValueError, match=r"cannot be sent to another process: .*pickle"):
         Fleet(tiny_model(), 1, settings)
-    with pytest.raises(ValueError, match="block_size is 4; workers share prefixes by prefix_cache"):
-        Fleet(tiny_model(), 1, EngineConfig(block_size=4))
     with pytest.raises(ValueError, match="num_draft_tokens is 2, and there is no draft"):
         Fleet(tiny_model(), 1, EngineConfig(num_draft_tokens=2))
 
 
 @pytest.mark.slow
 def test_a_sampled_text_does_not_depend_on_the_worker(fleet: Fleet):
-    settings = EngineConfig(token_budget=32, prefix_cache_tokens=600, temperature=0.9, seed=5)
+    settings = replace(SETTINGS, temperature=0.9, seed=5)
     with Fleet(tiny_model(), 1, settings) as sampling:
         (result,) = sampling.serve([Request(7, prompt(20), 6)])
     oracle = generate(tiny_model(), prompt(20), 6, temperature=0.9, seed=5, request_id=7)

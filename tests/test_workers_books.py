@@ -1,25 +1,30 @@
 """What the router believes of its workers: only what they have said, and exactly that."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 from preempting import CONFIG, logits_after, prompt, tiny_model
 
+from nanogpt.blocks import BlockKVCache
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
+from nanogpt.parts.blocks import block_hashes
 from nanogpt.posts.oracle import generate
 from nanogpt.trace import PrefixHitRecord, WorkRecord
 from nanogpt.validate import PartError
-from nanogpt.workers.router_state import Ticket, WorkerBook
+from nanogpt.workers.router_state import Result, Ticket, WorkerBook
 from nanogpt.workers.routing import RoundRobin, guard_route
 from nanogpt.workers.shared_model import map_model, write_model
 from nanogpt.workers.worker_messages import Serve, Stepped
 from nanogpt.workers.worker_process import Worker
 
-SETTINGS = EngineConfig(token_budget=8, max_batch_size=2, prefix_cache_tokens=100)
+SETTINGS = EngineConfig(token_budget=8, max_batch_size=2, block_size=4, share_prefixes=True)
 VIEWS = [WorkerView(i, 0, 0, 4, 100, 100) for i in (1, 4, 6)]
 
 
@@ -27,11 +32,14 @@ def serve_order(request_id: int, tokens: list[int], new: int = 3, logits: bool =
     return Serve(request_id, tuple(tokens), new, 0, logits)
 
 
-def stepped(
-    *work: WorkRecord, published: tuple[tuple[int, ...], ...] = (), **rest: object
-) -> Stepped:
+def hashes(tokens: Sequence[int]) -> frozenset[str]:
+    return frozenset(block_hashes(tokens, 4, ""))
+
+
+def stepped(*work: WorkRecord, **rest: object) -> Stepped:
     empty = {"hits": (), "preempted": (), "finished": (), "logits": {}}
-    return Stepped(work=work, published=published, **{**empty, **rest})  # type: ignore[arg-type]
+    told = {"published": frozenset(), "evicted": frozenset()}
+    return Stepped(work=work, **{**empty, **told, **rest})  # type: ignore[arg-type]
 
 
 def book_with(*tickets: Ticket) -> WorkerBook:
@@ -41,30 +49,45 @@ def book_with(*tickets: Ticket) -> WorkerBook:
     return book
 
 
+def hit(book: WorkerBook, tokens: list[int]) -> int:
+    return book.hit(serve_order(99, tokens))
+
+
 def test_a_prefix_counts_from_the_message_on_that_says_its_step_has_committed():
     book = book_with(Ticket(serve_order(0, prompt(20)), arrival_ns=0))
-    assert book.hit(prompt(20)) == 0  # dispatched is not computed
+    assert hit(book, prompt(20)) == 0  # dispatched is not computed
     book.hear(stepped(WorkRecord(0, "prefill", 0, 8, None)), 1)
-    assert book.hit(prompt(20)) == 0  # computed is not published
-    book.hear(stepped(WorkRecord(0, "prefill", 8, 16, None), published=(tuple(prompt(16)),)), 2)
-    assert book.hit(prompt(20)) == 16
-    assert book.hit(prompt(16)) == 15  # the last token is computed in any case
-    assert book.hit([*prompt(5), 64]) == 5
+    assert hit(book, prompt(20)) == 0  # computed is not published
+    book.hear(stepped(WorkRecord(0, "prefill", 8, 16, None), published=hashes(prompt(16))), 2)
+    assert hit(book, prompt(20)) == 16
+    assert hit(book, prompt(17)) == 16
+    assert hit(book, prompt(16)) == 12  # the last token is computed in any case, its block too
+    assert hit(book, [*prompt(5), 64]) == 4
+    assert book.hit(replace(serve_order(9, prompt(20)), cache_salt="another")) == 0
     book.forget()
-    assert book.hit(prompt(20)) == 0
+    assert hit(book, prompt(20)) == 0
+
+
+def test_a_block_counts_up_to_the_message_that_says_it_is_gone():
+    book = book_with(Ticket(serve_order(0, prompt(20)), arrival_ns=0))
+    book.hear(stepped(published=hashes(prompt(16))), 1)
+    book.hear(stepped(evicted=hashes(prompt(16)) - hashes(prompt(8))), 2)
+    assert hit(book, prompt(20)) == 8
+    book.hear(stepped(evicted=hashes(prompt(4))), 3)
+    assert hit(book, prompt(20)) == 0, "what is left is behind a block that is gone"
 
 
 def test_the_backlog_is_what_was_promised_and_is_not_computed():
     first, second = (Ticket(serve_order(i, prompt(20)), arrival_ns=0) for i in range(2))
     book = book_with(first)
     assert book.view().backlog_tokens == 20
-    book.hear(stepped(WorkRecord(0, "prefill", 0, 8, None), published=(tuple(prompt(8)),)), 1)
+    book.hear(stepped(WorkRecord(0, "prefill", 0, 8, None), published=hashes(prompt(8))), 1)
     assert book.view().backlog_tokens == 12
     book.take(second)
     assert book.view().backlog_tokens == 12 + 12  # the hit that may be expected is left out
     book.hear(
-        stepped(WorkRecord(1, "prefill", 5, 9, None), hits=(PrefixHitRecord(1, 5),)), 2
-    )  # the cache had less than was expected: the worker's word counts
+        stepped(WorkRecord(1, "prefill", 4, 9, None), hits=(PrefixHitRecord(1, 4),)), 2
+    )  # the blocks had less than was expected: the worker's word counts
     assert book.view().backlog_tokens == 12 + 11
     book.hear(stepped(preempted=(1,)), 3)
     assert book.view().backlog_tokens == 12 + 20
@@ -81,6 +104,15 @@ def test_a_worker_has_room_while_neither_its_batch_nor_its_kv_is_full():
     assert book.view().kv_free_tokens == 45 - 22
     assert not book.has_room(ticket)  # needs 24
     assert book.has_room(Ticket(serve_order(9, prompt(20), new=4), arrival_ns=0))
+    in_blocks = replace(settings, block_size=8)
+    book = WorkerBook(0, in_blocks, 128)
+    book.take(small)
+    assert book.view().kv_tokens == 40, "five whole blocks"
+    assert book.view().kv_free_tokens == 40 - 24
+    assert not book.has_room(ticket)
+    assert book.has_room(Ticket(serve_order(9, prompt(12), new=5), arrival_ns=0))
+    roomy = WorkerBook(0, replace(in_blocks, max_kv_tokens=None), 125)
+    assert roomy.view().kv_tokens == 8 * 128, "a context in whole blocks for each"
 
 
 def test_a_result_counts_what_its_last_worker_did_and_the_first_token_that_anybody_saw():
@@ -99,32 +131,44 @@ def test_a_result_counts_what_its_last_worker_did_and_the_first_token_that_anybo
     assert book.view().num_running == 0
 
 
-@pytest.mark.parametrize("capacity", [30, 100, 1000])
-def test_the_router_knows_exactly_what_is_in_a_workers_cache_evictions_included(capacity: int):
-    settings = EngineConfig(token_budget=16, max_batch_size=4, prefix_cache_tokens=capacity)
+@pytest.mark.parametrize("size", [1, 4, 8])
+@pytest.mark.parametrize("kv_tokens", [48, 96, 1000])
+def test_the_router_knows_exactly_what_a_worker_can_find_evictions_included(
+    kv_tokens: int, size: int
+):
+    settings = EngineConfig(
+        token_budget=16, max_batch_size=4, max_kv_tokens=kv_tokens, block_size=size,
+        share_prefixes=True,
+    )  # fmt: skip
     worker, book = Worker(tiny_model(), settings), WorkerBook(0, settings, 128)
-    draw = random.Random(capacity)
+    cache = worker.engine.cache
+    assert isinstance(cache, BlockKVCache)
+    draw, num_evicted, num_hits = random.Random(kv_tokens), 0, 0
     stems = [[draw.randrange(4) for _ in range(30)] for _ in range(3)]
     prompts = [draw.choice(stems)[: draw.randint(1, 30)] + prompt(3, start=i) for i in range(25)]
-    for i, tokens in enumerate(prompts):
-        order = serve_order(i, tokens)
+    salts = [draw.choice((None, None, "a")) for _ in prompts]
+    orders = [replace(serve_order(i, p), cache_salt=salts[i]) for i, p in enumerate(prompts)]
+    for i, order in enumerate(orders):
         book.take(Ticket(order, arrival_ns=0))
         worker.take(order)
         while len(book.tickets) == 4 or (i == 24 and book.tickets):
-            for result in book.hear(worker.step(), 0):
+            told = worker.step()
+            num_evicted += len(told.evicted)
+            for result in book.hear(told, 0):
                 known = prompts[result.id]
-                assert result.hit_tokens + result.computed_prefill_tokens == len(known)
-            for asked in prompts:
-                found = worker.cache.find(asked)
+                assert list(result.tokens) == generate(tiny_model(), known, 3)
+                num_hits += result.hit_tokens
+            for asked in orders:
+                found = cache.find(asked.prompt_tokens, asked.cache_salt)
                 assert book.hit(asked) == (found.num_tokens if found else 0)
-            num_tokens = book._published.num_tokens
-            assert num_tokens == worker.cache.num_tokens <= capacity
+            assert book._published.keys() == cache.pool.block_of.keys()
     assert worker.is_idle
+    assert num_hits and (num_evicted > 0) == (kv_tokens < 1000)
 
 
 @pytest.mark.parametrize("budget", [8, 64])
 def test_the_first_logits_after_a_hit_are_those_of_a_cold_run(budget: int):
-    settings = EngineConfig(token_budget=budget, prefix_cache_tokens=500)
+    settings = EngineConfig(token_budget=budget, block_size=4, share_prefixes=True)
     worker = Worker(tiny_model(), settings)
     asked = prompt(60)
     for i, known in enumerate([[*prompt(37), 1], asked, asked]):
@@ -135,14 +179,14 @@ def test_the_first_logits_after_a_hit_are_those_of_a_cold_run(budget: int):
         while not worker.is_idle:
             results += book.hear(worker.step(), 0)
         (result,) = results
-        assert result.hit_tokens == [0, 37, 59][i]
+        assert result.hit_tokens == [0, 36, 56][i]
         assert result.computed_prefill_tokens == len(known) - result.hit_tokens
         assert list(result.tokens) == generate(tiny_model(), known, 4)
         expected = logits_after(tiny_model(), known)
         torch.testing.assert_close(result.first_logits, expected, rtol=0, atol=1e-12)
 
 
-def test_nobody_gets_logits_who_did_not_ask():
+def test_logits_come_for_the_requests_that_want_them_alone():
     worker = Worker(tiny_model(), SETTINGS)
     for i in range(2):
         worker.take(serve_order(i, prompt(3), logits=i == 1))
@@ -154,8 +198,34 @@ def test_a_step_tells_what_it_published_itself():
     worker = Worker(tiny_model(), SETTINGS)
     worker.take(serve_order(0, prompt(20), new=3))
     told = [worker.step().published for _ in range(5)]
-    known = (*prompt(20), *generate(tiny_model(), prompt(20), 2))
-    assert told == [(known[:8],), (known[:16],), (known[:20],), (), (known,)]
+    ends = [0, 8, 16, 20, 20, 20]
+    known = hashes(prompt(20))
+    assert told == [hashes(prompt(b)) - hashes(prompt(a)) for a, b in pairwise(ends)]
+    assert len(known) == 5 and worker.found() == known
+
+
+def test_a_worker_without_blocks_publishes_nothing():
+    worker = Worker(tiny_model(), EngineConfig())
+    worker.take(serve_order(0, prompt(9)))
+    told = worker.step()
+    assert (told.published, told.evicted) == (frozenset(), frozenset())
+
+
+def test_a_salt_goes_to_the_worker_with_the_request():
+    """The same prompt under another salt finds nothing, and gets the same text."""
+    worker = Worker(tiny_model(), SETTINGS)
+    hits = list[int]()
+    for i, salt in enumerate([None, "a", "a", None]):
+        book = WorkerBook(0, SETTINGS, 128)
+        order = replace(serve_order(i, prompt(9)), cache_salt=salt)
+        book.take(Ticket(order, arrival_ns=0))
+        worker.take(order)
+        results = list[Result]()
+        while not worker.is_idle:
+            results += book.hear(worker.step(), 0)
+        assert list(results[0].tokens) == generate(tiny_model(), prompt(9), 3)
+        hits.append(results[0].hit_tokens)
+    assert hits == [0, 0, 8, 8]
 
 
 def test_a_worker_knows_who_is_important():

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
 ]
 
-SETTINGS = EngineConfig(token_budget=16, max_batch_size=4, prefix_cache_tokens=300)
+SETTINGS = EngineConfig(token_budget=16, max_batch_size=4, block_size=4, share_prefixes=True)
 LONG = 80
 
 

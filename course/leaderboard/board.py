@@ -22,7 +22,7 @@ MOST_SEEDS = 20
 MOST_NAME = 60
 _NANOGPT = Path(__file__).parents[2] / "nanogpt"
 _SCORED_BY = ("*.py", "contest/*.py", "executors/*.py", "parts/*.py", "posts/oracle.py",
-              "prefix/*.py")  # fmt: skip
+              "blocks/*.py")  # fmt: skip
 
 
 class BoardError(Exception):

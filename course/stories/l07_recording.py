@@ -111,12 +111,14 @@ def real_workers(route: Callable[..., Any], repeats: int = 5) -> Record:
 
     Raises: OSError or WorkersFailed where processes are not to be had; PartError for a bad route.
     """
-    config = EngineConfig(token_budget=512, max_batch_size=8, prefix_cache_tokens=8192)
+    config = EngineConfig(
+        token_budget=512, max_batch_size=8, max_kv_tokens=8192, block_size=16, share_prefixes=True
+    )
     by_hit: dict[int, list[Any]] = {}
     by_route: dict[str, list[Any]] = {"each in turn": [], "by route": []}
     with Fleet(load_model(), 2, config, route=route) as fleet:
         for repeat in range(repeats + 1):  # the first round warms both up
-            for hit in (0, 125, 250, 375, 450, 499):
+            for hit in (0, 128, 256, 384, 448, 496):  # whole blocks
                 fleet.forget()
                 prompt = _tokens(f"prompt {repeat} {hit}", 500)
                 before = prompt[:hit] + _tokens(f"other {repeat} {hit}", 500 - hit)

@@ -10,7 +10,6 @@ Shapes: L layers, H heads, P blocks of E entries each, S entries held, D head si
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -21,37 +20,22 @@ from nanogpt.blocks.block_attention import block_attention
 from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.blocks.block_record import BlocksRecord, BlockStepRecord, with_blocks
 from nanogpt.config import ModelConfig
-from nanogpt.executors.base import KVStore, Row
+from nanogpt.executors.base import Row
 from nanogpt.kv_cache import view_by_head, zeros_on_demand
 from nanogpt.model import Attend
 from nanogpt.parts import Parts
-from nanogpt.parts.seams import Prefixes
+from nanogpt.parts.seams import Prefixes, PrefixHit
 from nanogpt.request import KVView, OwnKV, Request
 from nanogpt.trace import StepRecord
-
-
-@dataclass(frozen=True, slots=True)
-class BlockHit:
-    """The blocks that hold the first `num_tokens` of some known tokens."""
-
-    blocks: tuple[int, ...]
-    num_tokens: int
-
-    def copy_to(self, cache: KVStore, request_id: int) -> None:
-        """Put them into the request's empty table: nothing is copied but their numbers."""
-        assert isinstance(cache, BlockKVCache)
-        cache.adopt(request_id, self.blocks, self.num_tokens)
 
 
 class BlockKVCache(Prefixes):
     """K and V of every layer in `num_blocks` blocks of `size` tokens, for `num_lanes` requests.
 
-    `share` lets requests share full blocks; `salt` goes into their hashes, for K/V that differs by
-    more than its tokens. Mutable: the tables, how many tokens they hold, and the pool.
+    `share` lets requests of the same salt share full blocks. Mutable: the tables, how many tokens
+    they hold, and the pool.
     Raises: ValueError for more blocks than there is memory for.
     """
-
-    after_decodes = True
 
     def __init__(
         self,
@@ -64,7 +48,6 @@ class BlockKVCache(Prefixes):
         parts: Parts,
         *,
         share: bool,
-        salt: str = "",
     ) -> None:
         entries = num_blocks * size
         shape = (2, config.num_layers, config.num_heads, entries, config.head_size)
@@ -83,7 +66,7 @@ class BlockKVCache(Prefixes):
         self.size = size
         self.parts = parts
         self.share = share
-        self._hashes = lru_cache(64)(lambda tokens: parts.block_hashes(tokens, size, salt))
+        self._hashes = lru_cache(64)(lambda known, salt: parts.block_hashes(known, size, salt))
         self._table_of: dict[int, list[int]] = {}
         self._length_of: dict[int, int] = {}
         self._published: dict[int, int] = {}  # so many blocks of the table
@@ -99,7 +82,10 @@ class BlockKVCache(Prefixes):
         self._length_of[request_id] = self._published[request_id] = 0
 
     def adopt(self, request_id: int, blocks: Sequence[int], num_tokens: int) -> None:
-        """Let the request's empty table name these blocks, which hold its first tokens."""
+        """Let the request's empty table name these blocks, which hold its first tokens.
+
+        Nothing is copied but their numbers.
+        """
         self.pool.hold(blocks)
         self._table_of[request_id] = list(blocks)
         self._length_of[request_id] = num_tokens
@@ -108,7 +94,7 @@ class BlockKVCache(Prefixes):
     def fork(self, request_id: int, child_id: int) -> None:
         """Let a new request hold all that another holds, by naming its blocks: nothing is copied.
 
-        The one way to a shared block that is not full; who writes it first gets a copy.
+        The one way to a shared block that is not full; the first to write it gets a copy.
         """
         self.reserve(child_id)
         self.adopt(child_id, self._table_of[request_id], self._length_of[request_id])
@@ -241,7 +227,7 @@ class BlockKVCache(Prefixes):
         return view_by_head(list(zip(*self.held(request_id), strict=True)))
 
     def live_bytes(self, request_id: int) -> int:
-        """Bytes of the blocks that the request's table names, whoever else names them."""
+        """Bytes of the blocks that the request's table names, whatever else names them."""
         return self.storage.nbytes // len(self.pool.counts) * len(self._table_of[request_id])
 
     def held_tokens(self) -> int:
@@ -259,20 +245,21 @@ class BlockKVCache(Prefixes):
         """How many tokens' K/V can be found."""
         return len(self.pool.block_of) * self.size
 
-    def find(self, known: Sequence[int]) -> BlockHit | None:
+    def find(self, known: Sequence[int], salt: str | None = None) -> PrefixHit | None:
         """The longest run of published blocks that `known` begins with. Changes nothing."""
         if not self.share:
             return None
-        hashes, published = self._hashes(tuple(known)), self.pool.block_of
+        hashes, published = self._hashes(tuple(known), salt or ""), self.pool.block_of
         blocks, found = self.parts.longest_match(hashes, published, len(known), self.size)
-        return BlockHit(tuple(blocks), found) if found else None
+        return PrefixHit(tuple(blocks), found) if found else None
 
-    def publish(self, request: Request, cache: KVStore) -> None:
+    def publish(self, request: Request) -> None:
         """Let others find the request's full blocks, all of them from committed steps."""
         full = self._length_of[request.id] // self.size
         if not self.share or full == self._published[request.id]:
             return
-        hashes = self._hashes(tuple(request.tokens_so_far[: full * self.size]))
+        known = tuple(request.tokens_so_far[: full * self.size])
+        hashes = self._hashes(known, request.cache_salt or "")
         self.pool.publish(self._table_of[request.id], hashes)
         self._published[request.id] = full
 
@@ -311,7 +298,7 @@ class BlockKVCache(Prefixes):
         assert self.share or not self.pool.block_of
 
     def _found(self, request: Request) -> Sequence[int]:
-        hit = self.find(request.tokens_so_far)
+        hit = self.find(request.tokens_so_far, request.cache_salt)
         return hit.blocks if hit else ()
 
     def _cut(self, request_id: int) -> None:

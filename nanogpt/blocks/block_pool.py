@@ -141,7 +141,7 @@ class BlockPool:
 
     def best_first(self, table: Sequence[int], n: int) -> list[int]:
         """Free blocks in the order to take them, `n` if there are: neighbours, so that K/V is read
-        where it lies; then empty ones; then cached ones, as the part says who gives way.
+        where it lies; then empty ones; then cached ones, in the order of the part.
         """
         lanes = range(0, len(self.counts), self._lane)
         start = table[-1] + 1 if table else next((b for b in lanes if b in self._empty), 0)

@@ -3,7 +3,7 @@
     draws             whole numbers from a key
     contest_machine   what a pass costs, the limits, the model, the clock
     workloads         the calls of each workload, by name and seed, and the seeds of a salt
-    ranks             who goes first, by what was promised
+    ranks             what goes first, by what was promised
     scoring           an entry, and how many promises it keeps
     upper_bound       how many any schedule can keep at most, with the proof
     rounds            entries beside each other, under one seed

@@ -26,6 +26,7 @@ MODEL = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=512,
 class Machine:
     """A cost model and the limits of an engine, as `EngineConfig` has them.
 
+    With a `block_size` K/V lies in blocks, and requests that begin alike share them.
     Raises: ValueError for a cost that is no whole number of microseconds.
     """
 
@@ -33,7 +34,7 @@ class Machine:
     token_budget: int = 32
     max_kv_tokens: int = 640
     max_batch_size: int = 8
-    prefix_cache_tokens: int = 0
+    block_size: int | None = None
 
     def __post_init__(self) -> None:
         cost = self.cost
@@ -53,7 +54,8 @@ class Machine:
             max_batch_size=self.max_batch_size,
             policy=policy,
             preempt_to_admit=True,
-            prefix_cache_tokens=self.prefix_cache_tokens,
+            block_size=self.block_size,
+            share_prefixes=self.block_size is not None,
         )
 
     def pass_us(self, num_prefill: int, num_decodes: int, context_tokens: int) -> int:

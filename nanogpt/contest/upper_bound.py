@@ -10,10 +10,10 @@ rank, admission, victim or way back, since they follow from what a pass costs an
    least what one over the whole does. Others in a pass add to its cost. So a request that would be
    late alone is late always, and each token has a due time of its own, at which it must be there
    for the later ones to be in time. Of a prompt, what other prompts of the workload begin with
-   may come out of the prefix cache, and the rest is computed for this request, after it arrived.
+   may be found in shared blocks, and the rest is computed for this request, after it arrived.
 2. **Shares.** Of each pass, every row can be charged a share, so that the shares are together no
    more than the pass cost: its tokens' work, its context, and of the fixed cost 1/B (a batch has
-   at most B rows) or k/M (its rows are of requests that hold k of M KV tokens together), or a
+   at most B rows) or k/M (of M KV tokens its request holds k that no other can share), or a
    mixture. Since max(floor, work) is at least any mixture of the two, so is each mixture a valid
    charge. What a request must be charged up to its token i, by that token's due time and not
    before it arrived, is a job: release, due time, length. Passes do not overlap, so the jobs of
@@ -34,6 +34,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from nanogpt.contest.contest_machine import Machine
 from nanogpt.contest.workloads import Call, Workload
@@ -56,31 +57,48 @@ def bound(workload: Workload) -> int:
 
 
 def spared_tokens(call: Call, others: Sequence[Call]) -> int:
-    """How much of a prompt a prefix cache could hold because of other requests.
+    """How much of a prompt could be in blocks because of other requests.
 
     A prompt that another one continues may be continued by its text too, as far as can be known
     beforehand; the last token is always computed.
     """
-    prompt = call.prompt_tokens
-    most = 0
+    length, most = len(call.prompt_tokens), 0
     for other in others:
-        alike = 0
-        for mine, theirs in zip(prompt, other.prompt_tokens, strict=False):
-            if mine != theirs:
-                break
-            alike += 1
-        most = max(most, len(prompt) if alike == len(other.prompt_tokens) else alike)
-    return min(most, len(prompt) - 1)
+        alike = _num_alike(call, other)
+        most = max(most, length if alike == len(other.prompt_tokens) else alike)
+    return min(most, length - 1)
+
+
+def shareable_tokens(call: Call, others: Sequence[Call]) -> int:
+    """Of the KV tokens that a request holds, how many of the first may be others' too.
+
+    Behind the token in which two prompts differ nothing is shared. Where one prompt begins with all
+    of the other, their texts may be the same to the end, as far as can be known beforehand.
+    """
+    length, most = len(call.prompt_tokens), 0
+    for other in others:
+        alike = _num_alike(call, other)
+        is_prefix = alike == min(length, len(other.prompt_tokens))
+        most = max(most, length + call.max_new_tokens if is_prefix else alike)
+    return most
+
+
+def _num_alike(call: Call, other: Call) -> int:
+    """With how many equal tokens two prompts begin."""
+    pairs = zip(call.prompt_tokens, other.prompt_tokens, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
     """What a request cannot do without. `due_us` has, for each of its tokens, when it must be
-    there so that all later ones can be in time; `num_prefill` prompt tokens must be computed.
+    there so that all later ones can be in time; `num_prefill` prompt tokens must be computed, and
+    KV tokens behind the first `num_shareable` are its own.
     """
 
     call: Call
     num_prefill: int
+    num_shareable: int
     due_us: tuple[int, ...]
     is_possible: bool
 
@@ -88,16 +106,18 @@ class _Needs:
 def _needs(call: Call, workload: Workload) -> _Needs:
     machine = workload.machine
     others = [each for each in workload.calls if each is not call]
-    spared = spared_tokens(call, others) if machine.prefix_cache_tokens else 0
+    if machine.block_size is None:
+        others = []
     length = len(call.prompt_tokens)
-    num_prefill = length - spared
+    num_prefill = length - spared_tokens(call, others)
     due_us = [call.due_us(call.max_new_tokens - 1)]
     for index in range(call.max_new_tokens - 1, 0, -1):
         decode_us = machine.pass_us(0, 1, length + index)
         due_us.append(min(call.due_us(index - 1), due_us[-1] - decode_us))
     due_us.reverse()
     first_us = call.arrival_us + machine.pass_us(num_prefill, 0, length)
-    return _Needs(call, num_prefill, tuple(due_us), first_us <= due_us[0])
+    is_possible = first_us <= due_us[0]
+    return _Needs(call, num_prefill, shareable_tokens(call, others), tuple(due_us), is_possible)
 
 
 def _late_in_windows(needs: Sequence[_Needs], machine: Machine) -> dict[Window, int]:
@@ -124,7 +144,8 @@ def _job(needs: _Needs, machine: Machine, by_batch: int, by_floor: int, quarters
     length = len(needs.call.prompt_tokens)
     shared_us = 2 * int(cost.fixed_us) + by_floor * int(cost.floor_us)
     contexts = range(length, length + last + 1)  # of the prefill's last row, then of each decode
-    slots = sum(by_batch * kv + (2 - by_batch) * context * batch for context in contexts)
+    held = [max(0, context - needs.num_shareable) for context in contexts]  # its own alone
+    slots = sum(by_batch * kv + (2 - by_batch) * own * batch for own in held)
     work = (needs.num_prefill * cost.prompt_scale + last) * int(cost.token_us)
     read = sum(contexts) * int(cost.context_us * cost.prompt_scale)
     charge = shared_us * slots + ((2 - by_floor) * work * 2 + read * 4) * batch * kv

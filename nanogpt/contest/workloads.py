@@ -82,7 +82,7 @@ def hidden_seeds(salt: str, count: int) -> tuple[int, ...]:
 def _chat(draw: Draws) -> tuple[Call, ...]:
     """Short turns behind one of three long instructions, a little faster than they can be served.
 
-    The instructions' K/V is kept in a prefix cache.
+    Those with the same instructions share K/V: blocks of one token, which stands for 16.
     """
     instructions = [draw.tokens(draw.between(40, 72), MODEL.vocab_size) for _ in range(3)]
     calls, now_us = list[Call](), 0
@@ -143,7 +143,7 @@ def _text(draw: Draws, length: int) -> tuple[int, ...]:
 
 
 MAKERS: Mapping[str, tuple[Machine, Callable[[Draws], tuple[Call, ...]]]] = {
-    "chat": (Machine(prefix_cache_tokens=512), _chat),
+    "chat": (Machine(block_size=1), _chat),
     "documents": (Machine(), _documents),
     "bursts": (Machine(), _bursts),
     "urgent": (Machine(max_kv_tokens=400), _urgent),

@@ -42,25 +42,11 @@ def check_engine(
         check_callable("the draft", draft, "a draft model, for example TrigramDraft.load()")
 
 
-def check_features(config: EngineConfig, executor: Executor, draft: object) -> None:
-    """Refuse drafts without a draft model, and what an executor from elsewhere cannot do.
-
-    Raises: ValueError naming the setting.
-    """
+def check_executor(config: EngineConfig, executor: Executor) -> None:
+    """Raises: ValueError for what is no executor, or none that others find K/V by."""
     check_callable("what make_executor made", executor, "an executor with `run`", "run")
-    if config.num_draft_tokens and not getattr(executor, "verifies_drafts", False):
+    if config.share_prefixes and not getattr(executor, "reads_cache", False):
         raise ValueError(
-            f"num_draft_tokens is {config.num_draft_tokens}; the executor {executor.name!r} gives "
-            "no logits to verify drafts by, 'packed' does"
+            f"share_prefixes is True; the executor {executor.name!r} keeps its K/V elsewhere, "
+            "where no request finds it"
         )
-    if config.num_draft_tokens and draft is None:
-        raise ValueError(
-            f"num_draft_tokens is {config.num_draft_tokens}, and there is no draft; give one, for "
-            "example Engine(..., draft=TrigramDraft.load())"
-        )
-    for name in ("prefix_cache_tokens", "share_prefixes"):
-        if getattr(config, name) and not getattr(executor, "reads_cache", False):
-            raise ValueError(
-                f"{name} is {getattr(config, name)}; the executor {executor.name!r} keeps its K/V "
-                "elsewhere, where no prefix can be copied to"
-            )

@@ -1,7 +1,7 @@
-"""Who waited in each step of a trace, and why: the records that a step writes, and all the others.
+"""What waited in each step of a trace, and why: the records that a step writes, and the others.
 
 A step names what waits for a reason of its own. Everything else in the queue waits for one and the
-same, which it says once; who that is follows from the trace, and is worked out here.
+same, which it says once; which requests these are follows from the trace, and is worked out here.
 """
 
 from collections import deque

@@ -3,8 +3,8 @@
     views, decisions, fleet_parts       what a policy sees, its decisions as pure functions, guarded
     fleet_config, presets, costs        the rules of a fleet, those to compare, modelled times
     workload                    loads from a seed, one random stream per kind of draw
-    waiting, prefixes, speculating, urgency, worker     what a fleet is made of
-    prefix_index, open_workers, dispatching     who knows what, who has room, who goes where
+    waiting, radix, prefixes, speculating, urgency, worker      what a fleet is made of
+    prefix_index, open_workers, dispatching     which worker knows and can take what
     simulation                  event by event
     fleet_record, metrics, tracing, request_state       what a run leaves, and how
 

@@ -38,7 +38,7 @@ class CostModel(Protocol):
         ...
 
     def prefill(self, new_tokens: int, num_requests: int, kv_tokens: int) -> float:
-        """A pass that computes `new_tokens` of newcomers, who set aside `kv_tokens`.
+        """A pass that computes `new_tokens` of newcomers, which set aside `kv_tokens`.
 
         `num_requests` are at the worker, those included that wait for the pass to end.
         """
@@ -120,7 +120,7 @@ def decode_us(
 ) -> int:
     """A decode pass in whole microseconds, in which some requests have drafts to verify.
 
-    The draft model runs `num_drafts` times for those who speculate, before every pass, and each
+    The draft model runs `num_drafts` times for those that speculate, before every pass, and each
     run costs `draft_cost` of a decode of theirs; the pass then computes 1 + `num_drafts` tokens
     of each of them.
     """

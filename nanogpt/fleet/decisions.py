@@ -1,4 +1,4 @@
-"""A fleet's decisions as pure functions: whose turn it is, who became urgent, who goes where.
+"""A fleet's decisions as pure functions: what is next, what became urgent, what goes where.
 
 Source: adaptive_scheduler.txt. Its urgency and its routing score stand here beside the mended
 forms; priorities are the course's, 0 the highest, so that the source's "+2" is 2 levels down.
@@ -26,7 +26,7 @@ Event = tuple[str, int, Key] | tuple[str, int] | tuple[str]
 def on_event(
     heap: Sequence[Entry], generations: Mapping[int, int], event: Event
 ) -> tuple[list[Entry], dict[int, int], int | None]:
-    """One operation on a heap with lazy deletion: the new heap, the generations, who was popped.
+    """One operation on a heap with lazy deletion: the new heap, the generations, what was popped.
 
     An entry is live while its generation is the request's latest. Every push, removal and pop of
     a request counts its generation up, and nothing ever counts it down or forgets it: what lies
@@ -58,7 +58,7 @@ def on_event(
 def bump(priority: int, now: int, deadline: int, remaining: int) -> int:
     """The request's priority at the moment `now`: two levels higher when it is about to be late.
 
-    About to be late is a slack of at most 50 ms, and not below 0: who cannot be saved gains
+    About to be late is a slack of at most 50 ms, and not below 0: what cannot be saved gains
     nothing. `priority` is the request's own, never the outcome of an earlier call. At least 0.
     """
     slack = deadline - now - remaining

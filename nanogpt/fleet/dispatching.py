@@ -1,7 +1,7 @@
-"""Who goes where: dispatch rounds, preemption, and a policy's own decisions.
+"""What goes where: dispatch rounds, preemption, and a policy's own decisions.
 
-A round walks the queue in order of rank. Who fits nowhere is passed over, so that those behind
-go on being served; with ageing, who has been passed over for long has the emptiest worker kept
+A round walks the queue in order of rank. What fits nowhere is passed over, so that those behind
+go on being served; with ageing, what has been passed over for long has the emptiest worker kept
 free, so that the small cannot shut out the large for ever.
 """
 
@@ -45,7 +45,7 @@ class Dispatcher:
     """The waiting requests and the decisions about them. Mutable.
 
     One queue for the fleet, or one per worker with round-robin. `waiting` is in order of arrival
-    but for those who were preempted and came back.
+    but for those that were preempted and came back.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Dispatcher:
         return younger_us + ageing_us * levels >= ageing_us * gap
 
     def hand_over(self, worker: Worker, now_us: int) -> None:
-        """At a boundary: those who were to leave leave, as far as it still takes them."""
+        """At a boundary: those that were to leave leave, as far as it still takes them."""
         claimant, leaving = worker.claimant, worker.leaving
         if claimant is None:
             return

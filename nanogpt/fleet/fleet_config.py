@@ -19,8 +19,8 @@ Batching = Literal["continuous", "static"]
 class FleetConfig:
     """A fleet and its rules.
 
-    `kv_tokens` and `batch_size` are per worker. `order`: who is next among the waiting. `urgency`:
-    not at all, as the source (again every millisecond, also the dead), or only who can still be
+    `kv_tokens` and `batch_size` are per worker. `order`: what is next among the waiting. `urgency`:
+    not at all, as the source (again every millisecond, also the dead), or only what can still be
     saved. `ageing_us`: so much waiting makes up for one level of priority; None for never.
     `preemption_gap`: levels by which a waiter must be above a running request to take its place;
     None for never. `kv_swap`: a preempted request's K/V goes to the host instead of being lost.

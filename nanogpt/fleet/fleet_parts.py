@@ -21,7 +21,7 @@ class OnEvent(Protocol):
     def __call__(
         self, heap: Sequence[Entry], generations: Mapping[int, int], event: Event, /
     ) -> tuple[list[Entry], dict[int, int], int | None]:
-        """The new heap, the new generations, and who was popped."""
+        """The new heap, the new generations, and what was popped."""
         ...
 
 
@@ -42,7 +42,7 @@ class Route(Protocol):
 
 
 class Decide(Protocol):
-    """A whole policy: who goes where next."""
+    """A whole policy: what goes where next."""
 
     def __call__(self, snapshot: FleetSnapshot, /) -> tuple[int, int] | None:
         """(request id, worker id) of one dispatch, or None when none is to go now."""

@@ -1,4 +1,4 @@
-"""Who has computed how much of a prompt: one tree over the prefix caches of all workers.
+"""Which worker has computed how much of a prompt: one tree over the prefix caches of all workers.
 
     worker 0 holds 1 2 3 4, worker 1 holds 1 2 3 and 1 2 9:
 
@@ -12,7 +12,7 @@ know most of it on its last edge. The workers' own trees say when tokens come an
 
 from collections.abc import Iterator
 
-from nanogpt.prefix.radix import common_length
+from nanogpt.fleet.radix import common_length
 
 Holders = dict[int, int]
 """worker id -> how many tokens of an edge it holds, at least 1."""
@@ -77,7 +77,7 @@ class PrefixIndex:
 
 
 class _Edge:
-    """Some tokens in a row, who holds them, and what follows. Mutable."""
+    """Some tokens in a row, which workers hold them, and what follows. Mutable."""
 
     __slots__ = ("below", "holders", "tokens")
 

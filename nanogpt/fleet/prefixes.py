@@ -7,7 +7,7 @@ needed. Only prompts are remembered: what was generated has no tokens in this mo
 from typing import Protocol
 
 from nanogpt.fleet.prefix_index import PrefixIndex
-from nanogpt.prefix.radix import RadixTree
+from nanogpt.fleet.radix import RadixTree
 
 SLOT_KEY_TOKENS = 64
 """How much of a prompt the slots know it by: about the source's first 256 characters."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from nanogpt.fleet.fleet_config import FleetConfig
 
 ADAPTIVE = FleetConfig()
-"""Everything on, and mended: only who can be saved becomes urgent, waiting counts, work is spread
+"""Everything on, and mended: only what can be saved becomes urgent, waiting counts, work is spread
 by backlog, prefixes are shared token by token, drafts stop where they do not pay."""
 
 AS_SOURCE = FleetConfig(

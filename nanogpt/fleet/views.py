@@ -49,7 +49,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """The fleet at one moment: who waits, oldest first, and every worker.
+    """The fleet at one moment: what waits, oldest first, and every worker.
 
     `hit_tokens[request id][worker id]` is how many of the request's known tokens that worker has
     K/V for; pairs without any are left out.

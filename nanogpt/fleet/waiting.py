@@ -52,7 +52,7 @@ class LazyQueue:
 
 
 class PartQueue:
-    """The same through `on_event`; who waits is known here, and answers are held to it. Mutable."""
+    """The same through `on_event`; what waits is known here; answers are held to it. Mutable."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event

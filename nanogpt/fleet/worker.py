@@ -202,7 +202,7 @@ class Worker:
         self._meter.now.tokens += tokens
 
     def end_run(self, now_us: int) -> list[RequestState]:
-        """The run is over: tokens are out, prefixes are published; returns who is done."""
+        """The run is over: tokens are out, prefixes are published; returns what is done."""
         states = self.prefilling if self.kind == "prefill" else self.batch
         self._record(now_us, states)
         if self.kind == "prefill":

@@ -1,4 +1,4 @@
-"""The loads of the fleet: who arrives when, with which prompt, how urgent; all from one seed.
+"""The loads of the fleet: what arrives when, with which prompt, how urgent; all from one seed.
 
 Every kind of draw has a stream of its own, so that no policy and no other setting can shift it:
 two fleets meet the identical load. What a draft's acceptance comes to belongs to the load too:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from nanogpt import lazy_names
 
 if TYPE_CHECKING:
-    from nanogpt.parts.protocols import Accept, ChunkInputs, ChunkMask, Parts, Resume
+    from nanogpt.parts.protocols import ChunkInputs, ChunkMask, Parts, Resume
 
-__all__ = ["Accept", "ChunkInputs", "ChunkMask", "Parts", "Resume"]
+__all__ = ["ChunkInputs", "ChunkMask", "Parts", "Resume"]
 
 # At their first use: the guard alone comes without torch.
 __getattr__ = lazy_names(__name__, dict.fromkeys(__all__, "protocols"))

@@ -16,7 +16,7 @@ from nanogpt.parts.feature_protocols import (
     Release,
     Writable,
 )
-from nanogpt.parts.plain_values import as_items, as_whole
+from nanogpt.parts.plain_values import as_items, as_whole, as_wholes
 from nanogpt.validate import PartError, show
 
 
@@ -30,7 +30,7 @@ def checked_allocate(blocks_of: Callable[..., Any]) -> Allocate:
         n = max(0, -(-num_tokens // size) - num_blocks)
         if answer is None and n > len(free):
             return None
-        blocks = _numbers(answer)
+        blocks = as_wholes(answer)
         if blocks is None or len(blocks) != n or len({*blocks} & {*free}) != n:
             raise PartError(
                 f"your allocate returned {show(answer)}; with {num_blocks} blocks of {size}, "
@@ -47,7 +47,7 @@ def checked_release(freed_of: Callable[..., Any]) -> Release:
 
     def release(counts: Sequence[int], table: Sequence[int], /) -> list[int]:
         answer = freed_of(list(counts), list(table))
-        freed = _numbers(answer)
+        freed = as_wholes(answer)
         if freed is None or len(freed) != len({*freed}) or not {*freed} <= {*table}:
             raise PartError(
                 f"your release returned {show(answer)}; it must be different blocks out of "
@@ -89,7 +89,7 @@ def checked_match(match_of: Callable[..., Any]) -> LongestMatch:
     ) -> tuple[list[int], int]:
         answer = match_of(list(hashes), dict(cached), num_tokens, size)
         two = as_items(answer) or []
-        blocks, found = (_numbers(two[0]), as_whole(two[1])) if len(two) == 2 else (None, None)
+        blocks, found = (as_wholes(two[0]), as_whole(two[1])) if len(two) == 2 else (None, None)
         if blocks is None or found is None:
             raise PartError(
                 f"your longest_match returned {show(answer)}; it must be (blocks, num_cached)"
@@ -120,8 +120,8 @@ def checked_writable(table_of: Callable[..., Any]) -> Writable:
         right = list(table), None
         if counts[block] > 1:
             right = [*table[:index], free[0], *table[index + 1 :]], (block, free[0])
-        copy = None if len(two) != 2 or two[1] is None else tuple(_numbers(two[1]) or ())
-        if len(two) != 2 or (_numbers(two[0]), copy) != right:
+        copy = None if len(two) != 2 or two[1] is None else tuple(as_wholes(two[1]) or ())
+        if len(two) != 2 or (as_wholes(two[0]), copy) != right:
             raise PartError(
                 f"your writable returned {show(answer)}; {counts[block]} tables name block "
                 f"{block}, so it must be {show(right)}"
@@ -136,7 +136,7 @@ def checked_order(order_of: Callable[..., Any]) -> EvictOrder:
 
     def evict_order(blocks: Sequence[CachedBlock], /) -> list[int]:
         answer = order_of(list(blocks))
-        order, free = _numbers(answer), sorted(b.id for b in blocks if not b.count)
+        order, free = as_wholes(answer), sorted(b.id for b in blocks if not b.count)
         if order is None or sorted(order) != free:
             raise PartError(
                 f"your evict_order returned {show(answer)}; no table names {show(free)}, and it "
@@ -145,11 +145,3 @@ def checked_order(order_of: Callable[..., Any]) -> EvictOrder:
         return order
 
     return evict_order
-
-
-def _numbers(value: object) -> list[int] | None:
-    """The whole numbers that `value` lists, or None."""
-    items = as_items(value)
-    numbers = [as_whole(item) for item in items or ()]
-    whole = [number for number in numbers if number is not None]
-    return whole if items is not None and len(whole) == len(numbers) else None

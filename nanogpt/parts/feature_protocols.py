@@ -1,4 +1,4 @@
-"""Signatures of the parts that features use: a fused step's layout, a window, blocks.
+"""Signatures of the parts that features use: a fused step's layout, a window, drafts, blocks.
 
 They stand apart so that the engine's core loads none of them; see `protocols`.
 """
@@ -81,6 +81,24 @@ class RingSlot(Protocol):
 
     def __call__(self, position: int, window: int, sinks: int, /) -> int:
         """Find one slot."""
+        ...
+
+
+class Accept(Protocol):
+    """Whether a drafted token stays, and what stands there; see `acceptance.accept`."""
+
+    def __call__(
+        self, p: Sequence[float], q: Sequence[float], token: int, u: float, v: float, /
+    ) -> tuple[bool, int]:
+        """Judge one draft."""
+        ...
+
+
+class RollBackKV(Protocol):
+    """How many KV tokens stay after a verifying pass; see `acceptance.roll_back_kv`."""
+
+    def __call__(self, held: int, num_drafted: int, num_accepted: int, /) -> int:
+        """Count one request."""
         ...
 
 

@@ -24,7 +24,7 @@ from nanogpt.parts.feature_protocols import (
     Visible,
 )
 from nanogpt.parts.guard import guarded
-from nanogpt.parts.plain_values import as_items, as_tensor, as_truth, as_whole, kind_of
+from nanogpt.parts.plain_values import as_items, as_tensor, as_truth, as_whole, as_wholes, kind_of
 from nanogpt.parts.protocols import Parts
 from nanogpt.parts.sliding_window import SlotsOf, WindowMask
 from nanogpt.validate import PartError
@@ -98,7 +98,7 @@ def checked_pack(pack_of: Callable[..., Any]) -> Pack:
         sizes = [past + new for past, new in zip(past_lens, num_new, strict=True)]
         cu_q, cu_k = [0, *accumulate(num_new)], [0, *accumulate(sizes)]
         for name, got, wanted in (("cu_q", ends[0], cu_q), ("cu_k", ends[1], cu_k)):
-            if [as_whole(end) for end in got or ()] != wanted:
+            if as_wholes(got) != wanted:
                 rows = list(num_new) if name == "cu_q" else sizes
                 raise PartError(
                     f"your pack returned {name} = {_short(got)}; with rows of {rows} it "
@@ -212,10 +212,9 @@ def _as_count(value: Any) -> int | None:
 
 def _as_table(value: Any, shape: tuple[int, int]) -> list[list[int]] | None:
     """The rows of whole numbers from 0 that `value` is, if it has this shape."""
-    rows = [[_as_count(entry) for entry in as_items(row) or ()] for row in as_items(value) or ()]
-    if len(rows) != shape[0] or any(len(row) != shape[1] or None in row for row in rows):
-        return None
-    return [[entry for entry in row if entry is not None] for row in rows]
+    rows = [as_wholes(row) or [] for row in as_items(value) or ()]
+    fits = len(rows) == shape[0] and all(len(row) == shape[1] and min(row) >= 0 for row in rows)
+    return rows if fits else None
 
 
 def _short(value: Any) -> str:

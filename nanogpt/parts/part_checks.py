@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nanogpt.parts import block_checks, layout_checks
+from nanogpt.parts.feature_protocols import Accept, RollBackKV
 from nanogpt.parts.guard import guard_fields
 from nanogpt.parts.plain_values import (
     as_items,
@@ -20,10 +21,10 @@ from nanogpt.parts.plain_values import (
     as_tensor,
     as_truth,
     as_whole,
+    as_wholes,
     kind_of,
 )
 from nanogpt.parts.protocols import (
-    Accept,
     Admit,
     ChooseVictim,
     ChunkInputs,
@@ -32,7 +33,6 @@ from nanogpt.parts.protocols import (
     PlanStep,
     Record,
     Resume,
-    RollBackKV,
     SortKey,
 )
 from nanogpt.parts.request_view import RequestView
@@ -61,8 +61,8 @@ def _plain_plan(plan_of: Callable[..., Any]) -> PlanStep:
 
 
 def _plain_pair(entry: Any) -> Any:
-    pair = [as_whole(number) for number in as_items(entry) or ()]
-    return tuple(pair) if len(pair) == 2 and None not in pair else entry
+    pair = as_wholes(entry) or ()
+    return tuple(pair) if len(pair) == 2 else entry
 
 
 def _checked_mask(mask_of: Callable[[int, int], Any]) -> ChunkMask:
@@ -102,9 +102,8 @@ def _checked_inputs(inputs_of: Callable[..., Any]) -> ChunkInputs:
                 f"{what} returned {len(ids)} ids and {len(positions)} positions; "
                 f"both must be {num_tokens} long"
             )
-        numbers = [as_whole(number) for number in (*ids, *positions)]
-        whole = [number for number in numbers if number is not None and number >= 0]
-        if len(whole) != len(numbers):
+        whole = as_wholes((*ids, *positions))
+        if whole is None or min(whole, default=0) < 0:
             raise PartError(
                 f"{what} returned {[*ids, *positions]}; ids and positions are integers from 0 up"
             )
@@ -205,7 +204,7 @@ def _checked_resume(resumed_of: Callable[..., Any]) -> Resume:
                 f"{who} keeps {kept} generated tokens; it has {len(request.generated_tokens)}"
             )
         known = [*request.prompt_tokens, *request.generated_tokens[:kept]]
-        if [as_whole(token) for token in tokens] != known:
+        if as_wholes(tokens) != known:
             raise PartError(
                 f"{who} recomputes {len(tokens)} tokens and keeps {kept} generated ones; the "
                 f"K/V of all {len(known)} known tokens has to be computed again, or some have none"

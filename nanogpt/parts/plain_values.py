@@ -59,6 +59,14 @@ def as_items(value: Any) -> list[Any] | None:
     return None
 
 
+def as_wholes(value: Any) -> list[int] | None:
+    """The items of what `as_items` takes as whole numbers; None if one of them is none."""
+    items = as_items(value)
+    numbers = [as_whole(item) for item in items or ()]
+    wholes = [number for number in numbers if number is not None]
+    return wholes if items is not None and len(wholes) == len(numbers) else None
+
+
 def as_mapping(value: Any) -> dict[Any, Any] | None:
     """The entries of a dict or a subclass of it, as they are; else None."""
     if not isinstance(value, dict):

@@ -104,24 +104,6 @@ class Record(Protocol):
         ...
 
 
-class Accept(Protocol):
-    """Whether a drafted token stays, and what stands there; see `acceptance.accept`."""
-
-    def __call__(
-        self, p: Sequence[float], q: Sequence[float], token: int, u: float, v: float, /
-    ) -> tuple[bool, int]:
-        """Judge one draft."""
-        ...
-
-
-class RollBackKV(Protocol):
-    """How many KV tokens stay after a verifying pass; see `acceptance.roll_back_kv`."""
-
-    def __call__(self, held: int, num_drafted: int, num_accepted: int, /) -> int:
-        """Count one request."""
-        ...
-
-
 class _Later:
     """A reference that is imported when it is first called: the core loads no feature."""
 
@@ -156,8 +138,8 @@ class Parts:
     evict: "features.Evict" = _Later("sliding_window:evict")
     held: "features.Held" = _Later("sliding_window:held")
     ring_slot: "features.RingSlot" = _Later("sliding_window:ring_slot")
-    accept: Accept = _Later("acceptance:accept")
-    roll_back_kv: RollBackKV = _Later("acceptance:roll_back_kv")
+    accept: "features.Accept" = _Later("acceptance:accept")
+    roll_back_kv: "features.RollBackKV" = _Later("acceptance:roll_back_kv")
     allocate: "features.Allocate" = _Later("blocks:allocate")
     release: "features.Release" = _Later("blocks:release")
     block_hashes: "features.BlockHashes" = _Later("blocks:block_hashes")

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor
 
-from nanogpt.executors.base import KVStore, Row
-from nanogpt.parts import Accept
+from nanogpt.executors.base import Row
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import StepRecord
@@ -21,30 +19,25 @@ class Drawn:
     num_accepted: int = 0
 
 
-class Prefix(Protocol):
-    """K/V of the first tokens of a request, computed for another one."""
+@dataclass(frozen=True, slots=True)
+class PrefixHit:
+    """The blocks that hold the first `num_tokens` of some known tokens."""
 
-    @property
-    def num_tokens(self) -> int:
-        """How many tokens it spares."""
-        ...
-
-    def copy_to(self, cache: KVStore, request_id: int) -> None:
-        """Put it into the request's empty room, where it counts as held."""
-        ...
+    blocks: tuple[int, ...]
+    num_tokens: int
 
 
 class Prefixes:
     """Where K/V of shared prefixes is found: here, nowhere."""
 
-    num_tokens = 0
-    after_decodes = False  # whether a decode's K/V is published, too, before its request leaves
-
-    def find(self, known: Sequence[int]) -> Prefix | None:
-        """What a request with these known tokens will not have to compute. Changes nothing."""
+    def find(self, known: Sequence[int], salt: str | None = None) -> PrefixHit | None:
+        """What a request with these known tokens need not compute. Changes nothing."""
         return None
 
-    def publish(self, request: Request, cache: KVStore) -> None:
+    def adopt(self, request_id: int, blocks: Sequence[int], num_tokens: int) -> None:
+        """Let the request's empty table name these blocks, which hold its first tokens."""
+
+    def publish(self, request: Request) -> None:
         """Let others find what the request holds, all of it from committed steps."""
 
     def shared(self, requests: Sequence[Request]) -> int:
@@ -65,6 +58,6 @@ class Drafter:
         """Drafts for the decodes of a plan, where there is room, by request id."""
         return {}
 
-    def judge(self, row: Row, logits: Tensor, accept: Accept) -> Drawn:
+    def judge(self, row: Row, logits: Tensor) -> Drawn:
         """What becomes of a row's drafts. Shapes: logits (K + 1, V)."""
         raise NotImplementedError

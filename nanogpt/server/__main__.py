@@ -47,7 +47,8 @@ def main(argv: Sequence[str]) -> int:
             policy=deadlines.key if options.policy == "deadline" else options.policy,
             temperature=options.temperature,
             num_draft_tokens=options.num_draft_tokens,
-            prefix_cache_tokens=options.prefix_cache_tokens,
+            block_size=options.block_size or None,
+            share_prefixes=options.block_size > 0 and options.share_prefixes == "yes",
         )
         draft = TrigramDraft.load() if config.num_draft_tokens else None
         engine = Engine(model, config, clock=WallClock(), draft=draft)
@@ -103,11 +104,16 @@ def _engine_options(parser: Parser) -> None:
     )
     parser.choice(
         "--policy", ("fcfs", "priority", "deadline"), "fcfs",
-        "who goes first: the first to come, the smallest X-Priority, the earliest X-SLO-TTFT-MS",
+        "what goes first: the first to come, the smallest X-Priority, the earliest X-SLO-TTFT-MS",
     )  # fmt: skip
     parser.option("--temperature", Number(0, 2), 1.0, "of requests that name none")
     parser.option("--num-draft-tokens", Whole(0, 64), 0, "drafts for each decode")
-    parser.option("--prefix-cache-tokens", Whole(0, 10**9), 0, "KV tokens of shared prefixes")
+    parser.option(
+        "--block-size", Whole(0, MOST_TOKENS), 16, "tokens of a block of K/V; 0: a slot for each"
+    )
+    parser.choice(
+        "--share-prefixes", ("yes", "no"), "yes", "whether requests that begin alike share blocks"
+    )
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ class Asked(NamedTuple):
     stops: tuple[str, ...] = ()
     priority: int = 0
     slo_ttft_s: float | None = None
+    cache_salt: str | None = None
 
 
 @dataclass(slots=True)
@@ -178,7 +179,7 @@ class EngineThread:
             return
         request = Request(
             stream.request_id, list(asked.prompt_tokens), asked.max_new_tokens, asked.priority,
-            temperature=asked.temperature, seed=asked.seed,
+            temperature=asked.temperature, seed=asked.seed, cache_salt=asked.cache_salt,
         )  # fmt: skip
         self.deadlines.note(request.id, arrived_s, asked.slo_ttft_s)
         try:
@@ -224,7 +225,7 @@ class EngineThread:
                 one.text = ""
         if is_due:
             self._handed_over_s = now_s
-        self.metrics.step(record)
+        self.metrics.step(record, self.engine)
         self._tell(news)
 
     def _look(self, one: Served, now_s: float) -> None:

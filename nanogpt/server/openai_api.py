@@ -26,6 +26,7 @@ USUAL_MAX_TOKENS = 16
 MAX_PRIORITY = 9
 USUAL_PRIORITY = 1
 MAX_SLO_MS = 3_600_000
+MAX_SALT = 128
 
 UNCHANGING: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
@@ -68,6 +69,7 @@ class Body(msgspec.Struct, kw_only=True):
     stop: str | list[str] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    cache_salt: str | None = None
 
 
 class CompletionBody(Body, kw_only=True):
@@ -119,7 +121,8 @@ class Limits(NamedTuple):
         context, config = engine.model.config.context_len, engine.config
         whole = context + 1
         if config.max_kv_tokens is not None and config.sliding_window is None:
-            whole = min(whole, config.max_kv_tokens + 1)
+            beyond_blocks = config.max_kv_tokens % (config.block_size or 1)
+            whole = min(whole, config.max_kv_tokens - beyond_blocks + 1)
         return cls(settings.max_prompt_tokens or context, whole, settings.model_name)
 
 
@@ -143,7 +146,7 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
         _check_int("max_tokens", wanted, 1)
     asked = Asked(
         prompt, _length(len(prompt), wanted, where, limits), _temperature(sent.temperature),
-        _seed(sent.seed), stops, _priority(headers), _slo_s(headers),
+        _seed(sent.seed), stops, _priority(headers), _slo_s(headers), _salt(sent.cache_salt),
     )  # fmt: skip
     options = sent.stream_options
     return Call(asked, is_chat, bool(sent.stream), bool(options and options.include_usage))
@@ -245,6 +248,16 @@ def _temperature(sent: float | None) -> float | None:
 def _seed(sent: int | None) -> int | None:
     """The API has seeds below 0 too."""
     return None if sent is None else sent % 2**64
+
+
+def _salt(sent: str | None) -> str | None:
+    """As vLLM has it: only requests of one salt share blocks."""
+    if sent is not None and not 0 < len(sent) <= MAX_SALT:
+        raise ApiError(
+            400, f"cache_salt has {len(sent)} characters; it must have 1 to {MAX_SALT}",
+            param="cache_salt",
+        )  # fmt: skip
+    return sent
 
 
 def _stops(sent: str | list[str] | None) -> tuple[str, ...]:

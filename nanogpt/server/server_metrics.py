@@ -15,6 +15,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from nanogpt.blocks import BlockKVCache
 from nanogpt.engine import Engine
 from nanogpt.trace import StepRecord
 
@@ -33,6 +34,7 @@ class ServerMetrics:
     """
 
     def __init__(self, model_name: str) -> None:
+        self._preempted: set[int] = set()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._model_name = model_name
@@ -43,8 +45,8 @@ class ServerMetrics:
         self._preemptions = counter("vllm:num_preemptions", "Preemptions.")
         self._prompt_tokens = counter("vllm:prompt_tokens", "Prompt tokens of accepted requests.")
         self._tokens = counter("vllm:generation_tokens", "Generated tokens.")
-        self._queries = counter("vllm:prefix_cache_queries", "Tokens looked up in the cache.")
-        self._hits = counter("vllm:prefix_cache_hits", "Tokens found in the prefix cache.")
+        self._queries = counter("vllm:prefix_cache_queries", "Tokens looked up in shared blocks.")
+        self._hits = counter("vllm:prefix_cache_hits", "Tokens found in shared blocks.")
         self._drafted = counter("vllm:spec_decode_num_draft_tokens", "Drafted tokens.")
         self._accepted = counter("vllm:spec_decode_num_accepted_tokens", "Accepted drafts.")
         self._finished = self._family(
@@ -86,15 +88,14 @@ class ServerMetrics:
         self._refused.labels(self._model_name, str(status)).inc()
 
     def state(self, engine: Engine) -> None:
-        """Who runs, who waits, and how full the cache is."""
-        scheduler, config = engine.scheduler, engine.config
-        slots = config.max_batch_size * engine.model.config.context_len
+        """How many requests run and wait, and how full the cache is."""
+        scheduler = engine.scheduler
         self._running.set(len(scheduler.active) + len(scheduler.prefilling))
         self._waiting.set(len(scheduler.waiting))
-        self._kv_usage.set(engine.cache.held_tokens() / (config.max_kv_tokens or slots))
+        self._kv_usage.set(_kv_usage(engine))
 
-    def step(self, record: StepRecord) -> None:
-        """A step has been committed."""
+    def step(self, record: StepRecord, engine: Engine) -> None:
+        """A step of the engine has been committed."""
         self._per_step.observe(record.used_tokens)
         self._tokens.inc(sum(len(work.tokens) for work in record.work))
         self._preemptions.inc(len(record.preempted))
@@ -102,11 +103,16 @@ class ServerMetrics:
         if drafted:
             self._drafted.inc(drafted)
             self._accepted.inc(sum(work.num_accepted for work in record.work))
-        if record.admitted:
-            begun = [work for work in record.work if work.request_id in record.admitted]
-            hits = sum(hit.num_tokens for hit in record.prefix_hits)
-            self._queries.inc(hits + sum(work.end - work.start for work in begun))
-            self._hits.inc(hits)
+        if engine.config.share_prefixes:
+            self._look_up(record, engine)
+
+    def _look_up(self, record: StepRecord, engine: Engine) -> None:
+        """Count what was looked up and found, not again where a preempted request comes back."""
+        new = set(record.admitted) - self._preempted
+        self._queries.inc(sum(len(engine.arrived[i].prompt_tokens) for i in new))
+        self._hits.inc(sum(hit.num_tokens for hit in record.prefix_hits if hit.request_id in new))
+        self._preempted.update(record.preempted)
+        self._preempted.difference_update(record.finished, record.given_up)
 
     def first_token(self, ttft_s: float, slo_s: float | None) -> None:
         """A request has its first token, after so long."""
@@ -152,3 +158,12 @@ class ServerMetrics:
         return Histogram(
             name, what, ("model_name",), registry=self.registry, buckets=buckets
         ).labels(self._model_name)
+
+
+def _kv_usage(engine: Engine) -> float:
+    """The share of the KV cache in use. A shared block counts once, a cached one is free."""
+    cache, config = engine.cache, engine.config
+    if isinstance(cache, BlockKVCache):
+        return 1 - cache.pool.num_free / len(cache.pool.counts)
+    slots = config.max_batch_size * engine.model.config.context_len
+    return cache.held_tokens() / (config.max_kv_tokens or slots)

@@ -10,9 +10,11 @@ from typing import Protocol
 from torch import Tensor
 
 from nanogpt.config import EngineConfig
-from nanogpt.executors.base import Row
-from nanogpt.parts import Accept
+from nanogpt.executors.base import Executor, Row
+from nanogpt.model import GPT
+from nanogpt.parts import Parts
 from nanogpt.parts.acceptance import draw
+from nanogpt.parts.feature_protocols import Accept
 from nanogpt.parts.seams import Drafter, Drawn
 from nanogpt.request import Request
 from nanogpt.sampling import uniform
@@ -32,10 +34,11 @@ class Draft(Protocol):
 class ModelDrafter(Drafter):
     """Drafts by a cheap model, judged by rejection sampling. Mutable: the step's proposals."""
 
-    def __init__(self, draft: Draft, config: EngineConfig, vocab_size: int) -> None:
+    def __init__(self, draft: Draft, config: EngineConfig, vocab_size: int, accept: Accept) -> None:
         self.draft = draft
         self.config = config
         self.vocab_size = vocab_size
+        self.accept = accept
         self._proposals: dict[int, Proposal] = {}
 
     def propose(
@@ -45,15 +48,32 @@ class ModelDrafter(Drafter):
         self._proposals = propose_all(self.draft, scheduler, planned, self.config, self.vocab_size)
         return {i: proposal.tokens for i, proposal in self._proposals.items()}
 
-    def judge(self, row: Row, logits: Tensor, accept: Accept) -> Drawn:
+    def judge(self, row: Row, logits: Tensor) -> Drawn:
         """Which of a row's drafts stay, and the token after them. Shapes: logits (K + 1, V)."""
         return verify(
             logits,
             self._proposals[row.request_id],
             len(row.known),
             *row.sampling,
-            accept,
+            self.accept,
         )
+
+
+def make_drafter(
+    draft: Draft | None, executor: Executor, model: GPT, config: EngineConfig, parts: Parts
+) -> ModelDrafter:
+    """What drafts for an engine. Raises: ValueError without a draft, or what could verify it."""
+    if not getattr(executor, "verifies_drafts", False):
+        raise ValueError(
+            f"num_draft_tokens is {config.num_draft_tokens}; the executor {executor.name!r} gives "
+            "no logits to verify drafts by, 'packed' does"
+        )
+    if draft is None:
+        raise ValueError(
+            f"num_draft_tokens is {config.num_draft_tokens}, and there is no draft; give one, for "
+            "example Engine(..., draft=TrigramDraft.load())"
+        )
+    return ModelDrafter(draft, config, model.config.vocab_size, parts.accept)
 
 
 def propose_all(

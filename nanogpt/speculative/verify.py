@@ -8,7 +8,7 @@ Shapes: K drafts, V vocabulary.
 
 from torch import Tensor
 
-from nanogpt.parts import Accept
+from nanogpt.parts.feature_protocols import Accept
 from nanogpt.parts.seams import Drawn
 from nanogpt.sampling import probabilities, sample_tokens, uniform
 from nanogpt.speculative.proposal import Proposal

@@ -1,19 +1,19 @@
 """What the router knows of every request and every worker, from what workers have said.
 
-Knows no process. A prefix counts as published from the message on that says its step committed. The
-router keeps a radix tree for every worker and gives it what that worker gave its own, in the same
-order; as nothing else moves these trees, they hold the same prefixes at the same step, and give
-the same ones up.
+Knows no process. A block counts as published from the message on that says its step committed, and
+as gone from the one on that says it was evicted: the router keeps the hashes that each worker can
+find. It hashes a prompt as the engine does, so its longest match is what the worker will find.
+Source: vLLM's `BlockStored` and `BlockRemoved` events (vllm/distributed/kv_events.py).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from torch import Tensor
 
 from nanogpt.config import EngineConfig
 from nanogpt.fleet.views import WorkerView
-from nanogpt.prefix.radix import RadixTree
+from nanogpt.parts.blocks import block_hashes, longest_match
 from nanogpt.trace import WorkRecord
 from nanogpt.workers.worker_messages import Serve, Stepped
 
@@ -23,9 +23,9 @@ class Result:
     """A request that is done: its text, where it was made, what that took.
 
     Times are from the request's arrival, on the parent's monotonic clock, to the moment when the
-    parent read of the first and of the last token. `hit_tokens` were taken from the worker's prefix
-    cache and `computed_prefill_tokens` computed there; without preemption they add up to the
-    prompt. `worker_ids` are all that had the request: a lost one hands on to the next.
+    parent read of the first and of the last token. `hit_tokens` were found in the worker's blocks
+    and `computed_prefill_tokens` computed there; without preemption they add up to the prompt.
+    `worker_ids` are all that had the request: a lost one hands on to the next.
     `first_logits` (V,) are those that the first token was drawn from, if they were wanted.
     """
 
@@ -104,19 +104,21 @@ class Ticket:
 
 
 class WorkerBook:
-    """What is known of one worker. Mutable: its requests, by id, and its published prefixes."""
+    """What is known of one worker. Mutable: its requests, by id, and its published blocks."""
 
     def __init__(self, worker_id: int, config: EngineConfig, context_len: int) -> None:
         self.id = worker_id
         self.batch_size = config.max_batch_size
-        self.kv_tokens = config.max_kv_tokens or config.max_batch_size * context_len
-        self.prefix_cache_tokens = config.prefix_cache_tokens
+        self.block_size = size = config.block_size or 1
+        context = context_len + -context_len % size  # in whole blocks, as its scheduler counts
+        kv_tokens = config.max_kv_tokens or config.max_batch_size * context
+        self.kv_tokens = kv_tokens - kv_tokens % size
         self.tickets: dict[int, Ticket] = {}
         self.forget()
 
     def forget(self) -> None:
-        """Take it that the worker's prefix cache is empty."""
-        self._published = RadixTree[None](self.prefix_cache_tokens, _no_payload)
+        """Take it that the worker's blocks are empty."""
+        self._published: dict[str, int] = {}  # by hash; which block it is, the worker knows
 
     def view(self) -> WorkerView:
         """The worker as a route sees it."""
@@ -126,29 +128,37 @@ class WorkerBook:
             backlog_tokens=sum(ticket.backlog_tokens for ticket in tickets),
             num_running=len(tickets),
             batch_size=self.batch_size,
-            kv_free_tokens=self.kv_tokens - sum(ticket.kv_tokens_needed for ticket in tickets),
+            kv_free_tokens=self.kv_tokens - sum(map(self._needed, tickets)),
             kv_tokens=self.kv_tokens,
         )
 
     def has_room(self, ticket: Ticket) -> bool:
         """Whether the worker can start the request now, at the latest after its next step."""
         view = self.view()
-        return view.num_running < view.batch_size and ticket.kv_tokens_needed <= view.kv_free_tokens
+        return view.num_running < view.batch_size and self._needed(ticket) <= view.kv_free_tokens
 
-    def hit(self, prompt: Sequence[int]) -> int:
+    def _needed(self, ticket: Ticket) -> int:
+        """KV tokens to set aside for it, in whole blocks, as if it shared none."""
+        return ticket.kv_tokens_needed + -ticket.kv_tokens_needed % self.block_size
+
+    def hit(self, order: Serve) -> int:
         """How many tokens of the prompt the worker has published; never the last one.
 
         The last token is computed in any case: its logits are what the first draw needs.
         """
-        return self._published.match(tuple(prompt[:-1]), touch=False)[0]
+        if not self._published:
+            return 0
+        hashes = _hashes(order.prompt_tokens, self.block_size, order.cache_salt or "")
+        prompt_len = len(order.prompt_tokens)
+        return longest_match(hashes, self._published, prompt_len, self.block_size)[1]
 
     def take(self, ticket: Ticket) -> None:
         """Give it a request."""
-        ticket.dispatched(self.id, self.hit(ticket.order.prompt_tokens))
+        ticket.dispatched(self.id, self.hit(ticket.order))
         self.tickets[ticket.order.request_id] = ticket
 
     def hear(self, step: Stepped, at_ns: int) -> list[Result]:
-        """Note what a committed step did, read at `at_ns`; return the results of who is done."""
+        """Note what a committed step did, read at `at_ns`; return the results of those done."""
         for request_id in step.preempted:
             self.tickets[request_id].computed_to = 0
         for hit in step.hits:
@@ -157,10 +167,10 @@ class WorkerBook:
             self.tickets[work.request_id].worked(work, at_ns)
         for request_id, logits in step.logits.items():
             self.tickets[request_id].first_logits = logits
-        for tokens in step.published:
-            self._published.insert(tokens, None)
+        for block_hash in step.evicted:
+            del self._published[block_hash]
+        self._published |= dict.fromkeys(step.published, 0)
         return [self.tickets.pop(request_id).result(at_ns) for request_id in step.finished]
 
 
-def _no_payload(payload: None, start: int, end: int) -> None:
-    """What the router keeps of a prefix: that it is there."""
+_hashes = lru_cache(256)(block_hashes)  # a prompt is asked about once for each worker

@@ -1,4 +1,4 @@
-"""Who serves a request: the exchangeable choice, asked under guard, and what it may know.
+"""Which worker serves a request: the exchangeable choice, asked under guard, and what it may know.
 
 A route is what `nanogpt.fleet.decisions.route` is: workers with room and their prefix hits in, one
 worker's id out.

@@ -1,9 +1,9 @@
 """A fleet: engine workers in processes of their own, and the router that gives them requests.
 
-    arrivals ──> waiting ──route──> worker 0: engine, prefix cache ──┐
-                    ^        └────> worker 1: engine, prefix cache ──┤ after every committed step:
-                    │                                                │ tokens, progress, prefixes
-                    └── requests of a lost worker ── books <─────────┘
+    arrivals ──> waiting ──route──> worker 0: engine, blocks ──┐
+                    ^        └────> worker 1: engine, blocks ──┤ after every committed step: tokens,
+                    │                                          │ progress, hashes of blocks
+                    └── requests of a lost worker ── books <───┘
 
 A request waits with the router until a worker has room, so that it is routed by what is known then.
 Recomputed elsewhere, it gets the same text, as its draws depend on its id and positions alone.
@@ -33,7 +33,7 @@ from nanogpt.workers.shared_model import write_model
 from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Serve, Stepped
 from nanogpt.workers.worker_processes import Heard, WorkerProcess, start_worker
 
-CONFIG = EngineConfig(token_budget=64, prefix_cache_tokens=4096)
+CONFIG = EngineConfig(token_budget=64, block_size=16, share_prefixes=True)
 """Settings of a worker's engine, unless others are given."""
 
 _START_S = 120.0
@@ -70,10 +70,6 @@ class Fleet:
         process; WorkersFailed when a worker does not come up.
         """
         check_int("the number of workers", num_workers, 1)
-        if config.block_size is not None:
-            raise ValueError(
-                f"block_size is {config.block_size}; workers share prefixes by prefix_cache_tokens"
-            )
         self._scheduler = Engine(model, config).scheduler  # refuses what no worker would accept
         self._model_config = model.config
         self.timeout_s = timeout_s
@@ -140,7 +136,7 @@ class Fleet:
         return [results[request.id] for _, request in arrivals]
 
     def forget(self) -> None:
-        """Empty every prefix cache, so that the next requests start cold; ids are new again.
+        """Empty the blocks of every worker: the next requests start cold; ids are new again.
 
         Raises: WorkersFailed when the last worker is lost, or when one does not answer.
         """
@@ -220,8 +216,7 @@ class Fleet:
             open_to = [book for book in self._books.values() if book.has_room(ticket)]
             if not open_to:
                 return
-            prompt = ticket.order.prompt_tokens
-            hits = {book.id: n for book in open_to if (n := book.hit(prompt))}
+            hits = {book.id: n for book in open_to if (n := book.hit(ticket.order))}
             chosen = self._route([book.view() for book in open_to], hits)
             if not self._books[chosen].tickets:
                 self._quiet_since_ns[chosen] = time.monotonic_ns()
@@ -229,7 +224,7 @@ class Fleet:
             self._processes[chosen].order(ticket.order)
 
     def _listen(self, wait_s: float) -> list[Result]:
-        """Take in what workers have said, waiting for it if need be; return who is done."""
+        """Take in what workers have said, waiting for it if need be; return results."""
         results: list[Result] = []
         try:
             heard = self._inbox.get(timeout=wait_s)
@@ -306,8 +301,8 @@ class Fleet:
 
 
 def _order(request: Request, want_logits: bool) -> Serve:
-    prompt = tuple(request.prompt_tokens)
-    return Serve(request.id, prompt, request.max_new_tokens, request.priority, want_logits)
+    prompt, new = tuple(request.prompt_tokens), request.max_new_tokens
+    return Serve(request.id, prompt, new, request.priority, want_logits, request.cache_salt)
 
 
 def _end(processes: Mapping[int, WorkerProcess], folder: "TemporaryDirectory[str]") -> None:

@@ -1,7 +1,7 @@
 """What the router orders and what its workers say: frozen data through pipes, pickled.
 
 A worker says `Stepped` after every step, once the step has committed, and never before. That one
-message carries the tokens, the progress, and the prefixes that may be counted on from now on.
+message carries the tokens, the progress, and the blocks that may be counted on from now on.
 
 Shapes: V vocabulary.
 """
@@ -33,11 +33,12 @@ class Serve:
     max_new_tokens: int
     priority: int
     want_logits: bool
+    cache_salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Start again with an empty prefix cache; only between requests."""
+    """Start again with empty blocks; only between requests."""
 
 
 Order: TypeAlias = Serve | Forget
@@ -45,22 +46,23 @@ Order: TypeAlias = Serve | Forget
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker has done what `Load` or `Forget` asked, and its prefix cache is empty."""
+    """The worker has done what `Load` or `Forget` asked, and its blocks are empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """A step has committed: what it computed, who hit and who left.
+    """A step has committed: what it computed, what it found, and which requests left.
 
-    `published` are the tokens whose K/V it gave to the prefix cache, in order; `logits` (V,) are
-    those of first tokens, by request, where they were wanted.
+    `published` are the hashes of blocks that can be found from now on, `evicted` of those that no
+    longer can. `logits` (V,) are those of first tokens, by request, where they were wanted.
     """
 
     work: tuple[WorkRecord, ...]
     hits: tuple[PrefixHitRecord, ...]
     preempted: tuple[int, ...]
     finished: tuple[int, ...]
-    published: tuple[tuple[int, ...], ...]
+    published: frozenset[str]
+    evicted: frozenset[str]
     logits: dict[int, Tensor]
 
 

@@ -1,9 +1,9 @@
-"""One engine worker: a process with an engine and a prefix cache of its own, stepping on and on.
+"""One engine worker: a process with an engine and blocks of its own, stepping on and on.
 
     python -m nanogpt.workers.worker_process
 
-Orders come in through standard input while steps run; between two steps the worker takes in who has
-arrived. Once the input ends, nothing is left to serve, and the process ends at once.
+Orders come in through standard input while steps run; between two steps the worker takes in what
+has arrived. Once the input ends, nothing is left to serve, and the process ends at once.
 """
 
 import os
@@ -17,11 +17,11 @@ from typing import IO
 
 import torch
 
+from nanogpt.blocks import BlockKVCache
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.base import Executor, ForwardResult, KVStore, Row
+from nanogpt.executors.base import Executor, ForwardResult, Row
 from nanogpt.model import GPT
-from nanogpt.prefix.prefix_cache import PrefixCache
 from nanogpt.request import Request
 from nanogpt.workers import worker_messages
 from nanogpt.workers.shared_model import map_model
@@ -44,33 +44,19 @@ class ListeningExecutor:
         return result
 
 
-class TellingPrefixCache(PrefixCache):
-    """A prefix cache that notes what it was given. Mutable: `published`, in order."""
-
-    def __init__(self, capacity_tokens: int) -> None:
-        super().__init__(capacity_tokens)
-        self.published: list[tuple[int, ...]] = []
-
-    def publish(self, request: Request, cache: KVStore) -> None:
-        """Store what the request holds, and note which tokens those are."""
-        super().publish(request, cache)
-        if self.tree.capacity_tokens:
-            held = cache.length(request.id)
-            self.published.append(tuple(request.tokens_so_far[:held]))
-
-
 class Worker:
     """An engine that carries out orders, and what it has to tell of every step.
 
-    Mutable: the engine; `wanted`, ids of requests whose first logits are asked for.
+    Mutable: the engine; `wanted`, the requests, by id, whose first logits are asked for; the
+    hashes that it has told of.
     """
 
     def __init__(self, model: GPT, config: EngineConfig) -> None:
         self.engine = Engine(model, replace(config, keep_steps=1))  # the fleet keeps the records
         self.executor = ListeningExecutor(self.engine.executor)
         self.engine.executor = self.executor
-        self.engine.prefix_cache = self.cache = TellingPrefixCache(config.prefix_cache_tokens)
         self.wanted: set[int] = set()
+        self._told: frozenset[str] = frozenset()
 
     @property
     def is_idle(self) -> bool:
@@ -79,8 +65,8 @@ class Worker:
 
     def take(self, order: Serve) -> None:
         """Accept a request. Raises: ValueError for one that the engine refuses."""
-        prompt = list(order.prompt_tokens)
-        self.engine.submit(Request(order.request_id, prompt, order.max_new_tokens, order.priority))
+        asked = order.request_id, list(order.prompt_tokens), order.max_new_tokens, order.priority
+        self.engine.submit(Request(*asked, cache_salt=order.cache_salt))
         if order.want_logits:
             self.wanted.add(order.request_id)
 
@@ -89,20 +75,26 @@ class Worker:
 
         Raises: whatever goes wrong in the engine.
         """
-        self.cache.published = []
         record = self.engine.step()
         sampled = {work.request_id: i for i, work in enumerate(record.work) if work.tokens}
         # Row i has logits i, as no worker has drafts. Cloned: a pickled view would carry all rows.
         logits = {i: self.executor.logits[sampled[i]].clone() for i in self.wanted & sampled.keys()}
         self.wanted -= logits.keys()
+        told, self._told = self._told, self.found()
         return Stepped(
             work=record.work,
             hits=record.prefix_hits,
             preempted=record.preempted,
             finished=record.finished,
-            published=tuple(self.cache.published),
+            published=self._told - told,
+            evicted=told - self._told,
             logits=logits,
         )
+
+    def found(self) -> frozenset[str]:
+        """By which hashes blocks can be found now; none where K/V lies in slots."""
+        cache = self.engine.cache
+        return frozenset(cache.pool.block_of if isinstance(cache, BlockKVCache) else ())
 
 
 def serve(model: GPT, config: EngineConfig, inbox: "SimpleQueue[Order]", out: IO[bytes]) -> None:

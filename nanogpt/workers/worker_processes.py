@@ -28,7 +28,7 @@ _MAX_STDERR = 2000
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A message, whose it is, and when it was read; None is the end of whatever it could say.
+    """A message, the worker it is of, and when it was read; None is the end of all it could say.
 
     `at_ns` is of the parent's monotonic clock.
     """
