@@ -122,6 +122,14 @@ LESSONS = (
         minutes=60,
         builds_on=("0",),
     ),
+    Lesson(
+        stem="l09_blocks",
+        title="Blocks and shared prefixes",
+        builds="Keep K/V in blocks that several requests may name, find what is there already by a "
+        "hash, and copy, free and evict so that no text notices.",
+        minutes=60,
+        builds_on=("0", "2"),
+    ),
 )
 
 

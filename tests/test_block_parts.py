@@ -26,10 +26,19 @@ TOKENS = st.lists(st.integers(0, 2), max_size=14)
 
 
 def test_blocks_are_allocated_all_or_not_at_all():
-    assert allocate([4, 2, 9], 2) == [4, 2]
-    assert allocate([4, 2, 9], 0) == []
-    assert allocate([4, 2, 9], 3) == [4, 2, 9]
-    assert allocate([4, 2, 9], 4) is None
+    assert allocate(0, 32, 16, [4, 2, 9]) == [4, 2]
+    assert allocate(0, 48, 16, [4, 2, 9]) == [4, 2, 9]
+    assert allocate(0, 49, 16, [4, 2, 9]) is None
+
+
+HELD_TOKENS_MORE = [
+    (2, 32, 0), (2, 33, 1), (3, 33, 0), (1, 1, 0), (0, 1, 1), (0, 16, 1), (0, 17, 2), (3, 9, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("held", "tokens", "more"), HELD_TOKENS_MORE)
+def test_a_table_gets_blocks_for_the_tokens_that_its_own_have_no_room_for(held, tokens, more):
+    assert allocate(held, tokens, 16, [4, 2, 9]) == [4, 2, 9][:more]
 
 
 def test_a_block_is_free_when_the_last_table_lets_go_of_it():
@@ -88,13 +97,13 @@ def test_what_was_used_longest_ago_gives_way_first_and_children_before_parents(w
             assert blocks[first].depth >= blocks[then].depth
 
 
-FREE, COUNTS = [4, 2, 9], [1, 2, 1, 0]
+FREE, COUNTS = (1, 17, 8, [4, 2, 9]), [1, 2, 1, 0]
 CACHED = [CachedBlock(0, 0, 1, 0), CachedBlock(1, 2, 0, 1), CachedBlock(2, 0, 3, 0)]
 REFUSED: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {
-    "a block that is not free": ("allocate", (FREE, 2), [4, 3], "2 different blocks out of"),
-    "one block twice": ("allocate", (FREE, 2), [4, 4], "2 different blocks out of"),
-    "too few": ("allocate", (FREE, 2), [4], "2 different blocks out of"),
-    "nothing though there is": ("allocate", (FREE, 2), None, "2 different blocks out of"),
+    "a block that is not free": ("allocate", FREE, [4, 3], "need 2 different blocks more out of"),
+    "one block twice": ("allocate", FREE, [4, 4], "need 2 different blocks more out of"),
+    "too few": ("allocate", FREE, [4], "need 2 different blocks more out of"),
+    "nothing though there is": ("allocate", FREE, None, "need 2 different blocks more out of"),
     "freed under another": ("release", (COUNTS, [0, 1]), [0, 1], "frees block 1; with this one, 2"),
     "never freed": ("release", (COUNTS, [0, 1]), [], "keeps block 0; with this one, 1"),
     "not of the table": ("release", (COUNTS, [0, 1]), [2], "different blocks out of"),
@@ -125,14 +134,14 @@ def test_a_right_answer_passes_in_another_type():
 
     parts = guard_parts(
         Parts(
-            allocate=lambda free, n: as_floats(free[:n]),
+            allocate=lambda *args: as_floats(allocate(*args)),
             release=lambda counts, table: as_floats(release(counts, table)),
             evict_order=lambda blocks: as_floats(reversed(evict_order(blocks))),
             longest_match=lambda *args: list(longest_match(*args)),
             writable=lambda *args: list(writable(*args)),
         )
     )
-    assert parts.allocate(FREE, 2) == [4, 2] and type(parts.allocate(FREE, 2)[0]) is int
+    assert parts.allocate(*FREE) == [4, 2] and type(parts.allocate(*FREE)[0]) is int
     assert parts.release(COUNTS, [0, 1]) == [0]
     assert parts.evict_order(CACHED) == [2, 0]
     assert parts.longest_match(["a"], {"a": 3}, 9, 2) == ([3], 2)

@@ -432,12 +432,12 @@ def test_the_least_recently_used_gives_way_the_end_of_a_text_first_and_is_gone()
 
 def test_of_two_blocks_that_hold_the_same_one_is_found_when_the_other_is_gone():
     pool = BlockPool(3, 1, Parts())
-    first, second = pool.take([], 1), pool.take([0], 1)
+    first, second = pool.take([], 4, 4), pool.take([0], 8, 4)
     for table in (first, second):
         pool.publish(table, ["same"])
     assert pool.block_of == {"same": 0}
     pool.drop(first)
-    pool.take(second, 2)
+    pool.take(second, 12, 4)
     assert pool.block_of == {"same": 1}
     pool.check([second, [0, 2]])
 

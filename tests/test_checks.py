@@ -216,6 +216,12 @@ def test_every_exercise_is_registered_with_its_name_its_hints_and_its_part() -> 
         "l04.ring_slot": "ring_slot",
         "l08.accept": "accept",
         "l08.roll_back_kv": "roll_back_kv",
+        "l09.allocate": "allocate",
+        "l09.release": "release",
+        "l09.block_hashes": "block_hashes",
+        "l09.longest_match": "longest_match",
+        "l09.writable": "writable",
+        "l09.evict_order": "evict_order",
     }
     for item in exercises():
         assert item.id == f"{item.lesson[:3]}.{item.name}"

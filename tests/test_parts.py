@@ -84,7 +84,7 @@ ERRORS_IN = {
     "ring_slot": ([3], 2, 0),
     "accept": ([1.0], [1.0], 0, 0.5, 0.5),
     "roll_back_kv": (9, 4, 2),
-    "allocate": ([0, 1], 1),
+    "allocate": (0, 3, 4, [0, 1]),
     "release": ([1, 2], [0, 1]),
     "block_hashes": ([5, 6, 7], 2, ""),
     "longest_match": (["a"], {"a": 0}, 3, 2),

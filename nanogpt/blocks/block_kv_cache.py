@@ -181,9 +181,8 @@ class BlockKVCache(Prefixes):
             if length % self.size:
                 self._make_writable(request_id, length // self.size)
                 table = self._table_of[request_id]
-            more = -(-(length + num_new) // self.size) - len(table)
-            if more > 0:
-                table += self.pool.take(table, more)
+            if length + num_new > len(table) * self.size:
+                table += self.pool.take(table, length + num_new, self.size)
             entries += self._entries(request_id, length, length + num_new)
         starts = torch.tensor(entries, device=self._heads.device).unsqueeze(1)  # (N, 1)
         return (starts + self._heads).flatten()  # (N * H,)
@@ -325,7 +324,8 @@ class BlockKVCache(Prefixes):
     def _make_writable(self, request_id: int, index: int) -> None:
         """Copy a block before it is written, if another table names it."""
         table, counts = self._table_of[request_id], self.pool.counts
-        free = self.pool.take(table, 1) if counts[table[index]] > 1 else []
+        one_more = len(table) * self.size + 1
+        free = self.pool.take(table, one_more, self.size) if counts[table[index]] > 1 else []
         self._table_of[request_id], copy = self.parts.writable(table, counts, index, free)
         if copy is not None:
             origin, target = (slice(b * self.size, (b + 1) * self.size) for b in copy)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from nanogpt.parts import Parts
-from nanogpt.parts.blocks import CachedBlock
+from nanogpt.parts.cached_block import CachedBlock
 
 
 class BlockPool:
@@ -38,23 +38,30 @@ class BlockPool:
         self._events: dict[str, list[int]] = {"allocated": [], "freed": [], "evicted": []}
         self._published: list[tuple[int, str]] = []
 
-    def take(self, table: Sequence[int], n: int) -> list[int]:
-        """`n` blocks to go on a table with; cached ones are evicted where nothing is empty.
+    def take(self, table: Sequence[int], num_tokens: int, size: int) -> list[int]:
+        """The blocks of `size` that a table needs besides, to hold `num_tokens` tokens.
 
-        Raises: ValueError when there are too few, of which admission has to take care.
+        Cached ones are evicted where nothing is empty. Raises: ValueError when there are too few,
+        of which admission has to take care.
         """
-        blocks = self.parts.allocate(self.best_first(table, n), n)
+        more = max(0, -(-num_tokens // size) - len(table))
+        free = self.best_first(table, more)
+        blocks = self.parts.allocate(len(table), num_tokens, size, free)
         if blocks is None:
             raise ValueError(
-                f"{n} blocks are wanted; {self.num_free} of {len(self.counts)} are free"
+                f"{more} blocks are wanted; {self.num_free} of {len(self.counts)} are free"
             )
+        self.claim(blocks)
+        return blocks
+
+    def claim(self, blocks: Sequence[int]) -> None:
+        """Give free blocks to a table; what was cached in them is found no more."""
         for block in blocks:
             self._empty.discard(block)
             if block in self._hash_of:
                 self._evict(block)
             self.counts[block] = 1
         self._events["allocated"] += blocks
-        return blocks
 
     def hold(self, blocks: Sequence[int]) -> None:
         """Count blocks once more, for another table that names them."""

@@ -1,6 +1,6 @@
 """The exchangeable parts of the engine: their signatures, their references, and the guard.
 
-request_view        what policies see of a request
+request_view, cached_block  what policies see of a request, and of a block
 protocols, feature_protocols    `Parts`: what may be exchanged, and what each is called with
 masks, fusing, sliding_window, acceptance, blocks   references, beside `planning` and `policies`
 ranking             the order of the queue under a policy

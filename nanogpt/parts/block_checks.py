@@ -6,7 +6,8 @@ The store's books would be wrong for good after a wrong answer, so each is compa
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nanogpt.parts.blocks import CachedBlock, Copy
+from nanogpt.parts.blocks import Copy
+from nanogpt.parts.cached_block import CachedBlock
 from nanogpt.parts.feature_protocols import (
     Allocate,
     BlockHashes,
@@ -20,17 +21,21 @@ from nanogpt.validate import PartError, show
 
 
 def checked_allocate(blocks_of: Callable[..., Any]) -> Allocate:
-    """A guarded `allocate` whose answer is as many free blocks as were asked for, or None."""
+    """A guarded `allocate` whose answer is as many free blocks as the table lacks, or None."""
 
-    def allocate(free: Sequence[int], n: int, /) -> list[int] | None:
-        answer = blocks_of(list(free), n)
+    def allocate(
+        num_blocks: int, num_tokens: int, size: int, free: Sequence[int], /
+    ) -> list[int] | None:
+        answer = blocks_of(num_blocks, num_tokens, size, list(free))
+        n = max(0, -(-num_tokens // size) - num_blocks)
         if answer is None and n > len(free):
             return None
         blocks = _numbers(answer)
         if blocks is None or len(blocks) != n or len({*blocks} & {*free}) != n:
             raise PartError(
-                f"your allocate returned {show(answer)}; it must be {n} different blocks out of "
-                f"{show(list(free))}, or None when there are fewer"
+                f"your allocate returned {show(answer)}; with {num_blocks} blocks of {size}, "
+                f"{num_tokens} tokens need {n} different blocks more out of {show(list(free))}, or "
+                "None when there are fewer"
             )
         return blocks
 

@@ -8,31 +8,21 @@ PagedAttention", arXiv 2309.06180, section 4; vLLM's design document "Automatic 
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from nanogpt.parts.cached_block import CachedBlock
 
 Copy = tuple[int, int]
 """(from, to): the block whose K/V is to be copied, and the block that gets it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CachedBlock:
-    """A block that can be found by its hash: how many tables name it, and what it is worth.
+def allocate(num_blocks: int, num_tokens: int, size: int, free: Sequence[int]) -> list[int] | None:
+    """The blocks that a table of `num_blocks` needs besides, to hold `num_tokens` tokens.
 
-    `last_used` counts up: when it last left a table. `depth` is its place in its text, from 0.
+    They are the first of `free`, which stand best first; None when those are too few. All or
+    nothing: a request with some of its blocks could not go on, and would keep the others.
     """
-
-    id: int
-    count: int
-    last_used: int
-    depth: int
-
-
-def allocate(free: Sequence[int], n: int) -> list[int] | None:
-    """The first `n` blocks of `free`, which stand best first; None when there are fewer.
-
-    All or nothing: a request with some of its blocks could not go on, and would keep the others.
-    """
-    return list(free[:n]) if n <= len(free) else None
+    more = max(0, -(-num_tokens // size) - num_blocks)
+    return list(free[:more]) if more <= len(free) else None
 
 
 def release(counts: Sequence[int], table: Sequence[int]) -> list[int]:

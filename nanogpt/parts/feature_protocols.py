@@ -8,7 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from nanogpt.parts.blocks import CachedBlock, Copy
+from nanogpt.parts.blocks import Copy
+from nanogpt.parts.cached_block import CachedBlock
 
 
 class FusedRows(Protocol):
@@ -84,10 +85,12 @@ class RingSlot(Protocol):
 
 
 class Allocate(Protocol):
-    """Which free blocks a request gets; see `blocks.allocate`."""
+    """Which free blocks a table gets to hold more tokens; see `blocks.allocate`."""
 
-    def __call__(self, free: Sequence[int], n: int, /) -> list[int] | None:
-        """Choose `n` blocks."""
+    def __call__(
+        self, num_blocks: int, num_tokens: int, size: int, free: Sequence[int], /
+    ) -> list[int] | None:
+        """Choose one table's blocks."""
         ...
 
 

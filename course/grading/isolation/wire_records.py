@@ -9,6 +9,7 @@ from typing import Any
 from course.called import Raised
 from course.checks.step_cost import StepCost
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
+from nanogpt.parts.cached_block import CachedBlock
 from nanogpt.parts.request_view import RequestView
 from nanogpt.preemption.scheduler_books import Books
 from nanogpt.slo.slo_view import SloRequest, SloView
@@ -17,6 +18,7 @@ RECORDS: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Books,
+        CachedBlock,
         FleetSnapshot,
         Raised,
         RequestView,

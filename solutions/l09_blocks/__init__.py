@@ -1,0 +1,1 @@
+"""Lesson 9, blocks: a module for each exercise."""

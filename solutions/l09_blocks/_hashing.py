@@ -1,0 +1,185 @@
+"""Judging hashes by what they have in common, whatever they are made with.
+
+Of a few texts, hashed one after another, only this counts: which of all hashes are equal. A wrong
+idea is kept as what it makes a hash of, and named when the same ones are equal.
+"""
+
+import random
+import re
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from course.checks.comparing import Args
+from course.exercise import Misconception
+from course.format_values import named, show
+from course.harness import Ask, Check, Failure, Rows
+from nanogpt.parts.plain_values import as_items
+
+Group = Sequence[Args]
+"""Texts in blocks of one size, each (tokens, size, salt), whose hashes are compared."""
+Labels = Callable[[list[int], int, str], Any]
+"""What stands for the hashes of a text: equal where they are."""
+
+draw_call = named("tokens", "size", "salt")
+
+
+def ends(tokens: Sequence[int], size: int) -> range:
+    """Where the full blocks end."""
+    return range(size, len(tokens) + 1, size)
+
+
+def right_labels(tokens: list[int], size: int, salt: str) -> list[Hashable]:
+    """The salt and all tokens up to the end of each full block."""
+    return [(salt, *tokens[:end]) for end in ends(tokens, size)]
+
+
+def pattern(hashes: Sequence[Sequence[Hashable]]) -> list[list[int]]:
+    """Each hash as the number of the first one that equals it."""
+    seen: dict[Hashable, int] = {}
+    return [[seen.setdefault(each, len(seen)) for each in one] for one in hashes]
+
+
+class SameAndOther:
+    """The judge. `ideas` are misconceptions whose answers give labels.
+
+    `forms` know theirs by a result alone, `changes` is what other hashes mean when the same is
+    asked again, and `weak` what short ones do. `evidence` are groups to ask about after a failure.
+    """
+
+    def __init__(
+        self,
+        forms: Sequence[Misconception],
+        ideas: Sequence[Misconception],
+        changes: Misconception,
+        weak: Misconception,
+        evidence: Sequence[Group],
+    ) -> None:
+        self.forms, self.ideas = forms, ideas
+        self.changes, self.weak = changes, weak
+        self.evidence = evidence
+
+    def on(self, *groups: Group) -> Check:
+        """The check that asks about these groups."""
+        return lambda ask, rng: self.judge(ask, groups)
+
+    def on_drawn(self, draw: Callable[[random.Random], Sequence[Group]]) -> Check:
+        """The check that asks about groups drawn at random."""
+        return lambda ask, rng: self.judge(ask, draw(rng))
+
+    def judge(self, ask: Ask, groups: Sequence[Group]) -> Failure | None:
+        """Ask about each group; the first hash that is equal or other by mistake is shown."""
+        for group in groups:
+            found = [ask(*args) for args in group]
+            for args, value in zip(group, found, strict=True):
+                if self._form_of(value) or len(value) != len(right_labels(*args)):
+                    return self._malformed(ask, args, value)
+            again = ask(*group[0])
+            if as_items(again) != as_items(found[0]):
+                return self.changes.failure(
+                    _rows(
+                        draw_call(ask.name, group[0]),
+                        "the same when it is asked again",
+                        f"{_brief(found[0])}, then {_brief(again)}",
+                    )
+                )
+            pair = _wrong_pair(group, found)
+            if pair:
+                return self._failure(ask, group, found, pair)
+        return None
+
+    def strong(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
+        """Whether the hashes of long texts say more than a number of 64 bits."""
+        for args in cases:
+            hashes = ask(*args)
+            if all(_WORD.fullmatch(each) for each in hashes):
+                return self.weak.failure(
+                    _rows(draw_call(ask.name, args), "at least 128 bits in a hash", _brief(hashes))
+                )
+        return None
+
+    def _form_of(self, value: Any) -> Misconception | None:
+        return next((each for each in self.forms if each.form and each.form(value)), None)
+
+    def _malformed(self, ask: Ask, args: Args, value: Any) -> Failure:
+        wanted = len(right_labels(*args))
+        expected = f"{wanted} string{'s' * (wanted != 1)}, one for each full block"
+        rows = _rows(draw_call(ask.name, args), expected, show(value))
+        form = self._form_of(value)
+        if form:
+            return form.failure(rows, value)
+        results = [([args], [value]), *self._more(ask)]
+        return self._named(results, rows) or Failure(
+            f"There is one hash for each full block, so {wanted} here, not {len(value)}.",
+            rows,
+            "wrong_length",
+        )
+
+    def _failure(self, ask: Ask, group: Group, found: list[Any], pair: "_Pair") -> Failure:
+        (i, a), (j, b), are_equal = pair
+        names = ("a", "b") if i != j else ("a", "a")
+        calls = dict(zip(names, (group[i], group[j]), strict=True))
+        first, second = f"{names[0]}[{a}]", f"{names[1]}[{b}]"
+        rows = _rows(
+            "\n".join(f"{name} = {draw_call(ask.name, args)}" for name, args in calls.items()),
+            f"{first} {'!=' if are_equal else '=='} {second}",
+            f"{first} = {_brief(found[i][a])}, {second} = {_brief(found[j][b])}",
+        )
+        told = (
+            "The tokens up to the end of the block differ here, or the salt, so the K/V does: the "
+            "hashes have to differ."
+            if are_equal
+            else "Salt and tokens up to the end of the block are the same here, so the K/V is: the "
+            "hashes have to be the same."
+        )
+        return self._named([(group, found), *self._more(ask)], rows) or Failure(told, rows)
+
+    def _more(self, ask: Ask) -> list[tuple[Group, list[Any]]]:
+        """More results tell more about the mistake; an answer that breaks off has said enough."""
+        more: list[tuple[Group, list[Any]]] = []
+        try:
+            for group in self.evidence:
+                found = [ask(*args) for args in group]
+                if not any(map(self._form_of, found)):
+                    more.append((group, found))
+        except Exception:
+            return more
+        return more
+
+    def _named(self, results: Sequence[tuple[Group, list[Any]]], rows: Rows) -> Failure | None:
+        """The idea under which the same hashes are equal, in all that was asked."""
+        for idea in self.ideas:
+            for answer in idea.answers:
+                if all(
+                    pattern(found) == pattern([answer(*args) for args in group])
+                    for group, found in results
+                ):
+                    return idea.failure(rows)
+        return None
+
+
+_Pair = tuple[tuple[int, int], tuple[int, int], bool]
+_WORD = re.compile(r"-?(0x)?([0-9]{1,20}|[0-9a-fA-F]{1,16})")
+
+
+def _wrong_pair(group: Group, found: Sequence[Sequence[str]]) -> _Pair | None:
+    """The first two hashes that are equal, True, or differ, False, and must not."""
+    seen: list[tuple[tuple[int, int], str, Hashable]] = []
+    for i, (args, hashes) in enumerate(zip(group, found, strict=True)):
+        for a, (value, label) in enumerate(zip(hashes, right_labels(*args), strict=True)):
+            for place, other, right in seen:
+                if (value == other) != (label == right):
+                    return place, (i, a), value == other
+            seen.append(((i, a), value, label))
+    return None
+
+
+def _rows(asked: str, expected: str, got: str) -> Rows:
+    return ("input", asked), ("expected", expected), ("got", got)
+
+
+def _brief(value: Any) -> str:
+    """A hash by how it begins; of a list the last one."""
+    items = as_items(value)
+    if items is not None:
+        return f"[..., {_brief(items[-1])}]" if items else "[]"
+    return show(value if len(str(value)) <= 20 else f"{str(value)[:16]}...")

@@ -1,0 +1,389 @@
+"""Exercise 9.3: by what a block is found."""
+
+import hashlib
+import json
+import random
+import uuid
+import zlib
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from course.checks.comparing import a_kind
+from course.exercise import Exercise, Misconception
+from course.task import Task
+from nanogpt.parts.plain_values import as_items
+from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends, right_labels
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def block_hashes(tokens: list[int], size: int, salt: str) -> list[str]:
+    """Return a hash for each full block of `tokens`, which stands for everything up to its end."""
+    # K/V depends on all tokens before, so the parent's hash goes into each block's: it stands for
+    # them. What is not full has none: its K/V is not final. `repr` keeps 1, 23 and 12, 3 apart, and
+    # hashlib gives the same in every process, which Python's own hash() does not.
+    hashes: list[str] = []
+    parent = ""
+    for end in range(size, len(tokens) + 1, size):
+        block = list(tokens[end - size : end])
+        parent = hashlib.sha256(repr((parent, salt, block)).encode()).hexdigest()
+        hashes.append(parent)
+    return hashes
+
+
+def salted_once(tokens: list[int], size: int, salt: str) -> Any:
+    """As vLLM does it: the salt is in the first block, and so in all that come of it."""
+    hashes, parent = [], "salt:" + hashlib.md5(salt.encode()).hexdigest()
+    for number in range(len(tokens) // size):
+        block = ",".join(map(str, tokens[number * size : (number + 1) * size]))
+        parent = hashlib.md5(f"{parent}|{block}".encode()).hexdigest()
+        hashes.append(parent)
+    return hashes
+
+
+def one_digest_fed_on(tokens: list[int], size: int, salt: str) -> Any:
+    digest = hashlib.blake2b(json.dumps(salt).encode())
+    hashes: list[str] = []
+    for i, token in enumerate(tokens, 1):
+        digest.update(token.to_bytes(8, "little"))
+        if i % size == 0:
+            hashes.append(digest.hexdigest())
+    return hashes
+
+
+def of_the_whole_beginning(tokens: list[int], size: int, salt: str) -> Any:
+    beginnings = [tokens[: (i + 1) * size] for i in range(len(tokens) // size)]
+    return tuple(hashlib.sha1(json.dumps([salt, each]).encode()).hexdigest() for each in beginnings)
+
+
+def the_beginning_itself(tokens: list[int], size: int, salt: str) -> Any:
+    return [f"{salt!r} {tokens[:end]}" for end in range(size, len(tokens) + 1, size)]
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+Says = Callable[[list[int], int, str, int], Hashable]
+
+
+def hashed(says: Says) -> Callable[[list[int], int, str], list[str]]:
+    """A hash of what is said of each full block, given the text and where the block ends."""
+    return lambda tokens, size, salt: [
+        hashlib.sha256(repr(says(tokens, size, salt, end)).encode()).hexdigest()
+        for end in ends(tokens, size)
+    ]
+
+
+def mistaken(key: str, belief: str, idea: str, *says: Says) -> Misconception:
+    answer, *alike = map(hashed, says)
+    return Misconception(key, belief, idea, answer, alike=alike)
+
+
+def with_the_rest(tokens: list[int], size: int, salt: str) -> list[str]:
+    starts = range(0, len(tokens), size)
+    return [hashlib.sha256(repr((salt, tokens[: s + size])).encode()).hexdigest() for s in starts]
+
+
+def rest_alone(tokens: list[int], size: int, salt: str) -> list[str]:
+    starts = range(0, len(tokens), size)
+    blocks = [(salt, tokens[s : s + size]) for s in starts]
+    return [hashlib.sha256(repr(block).encode()).hexdigest() for block in blocks]
+
+
+def with_hash(tokens: list[int], size: int, salt: str) -> Any:
+    hashes, parent = [], 0
+    for end in ends(tokens, size):
+        parent = hash((parent, salt, tuple(tokens[end - size : end])))
+        hashes.append(str(parent))
+    return hashes
+
+
+def with_hash_of_none(tokens: list[int], size: int, salt: str) -> Any:
+    hashes: list[str] = []
+    for end in ends(tokens, size):
+        hashes.append(hex(hash((hashes[-1] if hashes else None, salt, *tokens[end - size : end]))))
+    return hashes
+
+
+def with_crc32(tokens: list[int], size: int, salt: str) -> Any:
+    return [f"{zlib.crc32(repr(each).encode()):08x}" for each in right_labels(tokens, size, salt)]
+
+
+def with_a_number_of_its_own(tokens: list[int], size: int, salt: str) -> Any:
+    return [f"{uuid.uuid4().hex}" for _ in ends(tokens, size)]
+
+
+def as_numbers(tokens: list[int], size: int, salt: str) -> Any:
+    return [int(each, 16) for each in block_hashes(tokens, size, salt)]
+
+
+def as_bytes(tokens: list[int], size: int, salt: str) -> Any:
+    return [bytes.fromhex(each) for each in block_hashes(tokens, size, salt)]
+
+
+def is_no_string(item: Any) -> bool:
+    return not isinstance(item, str)
+
+
+FORMS = (
+    Misconception(
+        "no_return",
+        "The hashes are computed.",
+        "block_hashes returned nothing: end it with `return`.",
+        form=lambda value: value is None,
+        also=(lambda *args: None,),
+    ),
+    Misconception(
+        "not_a_list",
+        "The text has a hash.",
+        lambda value: f"The answer is a list of strings, one for each block, not {a_kind(value)}.",
+        form=lambda value: as_items(value) is None,
+        also=(lambda *args: (block_hashes(*args) or [""])[-1],),
+    ),
+    Misconception(
+        "not_strings",
+        "A hash is a number.",
+        lambda value: (
+            "A hash is a string here, so that it means the same in every process and file: this "
+            f"is {a_kind(next(filter(is_no_string, as_items(value) or ())))}."
+        ),
+        form=lambda value: any(map(is_no_string, as_items(value) or ())),
+        also=(as_numbers, as_bytes),
+    ),
+)
+IDEAS = (
+    Misconception(
+        "partial_block",
+        "The rest is a block too.",
+        "The last block is not full, and what it holds will still change: found by such a hash, "
+        "it would be written while others read it.",
+        with_the_rest,
+        alike=(rest_alone,),
+    ),
+    mistaken(
+        "no_parent",
+        "Same tokens, same K/V.",
+        "The same tokens behind another beginning have other K/V, since they attend to it: the "
+        "parent's hash has to be in each block's.",
+        lambda tokens, size, salt, end: (salt, tokens[end - size : end]),
+        lambda tokens, size, salt, end: tokens[end - size : end],
+    ),
+    mistaken(
+        "no_salt",
+        "The tokens are the text.",
+        "The salt is left out: it stands for what else makes K/V differ, such as an adapter, so "
+        "two requests would share K/V that is not the same.",
+        lambda tokens, size, salt, end: tokens[:end],
+    ),
+    mistaken(
+        "salt_and_no_more",
+        "The salt goes into the first block.",
+        "The first block's salt reaches the others only through the parent's hash: without that, "
+        "later blocks have neither it nor what stands before them.",
+        lambda tokens, size, salt, end: (salt if end == size else "", tokens[end - size : end]),
+    ),
+    mistaken(
+        "place_for_parent",
+        "Same tokens at the same place.",
+        "The place says how many tokens stand before the block, not which: their K/V goes into "
+        "this block's, so their hash has to.",
+        lambda tokens, size, salt, end: (salt, end, tokens[end - size : end]),
+        lambda tokens, size, salt, end: (end, tokens[end - size : end]),
+    ),
+    mistaken(
+        "parent_s_tokens",
+        "The block before it is its parent.",
+        "The block before says nothing of those before that: take the parent's hash, which stands "
+        "for all of them, and not its tokens.",
+        lambda tokens, size, salt, end: (salt, tokens[max(0, end - 2 * size) : end]),
+    ),
+    mistaken(
+        "first_block_and_own",
+        "A text is known by how it begins.",
+        "What stands between the first block and this one goes into its K/V as well: chain the "
+        "hashes, each with its parent's.",
+        lambda tokens, size, salt, end: (salt, tokens[:size], tokens[end - size : end], end),
+        lambda tokens, size, salt, end: (salt, tokens[:size], tokens[end - size : end]),
+    ),
+    mistaken(
+        "only_before",
+        "The parent's hash says who it is.",
+        "The block's own tokens are left out: two texts that differ in this very block would "
+        "share it.",
+        lambda tokens, size, salt, end: (salt, tokens[: end - size], end),
+        lambda tokens, size, salt, end: (salt, tokens[: end - size]),
+    ),
+    mistaken(
+        "one_token_of_it",
+        "The last token is enough.",
+        "Every token of the block goes into its K/V, and so into its hash, not one of them alone.",
+        lambda tokens, size, salt, end: (salt, tokens[size - 1 : end : size]),
+        lambda tokens, size, salt, end: (salt, tokens[:end:size], end),
+    ),
+    mistaken(
+        "whole_text",
+        "The prompt has a hash, and each block its number.",
+        "What stands behind a block does not change its K/V: with the whole text in its hash, "
+        "only the very same prompt finds it.",
+        lambda tokens, size, salt, end: (salt, tokens, end),
+        lambda tokens, size, salt, end: (salt, tokens[: len(tokens) // size * size], end),
+        lambda tokens, size, salt, end: (salt, tokens, tokens[end - size : end]),
+    ),
+    mistaken(
+        "order_lost",
+        "The same tokens.",
+        "The order of the tokens is lost on the way: K/V depends on it, so no sum, set or sorted "
+        "list.",
+        lambda tokens, size, salt, end: (
+            salt,
+            [sorted(tokens[e - size : e]) for e in range(size, end + 1, size)],
+        ),
+        lambda tokens, size, salt, end: (salt, sorted(tokens[:end])),
+        lambda tokens, size, salt, end: (salt, sum(tokens[:end]), end),
+        lambda tokens, size, salt, end: (
+            salt,
+            [sum(tokens[e - size : e]) for e in range(size, end + 1, size)],
+        ),
+        lambda tokens, size, salt, end: (
+            salt,
+            [sorted({*tokens[e - size : e]}) for e in range(size, end + 1, size)],
+        ),
+    ),
+    mistaken(
+        "runs_together",
+        "Joined to one string.",
+        "Without something in between, 1 and 23 are joined to what 12 and 3 are: keep the tokens "
+        "apart, and the salt from them.",
+        lambda tokens, size, salt, end: (salt, "".join(map(str, tokens[:end]))),
+        lambda tokens, size, salt, end: (salt, "".join(map(str, tokens[:end])), end),
+        lambda tokens, size, salt, end: salt + "".join(map(str, tokens[:end])),
+        lambda tokens, size, salt, end: salt + ",".join(map(str, tokens[:end])),
+    ),
+    mistaken(
+        "cut_to_a_byte",
+        "Tokens are bytes.",
+        "There are more than 256 tokens in a vocabulary: cut to a byte, different ones look alike.",
+        lambda tokens, size, salt, end: (salt, [token % 256 for token in tokens[:end]]),
+    ),
+)
+CHANGES = Misconception(
+    "not_the_same",
+    "A hash is a number that no other block has.",
+    "Asked again, the same text gets other hashes: what was published under the first ones is "
+    "never found again.",
+    also=(with_a_number_of_its_own,),
+)
+WEAK = Misconception(
+    "word_sized",
+    "Python has a `hash()`.",
+    "64 bits, as Python's `hash()` has, are too few, since colliding texts can be worked out, and "
+    "of strings it differs in each process: take `hashlib`.",
+    also=(with_hash, with_hash_of_none, with_crc32),
+)
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def any_texts(rng: random.Random) -> list[Group]:
+    """Texts that branch off from one another, with a few salts; tokens of large vocabularies."""
+    groups: list[Group] = []
+    for _ in range(12):
+        size, most = rng.choice((1, 2, 3, 4)), rng.choice((3, 65, 50_257))
+        text = [rng.randrange(most) for _ in range(rng.randint(size, 4 * size + 2))]
+        group = [(text, size, "")]
+        for _ in range(4):
+            tokens, _, salt = rng.choice(group)
+            at = rng.randrange(len(tokens))
+            tail = [rng.randrange(most) for _ in range(rng.randint(0, 2 * size))]
+            changed = [*tokens[:at], (tokens[at] + rng.choice((0, 1, 256))) % most]
+            changed += tokens[at + 1 :] if rng.random() < 0.5 else tail
+            group.append((changed, size, rng.choice((salt, salt, "", "adapter", "0"))))
+        groups.append(group)
+    return groups
+
+
+def a_long_text(rng: random.Random) -> list[tuple[list[int], int, str]]:
+    return [([rng.randrange(50_257) for _ in range(48)], 8, "")]
+
+
+EVIDENCE: list[Group] = [
+    [([5, 6, 7, 8, 5, 6], 2, ""), ([7, 8, 5, 6, 7, 8], 2, ""), ([5, 6, 5, 6, 5, 6], 2, "")],
+    [([1, 2, 3, 4, 9], 2, ""), ([1, 2, 3, 4], 2, "x"), ([2, 1, 3, 4, 5, 6], 2, "")],
+    [([1, 2, 3, 4, 5, 6, 7, 8], 2, ""), ([1, 2, 9, 4, 5, 6, 7, 8], 2, ""),
+     ([9, 2, 3, 4, 5, 6, 7, 8], 2, "")],
+    [([12, 3], 2, ""), ([1, 23], 2, ""), ([300, 3], 2, ""), ([44, 3], 2, ""), ([3, 12], 2, "")],
+    [([1, 23], 2, "7"), ([71, 23], 2, ""), ([1, 23, 1, 23], 2, "7")],
+]  # fmt: skip
+JUDGE = SameAndOther(FORMS, IDEAS, CHANGES, WEAK, EVIDENCE)
+
+EXERCISE = Exercise(
+    number=3,
+    title="By what a block is found",
+    minutes=8,
+    points=3,
+    part="block_hashes",
+    task=Task(
+        signature="block_hashes(tokens: list[int], size: int, salt: str) -> list[str]",
+        rules=(
+            "`tokens` are a text's token ids, whole numbers from 0, in blocks of `size`. `salt` is "
+            "a string for all else that makes K/V differ: another adapter, say, has another salt.",
+            "The result has one string for each *full* block, in order.",
+            "Two blocks of this size get the same string exactly when their K/V is the same in "
+            "every layer: here, in another text, in another process, tomorrow.",
+            "A string stands for at least 128 bits, so that texts that collide cannot be worked "
+            "out: what `hashlib` gives has as many.",
+        ),
+        args=([5, 6, 7], 4, ""),
+        result=[],
+    ),
+    hints=(
+        "The K/V of a token depends on what it attends to. Which tokens does the K/V of the "
+        "third block depend on?",
+        "A hash stands for what went into it. If the first block's hash goes into the second's, "
+        "and that into the third's, what does the third one stand for?",
+        'Begin with `parent = ""`. For each full block make one text of parent, salt and tokens '
+        "(`repr` of a tuple will do), encode it, and take `hashlib.sha256(...).hexdigest()`: that "
+        "is the block's hash, and the parent of the next.",
+    ),
+    right=(
+        block_hashes,
+        salted_once,
+        one_digest_fed_on,
+        of_the_whole_beginning,
+        the_beginning_itself,
+    ),
+    misconceptions=(*FORMS, *IDEAS, CHANGES, WEAK),
+    checks=(
+        (
+            "full blocks alone",
+            JUDGE.on(
+                [([5, 6, 7, 8], 2, ""), ([5, 6, 7, 8, 9], 2, ""), ([5, 6], 2, "")],
+                [([5, 6, 7], 4, ""), ([], 4, ""), ([5, 6, 7, 8], 4, "")],
+            ),
+        ),
+        (
+            "the same block behind another beginning",
+            JUDGE.on(
+                [([1, 2, 7, 8], 2, ""), ([3, 4, 7, 8], 2, ""), ([1, 2, 7, 8, 1, 2], 2, "")],
+                [([1, 2, 3, 4, 5, 6], 2, ""), ([9, 2, 3, 4, 5, 6], 2, "")],
+                [([7, 7, 7, 7], 1, "")],
+            ),
+        ),
+        (
+            "the same text behind another salt",
+            JUDGE.on([([1, 2, 3, 4], 2, ""), ([1, 2, 3, 4], 2, "adapter"), ([1, 2], 2, "")]),
+        ),
+        (
+            "tokens that look alike",
+            JUDGE.on(
+                [([1, 2], 2, ""), ([2, 1], 2, ""), ([3, 4, 1, 2], 2, ""), ([4, 3, 1, 2], 2, "")],
+                [([0, 3], 2, ""), ([1, 2], 2, ""), ([2, 2], 2, ""), ([1, 1], 2, "")],
+                [([12, 3], 2, ""), ([1, 23], 2, "")],
+                [([12, 3], 2, ""), ([2, 3], 2, "1")],
+                [([5, 300], 2, ""), ([5, 44], 2, ""), ([5, 50_256], 2, "")],
+            ),
+        ),
+        ("any texts", JUDGE.on_drawn(any_texts)),
+        ("a long text", lambda ask, rng: JUDGE.strong(ask, a_long_text(rng))),
+    ),
+    draw_call=draw_call,
+)

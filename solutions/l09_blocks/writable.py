@@ -1,0 +1,405 @@
+"""Exercise 9.5: what has to be copied before a block is written."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from course.checks.comparing import Args, Comparison, a_kind, list_of_ints
+from course.exercise import Exercise, Misconception
+from course.format_values import named
+from course.harness import Ask, Failure, Rows
+from course.task import Task
+from nanogpt.parts.plain_values import as_items, as_whole
+
+Answer = Callable[[list[int], list[int], int, list[int]], Any]
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def writable(
+    table: list[int], counts: list[int], index: int, free: list[int]
+) -> tuple[list[int], tuple[int, int] | None]:
+    """Return `(table, copy)`: the table to go on with, and what has to be copied first."""
+    # What another table names too, another request reads: it keeps the block as it is, and this one
+    # goes on in a copy. Of a block that it alone names nothing need be copied.
+    block = table[index]
+    if counts[block] == 1:
+        return table, None
+    return [*table[:index], free[0], *table[index + 1 :]], (block, free[0])
+
+
+def in_a_new_list(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+    mine, copy = list(table), None
+    if counts[table[index]] > 1:
+        mine[index] = free[0]
+        copy = [table[index], free[0]]
+    return [mine, copy]
+
+
+def by_exchanging(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+    old = table[index]
+    new = old if counts[old] < 2 else next(iter(free))
+    return [new if block == old else block for block in table], None if new == old else (old, new)
+
+
+def with_a_mapping(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+    others = counts[table[index]] - 1
+    moved = dict(zip(table[index : index + 1], free, strict=False)) if others else {}
+    return tuple(moved.get(block, block) for block in table), next(iter(moved.items()), None)
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+
+def copied(table: list[int], index: int, new: int) -> list[int]:
+    return [*table[:index], new, *table[index + 1 :]]
+
+
+def where(
+    shared: Callable[[list[int], list[int], int], bool],
+    pick: Callable[[list[int]], int] = lambda free: free[0],
+) -> Answer:
+    """Copies where the block is `shared`, given the table, the counts and the index."""
+
+    def answer(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+        if not free or not shared(table, counts, index):
+            return table, None
+        return copied(table, index, pick(free)), (table[index], pick(free))
+
+    return answer
+
+
+def then(change: Callable[..., Any]) -> Answer:
+    """Where something is copied, the right answer made into change(new, copy, table, index)."""
+
+    def answer(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+        new, copy = writable(table, counts, index, free)
+        return (new, copy) if copy is None else change(new, copy, table, index)
+
+    return answer
+
+
+def is_shared(table: list[int], counts: list[int], index: int) -> bool:
+    return counts[table[index]] > 1
+
+
+def writes_into_the_table(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+    block = table[index]
+    if counts[block] == 1:
+        return table, None
+    table[index] = free[0]
+    return table, (block, free[0])
+
+
+def pops_and_counts(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+    block = table[index]
+    if counts[block] == 1:
+        return table, None
+    new = free.pop(0)
+    counts[block] -= 1
+    return copied(table, index, new), (block, new)
+
+
+def looks_first(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+    new = free[0]
+    return (copied(table, index, new), (table[index], new)) if counts[table[index]] > 1 else (
+        table, None,
+    )  # fmt: skip
+
+
+def everything_shared(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
+    """All that is shared, up to the block, each into the next free one."""
+    mine, copy = list(table), None
+    for place, new in zip(range(index, -1, -1), free, strict=False):
+        if counts[table[place]] > 1:
+            mine[place] = new
+            copy = copy or (table[place], new)
+    return mine, copy
+
+
+def parts(value: Any) -> Sequence[Any]:
+    """What was returned, part by part; that nothing was is no question of form."""
+    return ((), None) if value is None else as_items(value) or ()
+
+
+def is_pair(value: Any) -> bool:
+    items = as_items(value)
+    return items is not None and [as_whole(item) is None for item in items] == [False, False]
+
+
+NOTHING_FREE = Misconception(
+    "looks_first",
+    "A free block first.",
+    "Where nothing has to be copied nothing has to be free either: look at `free` only when the "
+    "block is shared.",
+    also=(looks_first,),
+)
+MISCONCEPTIONS = (
+    Misconception(
+        "not_two",
+        "The table is what is asked for.",
+        "Return two things, the table and what has to be copied: `table, copy`.",
+        form=lambda value: len(parts(value)) != 2 or list_of_ints(parts(value)[0]) is not None,
+        also=(lambda *args: writable(*args)[0], lambda *args: writable(*args)[1]),
+    ),
+    Misconception(
+        "no_pair",
+        "The copy is a block.",
+        lambda value: (
+            f"`copy` is two blocks, (from, to), or None, not {a_kind(parts(value)[1])}."
+            if as_items(parts(value)[1]) is None
+            else "`copy` is two blocks, (from, to), or None."
+        ),
+        form=lambda value: parts(value)[1] is not None and not is_pair(parts(value)[1]),
+        also=(
+            then(lambda new, copy, table, index: (new, copy[1])),
+            lambda *args: (writable(*args)[0], writable(*args)[1] is not None),
+            lambda *args: (writable(*args)[0], writable(*args)[1] or ()),
+        ),
+    ),
+    Misconception(
+        "no_return",
+        "The table is changed.",
+        "writable returned nothing: end it with `return table, copy`.",
+        lambda *args: None,
+    ),
+    Misconception(
+        "in_place_of_others",
+        "It stands in my table, so it is mine.",
+        "Another table names this block too: written in place, the other request would read "
+        "tokens that are not in its text.",
+        lambda table, counts, index, free: (table, None),
+    ),
+    Misconception(
+        "always_copies",
+        "Copying is safe.",
+        "A count of 1 is this table alone, and nothing else reads the block: a copy would cost a "
+        "block and its time, at every token.",
+        where(lambda table, counts, index: True),
+    ),
+    Misconception(
+        "two_are_few",
+        "Two get along.",
+        "Two tables are enough: what the one writes the other reads.",
+        where(lambda table, counts, index: counts[table[index]] > 2),
+        alike=(where(lambda table, counts, index: counts[table[index]] == 2),),
+    ),
+    Misconception(
+        "counts_by_place",
+        "A count for each block of the table.",
+        "`counts` goes by the block's number, not by its place in the table: look up "
+        "`counts[table[index]]`.",
+        where(lambda table, counts, index: counts[index] > 1),
+    ),
+    Misconception(
+        "index_is_the_block",
+        "Block number `index`.",
+        "`index` is the place in the table; the block there is `table[index]`, and it is that "
+        "which is copied.",
+        then(lambda new, copy, table, index: (new, (index, copy[1]))),
+        alike=(
+            lambda table, counts, index, free: (
+                ([free[0] if b == index else b for b in table], (index, free[0]))
+                if counts[table[index]] > 1
+                else (table, None)
+            ),
+        ),
+    ),
+    Misconception(
+        "any_shared",
+        "A shared table must not be written.",
+        "Only the block that is written is looked at: that others before it are shared harms "
+        "nothing, since those are read.",
+        where(lambda table, counts, index: any(counts[block] > 1 for block in table)),
+        alike=(where(lambda table, counts, index: counts[table[0]] > 1),),
+    ),
+    Misconception(
+        "the_last_block",
+        "It is always the last one.",
+        "Which block is written is said by `index`, and it need not be the last one.",
+        lambda table, counts, index, free: writable(table, counts, len(table) - 1, free or [0]),
+    ),
+    Misconception(
+        "turned_round",
+        "(to, from).",
+        "The first of the pair is the block that is copied, the second the one that gets it: "
+        "turned round, an empty block is copied over what two requests read.",
+        then(lambda new, copy, table, index: (new, copy[::-1])),
+    ),
+    Misconception(
+        "table_as_it_was",
+        "Copied is copied.",
+        "The copy is made and nothing names it: this table has to name the new block, or the old "
+        "one is written all the same.",
+        then(lambda new, copy, table, index: (table, copy)),
+    ),
+    Misconception(
+        "no_copy",
+        "A new block takes its place.",
+        "The new block is empty: what the old one held of this text has to be copied into it "
+        "first.",
+        then(lambda new, copy, table, index: (new, None)),
+    ),
+    Misconception(
+        "appended",
+        "The new block comes behind the others.",
+        "The copy stands where the shared block stood: behind the others its tokens would come "
+        "twice, and the shared one is still in the table.",
+        then(lambda new, copy, table, index: ([*table, copy[1]], copy)),
+        alike=(
+            then(
+                lambda new, copy, table, index: (
+                    [*table[: index + 1], copy[1], *table[index + 1 :]],
+                    copy,
+                )
+            ),
+            then(
+                lambda new, copy, table, index: (
+                    [*table[:index], *table[index + 1 :], copy[1]],
+                    copy,
+                )
+            ),
+        ),
+    ),
+    Misconception(
+        "cut_off",
+        "The table up to the block that is written.",
+        "What stands behind the block stays in the table: only that one block is another one.",
+        then(lambda new, copy, table, index: (new[: index + 1], copy)),
+    ),
+    Misconception(
+        "the_last_free_one",
+        "A free list is a stack.",
+        "`free` stands best first: what stands last may still be found by its hash, and would be "
+        "evicted.",
+        where(is_shared, lambda free: free[-1]),
+        alike=(where(is_shared, min), where(is_shared, max)),
+    ),
+    Misconception(
+        "everything_shared",
+        "Its own from now on.",
+        "Only the block that is written is copied: the others are read, and copying them would "
+        "lose what sharing saves.",
+        everything_shared,
+    ),
+    NOTHING_FREE,
+    Misconception(
+        "in_place",
+        "The table is mine, so I change it.",
+        also=(writes_into_the_table, pops_and_counts),
+    ),
+)
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def judge_without_free(ask: Ask, cases: Sequence[Args]) -> Failure | None:
+    """Where nothing is free and nothing needed, an answer may look all the same, and fall."""
+    for args in cases:
+        called = ask.call(*args, may_raise=True)
+        if called.error is not None and called.raised(IndexError, StopIteration, ValueError):
+            rows: Rows = (
+                ("input", JUDGE.draw_call(ask.name, args)),
+                ("expected", JUDGE.draw(writable(*args))),
+                ("got", called.error.kind),
+            )
+            return NOTHING_FREE.failure(rows)
+    return JUDGE.judge(ask, cases)
+
+
+def any_table(rng: random.Random) -> list[Args]:
+    """One of up to four tables over a pool is written at any of its blocks."""
+    cases: list[Args] = []
+    while len(cases) < 60:
+        tables = [rng.sample(range(10), rng.randint(1, 6)) for _ in range(rng.randint(1, 4))]
+        times = Counter(block for table in tables for block in table)
+        free = [block for block in range(16) if not times[block]]
+        free = rng.sample(free, rng.randint(2, len(free)))
+        table = tables[0]
+        cases.append((table, [times[b] for b in range(16)], rng.randrange(len(table)), free))
+    return sorted(cases, key=lambda case: len(case[0]))
+
+
+JUDGE = Comparison(
+    writable,
+    MISCONCEPTIONS,
+    "Does another table name the block that is written? Then the other one keeps it, and this one "
+    "goes on in a copy.",
+    draw_call=named("table", "counts", "index", "free"),
+    evidence=[
+        (table, [0, 1, 2, 1, 3, 1, 2, 0, 0, 0], index, free)
+        for table, index in (([6, 4, 1], 1), ([4, 2, 5, 1], 2), ([2, 6, 4], 2), ([2, 1, 6], 0))
+        for free in ([8, 0, 9], [9, 7, 8])
+    ]
+    + [([1, 0], [2, 2, 0, 0], 1, [3, 2]), ([1, 0], [2, 1, 0, 0], 1, [3, 2])],
+)
+
+EXERCISE = Exercise(
+    number=5,
+    title="Before you write",
+    minutes=6,
+    points=3,
+    part="writable",
+    task=Task(
+        signature="writable(table: list[int], counts: list[int], index: int, free: list[int]) -> "
+        "tuple[list[int], tuple[int, int] | None]",
+        rules=(
+            "A request is about to write K/V into the block at place `index` of its `table`. "
+            "`counts[block]` is how many tables name a block, this one included.",
+            "Returns `(table, copy)`: the table that it goes on with, and `(from, to)`, the block "
+            "whose K/V the engine copies before, and the one that gets it; None where nothing is "
+            "copied.",
+            "What another request reads must stay as it is, and nothing is copied that need not "
+            "be.",
+            "`free` are the numbers of the free blocks, best first: one at least where one is "
+            "needed, and else perhaps none.",
+            "Leave all three lists as they are; the engine counts.",
+        ),
+        args=([5, 2], [0, 0, 2, 0, 0, 2], 1, [7, 9]),
+        result=([5, 7], (2, 7)),
+    ),
+    hints=(
+        "Two requests were one text up to here. What does the other one read if this one writes "
+        "into their last block?",
+        "The count of the block says whether another table names it. If so, which of the two "
+        "requests takes the copy, and where does that stand in its table?",
+        "Return `table, None` where the count is 1. Else build a new list with `free[0]` in the "
+        "place of the old block, and the pair of both.",
+    ),
+    right=(writable, in_a_new_list, by_exchanging, with_a_mapping),
+    misconceptions=MISCONCEPTIONS,
+    checks=(
+        (
+            "a block that two name",
+            JUDGE.on(
+                ([5, 2], [0, 0, 2, 0, 0, 2], 1, [7, 9]),
+                ([5, 2], [0, 0, 2, 0, 0, 1, 1], 1, [9, 7]),
+                ([3], [0, 0, 0, 4], 0, [1, 0]),
+            ),
+        ),
+        (
+            "a block of its own",
+            JUDGE.on(
+                ([5, 2], [0, 0, 1, 0, 0, 1], 1, [7, 9]),
+                ([5, 2], [0, 0, 1, 0, 0, 3], 1, [7, 9]),
+                ([0], [1], 0, [7]),
+            ),
+        ),
+        (
+            "a block in the middle",
+            JUDGE.on(
+                ([4, 6, 1], [0, 1, 0, 0, 2, 0, 2], 1, [3, 8]),
+                ([4, 6, 1], [0, 2, 0, 0, 2, 0, 1], 1, [3, 8]),
+                ([4, 6, 1], [0, 1, 0, 0, 2, 0, 1], 0, [8, 3]),
+            ),
+        ),
+        (
+            "nothing is free",
+            lambda ask, rng: judge_without_free(
+                ask, [([0, 1], [1, 1], 1, []), ([2, 0, 1], [1, 1, 3], 1, [])]
+            ),
+        ),
+        ("any table", JUDGE.on_drawn(any_table)),
+    ),
+)
