@@ -84,3 +84,8 @@ def _counted(trace: Trace) -> str:
         f"Prefills computed {computed_tokens(trace)} tokens; {found_tokens(trace)} more were found "
         "in blocks."
     )
+
+
+def nothing_ran(trace: Trace) -> str:
+    """What stands in a pool's place when the run has no step to draw."""
+    return f"No step was run, so there is no pool to draw. {trace.error}"
