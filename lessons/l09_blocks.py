@@ -174,7 +174,7 @@ def _():
 def _():
     mo.md(r"""
     Here are six requests on nineteen blocks of eight. Four of them begin with *JULIET: O Romeo, Romeo!
-    wherefore*. Press play, and watch three things: how a block gets into two tables; what becomes of
+    Where is*. Press play, and watch three things: how a block gets into two tables; what becomes of
     blocks when a request is done; and which of them are written over when room is short.
     """)
     return
@@ -299,10 +299,11 @@ def _():
     would take the longer the more there is to be found. So each full block gets a **hash**, and a
     dictionary says which block has which.
 
-    What has to go into it? Two blocks may be exchanged for one another if their K/V is the same. *"speak
-    again"* behind *"O Romeo"* and *"speak again"* behind *"Good night"* are the same eleven letters and
-    have other K/V, since every letter looked at what stood before it. And the same whole text has other
-    K/V under another adapter: whatever is not in the tokens comes as a **salt**.
+    What has to go into it? Two blocks may be exchanged for one another if their K/V is the same. In the run
+    above, request 2 has a block *my love* behind *ROMEO: O, she is*, and request 5 has one behind *JULIET: O
+    Romeo, Romeo! Where is*. The same eight letters, and other K/V, since every letter looked at what stood
+    before it. And the same whole text has other K/V under another adapter: whatever is not in the tokens
+    comes as a **salt**.
     """)
     return
 
@@ -477,7 +478,8 @@ def _():
     ## Your engine, block by block
 
     The six requests again, by your functions as far as they are written. In float64, so that no rounding
-    can flip a letter: K/V that was found is the same K/V that would have been computed.
+    can flip a letter, and at temperature 1, which notices the smallest change: K/V that was found is the K/V
+    that would have been computed, or another text comes out.
     """)
     return
 
@@ -634,7 +636,7 @@ def _(measured, started, whose, yours):
 def _():
     mo.md(r"""
     What it still computes again was written over by those for which it had to leave: they needed the room.
-    Without sharing, blocks are no better than slots here.
+    Without sharing, blocks save next to nothing here.
 
     **And when nothing is shared?** Then tables are all cost. The same loads in slots and in blocks, no two
     texts alike; time over that of slots, median of 9 repeats:

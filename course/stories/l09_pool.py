@@ -12,18 +12,17 @@ from nanogpt.blocks.block_record import BlockStepRecord
 BLOCK_SIZE = 8
 SETTINGS = EngineConfig(
     token_budget=48, max_batch_size=3, max_kv_tokens=19 * BLOCK_SIZE, block_size=BLOCK_SIZE,
-    share_prefixes=True,
+    share_prefixes=True, temperature=1.0,
 )  # fmt: skip
-_ALIKE = "JULIET:\nO Romeo, Romeo! wherefore"  # 33 tokens: four blocks, and one token of the fifth
+_ALIKE = "JULIET:\nO Romeo, Romeo! Where is"  # 32 tokens: four blocks
 _LINES = (  # arrival step, prompt, new tokens
-    (0, _ALIKE + " art thou Romeo?\n", 10),
-    (3, _ALIKE + " speak again, bright angel", 12),
-    (5, "ROMEO:\nShall I hear more, or", 12),
-    (14, _ALIKE + " art thou Romeo?\nDeny thy father", 8),
-    (22, "NURSE:\nMadam! Your mother craves a word with you, and a candle", 9),
-    (29, _ALIKE + " so late?", 8),
+    (0, _ALIKE + " the moon tonight?\n", 10),
+    (3, _ALIKE + " thy voice? Speak again", 12),
+    (5, "ROMEO:\nO, she is my love, and yet", 10),  # the third block is " my love"
+    (14, _ALIKE + " the moon tonight?\nIs it the sun", 8),
+    (22, "NURSE:\nMadam! Your mother craves a word", 9),
+    (29, _ALIKE + " my love, my lord?", 8),  # the fifth block is " my love"
 )
-NAMES = ("allocate", "release", "block_hashes", "longest_match", "writable", "evict_order")
 BLAME = (
     "A request reads K/V that was computed for other tokens: step to the first difference, and see "
     "which block it found or wrote."
