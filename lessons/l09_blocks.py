@@ -44,7 +44,6 @@ def _():
     from course.stories import l09_measured as measured
     from course.stories import l09_pool as pool
     from nanogpt import Engine, load_model
-    from nanogpt.parts import blocks as reference
     from widgets import BlockPool, Curves, PrefixTree, Timeline, whose
 
     return (
@@ -57,7 +56,6 @@ def _():
         load_parts,
         measured,
         pool,
-        reference,
         replace,
         replay,
         torch,
@@ -495,7 +493,6 @@ def _(
     match_attempt,
     order_attempt,
     pool,
-    reference,
     reference_trace,
     release_attempt,
     replace,
@@ -512,7 +509,7 @@ def _(
     }
     yours = replace(
         earlier.parts,
-        **{name: each.or_reference(getattr(reference, name)) for name, each in attempts.items()},
+        **{name: each.function for name, each in attempts.items() if each.started},
     )
     your_trace = replay(Engine(exact, pool.SETTINGS, yours), pool.six_requests(), 300)
     started = any(each.started for each in attempts.values())
