@@ -232,7 +232,7 @@ def any_table(rng: random.Random) -> list[Args]:
         needed = rng.randint(1, 9)
         num_tokens = needed * size - rng.choice((0, 0, rng.randrange(size)))
         num_blocks = max(0, needed - rng.choice((0, 0, 1, 1, 2, 3, 9)))
-        num_free = max(0, needed - num_blocks + rng.choice((-2, -1, 0, 0, 1, 5)))
+        num_free = max(0, max(0, needed - num_blocks) + rng.choice((-2, -1, 0, 0, 1, 5)))
         cases.append((num_blocks, num_tokens, size, rng.sample(range(40), num_free)))
     return sorted(cases, key=lambda case: (len(case[3]), case[1]))
 
@@ -250,6 +250,8 @@ JUDGE = Comparison(
         for free in ([9, 5, 7, 2, 8], [6, 1], [3])
     ],
 )
+
+NOTHING_WITHOUT = "of 0 tokens without room, 0 blocks are made all the same"
 
 EXERCISE = Exercise(
     number=1,
@@ -287,7 +289,7 @@ EXERCISE = Exercise(
         ),
         (
             "a table that grows",
-            JUDGE.on((2, 9, 4, [6, 1]), (2, 8, 4, [6, 1]), (1, 3, 4, [6]), (3, 4, 4, [2])),
+            JUDGE.on((2, 9, 4, [6, 1]), (2, 8, 4, [6, 1]), (1, 3, 4, [6]), (3, 4, 4, [2, 8, 5])),
         ),
         ("too few are free", JUDGE.on((1, 17, 4, [8, 2]), (0, 5, 4, [8]), (0, 1, 16, []))),
         (
@@ -296,4 +298,11 @@ EXERCISE = Exercise(
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
+    still_right={
+        "num_tokens at least 1": "it is at least 1",
+        "size at least 1": "it is at least 1",
+        "free: without repeats": "a block is free once",
+        "from_what_has_no_room(): if without {<= => <} 0:": NOTHING_WITHOUT,
+        "from_what_has_no_room(): if without <= {0 => -1}:": NOTHING_WITHOUT,
+    },
 )

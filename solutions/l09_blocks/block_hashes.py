@@ -5,7 +5,7 @@ import json
 import random
 import uuid
 import zlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 from course.checks.comparing import a_kind
@@ -62,7 +62,7 @@ def the_beginning_itself(tokens: list[int], size: int, salt: str) -> Any:
 
 # --- wrong ideas --------------------------------------------------------------------------------
 
-Says = Callable[[list[int], int, str, int], Hashable]
+Says = Callable[[list[int], int, str, int], Any]
 
 
 def hashed(says: Says) -> Callable[[list[int], int, str], list[str]]:
@@ -315,6 +315,9 @@ EVIDENCE: list[Group] = [
 ]  # fmt: skip
 JUDGE = SameAndOther(FORMS, IDEAS, CHANGES, WEAK, EVIDENCE)
 
+ALL_BEFORE = "all tokens before, named once more, say the same"
+WIDE_ENOUGH = "every token fits, and takes as many bytes as the others"
+
 EXERCISE = Exercise(
     number=3,
     title="By what a block is found",
@@ -373,6 +376,16 @@ EXERCISE = Exercise(
             JUDGE.on([([1, 2, 3, 4], 2, ""), ([1, 2, 3, 4], 2, "adapter"), ([1, 2], 2, "")]),
         ),
         (
+            "large blocks",
+            JUDGE.on(
+                [
+                    ([*range(32)], 16, ""),
+                    ([*range(15), 99, *range(16, 32)], 16, ""),
+                    ([*range(31)], 16, ""),
+                ]
+            ),
+        ),
+        (
             "tokens that look alike",
             JUDGE.on(
                 [([1, 2], 2, ""), ([2, 1], 2, ""), ([3, 4, 1, 2], 2, ""), ([4, 3, 1, 2], 2, "")],
@@ -386,4 +399,15 @@ EXERCISE = Exercise(
         ("a long text", lambda ask, rng: JUDGE.strong(ask, a_long_text(rng))),
     ),
     draw_call=draw_call,
+    still_right={
+        "size at least 1": "it is at least 1",
+        "block_hashes(): block = list(tokens[{end - size: => :}end])": ALL_BEFORE,
+        "salted_once(): block = ','.join(map(str, "
+        "tokens[{number * size: => :}(number + 1) * size]))": ALL_BEFORE,
+        "one_digest_fed_on(): digest.update(token.to_bytes({8 => 9}, 'little'))": WIDE_ENOUGH,
+        "one_digest_fed_on(): digest.update(token.to_bytes({8 => 7}, 'little'))": WIDE_ENOUGH,
+        "parent = hashlib.sha256(repr((parent * 100 + salt, block)).encode()).hexdigest()": (
+            "a hundred times the parent's hash stands for the same"
+        ),
+    },
 )

@@ -296,6 +296,8 @@ EXERCISE = Exercise(
                 ([block(3, 5, 0), block(1, 2, 0), block(2, 9, 0)],),
                 ([block(0, 8, 2), block(6, 4, 0), block(5, 6, 3), block(1, 1, 1)],),
                 ([block(7, 1, 0)],),
+                ([block(3, 5, 140), block(1, 4, 0)],),
+                ([block(4, 1, 1), block(2, 0, 0)],),
             ),
         ),
         (
@@ -312,8 +314,17 @@ EXERCISE = Exercise(
                 ([block(6, 4, 1), block(2, 4, 0), block(9, 4, 2)],),
                 ([block(2, 4, 0), block(6, 4, 1), block(0, 3, 0), block(5, 3, 1), block(4, 3, 2)],),
                 ([block(1, 4, 3), block(2, 4, 2), block(6, 4, 0, 1), block(7, 4, 1, 1)],),
+                ([block(6, 4, 9), block(2, 4, 7), block(9, 4, 10), block(5, 4, 8)],),
             ),
         ),
         ("any pool", JUDGE.on_drawn(any_pool)),
     ),
+    still_right={
+        "blocks: reversed": "the order of the list has no say",
+        "blocks.count at most 7": "seven tables keep a block as well as eight",
+        "result: without repeats": "each block is there once",
+        "one_after_another(): victim = left[{0 => -1}]": "any one of them may be the first",
+        "one_after_another(): if block.last_used < victim.last_used or (block.last_used == "
+        "victim.last_used and block.depth {> => >=} victim.depth):": "no two are alike in both",
+    },
 )

@@ -260,4 +260,12 @@ EXERCISE = Exercise(
         ),
         ("any tables", JUDGE.on_drawn(any_tables)),
     ),
+    still_right={
+        "table: reversed": "any order will do",
+        "table: sorted": "any order will do",
+        "table: without repeats": "a table names a block once",
+        "result: reversed": "any order will do",
+        "result: sorted": "any order will do",
+        "result: without repeats": "a table names a block once",
+    },
 )

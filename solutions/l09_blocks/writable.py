@@ -375,7 +375,7 @@ EXERCISE = Exercise(
             JUDGE.on(
                 ([5, 2], [0, 0, 2, 0, 0, 2], 1, [7, 9]),
                 ([5, 2], [0, 0, 2, 0, 0, 1, 1], 1, [9, 7]),
-                ([3], [0, 0, 0, 4], 0, [1, 0]),
+                ([3], [0, 0, 0, 4], 0, [1]),
             ),
         ),
         (
@@ -392,6 +392,8 @@ EXERCISE = Exercise(
                 ([4, 6, 1], [0, 1, 0, 0, 2, 0, 2], 1, [3, 8]),
                 ([4, 6, 1], [0, 2, 0, 0, 2, 0, 1], 1, [3, 8]),
                 ([4, 6, 1], [0, 1, 0, 0, 2, 0, 1], 0, [8, 3]),
+                ([*range(12)], [2] * 9 + [1, 3, 1, 0, 0], 10, [13, 12]),
+                ([*range(12)], [2] * 9 + [1, 3, 1, 0, 0], 9, [13, 12]),
             ),
         ),
         (
@@ -402,4 +404,9 @@ EXERCISE = Exercise(
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
+    still_right={
+        "table: without repeats": "a table names a block once",
+        "free: only the first": "the first is the best",
+        "free: without repeats": "a block is free once",
+    },
 )

@@ -1,0 +1,238 @@
+"""Behind lesson 9's exhibits: five defects of a block store, found by the texts they spoil."""
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from course.stories.l09_stores import ExhibitEngine, Rule, Store, serve, symptoms
+from nanogpt import GPT, Request, encode
+from nanogpt.blocks.block_kv_cache import BlockHit
+from nanogpt.blocks.block_pool import BlockPool
+from nanogpt.executors.base import ForwardResult, Row
+from nanogpt.executors.packed import PackedExecutor
+from nanogpt.kv_cache import KVCache
+
+
+def _request(id_: int, prompt: str, num_new: int) -> Request:
+    return Request(id_, encode(prompt), num_new)
+
+
+# --- A: a hash without its parent ---------------------------------------------------------------
+
+KING, DUKE = "KING RICHARD II:", "DUKE VINCENTIO:\n"  # a block each
+SAYS = "What is the matt"
+MERCY = "O, my good lord,"
+
+
+def behind_another(model: GPT, block_hashes: Rule) -> tuple[str, bool]:
+    """Three prompts of the same blocks in other orders, by these hashes."""
+    requests = [
+        _request(0, KING + SAYS + "er", 12),
+        _request(1, DUKE + MERCY + " I", 12),
+        _request(2, DUKE + SAYS + "er", 24),
+    ]
+    engine = ExhibitEngine(model, block_hashes, "block_hashes")
+    seen = serve(engine, [(12 * i, each) for i, each in enumerate(requests)])
+    return symptoms(model, requests, seen)
+
+
+def of_its_own_tokens(tokens: list[int], size: int, salt: str) -> list[str]:
+    """Exhibit A: each block by its own tokens."""
+    ends = range(size, len(tokens) + 1, size)
+    return [f"{salt} {tokens[end - size : end]}" for end in ends]
+
+
+# --- B: written in place ------------------------------------------------------------------------
+
+
+class SharesTails(Store):
+    """A store that shares a last block that is not full too, with a request that runs."""
+
+    def find(self, known: Sequence[int]) -> BlockHit | None:
+        """The longest beginning that the table of a running request holds, to the token."""
+        best = super().find(known)
+        for request_id in self.holders():
+            held = self.requests[request_id].tokens_so_far[: self.length(request_id)]
+            pairs = zip(held, known[:-1], strict=False)
+            alike = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+            alike = min(len(held), len(known) - 1) if alike is None else alike
+            if alike > (best.num_tokens if best else 0):
+                table = self.table(request_id)[: -(-alike // self.size)]
+                best = BlockHit(table, alike)
+        return best
+
+
+def two_in_one_block(model: GPT, writable: Rule) -> tuple[str, bool]:
+    """A request that runs, and one that begins like it and goes on in its last block."""
+    requests = [
+        _request(0, KING + "What say", 24),
+        _request(1, KING + "What shall I do", 24),
+    ]
+    engine = ExhibitEngine(model, writable, "writable", store=SharesTails)
+    seen = serve(engine, [(0, requests[0]), (3, requests[1])])
+    return symptoms(model, requests, seen)
+
+
+def into_the_same(
+    table: list[int], counts: list[int], index: int, free: list[int]
+) -> tuple[list[int], tuple[int, int] | None]:
+    """Exhibit B: what stands in the table may be written."""
+    return table, None
+
+
+# --- C: freed under another ---------------------------------------------------------------------
+
+
+class BelievingPool(BlockPool):
+    """Books that believe what is freed: no table names it any more."""
+
+    def drop(self, blocks: Sequence[int]) -> None:
+        """As ever, and then nothing is left of what `release` has freed."""
+        freed = self.parts.release(self.counts, blocks)
+        super().drop(blocks)
+        for block in freed:
+            if self.counts[block]:
+                self.counts[block] = 0
+                if block in self._idle:
+                    self._evict(block)
+                self._empty.add(block)
+
+
+class Believing(Store):
+    """A store with such books."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        num_blocks, lanes = len(self.pool.counts), args[2]
+        self.pool = BelievingPool(num_blocks, lanes, self.parts)
+
+
+def one_leaves(model: GPT, release: Rule) -> tuple[str, bool]:
+    """Two requests that begin alike; one leaves, and a third comes for its blocks."""
+    requests = [
+        _request(0, KING + SAYS + "er", 4),
+        _request(1, KING + SAYS + " with", 40),
+        _request(2, DUKE + "Now, by the world, I do not know the man that has", 24),
+    ]
+    engine = ExhibitEngine(model, release, "release", store=Believing)
+    seen = serve(engine, [(0, requests[0]), (2, requests[1]), (8, requests[2])])
+    return symptoms(model, requests, seen)
+
+
+def all_of_its_table(counts: list[int], table: list[int]) -> list[int]:
+    """Exhibit C: the request is gone, and so is its table."""
+    return table
+
+
+# --- D: found before it is there ----------------------------------------------------------------
+
+
+class FailsOnce(PackedExecutor):
+    """Its second pass ends in NaN, as one does that runs out of memory or into a bad cable."""
+
+    num_passes = 0
+
+    def run(self, rows: Sequence[Row]) -> ForwardResult:
+        """A pass as ever, but for the second."""
+        result = super().run(rows)
+        self.num_passes += 1
+        if self.num_passes != 2:
+            return result
+        return ForwardResult(torch.full_like(result.logits, float("nan")), result.forwards)
+
+
+class PublishesWhenWritten(Store):
+    """A store in which `rule` says how many blocks can be found while a step is under way."""
+
+    def place(self, rows: Sequence[tuple[int, int]]) -> torch.Tensor:
+        """Where the new tokens go, and what of them is published at once."""
+        place = super().place(rows)
+        for request_id, num_new in rows:
+            known = self.requests[request_id].tokens_so_far
+            num_full = self.rule(self.length(request_id), num_new, self.size)
+            hashes = self._hashes(tuple(known[: num_full * self.size]))
+            self.pool.publish(self.table(request_id), hashes)
+        return place
+
+
+def a_step_that_fails(model: GPT, num_published: Rule) -> tuple[str, bool]:
+    """Two prompts; the step that reads the second one fails, and is done again."""
+    requests = [
+        _request(0, DUKE + "Now, by the world", 16),
+        _request(1, KING + SAYS + "er, my lord? What", 24),
+    ]
+    engine = ExhibitEngine(model, num_published, store=PublishesWhenWritten, executor=FailsOnce)
+    seen = serve(engine, [(0, requests[0]), (1, requests[1])])
+    return symptoms(model, requests, seen)
+
+
+def as_soon_as_written(num_committed: int, num_new: int, size: int) -> int:
+    """Exhibit D: how many of a request's blocks can be found while a step computes `num_new`."""
+    return (num_committed + num_new) // size
+
+
+# --- E: what else matters -----------------------------------------------------------------------
+
+
+class Adapted(Store):
+    """A store for the requests of several adapters; `adapter` names the one in use."""
+
+    adapter = ""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._hashes: Callable[[tuple[int, ...]], list[str]] = self._salted
+
+    def _salted(self, tokens: tuple[int, ...]) -> list[str]:
+        return self.parts.block_hashes(tokens, self.size, self.adapter)
+
+
+class OnOneStore(ExhibitEngine):
+    """An engine of an adapter's weights, on the store of another one."""
+
+    def __init__(self, model: GPT, other: ExhibitEngine) -> None:
+        self._shared = other.cache
+        super().__init__(model, other.blocks.rule)
+
+    def make_cache(self) -> KVCache:
+        """The other one's."""
+        return self._shared
+
+
+@functools.lru_cache(maxsize=1)
+def with_adapter(model: GPT) -> GPT:
+    """The model with a product of two thin matrices on what makes Q, K and V, as LoRA has it."""
+    adapted, draws = copy.deepcopy(model), torch.Generator().manual_seed(0)
+    with torch.inference_mode():
+        for name, weight in adapted.named_parameters():
+            if name.endswith("qkv.weight"):  # (3 * C, C)
+                up, down = (
+                    torch.randn(n, 2, generator=draws, dtype=weight.dtype) for n in weight.shape
+                )
+                weight += 0.03 * up @ down.T
+    return adapted
+
+
+def two_adapters(model: GPT, block_hashes: Rule) -> tuple[str, bool]:
+    """One prompt for the model and for the model with an adapter, which share a store."""
+    adapted = with_adapter(model)
+    base = ExhibitEngine(model, block_hashes, "block_hashes", store=Adapted)
+    prompt, said, whole = KING + SAYS + "er, my", list[str](), True
+    assert isinstance(base.cache, Adapted)
+    for number, (name, weights, engine) in enumerate(
+        (("", model, base), ("pirate", adapted, OnOneStore(adapted, base)))
+    ):
+        base.cache.adapter, base.cache.requests = name, engine.requests
+        request = _request(number, prompt, 24)
+        told, right = symptoms(weights, [request], serve(engine, [(0, request)]))
+        said += told.splitlines()[2 * number :]
+        whole &= right
+    return "\n".join(said), whole
+
+
+def of_tokens_alone(tokens: list[int], size: int, salt: str) -> list[str]:
+    """Exhibit E: each block by its text."""
+    return [str(tokens[:end]) for end in range(size, len(tokens) + 1, size)]

@@ -1,0 +1,143 @@
+"""The engine on a store of blocks that is broken on purpose, and what is seen of it.
+
+The engine's guard would refuse what an exhibit answers with a sentence; here it gets inside.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from course.stories.texts import oracle, shown
+from nanogpt import GPT, Engine, EngineConfig, Parts, Request, decode
+from nanogpt.blocks.block_kv_cache import BlockKVCache
+from nanogpt.executors.packed import PackedExecutor
+from nanogpt.kv_cache import KVCache
+from nanogpt.parts.guard import guarded
+
+Rule = Callable[..., Any]
+SETTINGS = EngineConfig(token_budget=64, block_size=16, share_prefixes=True)
+
+
+class Store(BlockKVCache):
+    """The engine's store of blocks, for exhibits. Mutable: `requests`, the engine's, by id."""
+
+    requests: Mapping[int, Request]
+    rule: Rule
+
+
+class ExhibitEngine(Engine):
+    """The engine on another store, with an exhibit as the store's `part`, if it is one.
+
+    The exhibit has a time limit and no other guard.
+    """
+
+    def __init__(
+        self,
+        model: GPT,
+        rule: Rule,
+        part: str | None = None,
+        *,
+        settings: EngineConfig = SETTINGS,
+        store: type[Store] = Store,
+        executor: type[PackedExecutor] = PackedExecutor,
+    ) -> None:
+        self._store, self._rule = store, guarded("exhibit", rule)
+        self._in_store = replace(Parts(), **{part: self._rule}) if part else Parts()
+        super().__init__(model, settings, make_executor=executor)
+        self.blocks.requests, self.blocks.rule = self.requests, self._rule
+
+    @property
+    def blocks(self) -> Store:
+        """The store."""
+        assert isinstance(self.cache, Store)
+        return self.cache
+
+    def make_cache(self) -> KVCache:
+        """The exhibit's store, as large as the engine's own would be."""
+        weight, config = self.model.token_embedding.weight, self.config
+        size, lanes = config.block_size or 1, config.max_batch_size
+        num_blocks = lanes * -(-self.model.config.context_len // size)
+        if config.max_kv_tokens is not None:
+            num_blocks = config.max_kv_tokens // size
+        store: Any = self._store(
+            self.model.config, num_blocks, lanes, size, weight.dtype, weight.device,
+            self._in_store, share=True,
+        )  # fmt: skip
+        return store
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a run showed: texts and the tokens found, by request, and words on what went wrong."""
+
+    texts: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    found: dict[int, int] = field(default_factory=dict[int, int])
+    books: str = ""
+    failed: list[int] = field(default_factory=list[int])
+    stopped: str = ""
+
+
+def serve(engine: ExhibitEngine, arrivals: Sequence[tuple[int, Request]]) -> Seen:
+    """Serve requests as they arrive, with a look at the store's books after every step."""
+    seen, queue = Seen(), list(arrivals)
+    started = engine.step_number
+    try:
+        while (queue or not engine.scheduler.is_done()) and engine.step_number < started + 200:
+            while queue and queue[0][0] <= engine.step_number - started:
+                engine.submit(queue.pop(0)[1])
+            if engine.scheduler.is_done():
+                engine.step_number += 1
+                continue
+            _step(engine, seen)
+    except Exception as error:
+        seen.stopped = f"{type(error).__name__}: {error}".splitlines()[0]
+    trace = engine.trace()
+    seen.texts = {r.id: list(trace.generated_tokens(r.id)) for _, r in arrivals}
+    return seen
+
+
+def _step(engine: ExhibitEngine, seen: Seen) -> None:
+    try:
+        record = engine.step()
+    except ValueError as error:
+        if "not finite" not in str(error) or len(seen.failed) > 2:
+            raise
+        seen.failed.append(engine.step_number)
+        return
+    seen.found.update((hit.request_id, hit.num_tokens) for hit in record.prefix_hits)
+    if not seen.books:
+        try:
+            engine.blocks.check()
+        except AssertionError:
+            seen.books = f"After step {record.step} {_lie(engine.blocks)}."
+
+
+def _lie(store: Store) -> str:
+    """Where the store's books are wrong."""
+    named = Counter(block for i in store.holders() for block in store.table(i))
+    for block, count in enumerate(store.pool.counts):
+        if count != named[block]:
+            tables = f"{named[block]} tables name" if named[block] != 1 else "1 table names"
+            return f"block {block} has a count of {count}, and {tables} it"
+    return "the store's books do not agree"
+
+
+def symptoms(model: GPT, requests: Sequence[Request], seen: Seen) -> tuple[str, bool]:
+    """(each text beside the oracle's, as Markdown; whether all is as it should be)."""
+    rows = ["| request | found | the oracle | this store |", "|--:|--:|:--|:--|"]
+    wrong: list[int] = []
+    for request in requests:
+        right, got = oracle(model, SETTINGS, request), seen.texts.get(request.id, [])
+        if got != right:
+            wrong.append(request.id)
+        mark = "" if got == right else " **differs**"
+        rows.append(
+            f"| {request.id} | {seen.found.get(request.id, 0)} tokens | {shown(decode(right))} | "
+            f"{shown(decode(got))}{mark} |"
+        )
+    said = [f"Step {each} failed and was done again." for each in seen.failed]
+    said += [f"**The engine stopped.** {seen.stopped}"] if seen.stopped else []
+    said += [seen.books] if seen.books else []
+    told = f"\n\n{' '.join(said)}" if said else ""
+    return "\n".join(rows) + told, not (wrong or seen.stopped or seen.books)
