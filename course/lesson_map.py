@@ -127,7 +127,7 @@ LESSONS = (
         title="Blocks and shared prefixes",
         builds="Keep K/V in blocks that several requests may name, find what is there already by a "
         "hash, and copy, free and evict so that no text notices.",
-        minutes=60,
+        minutes=65,
         builds_on=("0", "2"),
     ),
 )

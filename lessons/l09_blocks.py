@@ -6,7 +6,7 @@ app = marimo.App(width="medium", app_title="9 · Blocks and shared prefixes")
 with app.setup(hide_code=True):
     import marimo as mo
 
-    from course.attempt import attempt
+    from course.attempt import attempt, exhibit, piece
     from course.prediction import after, hints, predict
     from course.task import task
     from nanogpt.parts.cached_block import CachedBlock
@@ -17,7 +17,7 @@ def _():
     mo.md(r"""
     # 9 · Blocks and shared prefixes
 
-    *60 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write six
+    *65 minutes. Builds on lessons 0 (the KV cache) and 2 (the KV budget, preemption). You write six
     short functions.*
 
     Afterwards you can keep K/V in blocks that several requests may name, find out by a hash what has
@@ -41,6 +41,8 @@ def _():
 
     from course.answers import load_parts
     from course.replay import replay
+    from course.stories import l09_echoes as echoes
+    from course.stories import l09_exhibits as exhibits
     from course.stories import l09_measured as measured
     from course.stories import l09_pool as pool
     from nanogpt import Engine, load_model
@@ -52,6 +54,8 @@ def _():
         Engine,
         PrefixTree,
         Timeline,
+        echoes,
+        exhibits,
         load_model,
         load_parts,
         measured,
@@ -558,6 +562,262 @@ def _(attempts, earlier, exact, pool, reference_trace, your_trace):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
+    ## Break it
+
+    Five defects of a block store. Each gives a wrong text, and none of them crashes. Your engine would
+    refuse most of these answers with a sentence; here a store believes them. Look at the symptom, decide
+    what is wrong, then **repair the function in its cell**: what stands below it answers.
+
+    ### Exhibit A: the beginning of one, the middle of another
+
+    Three prompts, each of three blocks: a king's, a duke's, and one that begins as the duke's does and goes
+    on as the king's.
+    <span data-yours="exhibit"></span>
+    """)
+    return
+
+
+@app.function
+def exhibit_a(tokens, size, salt):
+    """By what each full block is found."""
+    ends = range(size, len(tokens) + 1, size)
+    return [f"{salt} {tokens[end - size : end]}" for end in ends]
+
+
+@app.cell(hide_code=True)
+def _(exact, exhibits):
+    mo.md(exhibits.behind_another(exact, piece(lambda: exhibit_a))[0])
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l09.exhibit_a",
+        "The third request finds 32 tokens, and its text is another one. **What is broken?**",
+        (
+            "It finds a block too few",
+            "It finds a block that was computed behind another beginning",
+            "The blocks were not full yet",
+            "Two different blocks have one number",
+        ),
+        1,
+        "The letters of its second block stand in the king's prompt too, behind a king. There every letter "
+        "looked at the king. The hash has to name the parent, and by it everything before.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after("l09.exhibit_a", exhibit("A", "l09.block_hashes", lambda: exhibit_a))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### Exhibit B: two in one block
+
+    This store shares a last block that is not full, too: the second request begins as the first one does
+    and finds a part of its last block, while the first goes on.
+    <span data-yours="exhibit"></span>
+    """)
+    return
+
+
+@app.function
+def exhibit_b(table, counts, index, free):
+    """The table to write block number `index` of, and what has to be copied first."""
+    return table, None
+
+
+@app.cell(hide_code=True)
+def _(exact, exhibits):
+    mo.md(exhibits.two_in_one_block(exact, piece(lambda: exhibit_b))[0])
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l09.exhibit_b",
+        "Both texts go wrong, the one that was there first as well. **What is broken?**",
+        (
+            "The second request was given too much",
+            "Both write their own tokens into one block",
+            "The first request lost its block",
+            "The hashes collide",
+        ),
+        1,
+        "Each of them writes what it computes into the next free place, and it is the same place. Whoever writes "
+        "a block that another table names needs a copy of it first.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after("l09.exhibit_b", exhibit("B", "l09.writable", lambda: exhibit_b))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### Exhibit C: one leaves
+
+    Two requests begin alike. The first one is done soon; then a third comes and needs room.
+    <span data-yours="exhibit"></span>
+    """)
+    return
+
+
+@app.function
+def exhibit_c(counts, table):
+    """Which blocks of a table are free once it is gone."""
+    return table
+
+
+@app.cell(hide_code=True)
+def _(exact, exhibits):
+    mo.md(exhibits.one_leaves(exact, piece(lambda: exhibit_c))[0])
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l09.exhibit_c",
+        "The text of the request that stayed turns into something else in its middle. **What is broken?**",
+        (
+            "Its blocks were given to the third request",
+            "The third request has too few blocks",
+            "It was preempted",
+            "The first request was not done",
+        ),
+        0,
+        "Two tables named the first block. When one of them went, the block was freed under the other, taken by "
+        "the third request, and written over. The count says when a block is free: when no table is left.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after("l09.exhibit_c", exhibit("C", "l09.release", lambda: exhibit_c))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### Exhibit D: a step that fails
+
+    Two prompts. The step that reads the second one ends in numbers that are not finite, as happens when a
+    card runs out of memory. Nothing of it is committed, and it is done again. `exhibit_d` says how many of
+    a request's blocks can be found while a step is under way: `num_committed` tokens were there before it,
+    and it computes `num_new`.
+    <span data-yours="exhibit"></span>
+    """)
+    return
+
+
+@app.function
+def exhibit_d(num_committed, num_new, size):
+    """How many blocks of a request can be found while a step computes `num_new` tokens of it."""
+    return (num_committed + num_new) // size
+
+
+@app.cell(hide_code=True)
+def _(exact, exhibits):
+    _said, exhibit_d_whole = exhibits.a_step_that_fails(exact, piece(lambda: exhibit_d))
+    mo.md(_said)
+    return (exhibit_d_whole,)
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l09.exhibit_d",
+        "Done again, the second request finds 48 tokens of its own prompt. They were never computed. **What is broken?**",
+        (
+            "The request may not find its own blocks",
+            "The step must not be done again",
+            "Blocks can be found before what is in them has been committed",
+            "The hashes are those of another prompt",
+        ),
+        2,
+        "The blocks had their hashes as soon as they were taken. Then the step failed, and what was found by them was "
+        "whatever lay there. Only what a committed step has computed may be found: `num_committed // size`.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _(exhibit_d_whole):
+    after(
+        "l09.exhibit_d",
+        mo.md(
+            "**Repaired.** What can be found is there."
+            if exhibit_d_whole
+            else "**Still broken.** Something can be found that is not there."
+        ),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ### Exhibit E: one prompt, two adapters
+
+    The same prompt for the model as it is, and for the model with an adapter, from one store. The engine
+    hands the adapter's name over as the salt.
+    <span data-yours="exhibit"></span>
+    """)
+    return
+
+
+@app.function
+def exhibit_e(tokens, size, salt):
+    """By what each full block is found."""
+    return [str(tokens[:end]) for end in range(size, len(tokens) + 1, size)]
+
+
+@app.cell(hide_code=True)
+def _(exact, exhibits):
+    mo.md(exhibits.two_adapters(exact, piece(lambda: exhibit_e))[0])
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    predict(
+        "l09.exhibit_e",
+        "The second request finds its whole prompt but the end, and goes on as no model would. **What is broken?**",
+        (
+            "The prompt was too short",
+            "Tokens alone do not say what K/V is",
+            "The adapter was loaded too late",
+            "A parent is missing from the hash",
+        ),
+        1,
+        "All tokens are in the hash, and it is still not enough: K/V comes from weights, and these are others. "
+        "Whatever K/V depends on has to be in there: adapter, images behind placeholder tokens, positions.",
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after("l09.exhibit_e", exhibit("E", "l09.block_hashes", lambda: exhibit_e))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## Measure it, including where it loses
 
     **One system prompt for sixteen.** 300 tokens in front of each, and 20 of its own. Counted, in slots
@@ -650,8 +910,8 @@ def _():
     column; the project's `docs/benchmarks.md` has them all). One row stands out: *scattered*. While a pool
     has room, this engine takes neighbours, and attention reads them where they lie. In a pool that has
     been in use for long a table's blocks lie anywhere, and on this CPU each layer copies them together
-    first: **a quarter more**. A GPU's kernel follows the table instead, and pays for that with less even
-    reads of memory. So: blocks pay by what they let in, and by what they find. Where memory is plenty and
+    first: **a quarter more**. A GPU's kernel follows the table instead; the PagedAttention paper counts
+    20 to 26 % more for its attention (section 7.1), and a faster server all the same. So: blocks pay by what they let in, and by what they find. Where memory is plenty and
     prompts are all different, a slot is faster.
     """)
     return
@@ -666,11 +926,12 @@ def _():
       hash, the block's tokens and *extra keys* (adapter, images, salt), and only full blocks are cached
       ([its design page](https://docs.vllm.ai/en/latest/design/prefix_caching/)). `get_computed_blocks` looks
       for at most `num_tokens - 1` tokens and says in a comment that this can cost a whole block: your third
-      prediction. Freed blocks go to the tail of the free queue *in reverse order*, so the end of a text gives
-      way before its beginning, as the
-      [first proposal](https://github.com/vllm-project/vllm/issues/2614) had it: count, then age, then
-      depth. One thing is done otherwise: it names a full block when it is *taken*, before it is computed,
-      so requests that start in one step share already.
+      prediction.
+    - **What gives way there:** freed blocks go to the tail of the free queue *in reverse order*, so the end of
+      a text gives way before its beginning, as the
+      [first proposal](https://github.com/vllm-project/vllm/issues/2614) had it: count, then age, then depth.
+    - **One thing is done otherwise.** vLLM names a full block when it is *taken*, before it is computed, so
+      requests that start in one step share already.
     - **SGLang** keeps a radix tree over the tokens
       ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)). A node holds a run of
       tokens and is split where texts part; `lock_ref` is your count, and leaves that nothing locks are evicted
@@ -681,10 +942,23 @@ def _():
       takes a [`cache_salt`](https://github.com/vllm-project/vllm/pull/17045) with a request and hashes it into
       the first block: only those who know the same salt share. SGLang's `extra_key` does the same. It is
       your `salt`.
-    - **A hash may collide**, and then one reader gets another's K/V, without an error. Python's own `hash`
-      was vLLM's first choice; [since `hash(None)` became a constant](https://github.com/vllm-project/vllm/pull/12621)
-      collisions could be worked out ahead. Hence the 128 bits of your task.
+    - **A hash may collide**, and then one reader gets another's K/V, without an error. Hence the 128 bits of
+      your task.
 
+    The defects of the museum are out there, too:
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(echoes):
+    mo.md(echoes.ECHOES)
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
     ## What comes next
 
     Now look at what you have: a plan, a queue, a way out of memory that is short, a window, a draft, and

@@ -32,8 +32,8 @@ def test_a_pool_is_compared_only_once_there_is_something_of_the_learner_s(run):
     assert both.names == ["yours", "the reference"]
 
 
-def test_a_tree_says_whose_it_is(run):
-    assert PrefixTree(run, yours=True).names == ["yours"]
+def test_a_tree_says_when_it_is_not_the_learner_s(run):
+    assert PrefixTree(run, yours=True).names == ["yours", "the reference"]
     assert PrefixTree(run, yours=False).names == ["the reference (yours is not written yet)"]
 
 

@@ -7,7 +7,7 @@ import traitlets
 
 from widgets import assets, checking
 from widgets.block_pool import checked_blocks
-from widgets.comparing import whose
+from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
 from widgets.timeline import SHAKESPEARE
 
@@ -16,7 +16,8 @@ class PrefixTree(Picture):
     """Published blocks with their text, step by step, and which requests' tables name them.
 
     `trace` is the `Trace.to_json()` dict of a run with a `block_size` and `share_prefixes`.
-    `yours` says whether the learner's function is in it; None, that none could be. `alphabet` holds
+    `yours` says whether the learner's function is in it, and if not, so does the picture; None,
+    that none could be. `alphabet` holds
     the character of each token id. It opens where a request first finds something. Widgets of one
     page with the same `group` (not "") share the step.
     Raises: ValueError for a dict that is no trace, without a step, or without blocks.
@@ -44,7 +45,7 @@ class PrefixTree(Picture):
             trace=checked_blocks(trace, "the trace"),
             alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
             title=checking.text(title, "the title"),
-            names=[] if yours is None else [whose(yours)],
+            names=[] if yours is None else compared_names(None, yours),
             group=checking.text(group, "the group"),
             **face,
         )
