@@ -8,10 +8,11 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from course.called import with_article
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.parts.plain_values import as_items
+from nanogpt.parts.plain_values import as_items, kind_of
 from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends, right_labels
 
 # --- right answers ------------------------------------------------------------------------------
@@ -144,21 +145,13 @@ FORMS = (
         "A hash is a number.",
         lambda value: (
             "A hash is a string here, so that it means the same in every process and file: this "
-            f"is {a_kind(next(filter(is_no_string, as_items(value) or ())))}."
+            f"is {with_article(kind_of(next(filter(is_no_string, as_items(value) or ()))))}."
         ),
         form=lambda value: any(map(is_no_string, as_items(value) or ())),
         also=(as_numbers, as_bytes),
     ),
 )
 IDEAS = (
-    Misconception(
-        "partial_block",
-        "The rest is a block too.",
-        "The last block is not full, and what it holds will still change: found by such a hash, "
-        "it would be written while others read it.",
-        with_the_rest,
-        alike=(rest_alone,),
-    ),
     mistaken(
         "no_parent",
         "Same tokens, same K/V.",
@@ -231,8 +224,8 @@ IDEAS = (
     mistaken(
         "order_lost",
         "The same tokens.",
-        "The order of the tokens is lost on the way: K/V depends on it, so no sum, set or sorted "
-        "list.",
+        "The order of the tokens is lost on the way, and K/V depends on it: a sum, a set or a "
+        "sorted list will not do.",
         lambda tokens, size, salt, end: (
             salt,
             [sorted(tokens[e - size : e]) for e in range(size, end + 1, size)],
@@ -263,6 +256,14 @@ IDEAS = (
         "Tokens are bytes.",
         "There are more than 256 tokens in a vocabulary: cut to a byte, different ones look alike.",
         lambda tokens, size, salt, end: (salt, [token % 256 for token in tokens[:end]]),
+    ),
+    Misconception(
+        "partial_block",
+        "The rest is a block too.",
+        "The last block is not full, and what it holds will still change: found by such a hash, "
+        "it would be written while others read it.",
+        with_the_rest,
+        alike=(rest_alone,),
     ),
 )
 CHANGES = Misconception(
@@ -302,7 +303,7 @@ def any_texts(rng: random.Random) -> list[Group]:
 
 
 def a_long_text(rng: random.Random) -> list[tuple[list[int], int, str]]:
-    return [([rng.randrange(50_257) for _ in range(48)], 8, "")]
+    return [([rng.randrange(50_257) for _ in range(24)], 8, "")]
 
 
 EVIDENCE: list[Group] = [

@@ -158,7 +158,7 @@ MISCONCEPTIONS = (
         "depth_before_age",
         "Deep blocks are worth least.",
         "Age comes first: the deep end of a text that has just been read will sooner be needed "
-        "than the beginning of one that no request has asked for since long.",
+        "than the beginning of one that no request has asked for in a long time.",
         by(lambda block: (-block.depth, block.last_used)),
         alike=(by(lambda block: -block.depth),),
     ),
@@ -243,7 +243,8 @@ def any_pool(rng: random.Random) -> list[Args]:
                 count = rng.randint(1, 3) if runs else 0
                 blocks.append(CachedBlock(ids[len(blocks)], count, used, depth))
         moments = sorted({each.last_used for each in blocks})
-        shuffled = dict(zip(moments, rng.sample(moments, len(moments)), strict=True))
+        close = rng.sample(range(1, 2 * len(moments) + 1), len(moments))
+        shuffled = dict(zip(moments, close, strict=True))
         pool = [block(b.id, shuffled[b.last_used], b.depth, b.count) for b in blocks]
         rng.shuffle(pool)
         cases.append((pool,))

@@ -398,7 +398,7 @@ EXERCISE = Exercise(
             "the last known token.",
             "Leave `hashes` and `cached` as they are.",
         ),
-        args=(["6b2f", "91ce"], {"91ce": 0, "6b2f": 5}, 10, 4),
+        args=(["6b2f", "91ce"], {"91ce": 0, "6b2f": 5}, 11, 4),
         result=([5, 0], 8),
     ),
     hints=(
@@ -415,7 +415,7 @@ EXERCISE = Exercise(
         (
             "the beginning is there",
             JUDGE.on(
-                ([A, B], {A: 7, B: 3}, 10, 4),
+                ([A, B], {A: 7, B: 3}, 11, 4),
                 ([A, B, C], {D: 2, B: 9, A: 6}, 14, 4),
                 ([A, B], {C: 1}, 9, 4),
                 ([], {A: 1}, 3, 4),

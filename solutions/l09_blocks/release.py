@@ -156,8 +156,8 @@ MISCONCEPTIONS = (
     mistaken(
         "whole_pool",
         "A count of 1 is free now.",
-        "A count of 1 is this table only for blocks that stand in it: the others are somebody "
-        "else's, and in use.",
+        "A count of 1 is this table only for blocks that stand in it: the others are in use by "
+        "other requests.",
         lambda counts, table: [block for block, count in enumerate(counts) if count == 1],
     ),
     mistaken(

@@ -222,7 +222,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "turned_round",
-        "(to, from).",
+        "Into the new one, from the old one.",
         "The first of the pair is the block that is copied, the second the one that gets it: "
         "turned round, an empty block is copied over what two requests read.",
         then(lambda new, copy, table, index: (new, copy[::-1])),
