@@ -957,6 +957,12 @@ def _(echoes):
 
 
 @app.cell(hide_code=True)
+def _(echoes):
+    mo.md("Two more, for which there was no room:\n" + echoes.MORE)
+    return
+
+
+@app.cell(hide_code=True)
 def _():
     mo.md(r"""
     ## What comes next
