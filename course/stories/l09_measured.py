@@ -6,7 +6,6 @@ on what a model says, so most runs have one tiny layer.
 
 import functools
 import random
-from collections.abc import Callable
 from typing import Any
 
 from course.replay import replay
@@ -33,13 +32,20 @@ def drawn_tokens(name: str, length: int) -> list[int]:
 
 
 def run(
-    arrivals: Arrivals, block_size: int | None, *, share: bool = False, parts: Parts | None = None,
-    **limits: Any,
-) -> Trace:  # fmt: skip
-    """A run with roomy limits where `limits` do not say otherwise; in slots without a size."""
+    arrivals: Arrivals,
+    block_size: int | None,
+    *,
+    share: bool = False,
+    parts: Parts | None = None,
+    max_batch_size: int = 8,
+    token_budget: int = 512,
+    max_kv_tokens: int | None = None,
+) -> Trace:
+    """A run with roomy limits unless they are given; in slots without a size."""
     config = EngineConfig(
-        **{"token_budget": 512, "block_size": block_size, "share_prefixes": share, **limits}
-    )
+        token_budget=token_budget, max_kv_tokens=max_kv_tokens, max_batch_size=max_batch_size,
+        block_size=block_size, share_prefixes=share,
+    )  # fmt: skip
     return replay(Engine(one_tiny_layer(), config, parts or Parts()), arrivals, 2000)
 
 
@@ -185,6 +191,9 @@ def sixteen_table(parts: Parts, name: str) -> str:
 # --- preempted, and back ------------------------------------------------------------------------
 
 
+_BUDGET = 256
+
+
 def short_of_memory() -> Arrivals:
     """Six requests that grow beyond a budget that lets four of them in."""
     return [(i, Request(i, drawn_tokens(f"crowd {i}", 40), 48)) for i in range(6)]
@@ -192,18 +201,15 @@ def short_of_memory() -> Arrivals:
 
 def preempted(parts: Parts, name: str) -> str:
     """How many tokens preempted requests computed again, without and with blocks that are found."""
-    limits: dict[str, Any] = {"max_kv_tokens": 256, "token_budget": 64}
-    runs: list[tuple[str, Callable[[], Trace]]] = [
-        ("slots", lambda: _crowd_in(None, False)),
-        ("blocks of 8, not shared", lambda: _crowd_in(8, False)),
-        (
-            f"blocks of 8 that are found, {name}",
-            lambda: run(short_of_memory(), 8, share=True, parts=parts, **limits),
-        ),
-    ]
+    found = run(
+        short_of_memory(), 8, share=True, parts=parts, max_kv_tokens=_BUDGET, token_budget=64
+    )
     rows: list[str] = []
-    for words, make in runs:
-        trace = make()
+    for words, trace in (
+        ("slots", _crowd_in(None)),
+        ("blocks of 8, not shared", _crowd_in(8)),
+        (f"blocks of 8 that are found, {name}", found),
+    ):
         if trace.error:
             return f"**The run stopped early:** {trace.error}"
         victims = sum(len(step.preempted) for step in trace.steps)
@@ -213,5 +219,5 @@ def preempted(parts: Parts, name: str) -> str:
 
 
 @functools.cache
-def _crowd_in(block_size: int | None, share: bool) -> Trace:
-    return run(short_of_memory(), block_size, share=share, max_kv_tokens=256, token_budget=64)
+def _crowd_in(block_size: int | None) -> Trace:
+    return run(short_of_memory(), block_size, max_kv_tokens=_BUDGET, token_budget=64)

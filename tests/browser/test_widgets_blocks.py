@@ -4,6 +4,7 @@ import pytest
 from browser.test_widgets_window import from_the_start
 from driving import focus_toolbar, live, press
 
+from course.replay import replay
 from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l09_pool import SETTINGS, six_requests
 from nanogpt import Engine, Parts
@@ -26,11 +27,18 @@ def a_pool(**more):
     return BlockPool(a_run(), title="Six requests", **more)
 
 
+def a_stopped_run():
+    """One that ends where the first of two that share a block leaves."""
+    engine = Engine(one_tiny_layer(), SETTINGS, Parts(release=lambda counts, table: table))
+    return replay(engine, six_requests()).to_json()
+
+
 def every_widget():
     mine = a_run(Parts(evict_order=beginnings_first))
     return [
         a_pool(),
         BlockPool(mine, a_run(), title="Yours beside the reference", yours=True),
+        BlockPool(a_stopped_run(), a_run(), yours=True),
         PrefixTree(a_run(), title="What can be found"),
         PrefixTree(a_run(), yours=False),
     ]
@@ -65,11 +73,11 @@ def test_what_is_free_but_found_stands_in_the_order_in_which_it_gives_way(show):
 def test_two_pools_are_told_side_by_side_and_drawn_one_at_a_time(show):
     page = show([BlockPool(a_run(Parts(evict_order=beginnings_first)), a_run(), yours=True)])
     yours, theirs = live(page).split("\n")
-    assert yours.startswith("Yours, step 23: ")
-    assert theirs.startswith("The reference, step 23: ")
-    assert "Blocks 12 and 13 give way" in yours
-    assert "Blocks 14 and 15 give way" in theirs
-    assert "Step 23 is the first in which the pools differ." in page.inner_text(".sn-note")
+    assert yours.startswith("Yours, step 22: ")
+    assert theirs.startswith("The reference, step 22: ")
+    assert "Blocks 7 to 9 give way" in yours
+    assert "Blocks 8 to 10 give way" in theirs
+    assert "Step 22 is the first in which the pools differ." in page.inner_text(".sn-note")
     chip = page.locator(".sn-chip")
     assert chip.text_content() == "drawn: yours"
     drawn = page.get_by_role("img").get_attribute("aria-label")
@@ -81,7 +89,7 @@ def test_two_pools_are_told_side_by_side_and_drawn_one_at_a_time(show):
     focus_toolbar(page)
     press(page, "End")
     page.get_by_role("button", name="Jump to first difference").click()
-    assert page.locator(".sn-where").text_content() == "step 23 of 36"
+    assert page.locator(".sn-where").text_content() == "step 22 of 36"
 
 
 def test_a_tree_opens_at_the_first_hit_and_follows_the_pool_of_its_group(show):
@@ -99,3 +107,10 @@ def test_a_tree_opens_at_the_first_hit_and_follows_the_pool_of_its_group(show):
     assert tree.locator(".sn-where").text_content() == "step 36 of 36"
     assert tree.locator(".sn-pt-held").count() == 0
     assert tree.locator(".sn-pt-cached").count() == 18
+
+
+def test_a_run_that_stopped_says_why(show):
+    page = show([BlockPool(a_stopped_run(), a_run(), yours=True)])
+    said = page.inner_text(".sn-note-bad")
+    assert said.startswith("Yours stopped after step 9: your release frees block 0; with this one")
+    assert live(page).startswith("Yours has stopped.\nThe reference, step 10: ")

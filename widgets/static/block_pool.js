@@ -20,6 +20,12 @@ function sideSaid({ trace, states, name }, index) {
   return `${who} ${states[index].step.step}: ${poolStepWords(states, index)} ${poolTotalsWords(states[index])}${stop}`;
 }
 
+function stopNote({ trace, name }) {
+  const last = trace.steps[trace.steps.length - 1];
+  const who = capital(name || "the run");
+  return node("p", { class: "sn-note sn-note-bad" }, node("strong", {}, `${who} stopped after step ${last.step}: `), trace.error);
+}
+
 function queueWords(state) {
   const { idle } = state.step.blocks;
   return idle.length ? `Free but still found, first to give way: ${listed(idle)}.` : "No free block can still be found.";
@@ -83,6 +89,7 @@ function build(root, model) {
     node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
     player.toolbar, player.keys, player.live,
     other ? differenceNote(difference, sides) : aloneNote(names),
+    ...sides.filter((side) => side.trace.error).map(stopNote),
     stage, queue, legend(),
   ].filter(Boolean));
   player.live.classList.add("sn-bp-live");
