@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import os
 import random
 import subprocess
 import sys
@@ -105,7 +106,10 @@ def test_a_right_hash_is_the_same_in_another_process_and_python_s_own_is_not() -
         "from solutions.l09_blocks.block_hashes import EXERCISE, with_hash\n"
         f"for answer in (*EXERCISE.right, with_hash): print(list(answer(*{text})))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    env = {**os.environ, "PYTHONHASHSEED": "random"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
     same = [
         str(list(answer(*text))) == line
         for answer, line in zip(answers, done.stdout.splitlines(), strict=True)
