@@ -650,8 +650,8 @@ def _():
             "The hashes collide",
         ),
         1,
-        "Each of them writes what it computes into the next free place, and it is the same place. Whoever writes "
-        "a block that another table names needs a copy of it first.",
+        "Each of them writes what it computes into the next free place, and it is the same place. A block that "
+        "another table names has to be copied before it is written.",
     )
     return
 
@@ -804,7 +804,7 @@ def _():
         ),
         1,
         "All tokens are in the hash, and it is still not enough: K/V comes from weights, and these are others. "
-        "Whatever K/V depends on has to be in there: adapter, images behind placeholder tokens, positions.",
+        "Whatever K/V depends on has to be in there: the adapter, the images behind placeholder tokens.",
     )
     return
 
@@ -936,7 +936,7 @@ def _():
       ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)). A node holds a run of
       tokens and is split where texts part; `lock_ref` is your count, and leaves that nothing locks are evicted
       first. With pages of one token nothing of a beginning is lost to rounding.
-    - **It leaks.** A first token that comes early says that somebody has sent this prompt before, and a
+    - **It leaks.** A first token that comes early says that another user has sent this prompt before, and a
       guesser can find out a prompt piece by piece
       ([Leaking Secrets from Prefix Caches](https://arxiv.org/abs/2411.18191); CVE-2025-46570 of vLLM). So vLLM
       takes a [`cache_salt`](https://github.com/vllm-project/vllm/pull/17045) with a request and hashes it into
