@@ -49,7 +49,15 @@ def _():
     **Sliding window**: a token sees only the last so many positions. **Sink**: one of the first
     positions, which stays visible all the same.
 
-    **Prefix hit**: the beginning of a prompt whose K/V is there already, from another request.
+    **Slot**: room for the K/V of the longest text that there can be, kept for one request. **Block**:
+    room for the K/V of so many tokens in a row, 16 say; **block table**: which blocks hold a request's
+    text, in its order. **Pool**: all blocks.
+
+    **Prefix hit**: the beginning of a prompt whose K/V is there already, from another request. **Cached
+    block**: a full one that can be found by its hash; when no table names it, it is free, and gives way
+    when the room is needed. **Salt**: what goes into a hash besides tokens, since K/V depends on more.
+
+    **Copy on write**: several tables name a block until one of them is to write it; that one gets a copy.
 
     **Draft**: a cheap guess at coming tokens, which the model then judges in one pass. **Accept**: keep a
     guessed token.

@@ -869,10 +869,11 @@ def _():
     (0), chunks and the plan of a step (1), which request goes first and which gives way (2), one flat row
     for all of them (3), what is kept (4), what is worth hurrying for (5), how to leave a pass (6), which
     machine it runs on (7), and now which tokens need no pass of their own. They all meet in one loop:
-    *plan, run, sample, record*. Put your parts together, serve something, and find out which of them pays
-    on **your** machine. You know how to measure it, and you know what a figure of 4.0 is worth.
+    *plan, run, sample, record*.
 
-    [Back to the course's front page](/?file=index.py&view-as=present)
+    One thing has stayed as it was on the first day: each request has its K/V to itself, in a slot as long
+    as the longest text that there can be. [Lesson 9](/?file=l09_blocks.py) cuts the memory into blocks,
+    and lets requests that begin alike share them.
     """)
     return
 

@@ -2,6 +2,7 @@
 
 from browser import (
     test_widgets_alone,
+    test_widgets_blocks,
     test_widgets_curves,
     test_widgets_fleet,
     test_widgets_fusing,
@@ -15,6 +16,7 @@ GALLERIES = {
     module.__name__.rsplit("_", 1)[-1]: module.every_widget
     for module in (
         test_widgets_alone,
+        test_widgets_blocks,
         test_widgets_curves,
         test_widgets_fleet,
         test_widgets_fusing,

@@ -47,6 +47,12 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("exhibit_a", "expected_tokens", "bonus_forgotten"),
         ("exhibit_b", "roll_back_kv", "keeps_rejected"),
     ],
+    "l09_blocks": [
+        ("exhibit_a", "block_hashes", "no_parent"),
+        ("exhibit_b", "writable", "in_place_of_others"),
+        ("exhibit_c", "release", "frees_all"),
+        ("exhibit_e", "block_hashes", "no_salt"),
+    ],
 }
 
 
@@ -70,6 +76,11 @@ def from_nothing(adaptive):
     return FIFO
 
 
+def once_committed(num_committed, num_new, size):
+    """Exhibit D of lesson 9, repaired: only what a step has committed can be found."""
+    return num_committed // size
+
+
 def forget(written):
     """Exhibit C of lesson 8, repaired: the benchmark begins with an empty memory."""
     return ""
@@ -83,6 +94,7 @@ WITHOUT_EXERCISE = {
         "exhibit_c": from_nothing,
     },
     "l08_speculation": {"exhibit_c": forget},
+    "l09_blocks": {"exhibit_d": once_committed},
 }
 
 

@@ -14,6 +14,8 @@ storage_strip          real storage as cells, the views into it, held beside cou
 attention_by_distance  how far back trained heads look, and what a window cuts off
 receptive_field        which positions can act on a token, layer by layer
 block_table            physical blocks and the tables that name them
+block_pool             a run's pool of blocks: tables, what is shared, what can still be found
+prefix_tree            the blocks that can be found, each behind its parent
 slack_timeline         slack: arrival, now, the predicted TTFT, the deadline
 gate_picture           the gate's four cases, and what beats what
 repair_ladder          SLO attainment after each fix
@@ -38,6 +40,7 @@ from widgets.attention_by_distance import AttentionByDistance
 from widgets.bar import bar
 from widgets.batch_view import BatchView
 from widgets.batching import Batching
+from widgets.block_pool import BlockPool
 from widgets.block_table import BlockTable
 from widgets.comparing import whose
 from widgets.curves import Curves
@@ -52,6 +55,7 @@ from widgets.mask_build import MaskBuild
 from widgets.mask_stepper import MaskStepper
 from widgets.paired_seeds import PairedSeeds
 from widgets.prediction import Prediction
+from widgets.prefix_tree import PrefixTree
 from widgets.receptive_field import ReceptiveField
 from widgets.repair_ladder import RepairLadder
 from widgets.slack_timeline import SlackTimeline
@@ -68,6 +72,7 @@ __all__ = [
     "AttentionByDistance",
     "BatchView",
     "Batching",
+    "BlockPool",
     "BlockTable",
     "Curves",
     "FleetView",
@@ -81,6 +86,7 @@ __all__ = [
     "MaskStepper",
     "PairedSeeds",
     "Prediction",
+    "PrefixTree",
     "ReceptiveField",
     "RepairLadder",
     "SlackTimeline",

@@ -20,6 +20,10 @@ ECHOES = """
   #260](https://github.com/sgl-project/sglang-omni/pull/260): every image has the same placeholder
   tokens; of 50 questions on images 22 were answered rightly, and 30 with the image's hash in the
   key.
+"""
+"""Markdown, a defect each, in the order of the exhibits."""
+
+MORE = """
 - **Python's `hash()`.** [vLLM #12621](https://github.com/vllm-project/vllm/pull/12621): since
   Python 3.12 `hash(None)` is the same in every process, so texts that collide could be worked out
   in advance. [vLLM #15297](https://github.com/vllm-project/vllm/pull/15297) brought SHA-256.
@@ -28,4 +32,4 @@ ECHOES = """
   that were equally old, the first was evicted in 144 of 200 runs, and the two behind it could never
   be found again.
 """
-"""Markdown, a defect each, in the order of the exhibits and of what they do not show."""
+"""The same, of what the exhibits do not show."""

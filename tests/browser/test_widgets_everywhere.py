@@ -93,7 +93,9 @@ def unfold(page):
         each.click()
 
 
-@pytest.mark.parametrize("gallery", ["fleet", "preemption", "scheduling", "slo", "window"])
+@pytest.mark.parametrize(
+    "gallery", ["blocks", "fleet", "preemption", "scheduling", "slo", "window"]
+)
 def test_each_is_one_tab_stop_and_its_picture_has_words(show, gallery):
     assert_one_tab_stop_each(show(GALLERIES[gallery]()))
 

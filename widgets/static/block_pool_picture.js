@@ -1,0 +1,122 @@
+// Draws the tables of the requests above the pool of blocks that they name.
+
+import { requestHue } from "./column_picture.js";
+import { svg } from "./dom.js";
+import { changedIn, faceOf, kindOf, shortHash } from "./pool_states.js";
+import { poolTablesWords } from "./pool_words.js";
+
+const LABEL = 78;
+const CELL = 30;
+const CELL_HEIGHT = 24;
+const LINE = 34;
+const CAPTION = 22;
+const GAP = 14;
+const CHARACTER = 7.3;
+const BOX_HEIGHT = 62;
+const BOX_GAP = 10;
+const BAND = 6;
+
+function words(x, y, anchor, said, className = "sn-bp-text") {
+  return svg("text", { x, y, "text-anchor": anchor, class: className }, said);
+}
+
+// Sizes in pixels that hold for the whole run: a block's box, and how many stand side by side; how
+// many cells of a table do, and at which line each request's table begins.
+export function poolSizes(trace, width) {
+  const first = trace.steps[0].blocks;
+  const box = Math.max(66, first.block_size * CHARACTER + 14);
+  const columns = Math.max(1, Math.min(first.num_blocks, Math.floor((width + BOX_GAP) / (box + BOX_GAP))));
+  const perLine = Math.max(1, Math.floor((width - LABEL) / CELL));
+  const longest = (id) => Math.max(0, ...trace.steps.map(({ blocks }) => blocks.tables.find((each) => each[0] === id)?.[1].length ?? 0));
+  const tops = [];
+  let lines = 0;
+  for (const { id } of trace.requests) {
+    tops.push(CAPTION + lines * LINE);
+    lines += Math.max(1, Math.ceil(longest(id) / perLine));
+  }
+  const pool = CAPTION + lines * LINE + GAP;
+  const rows = Math.ceil(first.num_blocks / columns);
+  return { box, columns, perLine, tops, pool, height: pool + CAPTION + rows * (BOX_HEIGHT + BOX_GAP) };
+}
+
+// What is said of a request without a table.
+export function absence(trace, states, index, id) {
+  const done = states.slice(0, index + 1).some(({ step }) => step.finished.includes(id));
+  if (done) return "done";
+  const arrived = trace.requests.find((each) => each.id === id).arrival_step <= states[index].step.step;
+  return arrived ? "waits" : "";
+}
+
+function drawTable(request, place, context) {
+  const { trace, states, index, sizes, changed } = context;
+  const { id } = request;
+  const state = states[index];
+  const top = sizes.tops[place];
+  const table = state.tables.find((each) => each[0] === id)?.[1];
+  const hue = requestHue(trace, id);
+  const group = svg("g", { class: hue });
+  if (table) group.append(svg("rect", { x: 0, y: top + 3, width: 5, height: 18, rx: 2.5, class: "sn-bp-key" }));
+  group.append(words(10, top + 16, "start", `request ${id}`, table ? "sn-bp-name" : "sn-bp-text"));
+  if (!table) {
+    group.append(words(LABEL, top + 16, "start", absence(trace, states, index, id)));
+    return group;
+  }
+  const found = (state.found.get(id) ?? 0) / state.step.blocks.block_size;
+  table.forEach((block, depth) => {
+    const x = LABEL + (depth % sizes.perLine) * CELL;
+    const y = top + Math.floor(depth / sizes.perLine) * LINE;
+    const lit = changed.has(block) ? " sn-bp-lit" : "";
+    group.append(svg("rect", { x: x + 1.5, y: y + 1, width: CELL - 3, height: CELL_HEIGHT - 2, rx: 4, class: `sn-bp-entry${lit}` }));
+    if (depth < found) group.append(svg("path", { d: `M${x + 4} ${y + CELL_HEIGHT + 3}h${CELL - 8}`, class: "sn-bp-found" }));
+    group.append(words(x + CELL / 2, y + 16, "middle", String(block), "sn-bp-number"));
+  });
+  return group;
+}
+
+// The colours of all tables that name the block, side by side at its foot.
+function drawBand(ids, x, y, width, trace) {
+  const part = width / ids.length;
+  return ids.map((id, at) =>
+    svg("g", { class: requestHue(trace, id) }, svg("rect", { x: x + at * part, y, width: part - 1, height: BAND, class: "sn-bp-key" })));
+}
+
+function drawBlock(block, context) {
+  const { trace, states, index, sizes, changed, size } = context;
+  const state = states[index];
+  const kind = kindOf(state, block);
+  const ids = state.holders.get(block) ?? [];
+  const x = (block % sizes.columns) * (sizes.box + BOX_GAP);
+  const y = sizes.pool + CAPTION + Math.floor(block / sizes.columns) * (BOX_HEIGHT + BOX_GAP);
+  const lone = ids.length === 1 ? ` ${requestHue(trace, ids[0])}` : "";
+  const lit = changed.has(block) ? " sn-bp-lit" : "";
+  const group = svg("g", { class: `sn-bp-box${lone}` });
+  const frame = { x: x + 2, y: y + 2, width: sizes.box - 4, height: BOX_HEIGHT - 4, rx: 6 };
+  const shared = ids.length > 1 ? " sn-bp-shared" : "";
+  group.append(svg("rect", { ...frame, class: `sn-bp-${kind}${shared}${lit}` }));
+  group.append(words(x + 8, y + 16, "start", String(block), "sn-bp-number"));
+  const place = state.step.blocks.idle.indexOf(block) + 1;
+  const said = { held: ids.length > 1 ? `×${ids.length}` : "", cached: `free, ${place}`, empty: "empty" }[kind];
+  group.append(words(x + sizes.box - 8, y + 16, "end", said, ids.length > 1 ? "sn-bp-count" : "sn-bp-text"));
+  if (kind === "empty") return group;
+  const text = faceOf(state.texts.get(block) ?? [], trace.alphabet);
+  group.append(words(x + 8, y + 33, "start", text + "·".repeat(Math.max(0, size - [...text].length)), "sn-bp-tokens"));
+  const hash = state.hashes.get(block);
+  group.append(words(x + 8, y + 49, "start", hash === undefined ? "no hash" : `#${shortHash(hash)}`, hash === undefined ? "sn-bp-text" : "sn-bp-hash"));
+  if (ids.length) group.append(...drawBand(ids, x + 6, y + BOX_HEIGHT - BAND - 4, sizes.box - 12, trace));
+  return group;
+}
+
+// The picture of one step. Tables that need more than one line make room for it in every step.
+export function drawBlocks(trace, states, index, width) {
+  const sizes = poolSizes(trace, width);
+  const { block_size: size, num_blocks: numBlocks } = states[index].step.blocks;
+  const context = { trace, states, index, sizes, size, changed: changedIn(states, index) };
+  const picture = svg("svg", { width, height: sizes.height, role: "img", "aria-label": poolTablesWords(states[index]) });
+  picture.append(
+    words(0, 12, "start", "the tables of the requests", "sn-bp-caption"),
+    ...trace.requests.map((request, place) => drawTable(request, place, context)),
+    words(0, sizes.pool + 10, "start", `the pool: ${numBlocks} blocks of ${size} tokens`, "sn-bp-caption"),
+    ...Array.from({ length: numBlocks }, (_, block) => drawBlock(block, context)),
+  );
+  return picture;
+}

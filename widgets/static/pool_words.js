@@ -1,0 +1,87 @@
+// What a step did to the pool of blocks, in words: pure functions of the states.
+
+import { kindOf } from "./pool_states.js";
+import { count, listed, number, ranges } from "./words.js";
+
+const sorted = (numbers) => [...numbers].sort((a, b) => a - b);
+
+export function blocksNamed(numbers) {
+  return `block${numbers.length === 1 ? "" : "s"} ${ranges(numbers)}`;
+}
+
+function requestsNamed(ids) {
+  return `request${ids.length === 1 ? "" : "s"} ${listed(ids)}`;
+}
+
+function tokenRange({ start, end }) {
+  return end - start === 1 ? `token ${start}` : `tokens ${start} to ${end - 1}`;
+}
+
+function startWords(id, hits, size) {
+  const hit = hits.find((each) => each.request_id === id);
+  if (!hit) return `request ${id} starts and finds nothing`;
+  return `request ${id} starts and finds its first ${count(hit.num_tokens, "token")} in ${count(hit.num_tokens / size, "block")}`;
+}
+
+// What was computed and for which requests.
+function workWords(step) {
+  const hits = step.prefix_hits ?? [];
+  const parts = step.preempted.map((id) => `request ${id} is preempted`);
+  parts.push(...step.admitted.map((id) => startWords(id, hits, step.blocks.block_size)));
+  for (const work of step.work.filter(({ kind }) => kind === "prefill")) {
+    parts.push(`request ${work.request_id} computes ${tokenRange(work)}`);
+  }
+  const decodes = step.work.filter(({ kind }) => kind === "decode").map((work) => work.request_id);
+  if (decodes.length) parts.push(`${requestsNamed(decodes)} ${decodes.length === 1 ? "decodes" : "decode"}`);
+  if (step.finished.length) parts.push(`${requestsNamed(step.finished)} ${step.finished.length === 1 ? "is" : "are"} done`);
+  return parts;
+}
+
+// What became of blocks.
+function blockWords({ allocated, freed, evicted, published, copied }) {
+  const parts = [];
+  if (evicted.length) parts.push(`${blocksNamed(evicted)} ${evicted.length === 1 ? "gives" : "give"} way`);
+  if (allocated.length) parts.push(`${blocksNamed(allocated)} ${allocated.length === 1 ? "is" : "are"} taken`);
+  for (const [from, to] of copied) parts.push(`block ${from} is copied to block ${to} before it is written`);
+  if (published.length) parts.push(`${blocksNamed(sorted(published.map(([block]) => block)))} can be found from now on`);
+  if (freed.length) parts.push(`no table names ${blocksNamed(sorted(freed))} any more`);
+  return parts;
+}
+
+const sentence = (parts) => (parts.length ? `${parts.join("; ")}.` : "");
+
+// Which blocks are empty, cached, held, and held by several.
+export function poolTotalsOf(state) {
+  const numbers = Array.from({ length: state.step.blocks.num_blocks }, (_, block) => block);
+  const kinds = numbers.map((block) => kindOf(state, block));
+  const amount = (kind) => kinds.filter((each) => each === kind).length;
+  const shared = [...state.holders.values()].filter((ids) => ids.length > 1).length;
+  return { empty: amount("empty"), cached: amount("cached"), held: amount("held"), shared };
+}
+
+export function poolTotalsWords(state) {
+  const { empty, cached, held, shared } = poolTotalsOf(state);
+  const some = shared ? ` (${number(shared)} in more than one)` : "";
+  return `${count(held, "block")} in tables${some}; ${number(cached)} free but still found; ${number(empty)} empty.`;
+}
+
+// One step in words, without its name.
+export function poolStepWords(states, index) {
+  const { step } = states[index];
+  const said = [sentence(workWords(step)), sentence(blockWords(step.blocks))].filter(Boolean);
+  return said.map((each) => each.charAt(0).toUpperCase() + each.slice(1)).join(" ") || "Nothing runs.";
+}
+
+// Where the picture opens: where a block is first in two tables, else where the most are held.
+export function poolStepOpening(states) {
+  const first = states.findIndex((state) => poolTotalsOf(state).shared > 0);
+  if (first >= 0) return first;
+  const held = states.map((state) => poolTotalsOf(state).held);
+  return Math.max(0, held.indexOf(Math.max(...held)));
+}
+
+// The tables, for the drawing's label: "request 0: 0, 1, 3".
+export function poolTablesWords(state) {
+  const tables = state.tables.map(([id, table]) => `request ${id}: ${table.join(", ") || "no block yet"}`);
+  return tables.length ? `Tables. ${tables.join("; ")}` : "No request has a table";
+}
