@@ -4,6 +4,7 @@ A token of a byte-level tokenizer may be half a character, so a token has bytes 
 shows a text joins its pieces, and waits until a character is whole.
 """
 
+from pathlib import Path
 from typing import Protocol
 
 from nanogpt.checkpoints.tokenizer import ALPHABET, decode, encode
@@ -53,3 +54,25 @@ class Characters:
             raise ValueError(
                 f"the model's vocabulary has {vocab_size} tokens; the tokenizer has {len(ALPHABET)}"
             )
+
+
+CHARACTERS = Characters()
+
+
+def tokenizer_for(path: Path | str) -> Tokenizer:
+    """That of a file of the character model, or of a folder with a GPT-2.
+
+    Raises: ValueError for a folder without a usable tokenizer, and where GPT-2's text cannot be
+    read for want of the package `tokenizers`.
+    """
+    if not Path(path).is_dir():
+        return CHARACTERS
+    from nanogpt.checkpoints.byte_pairs import BytePairs
+
+    try:
+        return BytePairs(path)
+    except ImportError:
+        raise ValueError(
+            "the package tokenizers is not installed; GPT-2's text needs it: pip install -r "
+            "requirements-gpt2.txt"
+        ) from None

@@ -31,7 +31,7 @@ class App:
     def __init__(self, thread: EngineThread) -> None:
         self.thread = thread
         self.settings = thread.settings
-        self.limits = Limits.of(thread.engine, thread.settings)
+        self.limits = Limits.of(thread.engine, thread.settings, thread.tokenizer)
         self._created = int(time.time())
 
     def starlette(self) -> Starlette:

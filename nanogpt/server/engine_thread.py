@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from nanogpt.checkpoints.tokenizer import ALPHABET
+from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import TRIES, Engine
 from nanogpt.request import Request
 from nanogpt.server.continuation import Continuation
@@ -47,6 +47,7 @@ class Asked(NamedTuple):
     stops: tuple[str, ...] = ()
     priority: int = 0
     slo_ttft_s: float | None = None
+    ignores_end: bool = False
 
 
 @dataclass(slots=True)
@@ -74,13 +75,14 @@ class EngineThread:
     """An engine that serves many clients. Its public methods are for the event loop's thread.
 
     Mutable: the thread's `served` requests by id; in the event loop, how many are unfinished and
-    whether it is `closing`. Raises: ValueError for a model whose tokens have no characters.
+    whether it is `closing`. Raises: ValueError for a model whose tokens are not the tokenizer's.
     """
 
     engine: Engine
     settings: ServerSettings
     metrics: ServerMetrics
     deadlines: Deadlines = field(default_factory=Deadlines)
+    tokenizer: Tokenizer = CHARACTERS
     served: dict[int, Served] = field(default_factory=dict[int, Served])
     num_unfinished: int = 0
     closing: bool = False
@@ -97,11 +99,7 @@ class EngineThread:
     def __post_init__(self) -> None:
         if self.engine.config.keep_steps is None:  # a server has no end, and needs no history
             self.engine.config = replace(self.engine.config, keep_steps=1)
-        vocab_size = self.engine.model.config.vocab_size
-        if vocab_size > len(ALPHABET):
-            raise ValueError(
-                f"the model's vocabulary has {vocab_size} tokens; the tokenizer has {len(ALPHABET)}"
-            )
+        self.tokenizer.check_fits(self.engine.model.config.vocab_size)
 
     # --- in the event loop ------------------------------------------------------------------------
 
@@ -188,9 +186,8 @@ class EngineThread:
             reason = "refused" if isinstance(error, ValueError) else "failed"
             self._tell([(stream, "", End(reason, 0, str(error)))])
             return
-        self.served[request.id] = Served(
-            request, stream, Continuation(asked.stops), asked.slo_ttft_s, arrived_s
-        )
+        continuation = Continuation(asked.stops, self.tokenizer, ignores_end=asked.ignores_end)
+        self.served[request.id] = Served(request, stream, continuation, asked.slo_ttft_s, arrived_s)
         self.metrics.arrived(len(request.prompt_tokens))
         self._tell([(stream, "", None)])
         self._settle()
