@@ -1,7 +1,7 @@
 """The routes: from a request's bytes to the engine's thread, and its answer back.
 
 POST /v1/completions, /v1/chat/completions      GET /v1/models, /v1/models/{model}
-GET /health, /metrics
+GET /health, /metrics, /live and the state that it reads
 """
 
 import hmac
@@ -20,6 +20,7 @@ from starlette.routing import Route
 from nanogpt.server.answers import Answer
 from nanogpt.server.api_errors import ApiError, overloaded, unavailable
 from nanogpt.server.engine_thread import ClosingError, EngineThread, OverloadedError
+from nanogpt.server.live_page import live_state, page_routes
 from nanogpt.server.openai_api import Limits, parse
 
 Endpoint = Callable[[Request], Awaitable[Response | Answer]]
@@ -43,6 +44,8 @@ class App:
             Route("/v1/models/{model:path}", self._for_clients(self.model)),
             Route("/health", self.health),
             Route("/metrics", self.metrics),
+            Route("/live/state", self._for_clients(live_state(self.thread))),
+            *page_routes(),
         ]
         handlers = {ApiError: self.refuse, HTTPException: self.refuse, Exception: self.refuse}
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)

@@ -21,6 +21,7 @@ from nanogpt.engine import TRIES, Engine
 from nanogpt.request import Request
 from nanogpt.server.continuation import Continuation
 from nanogpt.server.deadlines import Deadlines
+from nanogpt.server.live_feed import LiveFeed
 from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.server.token_stream import End, Reason, TokenStream
@@ -83,6 +84,7 @@ class EngineThread:
     metrics: ServerMetrics
     deadlines: Deadlines = field(default_factory=Deadlines)
     tokenizer: Tokenizer = CHARACTERS
+    live: LiveFeed = field(default_factory=LiveFeed)
     served: dict[int, Served] = field(default_factory=dict[int, Served])
     num_unfinished: int = 0
     closing: bool = False
@@ -222,6 +224,7 @@ class EngineThread:
         if is_due:
             self._handed_over_s = now_s
         self.metrics.step(record)
+        self.live.step(record)
         self._tell(news)
 
     def _look(self, one: Served, now_s: float) -> None:
@@ -284,6 +287,7 @@ class EngineThread:
     def _settle(self) -> None:
         """After every change: show how things are."""
         self.metrics.state(self.engine)
+        self.live.settle(self.engine)
 
     def _tell(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         if news and self._loop is not None:
