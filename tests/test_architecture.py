@@ -113,6 +113,7 @@ def test_the_engine_knows_nothing_of_notebooks_or_drawing():
         "nanogpt/server/answers.py": {"starlette"},
         "nanogpt/server/api_errors.py": {"starlette"},
         "nanogpt/server/app.py": {"prometheus_client", "starlette"},
+        "nanogpt/server/live_page.py": {"starlette"},
         "nanogpt/server/server_metrics.py": {"prometheus_client"},
         "nanogpt/server/serving.py": {"uvicorn"},
         "nanogpt/experiments/dashboard.py": {"rich"},

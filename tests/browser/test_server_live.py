@@ -3,8 +3,8 @@
 import asyncio
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from driving import assert_accessible_and_not_too_wide
@@ -14,35 +14,32 @@ from test_server_load import read_all
 
 pytestmark = pytest.mark.browser
 
+Opened = Callable[..., AbstractContextManager[Page]]
 WIDTHS = {"wide": 1100, "narrow": 390}
 
 
 @pytest.fixture
-def open_page(chromium: Browser, complaints: list[str]) -> Iterator[object]:
+def opened(chromium: Browser, complaints: list[str]) -> Opened:
     """Opens the page of a server; what it says as an error, or asks of others, is a complaint."""
-    with ExitStack() as stack:
 
-        def opened(running: Running, width: int = 1100, scheme: str = "light") -> Page:
-            context = chromium.new_context(
-                viewport={"width": width, "height": 900},
-                color_scheme=scheme,  # type: ignore[arg-type]
-            )
-            stack.callback(context.close)
-            page = context.new_page()
-            page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on(
-                "request",
-                lambda request: (
-                    None
-                    if request.url.startswith((running.url, "data:"))
-                    else complaints.append(request.url)
-                ),
-            )
-            page.goto(f"{running.url}/live")
-            return page
+    @contextmanager
+    def page_of(running: Running, width: int = 1100, scheme: str = "light") -> Iterator[Page]:
+        viewport = {"width": width, "height": 900}
+        context = chromium.new_context(viewport=viewport, color_scheme=scheme)  # type: ignore[arg-type]
+        page = context.new_page()
 
-        yield opened
+        def saw(url: str) -> None:
+            if not url.startswith((running.url, "data:")):
+                complaints.append(f"asked for {url}")
+
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: saw(request.url))
+        page.goto(f"{running.url}/live")
+        yield page
+        context.close()  # before its server
+
+    return page_of
 
 
 @contextmanager
@@ -63,9 +60,8 @@ def only(complaints: list[str], status: str) -> None:
 
 
 @pytest.mark.smoke
-def test_a_load_is_seen_on_every_picture(open_page):
-    with serving(engine(long_model(), max_batch_size=6)) as running:
-        page = open_page(running)
+def test_a_load_is_seen_on_every_picture(opened: Opened):
+    with serving(engine(long_model(), max_batch_size=6)) as running, opened(running) as page:
         expect(page.get_by_role("status")).to_have_text("connected")
         expect(page.locator("#timeline")).to_contain_text("No request is in flight.")
         with load(running):
@@ -91,10 +87,9 @@ def test_a_load_is_seen_on_every_picture(open_page):
 
 
 def test_the_page_can_be_stopped_by_keyboard_and_a_lost_server_is_said(
-    open_page, complaints: list[str]
+    opened: Opened, complaints: list[str]
 ):
-    with serving() as running:
-        page = open_page(running)
+    with serving() as running, opened(running) as page:
         expect(page.get_by_role("status")).to_have_text("connected")
         page.keyboard.press("Tab")
         pause = page.get_by_role("button", name="Pause")
@@ -108,12 +103,11 @@ def test_the_page_can_be_stopped_by_keyboard_and_a_lost_server_is_said(
         expect(page.get_by_role("status")).to_have_text("the server does not answer; asking again")
         page.unroute("**/live/state*")
         expect(page.get_by_role("status")).to_have_text("connected")
-    only(complaints, "503")
+        only(complaints, "503")
 
 
-def test_a_server_with_a_key_asks_for_it(open_page, complaints: list[str]):
-    with serving(api_key="open sesame") as running:
-        page = open_page(running)
+def test_a_server_with_a_key_asks_for_it(opened: Opened, complaints: list[str]):
+    with serving(api_key="open sesame") as running, opened(running) as page:
         box = page.get_by_label("API key of this server")
         expect(box).to_be_focused()
         page.keyboard.type("wrong")
@@ -130,10 +124,9 @@ def test_a_server_with_a_key_asks_for_it(open_page, complaints: list[str]):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", WIDTHS)
-def test_the_page_is_accessible_and_fits(open_page, size: str, scheme: str):
+def test_the_page_is_accessible_and_fits(opened: Opened, size: str, scheme: str):
     made = engine(long_model(), max_batch_size=6, block_size=16, share_prefixes=True)
-    with serving(made) as running:
-        page = open_page(running, WIDTHS[size], scheme)
+    with serving(made) as running, opened(running, WIDTHS[size], scheme) as page:
         with load(running, 7, 800):
             expect(page.locator("#timeline rect.decode").nth(30)).to_be_attached()
             expect(page.locator("#kv")).to_contain_text("blocks in use")
