@@ -18,10 +18,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nanogpt.server.answers import Answer
-from nanogpt.server.api_errors import ApiError, overloaded, unavailable
-from nanogpt.server.engine_thread import ClosingError, EngineThread, OverloadedError
+from nanogpt.server.api_errors import ApiError, not_admitted
+from nanogpt.server.door import RefusedError
+from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.live_page import live_state, page_routes
 from nanogpt.server.openai_api import Limits, parse
+from nanogpt.validate import PartError
 
 Endpoint = Callable[[Request], Awaitable[Response | Answer]]
 
@@ -71,10 +73,11 @@ class App:
         call = parse(body, request.headers, self.limits, is_chat=is_chat)
         try:
             stream = self.thread.submit(call.asked)
-        except OverloadedError:
-            raise overloaded(self.settings.max_requests) from None
-        except ClosingError:
-            raise unavailable() from None
+        except RefusedError as refused:
+            most = self.settings.max_requests
+            raise not_admitted(refused.status, refused.retry_after_s, most) from None
+        except PartError as error:
+            raise ApiError(500, str(error)) from None
         return Answer(self.thread, stream, call, self.limits.model_name)
 
     async def models(self, request: Request) -> Response:

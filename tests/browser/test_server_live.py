@@ -126,9 +126,12 @@ def test_a_server_with_a_key_asks_for_it(opened: Opened, complaints: list[str]):
 @pytest.mark.parametrize("size", WIDTHS)
 def test_the_page_is_accessible_and_fits(opened: Opened, size: str, scheme: str):
     made = engine(long_model(), max_batch_size=6, block_size=16, share_prefixes=True)
-    with serving(made) as running, opened(running, WIDTHS[size], scheme) as page:
-        with load(running, 7, 800):
-            expect(page.locator("#timeline rect.decode").nth(30)).to_be_attached()
-            expect(page.locator("#kv")).to_contain_text("blocks in use")
-            page.get_by_role("button", name="Pause").click()
-            assert_accessible_and_not_too_wide(page)
+    with (
+        serving(made) as running,
+        opened(running, WIDTHS[size], scheme) as page,
+        load(running, 7, 800),
+    ):
+        expect(page.locator("#timeline rect.decode").nth(30)).to_be_attached()
+        expect(page.locator("#kv")).to_contain_text("blocks in use")
+        page.get_by_role("button", name="Pause").click()
+        assert_accessible_and_not_too_wide(page)

@@ -11,13 +11,17 @@ from course.checks.step_cost import StepCost
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
 from nanogpt.parts.request_view import RequestView
 from nanogpt.preemption.scheduler_books import Books
+from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
 from nanogpt.slo.slo_view import SloRequest, SloView
 
 RECORDS: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Books,
+        DoorLimits,
         FleetSnapshot,
+        NewRequest,
+        QueueView,
         Raised,
         RequestView,
         SloRequest,
