@@ -12,6 +12,7 @@ from http_serving import MODEL, completion, engine, events_of, long_model, oracl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nanogpt.checkpoints.pieces import Characters
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.parts import Parts
 from nanogpt.parts.request_view import RequestView
@@ -313,17 +314,21 @@ def test_a_text_that_begins_anew_after_a_preemption_is_sent_once() -> None:
 # --- a tokenizer of pieces ------------------------------------------------------------------------
 
 
-def by_bytes(text: str, size: int) -> tuple[list[int], Callable[[int], bytes]]:
-    """Tokens that are so many bytes each, and what a token's bytes are."""
-    data = text.encode()
-    pieces = [data[i : i + size] for i in range(0, len(data), size)]
-    return list(range(len(pieces))), pieces.__getitem__
+class Bytes(Characters):
+    """Tokens that are so many bytes of a text each."""
+
+    def __init__(self, text: str, size: int) -> None:
+        data = text.encode()
+        self.pieces = [data[i : i + size] for i in range(0, len(data), size)]
+
+    def piece(self, token: int) -> bytes:
+        return self.pieces[token]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_a_stop_string_is_found_wherever_tokens_end(size: int) -> None:
-    tokens, piece = by_bytes("naïve — so 🙂\n\nROMEO", size)
-    continuation = Continuation(["\n\n"], piece)
+    tokenizer = Bytes("naïve — so 🙂\n\nROMEO", size)
+    continuation, tokens = Continuation(["\n\n"], tokenizer), range(len(tokenizer.pieces))
     text = "".join(continuation.feed([token]) for token in tokens) + continuation.rest()
     assert text == "naïve — so 🙂" and continuation.is_stopped
     assert continuation.num_tokens == -(-len("naïve — so 🙂\n\n".encode()) // size)
