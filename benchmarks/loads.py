@@ -45,10 +45,15 @@ def decode(num_requests: int, max_new_tokens: int = 64, *, vocab_size: int = 65)
 
 
 def of_length(
-    prompt_len: int, num_requests: int, max_new_tokens: int, *, vocab_size: int = 65
+    prompt_len: int,
+    num_requests: int,
+    max_new_tokens: int,
+    *,
+    vocab_size: int = 65,
+    seed: int = 0,
 ) -> Load:
     """Prompts of one length, and long texts behind them."""
-    rng = random.Random(0)
+    rng = random.Random(seed)
     prompts = tuple(_tokens(rng, prompt_len, vocab_size) for _ in range(num_requests))
     return Load(f"{num_requests} x {prompt_len}", prompts, max_new_tokens, token_budget=256)
 

@@ -77,7 +77,7 @@ def started(weights: Path, interval_ms: int) -> Generator[Running]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = {
-        "weights": weights, "port": port, "stream-interval-ms": interval_ms, "temperature": 0,
+        "model": weights, "port": port, "stream-interval-ms": interval_ms, "temperature": 0,
         "threads": 1, "token-budget": 256, "max-batch-size": max(STREAMS), "shutdown-s": 0,
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]

@@ -130,6 +130,14 @@ LESSONS = (
         minutes=65,
         builds_on=("0", "2"),
     ),
+    Lesson(
+        stem="l10_capstone",
+        title="Your engine, served",
+        builds="Decide which requests a server takes, what it sends and what becomes of those "
+        "whose client has left; then serve real clients with all that you have built.",
+        minutes=55,
+        builds_on=("1", "2"),
+    ),
 )
 
 

@@ -14,6 +14,7 @@ import torch
 from fakes import tiny_model
 from prometheus_client.parser import text_string_to_metric_families
 
+from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.checkpoints.tokenizer import decode, encode
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig, ModelConfig
@@ -99,13 +100,19 @@ class Running:
 
 @contextmanager
 def serving(
-    made: Engine | None = None, deadlines: Any = None, **settings: Any
+    made: Engine | None = None,
+    deadlines: Any = None,
+    tokenizer: Tokenizer = CHARACTERS,
+    **settings: Any,
 ) -> Iterator[Running]:
     """A server of this engine, in this process. In the end it holds nothing."""
     served = made or engine()
     allowed = ServerSettings(**{"stream_interval_ms": 0, **settings})
     with (
-        running_server(lambda: served, allowed, deadlines=deadlines) as (url, thread),
+        running_server(lambda: served, allowed, deadlines=deadlines, tokenizer=tokenizer) as (
+            url,
+            thread,
+        ),
         ExitStack() as closing,
     ):
         yield Running(url, thread, closing)

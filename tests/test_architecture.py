@@ -109,10 +109,11 @@ def test_the_engine_knows_nothing_of_notebooks_or_drawing():
     # A command's live table in the terminal, the figures that it saves, what speaks HTTP, and text
     # to other people's tokens.
     assert beyond(in_package("nanogpt"), lambda _: allowed) == {
-        "nanogpt/checkpoints/gpt2.py": {"tokenizers"},
+        "nanogpt/checkpoints/byte_pairs.py": {"tokenizers"},
         "nanogpt/server/answers.py": {"starlette"},
         "nanogpt/server/api_errors.py": {"starlette"},
         "nanogpt/server/app.py": {"prometheus_client", "starlette"},
+        "nanogpt/server/live_page.py": {"starlette"},
         "nanogpt/server/server_metrics.py": {"prometheus_client"},
         "nanogpt/server/serving.py": {"uvicorn"},
         "nanogpt/experiments/dashboard.py": {"rich"},

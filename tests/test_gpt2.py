@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from support import ROOT
 
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
-from nanogpt.checkpoints.gpt2 import load_tokenizer, our_name
+from nanogpt.checkpoints.byte_pairs import load_tokenizer
+from nanogpt.checkpoints.gpt2 import our_name
 from nanogpt.executors import prepacked
 from nanogpt.executors.prepacked import PrepackedProducts
 from nanogpt.model import attend_causally

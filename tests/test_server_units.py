@@ -16,7 +16,7 @@ from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 from nanogpt.parts.request_view import RequestView
 from nanogpt.server.api_errors import ApiError
-from nanogpt.server.chat_template import Message, chat_prompt
+from nanogpt.server.chat_template import PLAIN, SCENE, Message
 from nanogpt.server.continuation import Continuation
 from nanogpt.server.deadlines import PATIENCE_S, Deadlines
 from nanogpt.server.openai_api import UNCHANGING, Call, Limits, parse
@@ -65,8 +65,11 @@ def test_a_conversation_is_a_scene() -> None:
         Message("assistant", "I."),
         Message("user", "Enter."),
     ]
-    assert chat_prompt(messages) == (
+    assert SCENE.prompt(messages) == (
         "A room.\n\nROMEO:\nWho is there?\n\nASSISTANT:\nI.\n\nUSER:\nEnter.\n\nASSISTANT:\n"
+    )
+    assert PLAIN.prompt(messages) == (
+        "A room.\n\nromeo:\nWho is there?\n\nAssistant:\nI.\n\nUser:\nEnter.\n\nAssistant:\n"
     )
 
 

@@ -1,16 +1,16 @@
-"""GPT-2 as people have it on disk, a folder in Hugging Face's form, to a model and a tokenizer.
+"""GPT-2 as people have it on disk, a folder in Hugging Face's form, to a model.
 
     config.json  model.safetensors (or parts of it, listed in model.safetensors.index.json)
-    tokenizer.json
 
 Their weights go by other names, those of Linear layers lie the other way round (in, out), and the
-files may hold masks that are no weights. Which model there is to fetch: docs/gpt2.md.
+files may hold masks that are no weights. Its tokenizer: `byte_pairs`. Which model there is to
+fetch: docs/gpt2.md.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,9 +18,6 @@ from safetensors import SafetensorError, safe_open
 from nanogpt.checkpoints.filling import check_weights, model_to_fill
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 OURS = {
     "wte": "token_embedding", "wpe": "position_embedding", "h": "blocks", "ln_f": "ln_f",
@@ -59,7 +56,7 @@ def config_of(path: Path) -> ModelConfig:
 
     Raises: ValueError for a file that is none, and for another architecture than GPT-2's.
     """
-    theirs = _read(path)
+    theirs = read_json(path)
     for name, wanted in FIXED.items():
         if theirs.get(name, wanted) != wanted:
             raise ValueError(f"{path}: {name} is {theirs[name]!r}; only {wanted!r} can be served")
@@ -90,29 +87,12 @@ def config_of(path: Path) -> ModelConfig:
     return config
 
 
-def load_tokenizer(folder: Path | str) -> "Tokenizer":
-    """The tokenizer that lies beside the weights: `encode(text).ids` and `decode(ids)`.
-
-    Raises: ValueError for a missing or damaged tokenizer.json; ImportError where the package
-    `tokenizers` is not installed.
-    """
-    from tokenizers import Tokenizer
-
-    path = Path(folder) / "tokenizer.json"
-    if not path.is_file():
-        raise ValueError(f"there is no {path.name} in {path.parent}")
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # the package raises bare Exceptions
-        raise ValueError(f"{path} is not a readable tokenizer: {error}") from None
-
-
 def _weights(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """Every weight, by our names and the way round that ours lie."""
     index = folder / "model.safetensors.index.json"
     names = ["model.safetensors"]
     if index.is_file():
-        names = sorted(set(_read(index).get("weight_map", {}).values()))
+        names = sorted(set(read_json(index).get("weight_map", {}).values()))
     for path in (folder / name for name in names):
         if not path.is_file():
             raise ValueError(f"there is no weights file at {path}")
@@ -147,7 +127,7 @@ def our_name(theirs: str) -> str | None:
     return name
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Raises: ValueError for a file that is missing, or no JSON object."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -2,6 +2,8 @@
 
     engine_thread             the engine, its commands and what it gives: read this first
     token_stream, continuation      one request's text, on its way to its client
+    server_parts, server_guard      what comes in, goes out and leaves, and how a learner's is asked
+    door, pace                which requests are unfinished, and how fast they go
     openai_api, chat_template, api_errors       what clients send, and how it is refused
     answers, app              what they are sent, and the routes
     deadlines, server_metrics, server_settings      SLOs, what /metrics shows, limits
@@ -16,15 +18,17 @@ from nanogpt import lazy_names
 
 if TYPE_CHECKING:
     from nanogpt.server.deadlines import Deadlines
+    from nanogpt.server.server_parts import ServerParts
     from nanogpt.server.server_settings import ServerSettings
     from nanogpt.server.serving import running_server, serve
 
-__all__ = ["Deadlines", "ServerSettings", "running_server", "serve"]
+__all__ = ["Deadlines", "ServerParts", "ServerSettings", "running_server", "serve"]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "Deadlines": "deadlines",
+        "ServerParts": "server_parts",
         "ServerSettings": "server_settings",
         "running_server": "serving",
         "serve": "serving",

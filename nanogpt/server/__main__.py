@@ -2,11 +2,18 @@
 
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nanogpt.experiments.command_line import Number, Parser, Whole
 from nanogpt.server.server_settings import MOST_MS, MOST_REQUESTS, ServerSettings
+
+if TYPE_CHECKING:
+    from nanogpt.checkpoints.pieces import Tokenizer
+    from nanogpt.engine import Engine
+    from nanogpt.server.deadlines import Deadlines
 
 KEY = "NANOGPT_API_KEY"
 INTERRUPTED = 130
@@ -27,39 +34,55 @@ def main(argv: Sequence[str]) -> int:
             stream_interval_ms=options.stream_interval_ms,
             shutdown_s=options.shutdown_s,
         )
-        # Only now what is slow to import.
-        import torch
-
-        from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
-        from nanogpt.clock import WallClock
-        from nanogpt.config import EngineConfig
-        from nanogpt.engine import Engine
         from nanogpt.server.deadlines import Deadlines
-        from nanogpt.server.serving import serve
-        from nanogpt.speculative.trigram import TrigramDraft
 
-        torch.set_num_threads(options.threads)
-        model, deadlines = load_model(options.weights or SHIPPED_WEIGHTS), Deadlines()
-        config = EngineConfig(
-            token_budget=options.token_budget,
-            max_kv_tokens=options.max_kv_tokens,
-            max_batch_size=options.max_batch_size,
-            policy=deadlines.key if options.policy == "deadline" else options.policy,
-            temperature=options.temperature,
-            num_draft_tokens=options.num_draft_tokens,
-            block_size=options.block_size or None,
-            share_prefixes=options.block_size > 0 and options.share_prefixes == "yes",
-        )
-        draft = TrigramDraft.load() if config.num_draft_tokens else None
-        engine = Engine(model, config, clock=WallClock(), draft=draft)
+        deadlines = Deadlines()
+        engine, tokenizer = _engine(options, deadlines)
     except ValueError as error:
         parser.error(str(error))
+    from nanogpt.server.serving import serve  # slow to import
+
     sys.stderr.write(f"{settings.model_name} is served at http://{options.host}:{options.port}\n")
     try:
-        serve(lambda: engine, settings, host=options.host, port=options.port, deadlines=deadlines)
+        serve(
+            lambda: engine, settings, host=options.host, port=options.port, deadlines=deadlines,
+            tokenizer=tokenizer,
+        )  # fmt: skip
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
+
+
+def _engine(options: Namespace, deadlines: "Deadlines") -> "tuple[Engine, Tokenizer]":
+    """What is asked for. Raises: ValueError for what there is not, or does not fit together."""
+    # Only now what is slow to import.
+    import torch
+
+    from nanogpt.checkpoints.pieces import CHARACTERS, tokenizer_for
+    from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
+    from nanogpt.clock import WallClock
+    from nanogpt.config import EngineConfig
+    from nanogpt.engine import Engine
+    from nanogpt.speculative.trigram import TrigramDraft
+
+    torch.set_num_threads(options.threads)
+    path = options.model or SHIPPED_WEIGHTS
+    model, tokenizer = load_model(path), tokenizer_for(path)
+    tokenizer.check_fits(model.config.vocab_size)
+    config = EngineConfig(
+        token_budget=options.token_budget,
+        max_kv_tokens=options.max_kv_tokens,
+        max_batch_size=options.max_batch_size,
+        policy=deadlines.key if options.policy == "deadline" else options.policy,
+        temperature=options.temperature,
+        num_draft_tokens=options.num_draft_tokens,
+        block_size=options.block_size or None,
+        share_prefixes=options.block_size > 0 and options.share_prefixes == "yes",
+    )
+    if config.num_draft_tokens and tokenizer is not CHARACTERS:
+        raise ValueError("--num-draft-tokens: the draft's tokens are the character model's")
+    draft = TrigramDraft.load() if config.num_draft_tokens else None
+    return Engine(model, config, clock=WallClock(), draft=draft), tokenizer
 
 
 def _parser() -> Parser:
@@ -72,7 +95,10 @@ def _parser() -> Parser:
         "--host", default="127.0.0.1", help="where to listen (default 127.0.0.1: this machine)"
     )
     parser.option("--port", Whole(1, 65535), 8000, "where to listen")
-    parser.add_argument("--weights", type=Path, help="safetensors (left out: the shipped model)")
+    parser.add_argument(
+        "--model", type=Path, help="safetensors of a character model, or a folder with a GPT-2 in "
+        "Hugging Face's form and its tokenizer (left out: the shipped model)",
+    )  # fmt: skip
     parser.add_argument(
         "--model-name", default=usual.model_name, help=f"its name (default {usual.model_name})"
     )

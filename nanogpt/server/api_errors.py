@@ -5,8 +5,6 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import Response
 
-RETRY_AFTER_S = 1
-
 
 class ApiError(Exception):
     """A request that is answered by an error.
@@ -46,13 +44,21 @@ class ApiError(Exception):
         return Response(self.body(), self.status, self.headers, "application/json")
 
 
-def overloaded(max_requests: int) -> ApiError:
-    """The answer to one request more than the server holds."""
+def not_admitted(status: int, retry_after_s: int | None, max_requests: int) -> ApiError:
+    """The answer to a request that does not come in, by its status."""
+    if status == 503:
+        return unavailable()
+    if status == 400:
+        return ApiError(
+            400, "the prompt and the tokens that are wanted can never fit",
+            code="context_length_exceeded",
+        )  # fmt: skip
     return ApiError(
         429,
-        f"{max_requests} requests are unfinished, as many as this server holds; try again later",
+        f"as many requests are unfinished as this server takes ({max_requests}); try again in "
+        f"{retry_after_s} s",
         code="rate_limit_exceeded",
-        headers={"retry-after": str(RETRY_AFTER_S)},
+        headers={"retry-after": str(retry_after_s)},
     )
 
 

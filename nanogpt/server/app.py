@@ -1,7 +1,7 @@
 """The routes: from a request's bytes to the engine's thread, and its answer back.
 
 POST /v1/completions, /v1/chat/completions      GET /v1/models, /v1/models/{model}
-GET /health, /metrics
+GET /health, /metrics, /live and the state that it reads
 """
 
 import hmac
@@ -18,9 +18,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nanogpt.server.answers import Answer
-from nanogpt.server.api_errors import ApiError, overloaded, unavailable
-from nanogpt.server.engine_thread import ClosingError, EngineThread, OverloadedError
+from nanogpt.server.api_errors import ApiError, not_admitted
+from nanogpt.server.door import RefusedError
+from nanogpt.server.engine_thread import EngineThread
+from nanogpt.server.live_page import live_state, page_routes
 from nanogpt.server.openai_api import Limits, parse
+from nanogpt.validate import PartError
 
 Endpoint = Callable[[Request], Awaitable[Response | Answer]]
 
@@ -31,7 +34,7 @@ class App:
     def __init__(self, thread: EngineThread) -> None:
         self.thread = thread
         self.settings = thread.settings
-        self.limits = Limits.of(thread.engine, thread.settings)
+        self.limits = Limits.of(thread.engine, thread.settings, thread.tokenizer)
         self._created = int(time.time())
 
     def starlette(self) -> Starlette:
@@ -43,6 +46,8 @@ class App:
             Route("/v1/models/{model:path}", self._for_clients(self.model)),
             Route("/health", self.health),
             Route("/metrics", self.metrics),
+            Route("/live/state", self._for_clients(live_state(self.thread))),
+            *page_routes(),
         ]
         handlers = {ApiError: self.refuse, HTTPException: self.refuse, Exception: self.refuse}
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
@@ -68,10 +73,11 @@ class App:
         call = parse(body, request.headers, self.limits, is_chat=is_chat)
         try:
             stream = self.thread.submit(call.asked)
-        except OverloadedError:
-            raise overloaded(self.settings.max_requests) from None
-        except ClosingError:
-            raise unavailable() from None
+        except RefusedError as refused:
+            most = self.settings.max_requests
+            raise not_admitted(refused.status, refused.retry_after_s, most) from None
+        except PartError as error:
+            raise ApiError(500, str(error)) from None
         return Answer(self.thread, stream, call, self.limits.model_name)
 
     async def models(self, request: Request) -> Response:

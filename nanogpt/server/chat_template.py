@@ -1,17 +1,19 @@
-"""How a conversation becomes a prompt of a model that has read plays, and where its answer ends.
+"""How a conversation becomes a prompt, and where its answer ends.
 
-    system, developer     their text, as a stage direction
-    user                  USER:            (or the message's `name`, in capitals)
-    assistant             ASSISTANT:
+                          a scene (`SCENE`)                 in a model's own words (`PLAIN`)
+    system, developer     their text, a stage direction     their text
+    user                  USER:                             User:
+    assistant             ASSISTANT:                        Assistant:
 
-Each with its text in the next line and an empty line after it, as the plays have their speeches.
-The prompt ends with "ASSISTANT:" and a new line; the answer, with the next empty line.
+A message's `name` stands in its role's place. Each has its text in the next line and an empty line
+after it, as the plays have their speeches, and the prompt ends with the assistant's line. In a
+scene the answer ends with the next empty line; else where the user's or the assistant's line would
+come next.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-ANSWER = "ASSISTANT:\n"
 END_OF_TURN = "\n\n"
 
 
@@ -23,17 +25,30 @@ class Message(NamedTuple):
     name: str | None = None
 
 
-def chat_prompt(messages: Sequence[Message]) -> str:
-    """The conversation as a prompt.
+class ChatTemplate(NamedTuple):
+    """The strings that end an answer, and whether speakers are in capitals."""
 
-    >>> chat_prompt([Message("system", "A room."), Message("user", "Who is there?")])
-    'A room.\\n\\nUSER:\\nWho is there?\\n\\nASSISTANT:\\n'
-    """
-    return "".join(map(_speech, messages)) + ANSWER
+    stops: tuple[str, ...]
+    in_capitals: bool
+
+    def prompt(self, messages: Sequence[Message]) -> str:
+        """The conversation as a prompt.
+
+        >>> SCENE.prompt([Message("system", "A room."), Message("user", "Who is there?")])
+        'A room.\\n\\nUSER:\\nWho is there?\\n\\nASSISTANT:\\n'
+        """
+        return "".join(map(self._speech, messages)) + self._line("Assistant")
+
+    def _speech(self, message: Message) -> str:
+        said = f"{message.content}{END_OF_TURN}"
+        if message.role in ("system", "developer"):
+            return said
+        return self._line(message.name or message.role.capitalize()) + said
+
+    def _line(self, speaker: str) -> str:
+        return f"{speaker.upper() if self.in_capitals else speaker}:\n"
 
 
-def _speech(message: Message) -> str:
-    if message.role in ("system", "developer"):
-        return f"{message.content}{END_OF_TURN}"
-    speaker = (message.name or message.role).upper()
-    return f"{speaker}:\n{message.content}{END_OF_TURN}"
+SCENE = ChatTemplate((END_OF_TURN,), in_capitals=True)
+"""For the character model, which has read plays and nothing else."""
+PLAIN = ChatTemplate((f"{END_OF_TURN}User:", f"{END_OF_TURN}Assistant:"), in_capitals=False)

@@ -16,25 +16,22 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from nanogpt.checkpoints.tokenizer import ALPHABET
+from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import TRIES, Engine
 from nanogpt.request import Request
 from nanogpt.server.continuation import Continuation
 from nanogpt.server.deadlines import Deadlines
+from nanogpt.server.door import Door, RefusedError, door_limits
+from nanogpt.server.live_feed import LiveFeed
+from nanogpt.server.server_guard import GuardedParts
 from nanogpt.server.server_metrics import ServerMetrics
+from nanogpt.server.server_parts import UNAVAILABLE, DoorLimits, NewRequest, ServerParts
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.server.token_stream import End, Reason, TokenStream
 from nanogpt.trace import StepRecord
+from nanogpt.validate import PartError
 
 STOPPED = "the engine has stopped"
-
-
-class OverloadedError(Exception):
-    """As many requests as the server holds are unfinished."""
-
-
-class ClosingError(Exception):
-    """The server is shutting down, or its engine is gone."""
 
 
 class Asked(NamedTuple):
@@ -48,6 +45,7 @@ class Asked(NamedTuple):
     priority: int = 0
     slo_ttft_s: float | None = None
     cache_salt: str | None = None
+    ignores_end: bool = False
 
 
 @dataclass(slots=True)
@@ -74,17 +72,24 @@ class Served:
 class EngineThread:
     """An engine that serves many clients. Its public methods are for the event loop's thread.
 
-    Mutable: the thread's `served` requests by id; in the event loop, how many are unfinished and
-    whether it is `closing`. Raises: ValueError for a model whose tokens have no characters.
+    `parts` decide what comes in, goes out and leaves; `problems` has the sentence of each that
+    failed, and for which the reference stands in since then. Mutable: the thread's `served`
+    requests by id; in the event loop, those at the `door` and whether it is `closing`. Raises:
+    ValueError for a model whose tokens are not the tokenizer's.
     """
 
     engine: Engine
     settings: ServerSettings
     metrics: ServerMetrics
     deadlines: Deadlines = field(default_factory=Deadlines)
+    parts: ServerParts = field(default_factory=ServerParts)
+    tokenizer: Tokenizer = CHARACTERS
+    live: LiveFeed = field(default_factory=LiveFeed)
     served: dict[int, Served] = field(default_factory=dict[int, Served])
-    num_unfinished: int = 0
+    door: Door = field(default_factory=Door)
     closing: bool = False
+    problems: dict[str, str] = field(default_factory=dict[str, str])
+    limits: DoorLimits = field(init=False)
     _next_id: int = 0
     _commands: SimpleQueue[Callable[[], None]] = field(
         default_factory=SimpleQueue[Callable[[], None]]
@@ -98,11 +103,9 @@ class EngineThread:
     def __post_init__(self) -> None:
         if self.engine.config.keep_steps is None:  # a server has no end, and needs no history
             self.engine.config = replace(self.engine.config, keep_steps=1)
-        vocab_size = self.engine.model.config.vocab_size
-        if vocab_size > len(ALPHABET):
-            raise ValueError(
-                f"the model's vocabulary has {vocab_size} tokens; the tokenizer has {len(ALPHABET)}"
-            )
+        guard = GuardedParts(self.parts, self.problems)
+        self.parts, self.limits = guard.guarded(), door_limits(self.engine, self.settings)
+        self.tokenizer.check_fits(self.engine.model.config.vocab_size)
 
     # --- in the event loop ------------------------------------------------------------------------
 
@@ -117,22 +120,39 @@ class EngineThread:
         """Whether the engine's thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def num_unfinished(self) -> int:
+        """How many requests wait or run, those included that the thread has not seen yet."""
+        return len(self.door.unfinished)
+
     def submit(self, asked: Asked) -> TokenStream:
-        """Hand a request over. Raises: OverloadedError, ClosingError."""
+        """Hand a request over, if it comes in. Raises: RefusedError; PartError of a part."""
+        queue = self.door.queue(is_closing=self.closing or not self.is_alive)
+        new = NewRequest(len(asked.prompt_tokens), asked.max_new_tokens)
+        verdict = self.parts.admit_or_refuse(queue, self.limits, new)
+        if verdict != "accept":
+            raise RefusedError(*verdict)
         if self.closing or not self.is_alive:
-            raise ClosingError
-        if self.num_unfinished >= self.settings.max_requests:
-            raise OverloadedError
-        self.num_unfinished += 1
+            raise RefusedError(UNAVAILABLE, None)  # whatever a part says of it
         stream, arrived_s = TokenStream(self._next_id), time.monotonic()
+        self.door.unfinished.add(self._next_id)
         self._next_id += 1
         self._commands.put(lambda: self._take_in(stream, asked, arrived_s))
         return stream
 
     def cancel(self, stream: TokenStream) -> None:
-        """Let a request go, wherever it is; nothing happens to one that has ended."""
-        if stream.end is None:
-            self._commands.put(lambda: self._drop([stream.request_id], "cancelled"))
+        """Let a request go whose client has left; nothing happens to one that has ended.
+
+        What goes at once and what goes after the step is one command: the thread takes commands
+        between two steps alone.
+        """
+        books = self.door.books()
+        try:
+            after = self.parts.on_disconnect(books, stream.request_id)
+        except PartError:  # its sentence is in `problems`; the client that left reads none
+            after = self.parts.on_disconnect(books, stream.request_id)
+        if going := self.door.going(books, after):
+            self._commands.put(lambda: self._drop(going, "cancelled"))
 
     def end_all(self, message: str) -> None:
         """Let every unfinished request go, and say why."""
@@ -148,7 +168,8 @@ class EngineThread:
 
     def _hand_out(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         for stream, text, end in news:
-            self.num_unfinished -= end is not None
+            if end is not None:
+                self.door.ended(stream.request_id)
             stream.put(text, end)
 
     # --- in the engine's thread -------------------------------------------------------------------
@@ -189,21 +210,27 @@ class EngineThread:
             reason = "refused" if isinstance(error, ValueError) else "failed"
             self._tell([(stream, "", End(reason, 0, str(error)))])
             return
-        self.served[request.id] = Served(
-            request, stream, Continuation(asked.stops), asked.slo_ttft_s, arrived_s
+        continuation = Continuation(
+            asked.stops, self.tokenizer, self.parts.next_events, ignores_end=asked.ignores_end
         )
+        self.served[request.id] = Served(request, stream, continuation, asked.slo_ttft_s, arrived_s)
         self.metrics.arrived(len(request.prompt_tokens))
         self._tell([(stream, "", None)])
         self._settle()
 
     def _step(self) -> None:
         """Run one step, and hand over what it gave."""
+        self.door.in_step, began_s = True, time.monotonic()
         try:
             record = self.engine.step()
         except Exception as error:  # a learner's part may raise anything
             self._failed(error)
             return
+        finally:
+            self.door.in_step = False
         self._num_failures = 0
+        num_tokens = sum(len(work.tokens) for work in record.work)
+        self.door.pace.step(num_tokens, time.monotonic() - began_s)
         self._collect(record)
         self._settle()
 
@@ -218,14 +245,18 @@ class EngineThread:
         news: list[tuple[TokenStream, str, End | None]] = []
         for one in list(self.served.values()):
             was_first = not one.num_seen
-            self._look(one, now_s)
-            end = self._end_of(one)
+            try:
+                self._look(one, now_s)
+                end = self._end_of(one)
+            except PartError as error:
+                end = self._leave(one, "failed", str(error))
             if end or (one.text and (is_due or was_first)):
                 news.append((one.stream, one.text, end))
                 one.text = ""
         if is_due:
             self._handed_over_s = now_s
         self.metrics.step(record, self.engine)
+        self.live.step(record)
         self._tell(news)
 
     def _look(self, one: Served, now_s: float) -> None:
@@ -233,17 +264,17 @@ class EngineThread:
         request = one.request
         if not one.started_s and request.status != "waiting":
             one.started_s = now_s
-        fresh = request.generated_tokens[one.num_seen :]
-        if not fresh:
-            return
-        if one.num_seen:
-            self.metrics.gap(now_s - one.last_s)
-        else:
-            one.first_s = now_s
-            self.metrics.first_token(now_s - one.arrived_s, one.slo_ttft_s)
-        one.num_seen += len(fresh)
-        one.last_s = now_s
-        one.text += one.continuation.feed(fresh)
+        one.continuation.restart(request.num_generated)  # a preemption may have taken some back
+        fresh = request.generated_tokens[one.continuation.num_tokens :]
+        if request.num_generated > one.num_seen:
+            if one.num_seen:
+                self.metrics.gap(now_s - one.last_s)
+            else:
+                one.first_s = now_s
+                self.metrics.first_token(now_s - one.arrived_s, one.slo_ttft_s)
+            one.num_seen, one.last_s = request.num_generated, now_s
+        if fresh:
+            one.text += one.continuation.feed(fresh)
 
     def _end_of(self, one: Served) -> End | None:
         """How a request has ended, which then leaves; None while it goes on."""
@@ -288,6 +319,8 @@ class EngineThread:
     def _settle(self) -> None:
         """After every change: show how things are."""
         self.metrics.state(self.engine)
+        self.live.settle(self.engine)
+        self.door.note_running(self.engine)
 
     def _tell(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         if news and self._loop is not None:

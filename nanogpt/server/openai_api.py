@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.server.api_errors import ApiError
-from nanogpt.server.chat_template import END_OF_TURN, Message, chat_prompt
+from nanogpt.server.chat_template import PLAIN, SCENE, ChatTemplate, Message
 from nanogpt.server.engine_thread import Asked
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.validate import check_int, show
@@ -67,6 +67,7 @@ class Body(msgspec.Struct, kw_only=True):
     temperature: float | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
+    ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     cache_salt: str | None = None
@@ -109,21 +110,25 @@ class Call(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What bounds a request, in tokens; `max_tokens` is for prompt and answer together."""
+    """What bounds a request, in tokens, and whose they are.
+
+    `max_tokens` is for prompt and answer together.
+    """
 
     max_prompt: int
     max_tokens: int
     model_name: str
+    tokenizer: Tokenizer = CHARACTERS
 
     @classmethod
-    def of(cls, engine: Engine, settings: ServerSettings) -> "Limits":
+    def of(cls, engine: Engine, settings: ServerSettings, tokenizer: Tokenizer) -> "Limits":
         """Those of an engine. The last sampled token needs no position and no K/V."""
         context, config = engine.model.config.context_len, engine.config
         whole = context + 1
         if config.max_kv_tokens is not None and config.sliding_window is None:
             beyond_blocks = config.max_kv_tokens % (config.block_size or 1)
             whole = min(whole, config.max_kv_tokens - beyond_blocks + 1)
-        return cls(settings.max_prompt_tokens or context, whole, settings.model_name)
+        return cls(settings.max_prompt_tokens or context, whole, settings.model_name, tokenizer)
 
 
 def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: bool) -> Call:
@@ -135,18 +140,21 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
             param="model", code="model_not_found",
         )  # fmt: skip
     if isinstance(sent, ChatBody):
-        where, stops = "messages", (*_stops(sent.stop), END_OF_TURN)
-        prompt, wanted = _chat(sent.messages), sent.max_completion_tokens or sent.max_tokens
+        template = SCENE if limits.tokenizer is CHARACTERS else PLAIN
+        where, stops = "messages", (*_stops(sent.stop), *template.stops)
+        prompt = _encoded(_chat(sent.messages, template), where, limits.tokenizer)
+        wanted = sent.max_completion_tokens or sent.max_tokens
         for name in ("max_tokens", "max_completion_tokens"):
             _check_int(name, getattr(sent, name), 1)
     else:
         where, stops = "prompt", _stops(sent.stop)
-        prompt = _tokens(sent.prompt)
+        prompt = _tokens(sent.prompt, limits.tokenizer)
         wanted = USUAL_MAX_TOKENS if sent.max_tokens is None else sent.max_tokens
         _check_int("max_tokens", wanted, 1)
     asked = Asked(
         prompt, _length(len(prompt), wanted, where, limits), _temperature(sent.temperature),
         _seed(sent.seed), stops, _priority(headers), _slo_s(headers), _salt(sent.cache_salt),
+        bool(sent.ignore_eos),
     )  # fmt: skip
     options = sent.stream_options
     return Call(asked, is_chat, bool(sent.stream), bool(options and options.include_usage))
@@ -184,7 +192,7 @@ def _same(value: object, other: object) -> bool:
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
-def _chat(messages: Sequence[ChatMessage]) -> list[int]:
+def _chat(messages: Sequence[ChatMessage], template: ChatTemplate) -> str:
     if not messages:
         raise ApiError(400, "messages is empty; it must have at least 1 message", param="messages")
     said = [
@@ -197,15 +205,15 @@ def _chat(messages: Sequence[ChatMessage]) -> list[int]:
         )
         for each in messages
     ]
-    return _encoded(chat_prompt(said), "messages")
+    return template.prompt(said)
 
 
-def _tokens(prompt: str | list[Any]) -> list[int]:
+def _tokens(prompt: str | list[Any], tokenizer: Tokenizer) -> list[int]:
     """The prompt's tokens. Raises: ApiError for more prompts than one, and for none."""
     in_a_list = isinstance(prompt, list) and len(prompt) == 1 and type(prompt[0]) is not int
     one: Any = prompt[0] if in_a_list else prompt
     if isinstance(one, str):
-        return _encoded(one, "prompt")
+        return _encoded(one, "prompt", tokenizer)
     if isinstance(one, list) and all(type(token) is int for token in one):
         return one
     raise ApiError(
@@ -213,9 +221,9 @@ def _tokens(prompt: str | list[Any]) -> list[int]:
     )
 
 
-def _encoded(text: str, where: str) -> list[int]:
+def _encoded(text: str, where: str, tokenizer: Tokenizer) -> list[int]:
     try:
-        return encode(text)
+        return tokenizer.encode(text)
     except ValueError as error:
         raise ApiError(400, str(error), param=where) from None
 

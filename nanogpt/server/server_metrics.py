@@ -4,7 +4,9 @@ Source: vLLM, docs/design/metrics.md and vllm/v1/metrics/loggers.py. Intervals a
 clock of the engine's thread, as vLLM's are of its engine core's: a token counts when its step ends.
 """
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,6 +16,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.samples import Sample
 
 from nanogpt.blocks import BlockKVCache
 from nanogpt.engine import Engine
@@ -78,6 +81,16 @@ class ServerMetrics:
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
         return generate_latest(self.registry)
+
+    def numbers(self) -> dict[str, Any]:
+        """What the live page shows, as plain data; a histogram is its bounds and their counts."""
+        named = {
+            "running": self._running, "waiting": self._waiting, "kv_usage": self._kv_usage,
+            "tokens": self._tokens, "prompt_tokens": self._prompt_tokens,
+            "preemptions": self._preemptions,
+        }  # fmt: skip
+        plain = {name: _samples(one)[0].value for name, one in named.items()}
+        return {**plain, "ttft": _buckets(self._ttft), "itl": _buckets(self._itl)}
 
     def arrived(self, num_prompt_tokens: int) -> None:
         """The engine has accepted a request."""
@@ -167,3 +180,16 @@ def _kv_usage(engine: Engine) -> float:
         return 1 - cache.pool.num_free / len(cache.pool.counts)
     slots = config.max_batch_size * engine.model.config.context_len
     return cache.held_tokens() / (config.max_kv_tokens or slots)
+
+
+def _samples(one: Counter | Gauge | Histogram) -> list[Sample]:
+    """What a metric with its label shows now."""
+    return [each for family in one.collect() for each in family.samples]
+
+
+def _buckets(one: Histogram) -> dict[str, list[float]]:
+    """How many observations are in each bucket; the last has no upper bound, and none is named."""
+    upto = [each for each in _samples(one) if each.name.endswith("_bucket")]
+    values = [0.0, *(each.value for each in upto)]
+    counts = [high - low for low, high in itertools.pairwise(values)]
+    return {"bounds": [float(each.labels["le"]) for each in upto[:-1]], "counts": counts}

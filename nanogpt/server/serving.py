@@ -13,11 +13,13 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.server.app import App
 from nanogpt.server.deadlines import Deadlines
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.server_metrics import ServerMetrics
+from nanogpt.server.server_parts import ServerParts
 from nanogpt.server.server_settings import ServerSettings
 
 LOCAL = "127.0.0.1"
@@ -63,9 +65,14 @@ def serve(
     host: str = LOCAL,
     port: int = 8000,
     deadlines: Deadlines | None = None,
+    parts: ServerParts = ServerParts(),
+    tokenizer: Tokenizer = CHARACTERS,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. `deadlines` are those that the engine's policy ranks by."""
-    thread = _thread(make_engine, settings, deadlines)
+    """Serve until SIGTERM or SIGINT.
+
+    `deadlines` are those that the engine's policy ranks by, `tokenizer` is the model's.
+    """
+    thread = _thread(make_engine, settings, deadlines, parts, tokenizer)
     # What is there by now stays: without this Python's garbage collector walks through it again
     # and again, 20 ms each time, between two tokens.
     gc.freeze()
@@ -78,12 +85,14 @@ def running_server(
     settings: ServerSettings = ServerSettings(),
     *,
     deadlines: Deadlines | None = None,
+    parts: ServerParts = ServerParts(),
+    tokenizer: Tokenizer = CHARACTERS,
 ) -> Generator[tuple[str, EngineThread]]:
     """A server in a thread of this process, on a free port of this machine: its address, and it.
 
     For lessons and tests; it is shut down as by a signal.
     """
-    thread = _thread(make_engine, settings, deadlines)
+    thread = _thread(make_engine, settings, deadlines, parts, tokenizer)
     # asyncio sends at once, without Nagle's algorithm, only where a socket says that it is TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind((LOCAL, 0))
@@ -99,7 +108,13 @@ def running_server(
 
 
 def _thread(
-    make_engine: Callable[[], Engine], settings: ServerSettings, deadlines: Deadlines | None
+    make_engine: Callable[[], Engine],
+    settings: ServerSettings,
+    deadlines: Deadlines | None,
+    parts: ServerParts,
+    tokenizer: Tokenizer,
 ) -> EngineThread:
     metrics = ServerMetrics(settings.model_name)
-    return EngineThread(make_engine(), settings, metrics, deadlines or Deadlines())
+    return EngineThread(
+        make_engine(), settings, metrics, deadlines or Deadlines(), parts, tokenizer
+    )

@@ -12,6 +12,7 @@ from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
 from nanogpt.parts.cached_block import CachedBlock
 from nanogpt.parts.request_view import RequestView
 from nanogpt.preemption.scheduler_books import Books
+from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
 from nanogpt.slo.slo_view import SloRequest, SloView
 
 RECORDS: Mapping[str, type[Any]] = {
@@ -19,7 +20,10 @@ RECORDS: Mapping[str, type[Any]] = {
     for kind in (
         Books,
         CachedBlock,
+        DoorLimits,
         FleetSnapshot,
+        NewRequest,
+        QueueView,
         Raised,
         RequestView,
         SloRequest,

@@ -1,0 +1,136 @@
+"""GPT-2's own tokenizer, byte pairs, read from the folder with the weights.
+
+    tokenizer.json, or vocab.json and merges.txt        config.json, for the token that ends a text
+
+The package `tokenizers` does the work. Source of the bytes' names: Radford et al., "Language models
+are unsupervised multitask learners", 2019, and `bytes_to_unicode` of the code beside it.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nanogpt.checkpoints.gpt2 import read_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+"""Bytes whose name is the character of that number; the others are named from 256 on."""
+UNPRINTED = tuple(byte for byte in range(256) if byte not in PRINTED)
+BYTE_OF = {chr(byte): byte for byte in PRINTED} | {
+    chr(256 + number): byte for number, byte in enumerate(UNPRINTED)
+}
+"""The byte that each character of a token's name stands for."""
+
+
+def load_tokenizer(folder: Path | str) -> "Tokenizer":
+    """The tokenizer that lies beside the weights: `encode(text).ids` and `decode(ids)`.
+
+    Raises: ValueError for a missing or damaged file, or another kind of tokenizer than GPT-2's;
+    ImportError where the package `tokenizers` is not installed.
+    """
+    from tokenizers import Tokenizer
+    from tokenizers.decoders import ByteLevel
+
+    folder = Path(folder)
+    path = folder / "tokenizer.json"
+    if not path.is_file() and (folder / "vocab.json").is_file():
+        return _from_vocab_and_merges(folder)
+    if not path.is_file():
+        raise ValueError(f"there is no {path.name} in {folder}, nor vocab.json and merges.txt")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the package raises bare Exceptions
+        raise ValueError(f"{path} is not a readable tokenizer: {error}") from None
+    if not isinstance(tokenizer.decoder, ByteLevel):
+        kind = type(tokenizer.decoder).__name__
+        raise ValueError(f"{path}: its decoder is {kind}; only ByteLevel, GPT-2's, can be served")
+    return tokenizer
+
+
+def _from_vocab_and_merges(folder: Path) -> "Tokenizer":
+    """The same tokenizer from the files of the first release."""
+    from tokenizers import AddedToken, Tokenizer
+    from tokenizers.decoders import ByteLevel as Bytes
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    vocab, merges = folder / "vocab.json", folder / "merges.txt"
+    if not merges.is_file():
+        raise ValueError(f"there is a vocab.json in {folder}, and no merges.txt")
+    try:
+        tokenizer = Tokenizer(BPE.from_file(str(vocab), str(merges)))
+    except Exception as error:
+        raise ValueError(f"{vocab} and {merges} are no readable tokenizer: {error}") from None
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = Bytes()
+    end = end_token_of(folder)
+    name = None if end is None else tokenizer.id_to_token(end)
+    if name is not None:
+        tokenizer.add_special_tokens([AddedToken(name, special=True)])
+    return tokenizer
+
+
+def end_token_of(folder: Path | str) -> int | None:
+    """The token that ends a text, as config.json names it. Raises: ValueError for none such."""
+    path = Path(folder) / "config.json"
+    token = read_json(path).get("eos_token_id")
+    if token is not None and type(token) is not int:
+        raise ValueError(f"{path}: eos_token_id is {json.dumps(token)}; it must be a whole number")
+    return token
+
+
+class BytePairs:
+    """The tokenizer of a folder with a GPT-2. Raises: as `load_tokenizer`.
+
+    A token that it marks as special says nothing, and neither does one that it has no name for.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self._tokenizer = load_tokenizer(folder)
+        self.end_token = end_token_of(folder)
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._added = tuple(each.content for each in added.values())
+        vocab = self._tokenizer.get_vocab(with_added_tokens=True)
+        self._num_ids = max(vocab.values(), default=-1) + 1
+        special = {token for token, each in added.items() if each.special}
+        self._pieces = {t: _bytes(name) for name, t in vocab.items() if t not in special}
+        self._unknown = {byte for name, byte in BYTE_OF.items() if name not in vocab}
+
+    def encode(self, text: str) -> list[int]:
+        """The text's tokens. Raises: ValueError naming a character that has none.
+
+        The name of a special token in the text is that token.
+        """
+        if self._unknown:  # never so in the published GPT-2, which has a token for every byte
+            rest = text
+            for content in self._added:
+                rest = rest.replace(content, "")
+            for character in rest:
+                if not self._unknown.isdisjoint(character.encode()):
+                    raise ValueError(f"character {character!r} has no token in the tokenizer")
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def piece(self, token: int) -> bytes:
+        """The token's bytes; none for one that the model has beyond the tokenizer."""
+        return self._pieces.get(token, b"")
+
+    def check_fits(self, vocab_size: int) -> None:
+        """Raises: ValueError for a model with fewer tokens. More are padding, and say nothing."""
+        if self._num_ids > vocab_size:
+            raise ValueError(
+                f"the tokenizer has tokens up to {self._num_ids - 1}; the model's vocabulary ends "
+                f"at {vocab_size - 1}"
+            )
+
+
+def _bytes(name: str) -> bytes:
+    """A token's bytes by its name; an added token is named by its text.
+
+    >>> _bytes("Ġto"), _bytes("<€>")
+    (b' to', b'<\\xe2\\x82\\xac>')
+    """
+    if all(character in BYTE_OF for character in name):
+        return bytes(BYTE_OF[character] for character in name)
+    return name.encode()

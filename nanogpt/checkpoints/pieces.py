@@ -1,0 +1,78 @@
+"""Text to tokens, and what each token says as bytes: all that a server asks of a tokenizer.
+
+A token of a byte-level tokenizer may be half a character, so a token has bytes and no text. What
+shows a text joins its pieces, and waits until a character is whole.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from nanogpt.checkpoints.tokenizer import ALPHABET, decode, encode
+
+
+class Tokenizer(Protocol):
+    """What a model's tokens mean."""
+
+    @property
+    def end_token(self) -> int | None:
+        """The token that ends a text and says nothing; None where there is none."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The text's tokens. Raises: ValueError naming a character that has none."""
+        ...
+
+    def piece(self, token: int) -> bytes:
+        """The token's share of the text's UTF-8. Raises: ValueError for one that is none."""
+        ...
+
+    def check_fits(self, vocab_size: int) -> None:
+        """Raises: ValueError for a model whose tokens these are not."""
+        ...
+
+
+class Characters:
+    """The character model's tokenizer: a token is one of 65 characters.
+
+    >>> Characters().piece(32)
+    b'T'
+    """
+
+    end_token = None
+
+    def encode(self, text: str) -> list[int]:
+        """As `tokenizer.encode`."""
+        return encode(text)
+
+    def piece(self, token: int) -> bytes:
+        """The character's UTF-8."""
+        return decode([token]).encode()
+
+    def check_fits(self, vocab_size: int) -> None:
+        """Raises: ValueError for a model with tokens that are no characters."""
+        if vocab_size > len(ALPHABET):
+            raise ValueError(
+                f"the model's vocabulary has {vocab_size} tokens; the tokenizer has {len(ALPHABET)}"
+            )
+
+
+CHARACTERS = Characters()
+
+
+def tokenizer_for(path: Path | str) -> Tokenizer:
+    """That of a file of the character model, or of a folder with a GPT-2.
+
+    Raises: ValueError for a folder without a usable tokenizer, and where GPT-2's text cannot be
+    read for want of the package `tokenizers`.
+    """
+    if not Path(path).is_dir():
+        return CHARACTERS
+    from nanogpt.checkpoints.byte_pairs import BytePairs
+
+    try:
+        return BytePairs(path)
+    except ImportError:
+        raise ValueError(
+            "the package tokenizers is not installed; GPT-2's text needs it: pip install -r "
+            "requirements-gpt2.txt"
+        ) from None

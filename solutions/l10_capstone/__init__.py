@@ -1,0 +1,1 @@
+"""Lesson 10, your engine, served: a module for each exercise."""
