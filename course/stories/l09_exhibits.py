@@ -2,18 +2,18 @@
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from course.stories.l09_stores import ExhibitEngine, Rule, Store, serve, symptoms
 from nanogpt import GPT, Request, encode
-from nanogpt.blocks.block_kv_cache import BlockHit
 from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
+from nanogpt.parts.seams import PrefixHit
 
 
 def _request(id_: int, prompt: str, num_new: int) -> Request:
@@ -51,9 +51,9 @@ def of_its_own_tokens(tokens: list[int], size: int, salt: str) -> list[str]:
 class SharesTails(Store):
     """A store that shares a last block that is not full too, with a request that runs."""
 
-    def find(self, known: Sequence[int]) -> BlockHit | None:
+    def find(self, known: Sequence[int], salt: str | None = None) -> PrefixHit | None:
         """The longest beginning that the table of a running request holds, to the token."""
-        best = super().find(known)
+        best = super().find(known, salt)
         for request_id in self.holders():
             held = self.requests[request_id].tokens_so_far[: self.length(request_id)]
             pairs = zip(held, known[:-1], strict=False)
@@ -61,7 +61,7 @@ class SharesTails(Store):
             alike = min(len(held), len(known) - 1) if alike is None else alike
             if alike > (best.num_tokens if best else 0):
                 table = self.table(request_id)[: -(-alike // self.size)]
-                best = BlockHit(table, alike)
+                best = PrefixHit(table, alike)
         return best
 
 
@@ -153,7 +153,7 @@ class PublishesWhenWritten(Store):
         for request_id, num_new in rows:
             known = self.requests[request_id].tokens_so_far
             num_full = self.rule(self.length(request_id), num_new, self.size)
-            hashes = self._hashes(tuple(known[: num_full * self.size]))
+            hashes = self._hashes(tuple(known[: num_full * self.size]), "")
             self.pool.publish(self.table(request_id), hashes)
         return place
 
@@ -175,19 +175,6 @@ def as_soon_as_written(num_committed: int, num_new: int, size: int) -> int:
 
 
 # --- E: what else matters -----------------------------------------------------------------------
-
-
-class Adapted(Store):
-    """A store for the requests of several adapters; `adapter` names the one in use."""
-
-    adapter = ""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._hashes: Callable[[tuple[int, ...]], list[str]] = self._salted
-
-    def _salted(self, tokens: tuple[int, ...]) -> list[str]:
-        return self.parts.block_hashes(tokens, self.size, self.adapter)
 
 
 class OnOneStore(ExhibitEngine):
@@ -218,15 +205,12 @@ def with_adapter(model: GPT) -> GPT:
 
 def two_adapters(model: GPT, block_hashes: Rule) -> tuple[str, bool]:
     """One prompt for the model and for the model with an adapter, which share a store."""
-    adapted = with_adapter(model)
-    base = ExhibitEngine(model, block_hashes, "block_hashes", store=Adapted)
-    prompt, said, whole = KING + SAYS + "er, my", list[str](), True
-    assert isinstance(base.cache, Adapted)
+    adapted, base = with_adapter(model), ExhibitEngine(model, block_hashes, "block_hashes")
+    said, whole = list[str](), True
     for number, (name, weights, engine) in enumerate(
-        (("", model, base), ("pirate", adapted, OnOneStore(adapted, base)))
+        ((None, model, base), ("pirate", adapted, OnOneStore(adapted, base)))
     ):
-        base.cache.adapter, base.cache.requests = name, engine.requests
-        request = _request(number, prompt, 24)
+        request = Request(number, encode(KING + SAYS + "er, my"), 24, cache_salt=name)
         told, right = symptoms(weights, [request], serve(engine, [(0, request)]))
         said += told.splitlines()[2 * number :]
         whole &= right
