@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from msgspec.json import encode
 
 from benchmarks.measure import describe, interleave, machine, peak_mib
 from nanogpt.checkpoints.weights import load_model
@@ -76,8 +77,8 @@ def traces(model: GPT, *, quick: bool) -> list[Row]:
         while len(engine.steps) < NUM_STEPS:
             engine.step()
         trace = engine.trace().to_json()
-        sizes = {part: len(json.dumps(trace[part])) / 1e6 for part in ("steps", "requests")}
-        rows.append({"what": "trace", "n": n, "mb": len(json.dumps(trace)) / 1e6, **sizes})
+        sizes = {part: len(encode(trace[part])) / 1e6 for part in ("steps", "requests")}
+        rows.append({"what": "trace", "n": n, "mb": len(encode(trace)) / 1e6, **sizes})
     return rows
 
 

@@ -14,11 +14,15 @@ from itertools import groupby
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.executors.base import KVStore, Row, place_rows
-from nanogpt.executors.packed import GroupedAttention, lengths_bias, visible_bias
+from nanogpt.executors.packed import (
+    GroupedAttention,
+    attend_rows,
+    lengths_bias,
+    visible_bias,
+)
 from nanogpt.model import Attend
 from nanogpt.parts import ChunkMask
 
@@ -71,13 +75,8 @@ class TabledRows:
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q (B * T, H, D) -> (B * T, H, D); k and v are read from the pool."""
         see = self._gathered if self.step is None else self._in_place
-        seen = F.scaled_dot_product_attention(
-            q.view(self.num_rows, -1, *q.shape[1:]).transpose(1, 2),  # (B, H, T, D)
-            see(self.storage[0, layer]),  # (B, H, S, D)
-            see(self.storage[1, layer]),
-            attn_mask=self.bias,
-        )  # (B, H, T, D)
-        return seen.transpose(1, 2).flatten(0, 1)
+        keys, values = see(self.storage[0, layer]), see(self.storage[1, layer])  # (B, H, S, D)
+        return attend_rows(q, keys, values, self.bias)
 
     def _in_place(self, kv: Tensor) -> Tensor:
         """A view. Shapes: kv (H, P * E, D) -> (B, H, S, D)."""

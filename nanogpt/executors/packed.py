@@ -134,13 +134,18 @@ class EqualRows:
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Shapes: q (B * T, H, D) -> (B * T, H, D); k and v are read from the cache."""
-        seen = F.scaled_dot_product_attention(
-            q.view(self.num_rows, -1, *q.shape[1:]).transpose(1, 2),  # (B, H, T, D)
-            self.keys[layer],  # (B, H, S, D)
-            self.values[layer],
-            attn_mask=self.bias,
-        )  # (B, H, T, D)
-        return seen.transpose(1, 2).flatten(0, 1)
+        return attend_rows(q, self.keys[layer], self.values[layer], self.bias)
+
+
+def attend_rows(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    """B rows of T queries, each over its own keys.
+
+    Shapes: q (B * T, H, D), keys and values (B, H, S, D), bias (B, 1, T, S) -> (B * T, H, D).
+    """
+    num_rows, num_heads, _, head_size = keys.shape
+    queries = q.view(num_rows, -1, num_heads, head_size).transpose(1, 2)  # (B, H, T, D)
+    seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)  # (B, H, T, D)
+    return seen.transpose(1, 2).flatten(0, 1)
 
 
 def neighbours(rows: Sequence[Row], cache: KVCache) -> list[list[Row]]:

@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Protocol
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.executors.base import KVStore, Row, place_rows
-from nanogpt.executors.packed import GroupedAttention, lengths_bias, visible_bias
+from nanogpt.executors.packed import (
+    GroupedAttention,
+    attend_rows,
+    lengths_bias,
+    visible_bias,
+)
 from nanogpt.model import Attend
 
 
@@ -69,10 +73,4 @@ class CopiedRows:
         shape = (self.num_rows, -1, *q.shape[1:])  # (B, T, H, D)
         self.new_keys[layer].copy_(k.view(shape).transpose(1, 2))
         self.new_values[layer].copy_(v.view(shape).transpose(1, 2))
-        seen = F.scaled_dot_product_attention(
-            q.view(shape).transpose(1, 2),  # (B, H, T, D)
-            self.keys[layer],  # (B, H, T + S, D)
-            self.values[layer],
-            attn_mask=self.bias,
-        )  # (B, H, T, D)
-        return seen.transpose(1, 2).flatten(0, 1)
+        return attend_rows(q, self.keys[layer], self.values[layer], self.bias)
