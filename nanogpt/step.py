@@ -17,7 +17,7 @@ from torch import Tensor
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.executors.base import KVStore, Row, row_problem
 from nanogpt.parts import ChunkInputs
-from nanogpt.parts.seams import Drafter, Drawn, PrefixHit
+from nanogpt.parts.seams import BlockHit, Drafter, Drawn
 from nanogpt.planning import Offer, Plan
 from nanogpt.request import Request
 from nanogpt.sampling import sample_tokens, uniform
@@ -61,7 +61,7 @@ class Step:
     leaving: Sequence[tuple[Request, WayBack]]
     reasons: Mapping[int, str]  # why each of them leaves, by id
     blocked: str | None  # why the first waiting request that was not offered could not start
-    hits: dict[int, PrefixHit | None]  # of the startable, by id
+    hits: dict[int, BlockHit | None]  # of the startable, by id
     offer: Offer
     plan: Plan = field(default_factory=list[tuple[int, int]])
     rows: Sequence[Row] = ()

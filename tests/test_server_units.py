@@ -111,7 +111,7 @@ def test_a_model_with_tokens_that_are_no_characters_is_not_served() -> None:
 
 FIELDS = (
     "model", "prompt", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed",
-    "stop", "stream", "stream_options", *UNCHANGING,
+    "stop", "stream", "stream_options", "cache_salt", *UNCHANGING,
 )  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),

@@ -13,7 +13,7 @@ from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
-from nanogpt.parts.seams import PrefixHit
+from nanogpt.blocks.block_kv_cache import BlockHit
 
 
 def _request(id_: int, prompt: str, num_new: int) -> Request:
@@ -51,7 +51,7 @@ def of_its_own_tokens(tokens: list[int], size: int, salt: str) -> list[str]:
 class SharesTails(Store):
     """A store that shares a last block that is not full too, with a request that runs."""
 
-    def find(self, known: Sequence[int], salt: str | None = None) -> PrefixHit | None:
+    def find(self, known: Sequence[int], salt: str | None = None) -> BlockHit | None:
         """The longest beginning that the table of a running request holds, to the token."""
         best = super().find(known, salt)
         for request_id in self.holders():
@@ -61,7 +61,7 @@ class SharesTails(Store):
             alike = min(len(held), len(known) - 1) if alike is None else alike
             if alike > (best.num_tokens if best else 0):
                 table = self.table(request_id)[: -(-alike // self.size)]
-                best = PrefixHit(table, alike)
+                best = BlockHit(table, alike)
         return best
 
 

@@ -24,7 +24,7 @@ from nanogpt.executors.base import Row
 from nanogpt.kv_cache import view_by_head, zeros_on_demand
 from nanogpt.model import Attend
 from nanogpt.parts import Parts
-from nanogpt.parts.seams import Prefixes, PrefixHit
+from nanogpt.parts.seams import BlockHit, Prefixes
 from nanogpt.request import KVView, OwnKV, Request
 from nanogpt.trace import StepRecord
 
@@ -245,13 +245,13 @@ class BlockKVCache(Prefixes):
         """How many tokens' K/V can be found."""
         return len(self.pool.block_of) * self.size
 
-    def find(self, known: Sequence[int], salt: str | None = None) -> PrefixHit | None:
+    def find(self, known: Sequence[int], salt: str | None = None) -> BlockHit | None:
         """The longest run of published blocks that `known` begins with. Changes nothing."""
         if not self.share:
             return None
         hashes, published = self._hashes(tuple(known), salt or ""), self.pool.block_of
         blocks, found = self.parts.longest_match(hashes, published, len(known), self.size)
-        return PrefixHit(tuple(blocks), found) if found else None
+        return BlockHit(tuple(blocks), found) if found else None
 
     def publish(self, request: Request) -> None:
         """Let others find the request's full blocks, all of them from committed steps."""

@@ -20,7 +20,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixHit:
+class BlockHit:
     """The blocks that hold the first `num_tokens` of some known tokens."""
 
     blocks: tuple[int, ...]
@@ -30,7 +30,7 @@ class PrefixHit:
 class Prefixes:
     """Where K/V of shared prefixes is found: here, nowhere."""
 
-    def find(self, known: Sequence[int], salt: str | None = None) -> PrefixHit | None:
+    def find(self, known: Sequence[int], salt: str | None = None) -> BlockHit | None:
         """What a request with these known tokens need not compute. Changes nothing."""
         return None
 

@@ -153,8 +153,8 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
         _check_int("max_tokens", wanted, 1)
     asked = Asked(
         prompt, _length(len(prompt), wanted, where, limits), _temperature(sent.temperature),
-        _seed(sent.seed), stops, _priority(headers), _slo_s(headers), _salt(sent.cache_salt),
-        bool(sent.ignore_eos),
+        _seed(sent.seed), stops, _priority(headers), _slo_s(headers),
+        cache_salt=_salt(sent.cache_salt), ignores_end=bool(sent.ignore_eos),
     )  # fmt: skip
     options = sent.stream_options
     return Call(asked, is_chat, bool(sent.stream), bool(options and options.include_usage))
