@@ -1,5 +1,6 @@
 """The checks of lesson 9: any order and any hash will do, and what the cards show."""
 
+import functools
 import hashlib
 import inspect
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from answers import right, worked, wrong
+from fakes import assert_equals_oracle, oracle, prompt_of, tiny_model
 from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +22,13 @@ from course import harness
 from course.answering import Here
 from course.exercise import Exercise
 from course.registry import exercise, lesson_exercises
-from nanogpt.parts import blocks
+from nanogpt.config import EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.parts import Parts, blocks
 from nanogpt.parts.cached_block import CachedBlock
+from nanogpt.request import Request
+from nanogpt.trace import Trace
+from nanogpt.validate import PartError
 from solutions.l09_blocks import _hashing
 from solutions.l09_blocks._any_order import Sorted
 from solutions.l09_blocks.block_hashes import any_texts, with_hash
@@ -336,6 +343,103 @@ def test_writable_is_the_engine_s(
 def test_evict_order_is_the_engine_s(worth: list[tuple[int, int, int]]) -> None:
     pool = [CachedBlock(i, *each) for i, each in enumerate(worth)]
     assert evict_order(pool) == blocks.evict_order(pool)
+
+
+# --- on the engine ----------------------------------------------------------------------------
+
+TIGHT = EngineConfig(
+    token_budget=24, max_kv_tokens=44, block_size=4, share_prefixes=True, max_batch_size=3
+)
+
+
+def crowd() -> list[tuple[int, Request]]:
+    """Requests that begin alike, more than fit: some are preempted, and blocks give way."""
+    shared = prompt_of(3, 14)
+    prompts = [shared[: 14 - 3 * (i % 3)] + prompt_of(i % 4, 3 + i) for i in range(8)]
+    return [(i, Request(i, prompt, 12)) for i, prompt in enumerate(prompts)]
+
+
+@functools.cache
+def reference_run() -> Trace:
+    return Engine(tiny_model(), TIGHT).run(crowd())
+
+
+def test_the_crowd_shares_is_preempted_and_evicts() -> None:
+    steps = reference_run().steps
+    assert sum(len(step.prefix_hits) for step in steps) == 14
+    assert sum(len(step.preempted) for step in steps) == 7
+    assert any(step.blocks.evicted for step in steps)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+RIGHT = [
+    pytest.param(item.name, answer, id=f"{item.name}-{answer.__name__}")
+    for item in ITEMS.values()
+    for answer in item.right
+]
+
+
+@pytest.mark.parametrize(("name", "answer"), RIGHT)
+def test_the_engine_runs_on_every_right_answer_and_writes_the_oracle_s_texts(
+    name: str, answer: Any
+) -> None:
+    arrivals = crowd()
+    engine = Engine(tiny_model(), TIGHT, Parts(**{name: answer}))
+    trace = engine.run(arrivals)
+    assert_equals_oracle(arrivals)
+    engine.cache.check()  # pyright: ignore[reportAttributeAccessIssue]
+    same = reference_run()
+    assert [step.preempted for step in trace.steps] == [step.preempted for step in same.steps]
+    assert [step.prefix_hits for step in trace.steps] == [step.prefix_hits for step in same.steps]
+
+
+@pytest.mark.parametrize("answer", [*ITEMS["l09.writable"].right], ids=lambda each: each.__name__)
+def test_a_fork_is_copied_by_every_right_answer_before_it_is_written(answer: Any) -> None:
+    engine = Engine(tiny_model(), TIGHT, Parts(writable=answer))
+    engine.submit(Request(0, prompt_of(1, 10), 20))
+    engine.step()
+    cache: Any = engine.cache
+    cache.fork(0, 1)
+    held = cache.held(0).clone()
+    cache.place([(1, 1)])
+    assert cache.table(1) == (*cache.table(0)[:-1], 3)
+    assert (cache.held(0) == held).all() and (cache.held(1) == held).all()
+    cache.commit(1, 1)
+    cache.check()
+
+
+def crossed() -> list[tuple[int, Request]]:
+    """Three texts of blocks A and C, B and D, and then of B and C."""
+    a, b, c, d = (prompt_of(i, 4) for i in range(4))
+    texts = (a + c, b + d, b + c)
+    return [(12 * i, Request(i, [*text, 5], 9)) for i, text in enumerate(texts)]
+
+
+def harms(each: Any, arrivals: list[tuple[int, Request]]) -> str | list[int]:
+    """What a wrong answer does: the error that ends the run, or the ids of wrong texts."""
+    engine = Engine(tiny_model(), TIGHT, Parts(**{exercise(each.exercise).name: each.function}))
+    try:
+        engine.run(arrivals, 400)
+    except (PartError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return [
+        r.id for _, r in arrivals
+        if tuple(r.generated_tokens) != oracle(tuple(r.prompt_tokens), r.max_new_tokens)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in WRONG if "block_hashes" not in name])
+def test_the_guard_refuses_a_wrong_answer_before_it_spoils_a_text(name: str) -> None:
+    found = harms(WRONG[name], crowd())
+    assert found == [] or str(found).startswith(f"PartError: your {name[4:].split()[0]} "), found
+
+
+def test_hashes_that_say_too_little_spoil_texts_and_no_guard_can_see_it() -> None:
+    found = {
+        WRONG[name].key: harms(WRONG[name], crossed()) for name in WRONG if "block_hashes" in name
+    }
+    assert found["no_parent"] == found["place_for_parent"] == [2]
+    assert str(found["partial_block"]).startswith("PartError: your block_hashes returned ")
+    assert found["no_salt"] == found["whole_text"] == [], "one engine has one salt; and no hits"
 
 
 # --- what the page says ----------------------------------------------------------------------

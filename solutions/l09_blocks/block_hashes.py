@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from course.called import with_article
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.task import Task
@@ -144,8 +143,8 @@ FORMS = (
         "not_strings",
         "A hash is a number.",
         lambda value: (
-            "A hash is a string here, so that it means the same in every process and file: this "
-            f"is {with_article(kind_of(next(filter(is_no_string, as_items(value) or ()))))}."
+            "A hash is a string here, so that it means the same in every process and file; this "
+            f"one is of the type {kind_of(next(filter(is_no_string, as_items(value) or ())))}."
         ),
         form=lambda value: any(map(is_no_string, as_items(value) or ())),
         also=(as_numbers, as_bytes),
