@@ -909,9 +909,12 @@ def _():
     `docs/benchmarks.md` has them all). Two rows stand out. Blocks of one token have a table as long as the
     text, and pay about a tenth. And *scattered*: while a pool has room, this engine takes neighbours, and
     attention reads them where they lie. In a pool that has been in use for long a table's blocks lie
-    anywhere, and on this CPU each layer copies them together first: **a fifth to a third more**. A GPU's kernel follows the table instead; the PagedAttention paper counts
-    20 to 26 % more for its attention (section 7.1), and a faster server all the same. So: blocks pay by what they let in, and by what they find. Where memory is plenty and
-    prompts are all different, a slot does as well, or better.
+    anywhere, and on this CPU each layer copies them together first: **a fifth to a third more**. A GPU's
+    kernel follows the table instead; the PagedAttention paper counts 20 to 26 % more for its attention
+    (section 7.1), and a faster server all the same.
+
+    So blocks pay by what they let in, and by what they find. Where memory is plenty and prompts are all
+    different, a slot does as well, or better.
     """)
     return
 
