@@ -319,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    facts, model, repeats = machine(), load_model(), 2 if options.quick else 9
+    facts, model, repeats = machine(), load_model(), 2 if options.quick else 21
     loads = [decode(8, 16)] if options.quick else [decode(8), mixed(8), of_length(300, 4, 100)]
     number = 8 if options.quick else 60
     memories = [memory(model, size, number) for size in (None, *SIZES)]

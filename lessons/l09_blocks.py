@@ -862,17 +862,16 @@ def _(Curves, measured):
 def _():
     mo.md(r"""
     **And the first token?** A prompt of 500 tokens that begins like one before, in blocks of 16, on one
-    thread of a CPU. CPU time, median of 9 repeats on a machine that did other things too, so the last
-    column says more than the milliseconds.
+    thread of a CPU. CPU time, median of 21 repeats; the last column says more than the milliseconds.
 
     | tokens in common | found | computed | TTFT, ms | share of cold |
     |--:|--:|--:|--:|--:|
-    | 0 | 0 | 500 | 36.8 | 1 |
-    | 125 | 112 | 388 | 30.0 | 0.82 |
-    | 250 | 240 | 260 | 22.1 | 0.60 |
-    | 375 | 368 | 132 | 15.5 | 0.42 |
-    | 450 | 448 | 52 | 9.6 | 0.26 |
-    | 499 | 496 | 4 | 4.9 | 0.13 |
+    | 0 | 0 | 500 | 29.0 | 1 |
+    | 125 | 112 | 388 | 24.1 | 0.83 |
+    | 250 | 240 | 260 | 18.1 | 0.63 |
+    | 375 | 368 | 132 | 11.8 | 0.41 |
+    | 450 | 448 | 52 | 7.2 | 0.25 |
+    | 499 | 496 | 4 | 4.0 | 0.14 |
 
     The gain is the prefill that is not run. Decodes get nothing from it: each of them reads all the K/V
     that it would have read anyway. A load of short prompts and long answers hardly notices.
@@ -896,23 +895,26 @@ def _():
     Without sharing, blocks save next to nothing here.
 
     **And when nothing is shared?** Then tables are all cost. The same loads in slots and in blocks, no two
-    texts alike; time over that of slots, median of 9 repeats:
+    texts alike; time over that of slots, median of 21 repeats:
 
     | K/V in | 8 decodes | decodes and chunks | 4 long texts |
     |:--|--:|--:|--:|
-    | blocks of 1 | 1.06 | 0.96 | 1.09 |
-    | blocks of 8 | 1.07 | 1.00 | 1.05 |
-    | blocks of 16 | 1.08 | 0.95 | 1.06 |
-    | blocks of 64 | 1.11 | 0.91 | 1.00 |
-    | blocks of 16, scattered | 1.24 | 1.25 | 1.23 |
+    | blocks of 1 | 1.11 | 1.06 | 1.12 |
+    | blocks of 8 | 0.98 | 1.06 | 1.03 |
+    | blocks of 16 | 0.98 | 1.03 | 1.05 |
+    | blocks of 64 | 1.00 | 1.04 | 1.05 |
+    | blocks of 16, scattered | 1.19 | 1.31 | 1.30 |
 
-    The spreads of single repeats are wider than what lies between the sizes (0.6 to 1.7 in the middle
-    column; the project's `docs/benchmarks.md` has them all). One row stands out: *scattered*. While a pool
-    has room, this engine takes neighbours, and attention reads them where they lie. In a pool that has
-    been in use for long a table's blocks lie anywhere, and on this CPU each layer copies them together
-    first: **a quarter more**. A GPU's kernel follows the table instead; the PagedAttention paper counts
-    20 to 26 % more for its attention (section 7.1), and a faster server all the same. So: blocks pay by what they let in, and by what they find. Where memory is plenty and
-    prompts are all different, a slot is faster.
+    The spreads of single repeats are wider than most of what lies between the rows (0.6 to 2.0; the project's
+    `docs/benchmarks.md` has them all). Two rows stand out. Blocks of one token have a table as long as the
+    text, and pay about a tenth. And *scattered*: while a pool has room, this engine takes neighbours, and
+    attention reads them where they lie. In a pool that has been in use for long a table's blocks lie
+    anywhere, and on this CPU each layer copies them together first: **a fifth to a third more**. A GPU's
+    kernel follows the table instead; the PagedAttention paper counts 20 to 26 % more for its attention
+    (section 7.1), and a faster server all the same.
+
+    So blocks pay by what they let in, and by what they find. Where memory is plenty and prompts are all
+    different, a slot does as well, or better.
     """)
     return
 
@@ -968,7 +970,7 @@ def _():
     ## What comes next
 
     Now look at what you have: a plan, a queue, a way out of memory that is short, a window, a draft, and
-    blocks that remember. In [lesson 10](/?file=l10_capstone.py) all of it goes to work: your engine behind
+    blocks that remember. In lesson 10 all of it goes to work: your engine behind
     a real endpoint, for clients that other people wrote.
     """)
     return

@@ -237,3 +237,12 @@ def test_the_cost_of_tables_that_lesson_9_quotes_is_that_of_the_benchmarks():
     measured_there = re.findall(row, BENCHMARKS)
     assert len(measured_there) == 5
     assert quoted == measured_there
+
+
+def test_the_spread_that_lesson_9_quotes_is_that_of_the_benchmarks():
+    table = BENCHMARKS.partition("What the tables cost where nothing is shared")[2].split("\n\n")[1]
+    ends = [float(end) for pair in re.findall(r"\(([\d.]+) to ([\d.]+)\)", table) for end in pair]
+    assert len(ends) == 30
+    assert f"({min(ends):.1f} to {max(ends):.1f};" in LESSON
+    medians = [float(each) for each in re.findall(r"\| ([\d.]+) \(", table.splitlines()[-1])]
+    assert all(1 / 6 < each - 1 < 1 / 3 for each in medians), "a fifth to a third"
