@@ -4,11 +4,18 @@ __generated_with = "0.25.2"
 app = marimo.App(width="medium", app_title="10 · Your engine, served")
 
 with app.setup(hide_code=True):
+    from typing import TYPE_CHECKING
+
     import marimo as mo
 
     from course.attempt import attempt, exhibit, piece
     from course.prediction import after, hints, predict
     from course.task import task
+
+    if TYPE_CHECKING:
+        from typing import Any
+
+        from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
 
 
 @app.cell(hide_code=True)
@@ -137,7 +144,8 @@ def _():
     A queue in front of an engine looks kind: none is sent away. But when requests come faster than they
     are served, each waits longer than the one before it, until all of them wait longer than anyone reads.
     So a server has a limit, and answers **429** beyond it: too many requests. With it goes `Retry-After`,
-    a number of seconds. A good client believes it: OpenAI's own waits just so long, up to a minute.
+    a number of seconds. A good client believes it: OpenAI's own waits just so long, up to two minutes, and
+    gives up when it is told more.
 
     So the number has to be worth something. When will there be a place? When the first of those that run
     is done. They share what the engine gives.
@@ -424,8 +432,8 @@ def _(earlier, stories):
 def _():
     mo.md(r"""
     Zeros are no failure: most exercises ask for the one right behaviour, and the reference has it too. What
-    differs between good engines is *whom to serve first* and *how much of a prompt in which step*: `rank`,
-    `plan_step`, `choose_victim`. Write yours into `work/contest.py` and play in a terminal:
+    differs between good engines is *which request goes first* and *how much of a prompt in which step*:
+    `rank`, `plan_step`, `choose_victim`. Write yours into `work/contest.py` and play in a terminal:
 
     ```
     python3 learn.py contest --board board.jsonl --name you
@@ -724,8 +732,8 @@ def _():
     ## How production engines do it
 
     - **vLLM** separates further than two threads: the HTTP server, with tokenizing and detokenizing, is a
-      process of its own, and the engine core another; sockets of ZeroMQ stand where our queue stands
-      ([V1 blog post](https://blog.vllm.ai/2025/01/27/v1-alpha-release.html)).
+      process of its own, and the engine core another. Sockets of ZeroMQ stand where our queue stands, and
+      the loop of `vllm/v1/engine/core.py` is ours: empty the queue of what came, then one step.
     - **The queue.** Its waiting queue had no end for years:
       [vLLM #18826](https://github.com/vllm-project/vllm/issues/18826) says what that leads to, memory that
       grows while nothing is refused, and proposes a limit and a 503;
@@ -750,9 +758,9 @@ def _():
     it says all of them, the text that `curl` prints was planned, admitted, masked, packed, sampled, kept,
     evicted, sent and stopped by functions that you wrote, on a model that you can read in an afternoon.
 
-    From here: open vLLM's `scheduler.py`. You know what it decides, and why. Play the contest against
-    somebody. Serve a model of your own ([docs/gpt2.md](https://github.com/openai/gpt-2) is where ours
-    would go next). Or go back to a part that is still the reference.
+    From here: open vLLM's `vllm/v1/core/sched/scheduler.py`. You know what it decides, and why. Play the
+    contest against a friend. Serve GPT-2's own weights: `docs/gpt2.md` says how they come here. Or go back
+    to a part that is still the reference.
 
     [Back to the course's front page](/?file=index.py&view-as=present)
     """)

@@ -17,7 +17,6 @@ from typing import Any
 from nanogpt import Engine, Trace
 from nanogpt.server import ServerParts, ServerSettings, running_server
 from nanogpt.server.engine_thread import EngineThread
-from nanogpt.validate import PartError
 
 EVERY_STEP = ServerSettings(stream_interval_ms=0)
 LIMIT_S = 30.0
@@ -174,28 +173,3 @@ class StandingServer:
 def _is_edited() -> bool:
     marimo = sys.modules.get("marimo")
     return marimo is not None and marimo.app_meta().mode == "edit"
-
-
-def bare(part: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """An exhibit's function as a server part that is believed, as long as it comes to an end."""
-    from nanogpt.parts.guard import guarded
-
-    return guarded(name, part)
-
-
-def serve_bare(
-    make_engine: Callable[[], Engine],
-    parts: ServerParts,
-    settings: ServerSettings,
-    use: Callable[[str, EngineThread], Any],
-) -> Any:
-    """What `use` makes of a server whose parts nothing looks at: for the museum alone.
-
-    Raises: PartError for a part that does not end.
-    """
-    with running_server(make_engine, settings) as (url, thread):
-        thread.parts = parts
-        try:
-            return use(url, thread)
-        except KeyError as error:
-            raise PartError(f"the exhibit's result lacks {error}") from None
