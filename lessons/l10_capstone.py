@@ -454,7 +454,7 @@ def _():
     sentence; for the museum it believes them. Look at the symptom, decide what is wrong, then **repair the
     function in its cell**: what stands below it answers.
 
-    ### Exhibit A: somesome state
+    ### Exhibit A: said before
 
     Four clients, and a KV budget that is short: two requests are preempted, and come back with their prompt
     alone. Their texts are written a second time, the same ones.

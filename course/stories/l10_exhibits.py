@@ -24,7 +24,9 @@ from nanogpt.validate import PartError
 Rule = Callable[..., Any]
 FORMS: dict[str, Callable[[Any], bool]] = {
     "admit_or_refuse": lambda value: value == "accept" or len(as_items(value) or ()) == 2,
-    "next_events": lambda value: all(isinstance(each, str) for each in as_items(value) or [0]),
+    "next_events": lambda value: (
+        (items := as_items(value)) is not None and all(isinstance(each, str) for each in items)
+    ),
     "on_disconnect": lambda value: (as_mapping(value) or {}).keys() >= BOOKS,
 }
 BOOKS = {"waiting", "running", "leaving", "in_step"}
