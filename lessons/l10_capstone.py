@@ -42,6 +42,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     import inspect
+    import textwrap
 
     from course.answers import load_parts
     from course.figure import Figure
@@ -62,6 +63,7 @@ def _():
         inspect,
         load_parts,
         stories,
+        textwrap,
     )
 
 
@@ -125,8 +127,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(EngineThread, inspect):
-    mo.md(f"```python\n{inspect.cleandoc(inspect.getsource(EngineThread._run))}\n```")
+def _(EngineThread, inspect, textwrap):
+    mo.md(f"```python\n{textwrap.dedent(inspect.getsource(EngineThread._run))}```")
     return
 
 
@@ -303,12 +305,6 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(attempts, earlier, stories):
-    mo.md(stories.counted(attempts, earlier))
-    return
-
-
-@app.cell(hide_code=True)
 def _():
     mo.md(r"""
     Six clients come at once: real sockets, a real server on a free port of this machine, in a thread of
@@ -347,16 +343,11 @@ def _(make_engine, served, server_parts, stories):
 
 
 @app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    **More than it takes.** Twelve clients at once, and room for five:
-    """)
-    return
-
-
-@app.cell(hide_code=True)
 def _(make_engine, server_parts, stories):
-    mo.md(stories.overload_said(stories.overload(make_engine, server_parts)))
+    mo.md(
+        "**More than it takes.** "
+        + stories.overload_said(stories.overload(make_engine, server_parts))
+    )
     return
 
 
@@ -630,9 +621,9 @@ def _():
         "All 24 are served. **What is wrong with that?**",
         (
             "Nothing: a queue is for waiting",
-            "The batch is too small",
-            "The last waits for all the others, and with more clients it would wait longer without an end",
-            "The first is served too fast",
+            "The batch is too small for so many",
+            "How long the last one waits has no limit",
+            "The first ones are served too fast",
         ),
         2,
         "Here the last first text is late by a few hundred milliseconds. With clients that keep coming it is "

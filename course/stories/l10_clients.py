@@ -19,6 +19,7 @@ from nanogpt.server import ServerParts, ServerSettings, running_server
 from nanogpt.server.engine_thread import EngineThread
 
 EVERY_STEP = ServerSettings(stream_interval_ms=0)
+_WRAPPED = 'style="white-space:pre-wrap;overflow-wrap:anywhere"'
 LIMIT_S = 30.0
 """No client waits longer for a server: only a mistake of the server's makes it."""
 
@@ -166,7 +167,7 @@ class StandingServer:
         return (
             f"<p>Your engine is served at <code>{self.url}/v1</code>. In a terminal of this "
             "machine:</p>"
-            f"<pre>curl -N {self.url}/v1/completions -d '{body}'</pre>"
+            f"<pre {_WRAPPED}>curl -N {self.url}/v1/completions -d '{body}'</pre>"
         )
 
 

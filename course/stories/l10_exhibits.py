@@ -121,15 +121,15 @@ def halves(rule: Rule) -> str:
     part = Believed("next_events", rule)
     text = Continuation(piece=pieces.__getitem__, events=part)
     events = [text.feed([token]) for token in range(len(pieces))] + [text.rest()]
-    in_hex = " ".join(f"`{piece.hex(' ')}`" for piece in pieces)
-    shown_events = " ".join(f"`{event}`" for event in events if event)
+    rows = [
+        f"| `{piece.hex(' ')}` | {f'`{event}`' if event else 'nothing'} |"
+        for piece, event in zip([*pieces, b""], events, strict=True)
+    ]
+    rows[-1] = rows[-1].replace("``", "the end", 1)
     whole = "".join(events)
-    told = "They are the same." if whole == CAFE else f"**The client has** {whole}"
-    return (
-        f"The answer: {CAFE}. Its tokens are two bytes each: "
-        f"{in_hex}.\n\n"
-        f"The events: {shown_events}\n\n{told}{part.said}"
-    )
+    told = "They are the same." if whole == CAFE else f"**The client has:** {whole}"
+    head = "| a token, two bytes each | is sent |\n|:--|:--|\n"
+    return f"The answer: {CAFE}\n\n{head}" + "\n".join(rows) + f"\n\n{told}{part.said}"
 
 
 # --- C: for a client that has left ----------------------------------------------------------------
