@@ -47,6 +47,13 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("exhibit_a", "expected_tokens", "bonus_forgotten"),
         ("exhibit_b", "roll_back_kv", "keeps_rejected"),
     ],
+    "l10_capstone": [
+        ("exhibit_a", "next_events", "newest_token"),
+        ("exhibit_b", "next_events", "token_by_token"),
+        ("exhibit_c", "on_disconnect", "computes_on"),
+        ("exhibit_d", "admit_or_refuse", "never_refuses"),
+        ("exhibit_e", "on_disconnect", "frees_in_mid_step"),
+    ],
 }
 
 

@@ -28,6 +28,7 @@ LOOKED_AT = (
     "l05_slo_policy",
     "l07_fleet",
     "l08_speculation",
+    "l10_capstone",
     "steppers",
 )
 NAMES = ["index", "glossary", "steppers", *(each.stem for each in LESSONS)]
