@@ -158,16 +158,19 @@ def take_turns(
 ) -> dict[str, list[list[Seen]]]:
     """By server, what was seen in each of its turns."""
     seen: dict[str, list[list[Seen]]] = {name: [] for name in targets}
-    for target in targets.values():
-        warm_up(target)
-        target.running.process.suspend()
-    for number in range(repeats):
-        for name, target in targets.items():
-            target.running.process.resume()
-            seen[name].append(turn(guidellm, target, tokens, seconds, number))
+    try:
+        for target in targets.values():
+            warm_up(target)
             target.running.process.suspend()
-    for target in targets.values():  # so that it can end
-        target.running.process.resume()
+        for number in range(repeats):
+            for name, target in targets.items():
+                target.running.process.resume()
+                seen[name].append(turn(guidellm, target, tokens, seconds, number))
+                target.running.process.suspend()
+                print(f"turn {number + 1} of {repeats}: {name} is done", flush=True)
+    finally:
+        for target in targets.values():  # what is stopped cannot end
+            target.running.process.resume()
     return seen
 
 
@@ -204,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if shutil.which(program) is None:
             parser.error(f"there is no program {program!r}; docs/server.md says how to get it")
     torch.set_num_threads(1)
-    print(f"{describe(machine())}; {options.model} size, {options.tokens} tokens each")
+    print(f"{describe(machine())}; {options.model} size, {options.tokens} tokens each", flush=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
         save_gpt2(MODELS[options.model](), folder)

@@ -62,6 +62,12 @@ def _():
     **Draft**: a cheap guess at coming tokens, which the model then judges in one pass. **Accept**: keep a
     guessed token.
 
+    **Retry-After**: a header of HTTP that goes with a refusal: after so many seconds it is worth asking
+    again.
+
+    **Server-sent event**: a piece of an answer that is sent while the rest is still being computed: a line
+    that begins with `data:`, and an empty line.
+
     **Modelled**: said of times that a cost model gives, and no clock. They are the same on every
     machine.
 

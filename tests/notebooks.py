@@ -53,6 +53,13 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("exhibit_c", "release", "frees_all"),
         ("exhibit_e", "block_hashes", "no_salt"),
     ],
+    "l10_capstone": [
+        ("exhibit_a", "next_events", "newest_token"),
+        ("exhibit_b", "next_events", "token_by_token"),
+        ("exhibit_c", "on_disconnect", "computes_on"),
+        ("exhibit_d", "admit_or_refuse", "never_refuses"),
+        ("exhibit_e", "on_disconnect", "frees_in_mid_step"),
+    ],
 }
 
 

@@ -9,11 +9,11 @@ import torch
 
 from course.stories.l09_stores import ExhibitEngine, Rule, Store, serve, symptoms
 from nanogpt import GPT, Request, encode
+from nanogpt.blocks.block_kv_cache import BlockHit
 from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
-from nanogpt.blocks.block_kv_cache import BlockHit
 
 
 def _request(id_: int, prompt: str, num_new: int) -> Request:

@@ -7,6 +7,7 @@
     openai_api, chat_template, api_errors       what clients send, and how it is refused
     answers, app              what they are sent, and the routes
     deadlines, server_metrics, server_settings      SLOs, what /metrics shows, limits
+    live_feed, live_page      what /live shows, while it is watched
     serving                   uvicorn, and shutting down
 
 `python -m nanogpt.server` serves the shipped model.

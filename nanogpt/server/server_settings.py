@@ -7,7 +7,7 @@ from nanogpt.validate import check_int, check_limits
 MOST_REQUESTS = 100_000
 MOST_MS = 60_000
 MOST_RETRY_S = 60
-"""Nothing is told to come again later than this: OpenAI's client believes no more."""
+"""None is told to come again later: OpenAI's client believes two minutes at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,10 @@ def newest_if_longer(committed: list[bytes], sent: int, is_done: bool) -> list[s
     return newest(committed, sent, is_done) if by(whole)(committed, sent, is_done) else []
 
 
+def newest_until_the_end(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+    return [] if is_done else [piece.decode(errors="replace") for piece in committed[-1:]]
+
+
 def piece_by_piece(errors: str) -> Any:
     def answer(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
         return event("".join(piece.decode(errors=errors) for piece in committed)[sent:])
@@ -208,7 +212,7 @@ MISCONCEPTIONS = (
         "Not each call has one new token: a step may give several, or the same ones again after a "
         "preemption. What counts is how much of the text has been sent.",
         newest,
-        alike=(newest_if_longer,),
+        alike=(newest_if_longer, newest_until_the_end),
     ),
     Misconception(
         "half_a_character",

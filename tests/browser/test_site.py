@@ -29,6 +29,7 @@ LOOKED_AT = (
     "l07_fleet",
     "l08_speculation",
     "l09_blocks",
+    "l10_capstone",
     "steppers",
 )
 NAMES = ["index", "glossary", "steppers", *(each.stem for each in LESSONS)]

@@ -12,7 +12,9 @@ test("steps are joined in order, none twice and no more than are kept", () => {
   const numbers = (frames) => frames.map((each) => each.step);
   assert.deepEqual(numbers(joined([step(1), step(2)], [step(2), step(3)])), [1, 2, 3]);
   assert.deepEqual(numbers(joined([step(1), step(2)], [step(3), step(4)], 3)), [2, 3, 4]);
-  assert.deepEqual(numbers(joined([], [])), []);
+  assert.deepEqual(numbers(joined([step(1), step(2)], [step(4), step(5)])), [4, 5]);
+  assert.deepEqual(numbers(joined([step(1)], [])), [1]);
+  assert.deepEqual(numbers(joined([], [step(7)])), [7]);
 });
 
 test("the newest step stands in the last column, and a row begins with its first work", () => {

@@ -3,10 +3,13 @@
 export const NEWEST = 120;
 export const RATE_S = 60;
 
-/** The frames known, with new ones behind them: at most `most`, none twice. */
+/** The frames known, with new ones behind them: at most `most`, none twice. Where steps between
+ *  them were missed, those known are let go: what stands side by side followed each other. */
 export function joined(frames, fresh, most = NEWEST) {
   const last = frames.length ? frames[frames.length - 1].step : -1;
-  return [...frames, ...fresh.filter((each) => each.step > last)].slice(-most);
+  const more = fresh.filter((each) => each.step > last);
+  const missed = more.length && more[0].step > last + 1;
+  return [...(missed ? [] : frames), ...more].slice(-most);
 }
 
 /** What is in flight, one row each: {id, status, label, cells: [{column, kind, tokens}], from}.

@@ -1,0 +1,322 @@
+"""Behind lesson 10: your engine's runs behind a socket, in words and tables; Markdown."""
+
+import functools
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from course.answers import LoadedParts
+from course.attempt import Attempt
+from course.leaderboard.ablation import report_card
+from course.leaderboard.own_parts import PLAYED, entry_of
+from course.leaderboard.tables import card_sentence, markdown, sentence
+from course.limited_call import call
+from course.stories.l10_clients import Answer, Call, Served, StandingServer, serve_calls
+from course.stories.l10_clients import by_another_client as by_another_client
+from course.stories.texts import shown
+from nanogpt import Engine, EngineConfig, Parts, decode, encode, generate, load_model
+from nanogpt.clock import WallClock
+from nanogpt.contest import BASELINES, NAMES, Round, play_round
+from nanogpt.figures.contest_curves import contest_scores
+from nanogpt.server import ServerParts, ServerSettings
+from nanogpt.server import server_parts as reference
+
+MakeEngine = Callable[[], Engine]
+Attempts = Mapping[str, Attempt]
+STEPS = 2_000
+"""Of these a server's engine keeps the records, so that the page can draw what it did."""
+
+LINES = (
+    ("ROMEO:\nWhat say", 40),
+    ("JULIET:\nO Romeo, Romeo! ", 40),
+    ("First Citizen:\nWe are accounted poor ", 32),
+    ("GLOUCESTER:\nNow is the winter ", 32),
+    ("HAMLET:\nTo be, or not to be", 24),
+    ("KING RICHARD III:\nA horse! ", 24),
+)
+
+
+def calls() -> list[Call]:
+    """Six clients that come at once."""
+    return [Call(prompt, num_tokens) for prompt, num_tokens in LINES]
+
+
+def server_parts(attempts: Attempts) -> ServerParts:
+    """The three functions of this page, as far as they are written."""
+    return ServerParts(
+        **{name: each.or_reference(getattr(reference, name)) for name, each in attempts.items()}
+    )
+
+
+def engine_maker(config: EngineConfig, parts: Parts) -> MakeEngine:
+    """Makes an engine on the wall clock, in float64, that remembers its steps."""
+    model = load_model(dtype=torch.float64)
+    return lambda: Engine(model, config, parts, clock=WallClock())
+
+
+@functools.cache
+def oracle(prompt: str, num_tokens: int) -> str:
+    """What `generate` writes, worked out once."""
+    return decode(generate(load_model(dtype=torch.float64), encode(prompt), num_tokens))
+
+
+def counted(attempts: Attempts, earlier: LoadedParts) -> str:
+    """How many of all parts are the learner's, and which of this page's."""
+    passed = [name for name, each in attempts.items() if each.report.status == "passed"]
+    mine = sum(whose == "yours" for whose in earlier.whose.values()) + len(passed)
+    num_parts = len(earlier.whose) + len(attempts)
+    written = [name for name, each in attempts.items() if each.started]
+    others = [f"`{name}`" for name in attempts if name not in written]
+    rest = f" The reference stands in for {', '.join(others)}: not written yet." if others else ""
+    return f"**{mine} of {num_parts} parts are yours.**{rest}"
+
+
+def burst_said(served: Served, attempts: Attempts, earlier: LoadedParts) -> str:
+    """Whose parts served six clients, and what each of them had."""
+    rows = [_row(i, answer) for i, answer in enumerate(served.answers)]
+    right = sum(answer.text == oracle(*_asked(answer)) for answer in served.answers)
+    verdict = (
+        "**All six texts are the oracle's, character for character.**"
+        if right == len(rows)
+        else f"**{right} of {len(rows)} texts are the oracle's.**"
+    )
+    problems = [f"\n\n**A part failed:** {each}" for each in served.problems.values()]
+    head = "| client | its text is | first text after | longest gap | what it read |\n"
+    return (
+        f"{counted(attempts, earlier)} {_left_out(earlier)}{verdict}{''.join(problems)}\n\n"
+        f"{head}|--:|:--|--:|--:|:--|\n" + "\n".join(rows)
+    )
+
+
+def _left_out(earlier: LoadedParts) -> str:
+    """What `load_parts` said beyond the counting."""
+    _, found, rest = earlier.sentence.partition("Your saved")
+    return f"{found}{rest} " if found else ""
+
+
+def _asked(answer: Answer) -> tuple[str, int]:
+    return answer.call.prompt, answer.call.max_tokens
+
+
+def _row(number: int, answer: Answer) -> str:
+    if answer.message or not answer.times_s:
+        said = (answer.message or "nothing came").replace("|", "/")
+        return f"| {number} | status {answer.status} | | | {said} |"
+    is_right = answer.text == oracle(*_asked(answer))
+    return (
+        f"| {number} | {'the oracle’s' if is_right else '**another one**'} | "
+        f"{answer.ttft_ms:.0f} ms | {answer.worst_gap_ms:.0f} ms | {shown(answer.text)} |"
+    )
+
+
+def other_client_said(make: MakeEngine, parts: ServerParts) -> str:
+    """One stream, read by a client that others wrote."""
+    from nanogpt.server import running_server
+
+    prompt, num_tokens = LINES[0]
+    with running_server(make, parts=parts) as (url, _):
+        client, text = by_another_client(url, prompt, num_tokens)
+    same = "the oracle's text" if text == oracle(prompt, num_tokens) else "**another text**"
+    return f"And by {client}: {shown(text)}, {same}."
+
+
+# --- overload and leaving -------------------------------------------------------------------------
+
+
+def overload(make: MakeEngine, parts: ServerParts, num_clients: int = 12) -> Served:
+    """More clients at once than the server takes."""
+    asked = [Call(LINES[i % len(LINES)][0], 30) for i in range(num_clients)]
+    return serve_calls(make, parts, asked, ServerSettings(max_requests=5, stream_interval_ms=0))
+
+
+def overload_said(served: Served) -> str:
+    """How many were served, how many refused, and when they were told to come again."""
+    ok = [each for each in served.answers if each.status == 200 and each.times_s]
+    refused = [each for each in served.answers if each.status == 429]
+    waits = sorted({each.retry_after_s for each in refused if each.retry_after_s is not None})
+    others = [each for each in served.answers if each not in ok and each not in refused]
+    lines = [
+        f"{len(served.answers)} clients at once, room for 5: {len(ok)} were served, "
+        f"{len(refused)} were answered by 429"
+        + (f", with `Retry-After: {' or '.join(map(str, waits))}`." if waits else ".")
+    ]
+    if refused:
+        lines.append(f"What a refused client reads: *{refused[0].message}*")
+    lines += [f"Status {each.status}: {each.message}" for each in others[:1]]
+    return "\n\n".join(lines)
+
+
+def leaving_said(make: MakeEngine, parts: ServerParts) -> str:
+    """Four clients; one leaves after five events: what its request holds, step by step."""
+    asked = [Call(prompt, 60, 5 if i == 1 else None) for i, (prompt, _) in enumerate(LINES[:4])]
+    served = serve_calls(make, parts, asked)
+    gone = next(
+        (
+            i
+            for i, request in enumerate(served.trace.requests)
+            if 0 < len(served.trace.generated_tokens(request.id)) < 60
+        ),
+        None,
+    )
+    right = [a.text == oracle(*_asked(a)) for a in served.answers if a.call.leaves_after is None]
+    others = "The other three texts are the oracle's." if all(right) else "**Other texts changed.**"
+    problems = [f" **A part failed:** {each}" for each in served.problems.values()]
+    if gone is None:
+        return f"The one that left was computed to its end. {others}{''.join(problems)}"
+    request = served.trace.requests[gone]
+    num_tokens = len(served.trace.generated_tokens(request.id))
+    return (
+        f"Client 1 left after its fifth event. Its request had given {num_tokens} of 60 tokens "
+        f"when it was let go, with K/V of {len(request.prompt_tokens) + num_tokens - 1} tokens, "
+        f"which the next step could give to others. {others}{''.join(problems)}"
+    )
+
+
+# --- the contest ----------------------------------------------------------------------------------
+
+
+def own_functions(earlier: LoadedParts) -> dict[str, Callable[..., Any]]:
+    """The learner's parts that the contest asks."""
+    return {
+        name: getattr(earlier.parts, name) for name in PLAYED if earlier.whose.get(name) == "yours"
+    }
+
+
+def played(earlier: LoadedParts, names: Sequence[str] = NAMES) -> list[Round]:
+    """One public seed of each workload: the baselines, and the learner's parts."""
+    entries = [*BASELINES, entry_of(own_functions(earlier))]
+    return [play_round(name, 0, 0, entries) for name in names]
+
+
+def contest_said(rounds: Sequence[Round], earlier: LoadedParts) -> str:
+    """What each entry scored, below the bound, and whose parts played."""
+    mine = ", ".join(f"`{name}`" for name in own_functions(earlier))
+    who = (
+        f"*mine* plays with your {mine}, and the reference for the rest."
+        if mine
+        else "No part of yours plays yet, so *mine* is the reference once more."
+    )
+    first, *others = [markdown([each], ["seed 0"]).splitlines() for each in rounds]
+    table = [first[0], first[1]]
+    names = [row.split("|")[1].strip() for row in first[2:]]
+    heads = [lines[0].split("|")[1].strip() for lines in (first, *others)]
+    columns = [[row.split("|")[2].strip() for row in lines[2:]] for lines in (first, *others)]
+    table = [f"| | {' | '.join(heads)} |", "|:--|" + "--:|" * len(heads)]
+    table += [
+        f"| {name} | {' | '.join(column[i] for column in columns)} |"
+        for i, name in enumerate(names)
+    ]
+    said = " ".join(sentence([each]) for each in rounds if any(s.problem for _, s in each.scores))
+    return f"{who} {said}\n\n" + "\n".join(table)
+
+
+def contest_chart(rounds: Sequence[Round]) -> Any:
+    """Promises kept by each entry, below the bound."""
+    return contest_scores(list(rounds), "The contest: promises kept")
+
+
+def card_said(earlier: LoadedParts, name: str = "urgent") -> str:
+    """What each part of the learner's brought in one workload."""
+    functions = own_functions(earlier)
+    if not functions:
+        return (
+            "The report card has a line for each part of yours that plays: pass an exercise of "
+            "lesson 1 or 2, and it stands here."
+        )
+    card = report_card(functions, [name], 0)
+    rows = [f"| `{each.part}` | {each.alone:+} | {each.among:+} |" for each in card]
+    head = f"| part | {name}: alone with the reference | among your own |\n|:--|--:|--:|\n"
+    return f"{card_sentence(card)}\n\n{head}" + "\n".join(rows)
+
+
+# --- what a stream is made of ---------------------------------------------------------------------
+
+
+def event_of(text: str) -> str:
+    """A server-sent event with this text, shortened to what matters."""
+    body = {"object": "text_completion", "choices": [{"index": 0, "text": text}]}
+    return f"data: {json.dumps(body)}\n\n"
+
+
+def gaps_said(served: Served) -> str:
+    """First texts and gaps of a burst, in a sentence."""
+    ok = [each for each in served.answers if each.times_s]
+    if not ok:
+        return "None of the clients had any text."
+    firsts = [each.ttft_ms for each in ok]
+    gaps = [
+        1000 * (b - a) for each in ok for a, b in zip(each.times_s, each.times_s[1:], strict=False)
+    ]
+    gap = f"{statistics.median(gaps):.1f} ms" if gaps else "no gap"
+    return (
+        f"First text after {min(firsts):.0f} to {max(firsts):.0f} ms, and then an event every "
+        f"{gap} in the median: measured just now, clients and engine on the same machine."
+    )
+
+
+def standing(make: MakeEngine, parts: ServerParts) -> StandingServer:
+    """A server that stands while the page is open, and does not linger."""
+    return StandingServer(make, parts, ServerSettings(shutdown_s=0))
+
+
+# --- quoted from docs/benchmarks.md, as a test holds ----------------------------------------------
+
+HTTP_COST = (
+    # streams, events, wall time over the engine's, CPU time over the engine's
+    (1, "every step", "1.06", "1.06"),
+    (1, "usual interval", "1.00", "1.01"),
+    (8, "every step", "1.08", "1.07"),
+    (8, "usual interval", "1.03", "1.02"),
+    (32, "every step", "1.08", "1.05"),
+    (32, "usual interval", "1.08", "1.07"),
+)
+
+
+def http_table() -> str:
+    """What the server costs, as `python -m benchmarks.server` measured it."""
+    rows = "\n".join(f"| {' | '.join(map(str, each))} |" for each in HTTP_COST)
+    return (
+        "| clients | events | time, over the bare engine's | the server's CPU time, over it |\n"
+        f"|--:|:--|--:|--:|\n{rows}\n\n"
+        "Medians of nine interleaved repeats on two cores of a shared machine; single repeats lay "
+        "between 0.7 and 1.4, so the second digit says little (`docs/benchmarks.md`)."
+    )
+
+
+def http_cost() -> str:
+    """What answers the prediction."""
+    wall = {(streams, events): ratio for streams, events, ratio, _ in HTTP_COST}
+    return (
+        f"About a tenth: **{wall[32, 'every step']}** times as long at 32 clients, and "
+        f"{wall[1, 'every step']} at one. Writing an event takes some ten microseconds, a step "
+        "takes milliseconds, and while the engine multiplies matrices Python's lock is free: the "
+        "two threads hardly meet."
+    )
+
+
+# --- the bytes of a stream ------------------------------------------------------------------------
+
+_BYTES = (b"O ", b"caf", b"\xc3", b"\xa9", b" \xf0\x9f", b"\x99\x82")
+
+
+def bytes_of_a_stream(attempt: Attempt) -> str:
+    """Tokens as bytes, and what the learner's function sends after each."""
+    part = attempt.or_reference(reference.next_events)
+    rows: list[str] = []
+    sent = 0
+    for number in range(len(_BYTES) + 1):
+        is_done = number == len(_BYTES)
+        committed = list(_BYTES[: number + 1])
+        value = call(part, (committed, sent, is_done)).value
+        events = value if isinstance(value, list) else None
+        text = "".join(each for each in events or () if isinstance(each, str))
+        sent += len(text)
+        token = "the end" if is_done else f"`{_BYTES[number].hex(' ')}`"
+        said = "?" if events is None else shown(text)
+        rows.append(f"| {token} | {said} | {sent} |")
+    whose = "your `next_events`" if attempt.started else "the reference (yours is not written yet)"
+    head = "| the newest token, in bytes | is sent | characters sent |\n|:--|:--|--:|\n"
+    return f"A stream of six tokens, by {whose}:\n\n{head}" + "\n".join(rows)
