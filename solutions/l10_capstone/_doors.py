@@ -110,7 +110,7 @@ MISCONCEPTIONS = (
         "no_verdict",
         "Yes or no.",
         lambda value: (
-            'The answer is "accept", or a pair: an HTTP status and whole seconds (or None). This '
+            'The answer is "accept", or a pair of an HTTP status and whole seconds (or None); this '
             f"is {a_kind(value)}."
         ),
         form=misfit,
@@ -129,8 +129,8 @@ MISCONCEPTIONS = (
     Misconception(
         "never_refuses",
         "A queue is patient.",
-        "A queue without an end only looks kind: each waits longer than the one before it, and all "
-        "of them hold memory. With `max_requests` unfinished the next one is refused.",
+        "A queue without an end only looks kind, since each waits longer than the one before it: "
+        "with `max_requests` unfinished the next one is refused.",
         door(full=lambda queue, limits: False),
         alike=(lambda *args: "accept", door(order="fit"), door(order="close")),
     ),
@@ -169,15 +169,15 @@ MISCONCEPTIONS = (
     Misconception(
         "refuses_for_ever",
         "No is no.",
-        "Overload passes. A 429 says when to come again; a client that is told nothing gives up, "
-        "or asks without a pause.",
+        "Overload passes: a 429 says when to come again, since a client that is told nothing gives "
+        "up, or asks without a pause.",
         door(wait=lambda queue, limits: None),
     ),
     Misconception(
         "at_once",
         "It may try again.",
-        "`Retry-After: 0` invites it to come back at once, and a server that is full answers the "
-        "same clients again and again. At least 1 s.",
+        "`Retry-After: 0` invites it to come back at once, and a full server then refuses the same "
+        "clients again and again: the seconds are rounded up.",
         door(wait=lambda queue, limits: 0),
     ),
     Misconception(
@@ -250,8 +250,8 @@ MISCONCEPTIONS = (
     Misconception(
         "never_fits_later",
         "Too large is too much at the moment.",
-        "What does not fit into an empty server never fits: 400, whatever the queue looks like. "
-        "With a 429 it would come again for ever.",
+        "What does not fit into an empty server never fits: 400, whatever the queue looks like, or "
+        "it would come again for ever.",
         door(never=lambda queue, limits: (429, right_wait(queue, limits))),
         alike=(door(order="full close fit"), door(order="close full fit"), door(never=(429, 1))),
     ),
@@ -319,8 +319,8 @@ MISCONCEPTIONS = (
     Misconception(
         "promises_after_no",
         "Every refusal says when.",
-        "Only a 429 says when to come again. What never fits is not to come again, and a server "
-        "that closes knows of no time: None.",
+        "Only a 429 says when to come again: what never fits is not to come at all, and a server "
+        "that closes knows of no time, so None.",
         door(never=lambda queue, limits: (400, right_wait(queue, limits))),
         alike=(
             door(closed=lambda queue, limits: (503, right_wait(queue, limits))),

@@ -209,16 +209,16 @@ MISCONCEPTIONS = (
     Misconception(
         "newest_token",
         "A step gives a token, and it is sent.",
-        "Not each call has one new token: a step may give several, or the same ones again after a "
-        "preemption. What counts is how much of the text has been sent.",
+        "Not each call has one new token, since a step may give several, or the same ones again "
+        "after a preemption: what counts is how much of the text has been sent.",
         newest,
         alike=(newest_if_longer, newest_until_the_end),
     ),
     Misconception(
         "half_a_character",
         "Bytes are text.",
-        "The bytes of an unfinished character are no text yet: sent as a replacement character, it "
-        "cannot be taken back. They wait for the token that brings the rest.",
+        "The bytes of an unfinished character are no text yet, and what is sent cannot be taken "
+        "back: they wait for the token that brings the rest.",
         by(lambda data, is_done: data.decode(errors="replace")),
         alike=(by(lambda data, is_done: whole(data, True)),),
     ),

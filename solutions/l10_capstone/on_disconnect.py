@@ -214,8 +214,8 @@ MISCONCEPTIONS = (
     Misconception(
         "frees_in_mid_step",
         "Gone is gone.",
-        "The step that is on its way reads and writes this K/V: freed under it, the pass works on "
-        "memory that is given to another. Note it in `leaving`, and keep it in `running`.",
+        "The step that is on its way reads and writes this K/V, and freed it may be given to "
+        "another: note the id in `leaving`, and keep it in `running`.",
         but_for(
             running=lambda state, request_id: without(state["running"], request_id),
             leaving=lambda state, request_id: state["leaving"],
@@ -225,8 +225,8 @@ MISCONCEPTIONS = (
     Misconception(
         "forgets_the_waiting",
         "What waits holds nothing.",
-        "Its turn would come: admitted, it takes room and steps for a client that has left. What "
-        "waits goes at once.",
+        "Its turn would come, and then it would take room and steps for a client that has left: "
+        "what waits goes at once.",
         but_for(waiting=lambda state, request_id: state["waiting"]),
     ),
     Misconception(
