@@ -45,10 +45,9 @@ export function poolStates(trace) {
   const nodes = new Map();
   let [texts, hashes, found, before] = [new Map(), new Map(), new Map(), []];
   const states = trace.steps.map((step) => {
-    const { block_size: size, tables, allocated, evicted, published } = step.blocks;
+    const { block_size: size, tables, evicted, published } = step.blocks;
     for (const work of step.work) known.get(work.request_id).push(...tokensOf(work));
     [texts, hashes, found] = [new Map(texts), new Map(hashes), new Map(found)];
-    allocated.forEach((block) => texts.delete(block));
     evicted.forEach((block) => hashes.delete(block));
     step.admitted.forEach((id) => found.delete(id));
     for (const hit of step.prefix_hits ?? []) found.set(hit.request_id, hit.num_tokens);
