@@ -970,7 +970,7 @@ def _():
     ## What comes next
 
     Now look at what you have: a plan, a queue, a way out of memory that is short, a window, a draft, and
-    blocks that remember. In lesson 10 all of it goes to work: your engine behind
+    blocks that remember. In [lesson 10](/?file=l10_capstone.py) all of it goes to work: your engine behind
     a real endpoint, for clients that other people wrote.
     """)
     return

@@ -77,12 +77,17 @@ class Door:
         return gone
 
 
+def most_positions(engine: Engine) -> int:
+    """For how many tokens of a single request there can be K/V."""
+    context, config = engine.model.config.context_len, engine.config
+    if config.max_kv_tokens is None or config.sliding_window is not None:
+        return context
+    beyond_blocks = config.max_kv_tokens % (config.block_size or 1)
+    return min(context, config.max_kv_tokens - beyond_blocks)
+
+
 def door_limits(engine: Engine, settings: ServerSettings) -> DoorLimits:
     """What an engine and the settings of its server allow a request."""
-    context, config = engine.model.config.context_len, engine.config
-    most = context
-    if config.max_kv_tokens is not None and config.sliding_window is None:
-        most = min(context, config.max_kv_tokens)
-    return DoorLimits(
-        settings.max_requests, settings.max_prompt_tokens or context, most, MOST_RETRY_S
-    )
+    most = most_positions(engine)
+    most_prompt = settings.max_prompt_tokens or engine.model.config.context_len
+    return DoorLimits(settings.max_requests, most_prompt, most, MOST_RETRY_S)

@@ -15,6 +15,7 @@ from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
 from nanogpt.server.api_errors import ApiError
 from nanogpt.server.chat_template import PLAIN, SCENE, ChatTemplate, Message
+from nanogpt.server.door import most_positions
 from nanogpt.server.engine_thread import Asked
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.validate import check_int, show
@@ -123,12 +124,8 @@ class Limits(NamedTuple):
     @classmethod
     def of(cls, engine: Engine, settings: ServerSettings, tokenizer: Tokenizer) -> "Limits":
         """Those of an engine. The last sampled token needs no position and no K/V."""
-        context, config = engine.model.config.context_len, engine.config
-        whole = context + 1
-        if config.max_kv_tokens is not None and config.sliding_window is None:
-            beyond_blocks = config.max_kv_tokens % (config.block_size or 1)
-            whole = min(whole, config.max_kv_tokens - beyond_blocks + 1)
-        return cls(settings.max_prompt_tokens or context, whole, settings.model_name, tokenizer)
+        most_prompt = settings.max_prompt_tokens or engine.model.config.context_len
+        return cls(most_prompt, most_positions(engine) + 1, settings.model_name, tokenizer)
 
 
 def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: bool) -> Call:

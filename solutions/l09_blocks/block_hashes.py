@@ -329,7 +329,7 @@ EXERCISE = Exercise(
         rules=(
             "`tokens` are a text's token ids, whole numbers from 0, in blocks of `size`. `salt` is "
             "a string for all else that makes K/V differ: another adapter, say, has another salt.",
-            "The result has one string for each *full* block, in order.",
+            "The result has one string for each full block, in order.",
             "Two blocks of this size get the same string exactly when their K/V is the same in "
             "every layer: here, in another text, in another process, tomorrow.",
             "A string stands for at least 128 bits, so that texts that collide cannot be worked "
