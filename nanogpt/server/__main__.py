@@ -89,7 +89,8 @@ def _parser() -> Parser:
     usual = ServerSettings()
     parser = Parser(
         "python -m nanogpt.server",
-        f"Serves the shipped model over HTTP. Clients have to send the key in {KEY}, if it is set.",
+        "Serves a model over HTTP; its page /live shows it at work. Clients have to send the key "
+        f"in {KEY}, if it is set.",
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="where to listen (default 127.0.0.1: this machine)"
