@@ -18,6 +18,8 @@ from nanogpt.parts import Parts
 from nanogpt.parts.request_view import RequestView
 from nanogpt.server import ServerParts, running_server
 from nanogpt.server.continuation import Continuation
+from nanogpt.server.door import Door, RefusedError, Running
+from nanogpt.server.engine_thread import Asked
 from nanogpt.server.pace import Pace
 from nanogpt.server.server_guard import GuardedParts
 from nanogpt.server.server_parts import (
@@ -283,6 +285,41 @@ def test_a_full_server_names_the_seconds_that_its_pace_and_its_queue_give() -> N
     assert refused.status_code == verdict[0] == 429
     assert refused.headers["retry-after"] == str(verdict[1])
     assert f"try again in {verdict[1]} s" in refused.json()["error"]["message"]
+
+
+def test_a_leaver_is_ordered_to_go_once_wherever_it_is() -> None:
+    here = Door()
+    here.unfinished |= {1, 2, 3, 4}
+    here.running, here.in_step = {1: Running(20, 40), 2: Running(9, 12)}, True
+    here.pace.step(8, 1.0)
+    assert here.books() == {
+        "waiting": [3, 4], "running": {1: 40, 2: 12}, "leaving": [], "in_step": True,
+    }  # fmt: skip
+    assert here.queue(is_closing=False) == QueueView((20, 9), 2, 8.0, False)
+
+    def leaves(request_id: int) -> list[int]:
+        books = here.books()
+        return here.going(books, on_disconnect(books, request_id))
+
+    assert [leaves(3), leaves(2), leaves(2), leaves(3), leaves(9)] == [[3], [2], [], [], []]
+    assert here.books()["waiting"] == [4] and here.books()["leaving"] == [2]
+    here.in_step = False
+    assert leaves(1) == [1]
+    for request_id in (1, 2, 3):
+        here.ended(request_id)
+    assert here.books() == {"waiting": [4], "running": {}, "leaving": [], "in_step": False}
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"), [(Asked([1] * 60, 200), 400), (Asked([1] * 4, 4), None)]
+)
+def test_what_can_never_fit_does_not_come_in(asked: Asked, status: int | None) -> None:
+    with running_server(lambda: engine(max_kv_tokens=64)) as (_, thread):
+        thread.closing = status is None
+        with pytest.raises(RefusedError) as refused:
+            thread.submit(asked)
+        assert (refused.value.status, refused.value.retry_after_s) == (status or 503, None)
+        assert thread.num_unfinished == 0
 
 
 def forgetful(view: RequestView) -> tuple[list[int], int, int, int]:
