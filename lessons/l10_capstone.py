@@ -716,7 +716,7 @@ def _():
     the same knob, `--stream-interval`, counted in tokens.
 
     **Where it loses.** The smaller the model, the larger the share: JSON for a token costs what it costs,
-    and a step of ours takes a millisecond or two. Your parts cost, too: the guard hands each call to a
+    and a step of ours only milliseconds. Your parts cost, too: the guard hands each call to a
     thread that can be stopped, and one `next_events` for each token and client is the most called part of
     the course.
 

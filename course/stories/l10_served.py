@@ -291,9 +291,8 @@ def http_cost() -> str:
     wall = {(streams, events): ratio for streams, events, ratio, _ in HTTP_COST}
     return (
         f"About a tenth: **{wall[32, 'every step']}** times as long at 32 clients, and "
-        f"{wall[1, 'every step']} at one. Writing an event takes some ten microseconds, a step "
-        "takes milliseconds, and while the engine multiplies matrices Python's lock is free: the "
-        "two threads hardly meet."
+        f"{wall[1, 'every step']} at one. An event is little work beside a step, and while the "
+        "engine multiplies matrices Python's lock is free: the two threads hardly meet."
     )
 
 
