@@ -103,18 +103,6 @@ class KVCache:
         slot, length = self._slot_of[request_id], self._length_of[request_id]
         return self.storage[:, :, slot, :, :length]  # (2, L, H, S, D)
 
-    def truncate(self, request_id: int, length: int) -> None:
-        """Forget all but the first `length` tokens.
-
-        Raises: ValueError when fewer are held.
-        """
-        if not 0 <= length <= self._length_of[request_id]:
-            raise ValueError(
-                f"request {request_id} holds {self._length_of[request_id]} tokens; "
-                f"it cannot be cut to {length}"
-            )
-        self._length_of[request_id] = length
-
     def release(self, request_id: int) -> None:
         """Give the request's slot back."""
         self._free.append(self._slot_of.pop(request_id))

@@ -65,24 +65,6 @@ def test_gather_gives_what_was_written_in_order_by_layer(cache: KVCache):
     assert cache.gather(6, 1)[0].numel() == 0
 
 
-def test_truncating_forgets_the_newest(cache: KVCache):
-    cache.reserve(7)
-    write_tokens(cache, 7, 0, [1.0, 2.0, 3.0])
-    cache.commit(7, 3)
-    cache.truncate(7, 1)
-    assert cache.gather(7, 0)[0][0, :, 0].tolist() == [1.0]
-    assert cache.held_tokens() == 1
-
-
-@pytest.mark.parametrize("length", [-1, 3])
-def test_truncating_to_what_is_not_held_is_refused(cache: KVCache, length: int):
-    cache.reserve(7)
-    cache.commit(7, 2)
-    with pytest.raises(ValueError, match=f"holds 2 tokens; it cannot be cut to {length}"):
-        cache.truncate(7, length)
-    assert cache.length(7) == 2
-
-
 def test_a_released_request_holds_nothing_and_its_slot_starts_empty(cache: KVCache):
     cache.reserve(7)
     cache.commit(7, 5)

@@ -9,9 +9,9 @@ from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.parts.ranking import aged_key
 from nanogpt.parts.request_view import RequestView
 from nanogpt.policies import Resumed, admit, choose_victim, record, resume, sort_key
+from solutions.l02b_waiting.aged_key import aged_key
 
 MANY = examples(200)
 

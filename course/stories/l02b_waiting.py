@@ -7,13 +7,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from course.attempt import Attempt
+from course.registry import exercise
 from course.replay import replay
 from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_scheduler import Arrivals, latencies, recomputed
 from nanogpt import Engine, EngineConfig, Request
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
-from nanogpt.parts.ranking import aged_key
 from nanogpt.parts.request_view import RequestView
 
 Rule = str | Callable[[RequestView], tuple[float, ...]]
@@ -157,13 +157,14 @@ def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
 
     Ageing ranks by the learner's `aged_key` once it is there, and by the reference where it fails.
     """
+    reference = exercise("l02.aged_key").right[0]
     if attempt.started and attempt.function is not None:
         try:
             return _curves(attempt.function, "Ageing ranks by your `aged_key`.")
         except (ValueError, KeyError):
             said = "No run with your `aged_key` came to its end, so ageing is the reference's."
-            return _curves(aged_key, said)
-    return _curves(aged_key, "Ageing is the reference's: yours is not written yet.")
+            return _curves(reference, said)
+    return _curves(reference, "Ageing is the reference's: yours is not written yet.")
 
 
 def _curves(

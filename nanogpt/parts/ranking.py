@@ -26,15 +26,6 @@ class TimedKey:
 Policy: TypeAlias = str | KeyOf | TimedKey
 
 
-def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Priority that waiting makes up for: `rate` steps of waiting are worth one level.
-
-    "Priority minus age / rate" changes at every step, but for all requests by the same amount, so
-    the order is that of arrival + rate * priority, which never has to be updated in a heap.
-    """
-    return (request.arrival_time + rate * request.priority,)
-
-
 def check_policy(policy: Policy) -> None:
     """Raises: ValueError for what is neither a known name nor a key."""
     if isinstance(policy, TimedKey) and not callable(policy.key):
