@@ -129,8 +129,7 @@ def check_form(request: Request) -> None:
     check_int(f"{who}: prefill_cursor", request.prefill_cursor, 0)
     check_temperature(0 if request.temperature is None else request.temperature)
     check_int(f"{who}: seed", 0 if request.seed is None else request.seed, 0)
-    salt = request.cache_salt
-    if salt is not None and (type(salt) is not str or not salt):
+    if (salt := request.cache_salt) is not None and (type(salt) is not str or not salt):
         raise ValueError(f"{who}: cache_salt is {show(salt)}; it must be a text of 1 character up")
     check_is(f"{who}: the prompt", request.prompt_tokens, list, "a list of token ids")
     check_is(f"{who}: generated_tokens", request.generated_tokens, list, "a list of token ids")
