@@ -15,10 +15,10 @@ from course.harness import run_checks
 from course.registry import exercise
 from course.report import Report
 from nanogpt import EngineConfig, policies
-from nanogpt.parts.ranking import aged_key
 from nanogpt.parts.request_view import RequestView
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
 from solutions.l02_scheduling._workloads import MAX_STEPS
+from solutions.l02b_waiting.aged_key import aged_key
 
 MANY = examples(60)
 WITH_WORKLOADS = ("l02.admit", "l02.choose_victim", "l02.resume")

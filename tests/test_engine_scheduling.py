@@ -29,13 +29,14 @@ from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_waits import all_waits
 from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey, aged_key
+from nanogpt.parts.ranking import TimedKey
 from nanogpt.parts.request_view import RequestView
 from nanogpt.planning import Plan
 from nanogpt.policies import Resumed
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
 from nanogpt.validate import PartError
+from solutions.l02b_waiting.aged_key import aged_key
 
 Policy = Any
 Rank = tuple[Any, int, int]

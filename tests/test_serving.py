@@ -9,13 +9,14 @@ from fakes import prompt_of, tiny_model
 from nanogpt import decode, encode, load_model, scheduled_generate
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey, aged_key
+from nanogpt.parts.ranking import TimedKey
 from nanogpt.posts.oracle import generate
 from nanogpt.posts.step_log import step_log
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import Trace
 from nanogpt.validate import PartError
+from solutions.l02b_waiting.aged_key import aged_key
 
 
 @pytest.fixture(scope="module")
