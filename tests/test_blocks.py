@@ -107,7 +107,7 @@ def workloads(draw: Any) -> list[tuple[int, Request]]:
     return arrivals
 
 
-@examples(80)
+@examples(600)
 @given(
     arrivals=workloads(),
     executor=st.sampled_from([*sorted(EXECUTORS), "packed", "batch invariant"]),
@@ -170,7 +170,7 @@ ASKS = st.lists(
 )  # fmt: skip
 
 
-@examples(100)
+@examples(1500)
 @given(
     asks=ASKS,
     same=st.booleans(),
