@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from answers import worked
+from support import ROOT
 
 from course.attempt import Attempt
 from course.report import Report
@@ -156,3 +157,20 @@ def test_useful_shares_are_counted_over_forwards(exact):
     limits = EngineConfig(token_budget=32, executor="fused")
     trace = Engine(exact, limits).run(l03_batch.six_requests())
     assert "**338 useful tokens, 871 computed** (39%)" in l03_batch.useful_shares(trace)
+
+
+def test_what_8_bits_bring_in_lesson_3b_is_what_the_benchmarks_say():
+    lesson = (ROOT / "lessons" / "l03b_packing.py").read_text()
+    quoted = re.findall(r"million.*?\| ×([\d.]+) \| ×([\d.]+) \| ×([\d.]+) \|", lesson)
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    [one_thread] = re.findall(r"\| one thread \| packed \| int8 \|.*?\n\n", text, re.DOTALL)
+    measured = {
+        (model, load): f"{int(int8.replace(',', '')) / int(packed.replace(',', '')):.2f}"
+        for model, load, packed, int8 in re.findall(
+            r"\| (\w+), (decode-\d+) \| ([\d,]+) \(.*?\) \| ([\d,]+) ", one_thread
+        )
+    }
+    assert quoted == [
+        tuple(measured[model, f"decode-{n}"] for n in (1, 8, 32))
+        for model in ("character", "shipped")
+    ]
