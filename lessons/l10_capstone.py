@@ -188,7 +188,7 @@ def _():
     ## What may be sent now?
 
     A token is not a letter. Ours is one; in most models it is a piece of bytes, and a piece may end in the
-    middle of a character. An *é* has two bytes, a 🙂 has four, and a model may well give them in two tokens
+    middle of a character. An *é* has two bytes, a 😀 has four, and a model may well give them in two tokens
     of two different steps. A client cannot take back what it has shown.
 
     And a step may give one token, or five that were guessed ahead, or, after a preemption, some that were
@@ -529,7 +529,7 @@ def _():
             "The terminal's font",
         ),
         1,
-        "The two bytes of é happened to lie in one token, the four of 🙂 in three. A piece of a character is "
+        "The two bytes of é happened to lie in one token, the four of 😀 in three. A piece of a character is "
         "no text: decoded alone, each piece becomes U+FFFD, and the bytes are gone. Put the bytes together "
         "first, and keep an unfinished end back.",
     )

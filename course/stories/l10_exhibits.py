@@ -112,7 +112,7 @@ def doubled(rule: Rule) -> str:
 
 # --- B: half a character --------------------------------------------------------------------------
 
-CAFE = "naïve café 🙂"
+CAFE = "naïve café 😀"
 
 
 class TwoBytes(Characters):

@@ -214,8 +214,9 @@ def contest_said(rounds: Sequence[Round], earlier: LoadedParts) -> str:
 
 
 def contest_chart(rounds: Sequence[Round]) -> Any:
-    """Promises kept by each entry, below the bound."""
-    return contest_scores(list(rounds), "The contest: promises kept")
+    """Promises kept by each entry, below the bound: as many workloads as a slide has room for."""
+    shown = [each for each in rounds if each.workload in ("documents", "urgent")]
+    return contest_scores(shown, "The contest: promises kept in two of the four")
 
 
 def card_said(earlier: LoadedParts, name: str = "urgent") -> str:

@@ -100,7 +100,9 @@ def bodies(exercise_id: str) -> list[str]:
     for answer in right(exercise_id):
         [tree] = ast.parse(inspect.getsource(answer)).body
         rest = [
-            each for each in tree.body if not isinstance(getattr(each, "value", 0), ast.Constant)
+            each
+            for each in tree.body
+            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
         ]
         found.append(squashed("".join(ast.unparse(each) for each in rest or tree.body)))
     return found
