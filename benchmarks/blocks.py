@@ -23,17 +23,17 @@ from benchmarks.loads import Load, decode, mixed, of_length
 from benchmarks.measure import Timings, describe, interleave, machine
 from nanogpt.blocks import BlockKVCache
 from nanogpt.blocks.block_pool import BlockPool
-from nanogpt.blocks.block_record import BlockStepRecord
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.command_line import Parser
+from nanogpt.experiments.kv_room import tokens_held, tokens_taken
 from nanogpt.figures import Chart, Line, Mark, Panel, cumulative
 from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
 from nanogpt.model import GPT
 from nanogpt.request import Request
-from nanogpt.trace import StepRecord, Trace
+from nanogpt.trace import Trace
 
 SIZES = (1, 8, 16, 64)
 SYSTEM, NUM_SHARING = 300, 16
@@ -120,21 +120,6 @@ def memory(model: GPT, block_size: int | None, number: int) -> Memory:
         sum(len(request.prompt_tokens) for request in trace.requests),
         _hit_tokens(trace),
     )
-
-
-def tokens_taken(step: StepRecord, size: int) -> int:
-    """KV tokens that there is room for in the slots, or in the different blocks, that are taken."""
-    if not isinstance(step, BlockStepRecord):
-        return len(step.kv) * size
-    return len({block for _, table in step.blocks.tables for block in table}) * size
-
-
-def tokens_held(step: StepRecord, size: int) -> int:
-    """Different KV tokens held: what several tables name is there once."""
-    if not isinstance(step, BlockStepRecord):
-        return step.kv_after
-    # Only the last block of a table can have room, and no other table names that one.
-    return tokens_taken(step, size) - sum(kv.counted_tokens - kv.kv_tokens for kv in step.kv)
 
 
 def _hit_tokens(trace: Trace) -> int:

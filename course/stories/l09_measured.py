@@ -13,8 +13,7 @@ from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_scheduler import recomputed
 from course.stories.l09_pool import computed_tokens, found_tokens
 from nanogpt import Engine, EngineConfig, Parts, Request, Trace
-from nanogpt.blocks.block_record import BlockStepRecord
-from nanogpt.trace import StepRecord
+from nanogpt.experiments.kv_room import tokens_held, tokens_taken
 from widgets import bar
 
 Arrivals = list[tuple[int, Request]]
@@ -59,21 +58,6 @@ def short_chats() -> Arrivals:
         (2 * i, Request(i, drawn_tokens(f"chat {i}", draw.randint(20, 60)), draw.randint(10, 30)))
         for i in range(24)
     ]
-
-
-def tokens_taken(step: StepRecord, size: int) -> int:
-    """KV tokens that there is room for in the slots, or in the different blocks, that are taken."""
-    if not isinstance(step, BlockStepRecord):
-        return len(step.kv) * size
-    return len({block for _, table in step.blocks.tables for block in table}) * size
-
-
-def tokens_held(step: StepRecord, size: int) -> int:
-    """Different KV tokens held: those that several tables name are there once."""
-    if not isinstance(step, BlockStepRecord):
-        return step.kv_after
-    # Only the last block of a table can have room, and no other table names that one.
-    return tokens_taken(step, size) - sum(kv.counted_tokens - kv.kv_tokens for kv in step.kv)
 
 
 def share_held(trace: Trace, size: int) -> float:
