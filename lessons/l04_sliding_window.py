@@ -48,11 +48,11 @@ def _():
         sliced_and_copied,
     )
     from course.stories.l04_window import (
+        block_steps,
         drawn_masks,
         five_requests,
         grown,
         held_after,
-        pool_of_blocks,
         ring_steps,
         runs_table,
         storage_story,
@@ -72,6 +72,7 @@ def _():
         StorageStrip,
         Timeline,
         benchmarks_table,
+        block_steps,
         drawn_masks,
         five_requests,
         grown,
@@ -83,7 +84,6 @@ def _():
         model,
         overdrawn_facts,
         policies,
-        pool_of_blocks,
         replace,
         replay,
         ring_steps,
@@ -576,16 +576,16 @@ def _():
     engines use a third. Cut the memory into equal **blocks** once, and let each request keep a
     **table**: entries 0 to 3 of the text lie in block 5, entries 4 to 7 in block 0, and so on.
     Nothing is copied, and no request can hold a corner of another's buffer. When the last entry of
-    a block has left the window, the block goes back to the pool. Here request 0 has a window of 5
-    and one sink, and blocks hold 4.
+    a block has left the window, the block goes back to the pool. Here the engine itself runs so:
+    blocks hold 4, the window is 5, and there is one sink.
     """)
     return
 
 
 @app.cell(hide_code=True)
-def _(BlockTable, pool_of_blocks):
+def _(BlockTable, block_steps, model):
     BlockTable(
-        pool_of_blocks().record,
+        block_steps(model),
         "A pool of eight blocks",
         question="How long does a block wait until all of its entries have left the window?",
     )

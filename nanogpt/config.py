@@ -95,11 +95,8 @@ class EngineConfig:
             raise ValueError(
                 f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
             )
-        check_limits(
-            sliding_window=self.sliding_window,
-            keep_steps=self.keep_steps,
-            block_size=self.block_size,
-        )
+        limits = ("sliding_window", "keep_steps", "block_size")
+        check_limits(**{name: getattr(self, name) for name in limits})
         check_sinks(self.num_sinks, self.sliding_window)
         self._check_extras()
 
@@ -112,18 +109,11 @@ class EngineConfig:
                 f"{self.sliding_window}; it must be 0: evicted K/V cannot be rolled back"
             )
         check_bool("share_prefixes", self.share_prefixes)
-        if self.block_size is None:
-            if self.share_prefixes:
-                raise ValueError("share_prefixes is True; it goes with a block_size")
-        elif self.sliding_window is not None:
-            raise ValueError(
-                f"block_size is {self.block_size} beside a sliding window of "
-                f"{self.sliding_window}; a window frees single tokens, not blocks"
-            )
-        elif self.max_kv_tokens is not None and self.block_size > self.max_kv_tokens:
-            raise ValueError(
-                f"block_size is {self.block_size}, more than the {self.max_kv_tokens} KV tokens"
-            )
+        size, most = self.block_size, self.max_kv_tokens
+        if self.share_prefixes and size is None:
+            raise ValueError("share_prefixes is True; it goes with a block_size")
+        if size is not None and most is not None and size > most:
+            raise ValueError(f"block_size is {size}, more than the {most} KV tokens")
         if self.num_draft_tokens and self.executor != "packed":
             raise ValueError(
                 f"drafts are verified by the executor 'packed'; this one is {self.executor!r}"

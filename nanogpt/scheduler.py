@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from nanogpt.parts import Parts
 from nanogpt.parts.ranking import Key, Policy, TimedKey, check_policy, in_order, key_under
-from nanogpt.parts.request_view import RequestView, check_count, never_fits
+from nanogpt.parts.request_view import RequestView, check_count, kv_limit, never_fits
 from nanogpt.policies import Resumed, Verdict
 from nanogpt.request import Request, check_form
 from nanogpt.trace import Trace
@@ -73,6 +73,10 @@ class Scheduler:
         self.num_sinks = num_sinks
         self.preempt_to_admit = preempt_to_admit
         self.block_size = block_size
+        self.kv_limit, self._across = None, 0
+        if sliding_window is not None:
+            self.kv_limit = kv_limit(sliding_window, num_sinks, block_size)
+            self._across = self.kv_limit - sliding_window - num_sinks
         self.parts = parts
         self.waiting: list[Waiting] = []
         self.prefilling: list[Request] = []
@@ -226,7 +230,6 @@ class Scheduler:
 
     def view(self, request: Request) -> RequestView:
         """The request as policies see it: a copy, with its rank."""
-        window = self.sliding_window
         return RequestView(
             id=request.id,
             priority=request.priority,
@@ -237,7 +240,7 @@ class Scheduler:
             max_new_tokens=request.max_new_tokens,
             kv_tokens=request.prefill_cursor,
             key=self._keys.get(request.id, ()),
-            kv_limit=None if window is None else window + self.num_sinks,
+            kv_limit=self.kv_limit,
             block_size=self.block_size,
         )
 
@@ -245,6 +248,7 @@ class Scheduler:
         """KV tokens that the request counts with, once `num_tokens` more are computed."""
         cursor = request.prefill_cursor
         held = self.parts.held(cursor, num_tokens, self.sliding_window, self.num_sinks)[1]
+        held += min(self._across, max(0, cursor + num_tokens - held))  # a block more than it fills
         return held + -held % self.block_size
 
     def _key(self, view: RequestView) -> Key:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from nanogpt.blocks.window_blocks import WindowBlockKVCache
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record, place_rows
@@ -97,7 +98,7 @@ class FakeExecutor:
             end = row.num_past + len(row.tokens)
             wanted = range(row.num_past, end)
             assert list(range(row.num_past)) == list(self.cache.positions(row.request_id)) or (
-                isinstance(self.cache, WindowedKVCache)
+                isinstance(self.cache, WindowedKVCache | WindowBlockKVCache)
             )
             assert list(row.positions) == list(wanted)
             assert list(row.tokens) == [token_at(row.request_id, p) for p in wanted]
@@ -114,6 +115,31 @@ class FakeExecutor:
         return ForwardResult(logits, (forward_record(rows, self.cache, num_tokens),))
 
 
+class SharingFake(FakeExecutor):
+    """The fake reads nothing, so it does not mind where K/V lies."""
+
+    reads_cache = True
+
+
+class OneText(SharingFake):
+    """Every request is request 0, and the prompts are its own."""
+
+    def run(self, rows: Sequence[Row]) -> ForwardResult:
+        result = super().run(
+            [
+                Row(row.request_id, [token_at(row.request_id, p) for p in row.positions],
+                    row.positions, row.num_past, row.is_decode, row.known)
+                for row in rows
+            ]
+        )  # fmt: skip
+        for i, row in enumerate(rows):
+            assert list(row.tokens) == [token_at(0, p) for p in row.positions]
+            if result.logits[i].isfinite().all():
+                result.logits[i] = 0
+                result.logits[i, token_at(0, row.num_past + len(row.tokens))] = 9
+        return result
+
+
 def fake_request(request_id: int, prompt_len: int, max_new: int, priority: int = 0) -> Request:
     """A request of the fake's world."""
     prompt = [token_at(request_id, p) for p in range(prompt_len)]
@@ -126,6 +152,13 @@ def fake_engine(
     """An engine over a fresh fake executor, and that executor."""
     fake = FakeExecutor(nan_at)
     return Engine(fake_model(), config, parts, make_executor=fake.bind), fake
+
+
+def one_text(arrivals: list[tuple[int, Request]]) -> list[tuple[int, Request]]:
+    """The same requests in the world of `OneText`: each begins as request 0 does."""
+    for _, request in arrivals:
+        request.prompt_tokens = [token_at(0, p) for p in range(len(request.prompt_tokens))]
+    return arrivals
 
 
 def fake_arrivals(asks: Sequence[Ask]) -> list[tuple[int, Request]]:

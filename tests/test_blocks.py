@@ -10,16 +10,18 @@ from fakes import (
     TINY,
     BlockFollower,
     FakeExecutor,
+    OneText,
+    SharingFake,
     any_legal_plan,
     assert_equals_oracle,
     fake_arrivals,
     fake_model,
     fake_request,
+    one_text,
     oracle,
     prompt_of,
     snapshot,
     tiny_model,
-    token_at,
 )
 from generated import examples
 from hypothesis import given
@@ -158,12 +160,6 @@ def test_a_table_holds_the_kv_of_its_text():
 # --- a pool that is never short -------------------------------------------------------------------
 
 
-class SharingFake(FakeExecutor):
-    """The fake reads nothing, so it does not mind where K/V lies."""
-
-    reads_cache = True
-
-
 ASKS = st.lists(
     st.tuples(st.integers(0, 9), st.integers(1, 14), st.integers(1, 9), st.integers(0, 2)),
     min_size=1, max_size=7,
@@ -199,10 +195,7 @@ def test_a_tiny_pool_is_never_short_in_a_step(
     parts = Parts() if plan is None else Parts(plan_step=any_legal_plan(plan))
     engine = Engine(fake_model(), config, parts, make_executor=fake.bind)
     assert len(blocks_of(engine).pool.counts) == (largest + more) // size
-    arrivals = fake_arrivals(asks)
-    if same:
-        for _, request in arrivals:
-            request.prompt_tokens = [token_at(0, p) for p in range(len(request.prompt_tokens))]
+    arrivals = one_text(fake_arrivals(asks)) if same else fake_arrivals(asks)
     try:
         for _ in stepped(engine, arrivals):
             pass
@@ -213,25 +206,6 @@ def test_a_tiny_pool_is_never_short_in_a_step(
         engine.run([])
     else:
         BlockFollower(engine.trace(), config).check()
-
-
-class OneText(SharingFake):
-    """Every request is request 0."""
-
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
-        result = super().run(
-            [
-                Row(row.request_id, [token_at(row.request_id, p) for p in row.positions],
-                    row.positions, row.num_past, row.is_decode, row.known)
-                for row in rows
-            ]
-        )  # fmt: skip
-        for i, row in enumerate(rows):
-            assert list(row.tokens) == [token_at(0, p) for p in row.positions]
-            if result.logits[i].isfinite().all():
-                result.logits[i] = 0
-                result.logits[i, token_at(0, row.num_past + len(row.tokens))] = 9
-        return result
 
 
 # --- sharing --------------------------------------------------------------------------------------
@@ -522,8 +496,8 @@ def test_the_least_recently_used_gives_way_the_end_of_a_text_first_and_is_gone()
 def test_of_two_blocks_that_hold_the_same_one_is_found_when_the_other_is_gone():
     pool = BlockPool(3, 1, Parts())
     first, second = pool.take([], 4, 4), pool.take([0], 8, 4)
-    for table in (first, second):
-        pool.publish(table, ["same"])
+    for depth, table in enumerate((first, second)):
+        pool.publish([(depth, table[0], "same")])
     assert pool.block_of == {"same": 0}
     pool.drop(first)
     pool.take(second, 12, 4)
@@ -696,7 +670,6 @@ def test_scattered_tables_are_gathered_together():
         ({"block_size": 0}, "block_size is 0; it must be at least 1"),
         ({"share_prefixes": True}, "it goes with a block_size"),
         ({"block_size": 4, "share_prefixes": 1}, "share_prefixes is 1; it must be True or False"),
-        ({"block_size": 4, "sliding_window": 4}, "block_size is 4 beside a sliding window"),
         ({"block_size": 9, "max_kv_tokens": 8}, "block_size is 9, more than the 8 KV tokens"),
     ],
 )

@@ -9,7 +9,7 @@ from course.attempt import Attempt
 from course.registry import exercise
 from course.stories import l04b_heads, l04b_readings
 from course.stories.l04_exhibits import evict_by_slicing, kept_by, live_bytes_table
-from course.stories.l04_window import drawn_masks, ring_steps, storage_story
+from course.stories.l04_window import block_steps, drawn_masks, ring_steps, storage_story
 from nanogpt import load_model
 from nanogpt.parts import sliding_window
 
@@ -65,6 +65,25 @@ def test_the_ring_is_drawn_by_the_learners_function_alone():
     assert steps[7]["words"] == "Position 7 goes into slot 2, over position 2."
     assert "Once you have written" in ring_steps(attempted("l04.ring_slot", not_written))
     assert "leaves the seven slots" in ring_steps(attempted("l04.ring_slot", outside))
+
+
+def test_a_drawn_block_is_given_back_once_the_window_has_passed_all_of_it_but_for_the_sinks():
+    steps = block_steps(load_model())
+    gone, outside = 0, set[int]()
+    for step in steps:
+        for request_id, table in step["tables"].items():
+            assert table[0] is not None, "position 0 is the sink"
+            assert table[-1] is not None, "the newest is seen"
+            gone += table.count(None)
+            for index, block in enumerate(table):
+                if block is not None:
+                    drawn = step["blocks"][block]
+                    assert drawn["owner"] == int(request_id)
+                    assert len(drawn["outside"]) < drawn["filled"], (request_id, index)
+                    outside |= {*drawn["outside"]}
+    assert gone and outside == {0, 1, 2, 3}
+    assert {key for step in steps for key in step["tables"]} == {"0", "1", "2"}
+    assert steps[-1]["tables"] == {}
 
 
 def test_masks_and_bytes_are_drawn_whatever_was_answered():

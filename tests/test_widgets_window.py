@@ -7,7 +7,8 @@ import re
 import pytest
 import torch
 
-from course.stories.l04_blocks import BlockPool
+from course.stories.l04_window import block_steps
+from nanogpt import load_model
 from nanogpt.clock import CostClock
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
@@ -219,19 +220,21 @@ def test_a_receptive_field_refuses_positions_that_are_not_there(changes, sentenc
 # ---- block tables --------------------------------------------------------------------------------
 
 
-def a_pool():
-    pool = BlockPool(4, 4)
-    pool.allocate(0, 7)
-    pool.allocate(1, 3)
-    pool.append(0)
-    pool.append(0)
-    pool.evict(0, 5)
-    return pool.record
+def a_step():
+    """Two requests in four blocks of 4, the last of which is free."""
+    full = {"owner": 0, "filled": 4, "outside": []}
+    short = {"owner": 1, "filled": 3, "outside": []}
+    free = {"owner": None, "filled": 0, "outside": []}
+    return {
+        "words": "So.", "blocks": [full, full, short, free],
+        "tables": {"0": [0, 1], "1": [2]}, "block_size": 4,
+    }  # fmt: skip
 
 
-def test_a_block_table_takes_a_pool_s_record_as_it_is():
-    assert BlockTable(a_pool(), "Blocks").steps == a_pool()
-    json.dumps(standalone.state(BlockTable(a_pool())))
+def test_a_block_table_takes_an_engine_s_run_as_it_is():
+    steps = block_steps(load_model())
+    assert BlockTable(steps, "Blocks").steps == steps
+    json.dumps(standalone.state(BlockTable(steps)))
 
 
 def test_a_block_needs_not_say_what_is_outside():
@@ -257,11 +260,11 @@ def test_a_block_needs_not_say_what_is_outside():
 )
 def test_a_block_table_refuses_blocks_with_two_owners_or_none(change, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        BlockTable([{**a_pool()[2], **change}])
+        BlockTable([{**a_step(), **change}])
 
 
 def test_a_block_table_refuses_pools_of_different_sizes():
     with pytest.raises(ValueError, match=re.escape("numbers of blocks [4, 5]")):
-        BlockTable([a_pool()[0], BlockPool(5, 4).record[0]])
+        BlockTable([a_step(), {**a_step(), "blocks": [*a_step()["blocks"], a_step()["blocks"][3]]}])
     with pytest.raises(ValueError, match="steps has 0 entries"):
         BlockTable([])

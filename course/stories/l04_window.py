@@ -7,12 +7,14 @@ import torch
 
 from course.attempt import Attempt
 from course.limited_call import call
-from course.stories.l04_blocks import BlockPool
 from course.stories.texts import oracle
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
+from nanogpt.blocks.block_record import BlockStepRecord
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.parts import sliding_window
 from nanogpt.parts.plain_values import as_whole
+from nanogpt.parts.sliding_window import kept_positions
+from nanogpt.trace import StepRecord, WorkRecord
 from widgets import whose
 
 Arrivals = list[tuple[int, Request]]
@@ -160,19 +162,48 @@ def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
     return steps
 
 
-def pool_of_blocks() -> BlockPool:
-    """Eight blocks of 4: request 0 has a window of 5 and one sink, requests 1 and 2 none."""
-    pool = BlockPool(num_blocks=8, block_size=4)
-    pool.allocate(0, 10)
-    pool.allocate(1, 6)
-    for turn in range(6):
-        pool.append(0)
-        pool.evict(0, window=5, sinks=1)
-        if turn % 3 == 0:
-            pool.append(1)
-    pool.free(1)
-    pool.allocate(2, 9)
-    return pool
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def block_steps(model: GPT) -> list[dict[str, Any]]:
+    """A run with eight blocks of 4 under a window of 5 with one sink, as a BlockTable takes it."""
+    settings = EngineConfig(
+        10, max_kv_tokens=32, max_batch_size=2, sliding_window=5, num_sinks=1, block_size=4
+    )
+    asks = [(0, "MERCUTIO:\n", 12), (0, "ROMEO:", 6), (2, "JULIET:\nO ", 5)]
+    arrivals = [(at, Request(i, encode(text), new)) for i, (at, text, new) in enumerate(asks)]
+    trace = Engine(model, settings).run(arrivals)
+    computed: dict[int, int] = {}
+    return [_block_step(step, trace, computed) for step in trace.steps]
+
+
+def _block_step(step: StepRecord, trace: Trace, computed: dict[int, int]) -> dict[str, Any]:
+    """One step of it; how far each request is computed goes on in `computed`."""
+    assert isinstance(step, BlockStepRecord)
+    computed.update((work.request_id, work.end) for work in step.work)
+    pool, window, sinks = step.blocks, trace.sliding_window, trace.num_sinks
+    size = pool.block_size
+    blocks = [{"owner": None, "filled": 0, "outside": []} for _ in range(pool.num_blocks)]
+    tables: dict[str, list[int | None]] = {}
+    for request_id, held in pool.tables:
+        end = computed[request_id]
+        seen = kept_positions(end, window, sinks)
+        tables[str(request_id)] = table = [None] * -(-end // size)
+        for index, block in zip(sorted({p // size for p in seen}), held, strict=True):
+            table[index] = block
+            inside = range(index * size, min(end, (index + 1) * size))
+            outside = [p - inside.start for p in inside if p not in seen]
+            blocks[block] = {"owner": request_id, "filled": len(inside), "outside": outside}
+    words = [f"Request {work.request_id} brings {_positions(work)}." for work in step.work]
+    words += [f"Request {request_id} is done." for request_id in step.finished]
+    if freed := sorted({*pool.freed}):
+        words.append(f"Given back: block{'s' * (len(freed) > 1)} {', '.join(map(str, freed))}.")
+    return {"words": " ".join(words), "blocks": blocks, "tables": tables, "block_size": size}
+
+
+def _positions(work: WorkRecord) -> str:
+    last = work.end - 1
+    return f"position {last}" if work.start == last else f"positions {work.start} to {last}"
 
 
 # --- the learner's run --------------------------------------------------------------------------

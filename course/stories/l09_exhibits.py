@@ -3,6 +3,7 @@
 import copy
 import functools
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -154,7 +155,7 @@ class PublishesWhenWritten(Store):
             known = self.requests[request_id].tokens_so_far
             num_full = self.rule(self.length(request_id), num_new, self.size)
             hashes = self._hashes(tuple(known[: num_full * self.size]), "")
-            self.pool.publish(self.table(request_id), hashes)
+            self.pool.publish(zip(count(), self.table(request_id), hashes, strict=False))
         return place
 
 

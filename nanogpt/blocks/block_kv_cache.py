@@ -8,7 +8,7 @@ block that is not full is written, and it is never published: shared it is after
 Shapes: L layers, H heads, P blocks of E entries each, S entries held, D head size, N tokens.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import MappingProxyType
@@ -134,10 +134,10 @@ class BlockKVCache(Prefixes):
         """
         mark, num_copied = self.pool.mark(), len(self._copied)
         aside = [
-            (i, self._table_of[i], self._length_of[i], self._published[i], self.held(i).clone())
-            for i in request_ids
+            (i, self._table_of[i], self._length_of[i], self._published[i]) for i in request_ids
         ]
-        hashes = {i: self.pool.hashes(self._table_of[i][: self._published[i]]) for i in request_ids}
+        kept = [self.storage[:, :, :, self._whole(table)] for _, table, *_ in aside]
+        findable = [each for _, table, *_ in aside for each in self.pool.findable(table)]
         for request_id, table, *_ in aside:
             self._table_of[request_id] = []
             self._length_of[request_id] = self._published[request_id] = 0
@@ -145,11 +145,11 @@ class BlockKVCache(Prefixes):
         try:
             yield
         except BaseException:
-            for request_id, table, length, published, kv in aside:
+            for (request_id, table, length, published), kv in zip(aside, kept, strict=True):
                 self.adopt(request_id, table, length)
                 self._published[request_id] = published
-                self.pool.publish(table, hashes[request_id])
-                self.storage[:, :, :, self._entries(request_id, 0, length)] = kv
+                self.storage[:, :, :, self._whole(table)] = kv
+            self.pool.publish(findable)
             self.pool.rewind(mark)
             del self._copied[num_copied:]
             raise
@@ -169,7 +169,7 @@ class BlockKVCache(Prefixes):
                 table = self._table_of[request_id]
             if length + num_new > len(table) * self.size:
                 table += self.pool.take(table, length + num_new, self.size)
-            entries += self._entries(request_id, length, length + num_new)
+            entries += self._entries(request_id, range(length, length + num_new))
         starts = torch.tensor(entries, device=self._heads.device).unsqueeze(1)  # (N, 1)
         return (starts + self._heads).flatten()  # (N * H,)
 
@@ -185,7 +185,7 @@ class BlockKVCache(Prefixes):
 
     def held(self, request_id: int) -> Tensor:
         """What the request holds in all layers. Shapes: -> (2, L, H, S, D), a view if it can be."""
-        entries = self._entries(request_id, 0, self._length_of[request_id])
+        entries = self._entries(request_id, self.positions(request_id))
         if self.is_run(request_id):
             first = entries[0] if entries else 0
             return self.storage[:, :, :, first : first + len(entries)]
@@ -255,12 +255,14 @@ class BlockKVCache(Prefixes):
 
     def publish(self, request: Request) -> None:
         """Let others find the request's full blocks, all of them from committed steps."""
-        full = self._length_of[request.id] // self.size
+        length = self._length_of[request.id]
+        full = length // self.size
         if not self.share or full == self._published[request.id]:
             return
         known = tuple(request.tokens_so_far[: full * self.size])
         hashes = self._hashes(known, request.cache_salt or "")
-        self.pool.publish(self._table_of[request.id], hashes)
+        held = zip(self._held_blocks(length), self._table_of[request.id], strict=True)
+        self.pool.publish((i, block, hashes[i]) for i, block in held if i < full)
         self._published[request.id] = full
 
     def shared(self, requests: Sequence[Request]) -> int:
@@ -270,7 +272,7 @@ class BlockKVCache(Prefixes):
         """
         if not self.share:
             return 0
-        tables = [self._table_of.get(r.id) or self._found(r) for r in requests]
+        tables = [self._lasting(r) for r in requests]
         return (sum(map(len, tables)) - len(set().union(*tables))) * self.size
 
     def noted(self, record: StepRecord) -> BlockStepRecord:
@@ -292,14 +294,29 @@ class BlockKVCache(Prefixes):
         """Assert that the books agree, and that only full blocks that committed can be found."""
         assert self._table_of.keys() == self._length_of.keys() == self._published.keys()
         for request_id, table in self._table_of.items():
-            assert len(table) == -(-self._length_of[request_id] // self.size), (request_id, table)
+            held = self._held_blocks(self._length_of[request_id])
+            assert len(table) == len(held), (request_id, table)
             assert 0 <= self._published[request_id] <= self._length_of[request_id] // self.size
         self.pool.check(list(self._table_of.values()))
         assert self.share or not self.pool.block_of
 
-    def _found(self, request: Request) -> Sequence[int]:
-        hit = self.find(request.tokens_so_far, request.cache_salt)
-        return hit.blocks if hit else ()
+    def _lasting(self, request: Request) -> Sequence[int]:
+        """Blocks that the request names, or will once it starts, until all it knows is computed."""
+        table = self._table_of.get(request.id, ())
+        computed = self._length_of.get(request.id, 0)
+        if not table and (hit := self.find(request.tokens_so_far, request.cache_salt)):
+            table, computed = hit.blocks, hit.num_tokens
+        lasting = self._held_blocks(request.num_known)
+        named = zip(self._held_blocks(computed), table, strict=True)
+        return [block for index, block in named if index in lasting]
+
+    def _held_blocks(self, computed: int) -> Sequence[int]:
+        """Which blocks of a text the table of a request names that has computed so much of it."""
+        return range(-(-computed // self.size))
+
+    def _whole(self, table: Sequence[int]) -> list[int]:
+        """Where all entries of these blocks lie in the pool."""
+        return [block * self.size + entry for block in table for entry in range(self.size)]
 
     def _cut(self, request_id: int) -> None:
         """Give back the blocks behind what is held."""
@@ -320,7 +337,7 @@ class BlockKVCache(Prefixes):
             self.pool.drop([copy[0]])
             self._copied.append(copy)
 
-    def _entries(self, request_id: int, start: int, end: int) -> list[int]:
-        """Where the positions [start, end) lie in the pool."""
+    def _entries(self, request_id: int, positions: Iterable[int]) -> list[int]:
+        """Where these positions of the request's text lie in the pool."""
         table, size = self._table_of[request_id], self.size
-        return [table[p // size] * size + p % size for p in range(start, end)]
+        return [table[p // size] * size + p % size for p in positions]

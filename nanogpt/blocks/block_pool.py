@@ -11,7 +11,7 @@ Knows neither tensors nor requests. The choices are parts (`parts/blocks.py`).
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from nanogpt.parts import Parts
@@ -83,13 +83,13 @@ class BlockPool:
                 self._empty.add(block)
         self._events["freed"] += [block for block in blocks if block in freed]
 
-    def publish(self, table: Sequence[int], hashes: Sequence[str]) -> None:
-        """Let the first blocks of a table be found by these hashes.
+    def publish(self, blocks: Iterable[tuple[int, int, str]]) -> None:
+        """Let blocks be found: (how deep it lies in its text, the block, its hash) of each.
 
         Requests that ran side by side may have computed the same: the first block is found, and
         another when that is gone.
         """
-        for depth, (block, block_hash) in enumerate(zip(table, hashes, strict=False)):
+        for depth, block, block_hash in blocks:
             if block not in self._hash_of:
                 self._alike.setdefault(block_hash, []).append(block)
                 self.block_of[block_hash] = self._alike[block_hash][0]
@@ -97,9 +97,9 @@ class BlockPool:
                 self._worth[block] = 0, depth
                 self._published.append((block, block_hash))
 
-    def hashes(self, blocks: Sequence[int]) -> list[str]:
-        """By what these, all of them published, are found."""
-        return [self._hash_of[block] for block in blocks]
+    def findable(self, blocks: Sequence[int]) -> list[tuple[int, int, str]]:
+        """Those of them that can be found, as `publish` takes them."""
+        return [(self._worth[b][1], b, self._hash_of[b]) for b in blocks if b in self._hash_of]
 
     @property
     def num_free(self) -> int:

@@ -47,6 +47,11 @@ class RequestView:
         return held + -held % self.block_size
 
 
+def kv_limit(window: int, sinks: int, block_size: int) -> int:
+    """The most KV tokens of whole blocks under a window, which may lie across one more."""
+    return sum(-(-n // block_size) for n in (sinks, window - 1, 1)) * block_size
+
+
 def never_fits(view: RequestView, max_kv_tokens: int | None, window: int | None) -> ValueError:
     """The error for a request that needs more KV tokens than the budget will ever have."""
     needs, under = f"{len(view.prompt_tokens)} + {view.max_new_tokens} - 1 = ", ""

@@ -6,7 +6,7 @@ and given back as they are evicted: what is counted is what is alive.
 Shapes: L layers, H heads, S entries held, T new tokens, D head size, N new tokens of all rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 
@@ -21,6 +21,25 @@ from nanogpt.parts.sliding_window import WindowMask, kept_positions, window_mask
 from nanogpt.request import KVView, OwnKV
 from nanogpt.window.window_attention import window_attention
 from nanogpt.window.window_storage import WindowStorage
+
+
+class StepKV:
+    """A step's new K/V, which comes layer by layer and is stored request by request."""
+
+    def __init__(self, rows: Sequence[tuple[int, int]], num_layers: int) -> None:
+        """`rows` are (request id, how many tokens), in the order of the flat row."""
+        self.request_ids, self.lengths = [list(each) for each in zip(*rows, strict=True)]
+        self.num_layers = num_layers
+        self._layers: list[tuple[Tensor, Tensor]] = []  # (N, H, D) each
+
+    def with_layer(self, k: Tensor, v: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Take one layer's (N, H, D) each; after the last, give each request's (2, L, H, T, D)."""
+        self._layers.append((k, v))
+        if len(self._layers) < self.num_layers:
+            return iter(())
+        keys, values = zip(*self._layers, strict=True)
+        kv = torch.stack([*keys, *values]).unflatten(0, (2, -1))  # (2, L, N, H, D)
+        return zip(self.request_ids, kv.transpose(2, 3).split(self.lengths, dim=3), strict=True)
 
 
 class WindowedKVCache:
@@ -49,7 +68,6 @@ class WindowedKVCache:
         self._new_storage = new_storage
         self._mask_of = mask_of
         self._storage_of: dict[int, WindowStorage] = {}
-        self._written: list[tuple[Tensor, Tensor]] = []  # (N, H, D) each, layer by layer
 
     def reserve(self, request_id: int) -> None:
         """Take the request in, holding nothing.
@@ -62,25 +80,16 @@ class WindowedKVCache:
             raise ValueError(f"all {self.num_slots} slots are taken")
         self._storage_of[request_id] = self._new_storage(self._empty, self.window, self.sinks)
 
-    def place(self, rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Announce the step's rows to their storages; the place of a row is its turn."""
-        self._written = []
+    def place(self, rows: Sequence[tuple[int, int]]) -> StepKV:
+        """Announce the step's rows to their storages."""
         for request_id, num_new in rows:
             self._storage_of[request_id].plan(num_new)
-        return list(rows)
+        return StepKV(rows, self.num_layers)
 
-    def write(self, layer: int, place: list[tuple[int, int]], k: Tensor, v: Tensor) -> None:
+    def write(self, layer: int, place: StepKV, k: Tensor, v: Tensor) -> None:
         """Collect the layers, first to last; the last hands everything out. k, v (N, H, D)."""
-        self._written.append((k, v))
-        if len(self._written) < self.num_layers:
-            return
-        keys, values = zip(*self._written, strict=True)
-        kv = torch.stack([*keys, *values]).unflatten(0, (2, -1))  # (2, L, N, H, D)
-        kv = kv.transpose(2, 3)  # (2, L, H, N, D)
-        self._written = []
-        pieces = kv.split([num_new for _, num_new in place], dim=3)
-        for (request_id, _), piece in zip(place, pieces, strict=True):
-            self._storage_of[request_id].put(piece)
+        for request_id, kv in place.with_layer(k, v):
+            self._storage_of[request_id].put(kv)
 
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Count the `num_tokens` of this step as held, and evict what they push out."""
@@ -88,7 +97,6 @@ class WindowedKVCache:
 
     def discard_written(self, request_id: int) -> None:
         """Let go of what a failed step wrote: nothing of it counts."""
-        self._written = []
         self._storage_of[request_id].forget()
 
     def release(self, request_id: int) -> None:

@@ -10,7 +10,8 @@ from driving import (
     press,
 )
 
-from course.stories.l04_blocks import BlockPool
+from course.stories.l04_window import block_steps
+from nanogpt import load_model
 from widgets import AttentionByDistance, BlockTable, KVGrowth, ReceptiveField, StorageStrip
 
 pytestmark = pytest.mark.browser
@@ -104,19 +105,6 @@ def an_attention(**more):
     return AttentionByDistance(weights, 8, **more)
 
 
-def a_pool():
-    pool = BlockPool(6, 4)
-    pool.allocate(0, 7)
-    pool.allocate(1, 3)
-    pool.append(0)
-    pool.append(0)
-    pool.evict(0, 6)
-    pool.append(0)
-    pool.evict(0, 6)
-    pool.free(1)
-    return pool.record
-
-
 def every_widget():
     return [
         a_growth(),
@@ -126,7 +114,7 @@ def every_widget():
         an_attention(title="Attention", sink_weights=[[[0.2, 0.1]] * 3] * 2),
         ReceptiveField(8, 4, 48, "The field", probe=27),
         ReceptiveField(4, 3, 30, sinks=2, probe=5),
-        BlockTable(a_pool(), "Blocks"),
+        BlockTable(block_steps(load_model()), "Blocks"),
     ]
 
 
@@ -333,33 +321,34 @@ def test_on_a_phone_the_field_is_whole(show):
 
 
 def test_a_block_goes_back_when_its_last_entry_is_out_of_sight(show):
-    page = from_the_start(show([BlockTable(a_pool())]))
+    page = from_the_start(show([BlockTable(block_steps(load_model()))]))
     focus_toolbar(page)
-    press(page, "ArrowRight", 5)
+    press(page, "ArrowRight", 2)
     assert live(page) == (
-        "Request 0 keeps its last 6 positions. Given back: no block.\n"
-        "2 of 6 blocks are free; of the 16 entries lent, 9 seen, 3 behind the window, 4 empty."
+        "Request 0 brings position 11. Request 1 brings position 6.\n"
+        "3 of 8 blocks are free; of the 20 entries lent, 12 seen, 7 behind the window, 1 empty."
     )
     picture = page.get_by_role("img")
-    assert picture.locator(".sn-bt-outside").count() == 3
-    assert page.locator(".sn-chip").text_content() == "2 free blocks"
-    press(page, "ArrowRight", 2)
-    assert live(page).startswith("Request 0 keeps its last 6 positions. Given back: block 0.")
+    assert picture.locator(".sn-bt-outside").count() == 7
+    assert page.locator(".sn-chip").text_content() == "3 free blocks"
+    press(page, "ArrowRight")
+    assert live(page).startswith(
+        "Request 0 brings position 12. Request 1 brings position 7. Given back: block 1."
+    )
     assert picture.get_attribute("aria-label") == (
-        "Tables. request 0: given back, 1, 3; request 1: 2"
+        "Tables. request 0: 0, given back, 2, 3; request 1: 4, 5"
     )
     assert picture.locator(".sn-bt-gone").count() == 1
     assert picture.locator(".sn-bt-free.sn-bt-lit").count() == 1
-    press(page, "End")
-    assert picture.get_attribute("aria-label") == "Tables. request 0: given back, 1, 3"
 
 
 def test_a_table_and_its_blocks_share_a_colour(show):
-    page = show([BlockTable(a_pool()[:3])])
+    page = show([BlockTable(block_steps(load_model())[:2])])
     focus_toolbar(page)
     press(page, "End")
     fill = "all => all.map((each) => getComputedStyle(each).fill)"
     tables = page.locator(".sn-bt-entry").evaluate_all(fill)
     blocks = page.get_by_role("img").locator(".sn-bt-block").evaluate_all(fill)
-    assert tables == blocks == [tables[0], tables[0], tables[2]]
-    assert tables[0] != tables[2]
+    first, second = tables[0], tables[-1]
+    assert tables == blocks == [first] * 3 + [second] * 2
+    assert first != second

@@ -1,0 +1,129 @@
+"""The KV cache in blocks under a sliding window: a block goes back once no token in it is seen.
+
+A step's new K/V lies beside the pool until the step has committed, as under every window: of a
+chunk that is longer than the window, only what is still seen afterwards is put into blocks. So a
+request never takes more than the blocks across which its window may lie, and those of its sinks.
+What a table names is in the order of the text, with gaps where blocks went back.
+
+Shapes: L layers, H heads, P blocks of E entries each, S entries held, T new tokens, D head size.
+Source: vLLM's `SlidingWindowManager` (v1/core/single_type_kv_cache_manager.py), which puts a "null
+block" into such gaps and asks, as `find` does, for no more blocks than the window still sees.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from nanogpt.blocks.block_kv_cache import BlockKVCache
+from nanogpt.executors.base import Row
+from nanogpt.model import Attend
+from nanogpt.parts.layout_checks import mask_of_pairs
+from nanogpt.parts.seams import BlockHit
+from nanogpt.parts.sliding_window import kept_positions, window_mask
+from nanogpt.window.window_attention import window_attention
+from nanogpt.window.windowed_kv_cache import StepKV
+
+
+class WindowBlockKVCache(BlockKVCache):
+    """A `BlockKVCache` in which requests hold their first `sinks` tokens and the last `window`.
+
+    Mutable: as that, and what the step under way has written.
+    """
+
+    def __init__(self, window: int, sinks: int, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.window = window
+        self.sinks = sinks
+        self._mask_of = mask_of_pairs(self.parts.visible)
+        self._written: dict[int, Tensor] = {}  # (2, L, H, T, D) each
+
+    # --- a step's K/V -----------------------------------------------------------------------------
+
+    def place(self, rows: Sequence[tuple[int, int]]) -> StepKV:
+        """Room beside the pool for [(request id, how many new tokens), ...]."""
+        return StepKV(rows, self.storage.shape[1])
+
+    def write(self, layer: int, place: StepKV, k: Tensor, v: Tensor) -> None:
+        """Collect the layers, first to last. Shapes: k, v (N, H, D), of the tokens of all rows."""
+        self._written.update(place.with_layer(k, v))
+
+    def commit(self, request_id: int, num_tokens: int) -> None:
+        """Give back the blocks that are no longer seen, and put what is new into those that are."""
+        start, table = self._length_of[request_id], self._table_of[request_id]
+        end = start + num_tokens
+        before, after = self._held_blocks(start), self._held_blocks(end)
+        gone = [block for index, block in zip(before, table, strict=True) if index not in after]
+        table[:] = [block for block in table if block not in gone]
+        self.pool.drop(gone)
+        if start % self.size and start // self.size in after:
+            self._make_writable(request_id, after.index(start // self.size))
+            table = self._table_of[request_id]
+        table += self.pool.take(table, len(after) * self.size, self.size)
+        self._length_of[request_id] = end
+        new = [p for p in range(start, end) if p // self.size in after]
+        kv = self._written.pop(request_id)[:, :, :, [p - start for p in new]]  # (2, L, H, T, D)
+        self.storage[:, :, :, self._entries(request_id, new)] = kv
+
+    def discard_written(self, request_id: int) -> None:
+        """Let go of what a failed step wrote: the pool has nothing of it."""
+        self._written.pop(request_id, None)
+
+    # --- what executors ask -----------------------------------------------------------------------
+
+    def attention(self, rows: Sequence[Row]) -> Attend:
+        """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
+        return window_attention(self, rows)
+
+    def mask(self, request_id: int, num_new: int) -> Tensor:
+        """Which keys a query may see, by position alone. Shapes: -> (T, S + T) bool."""
+        computed = self._length_of[request_id]
+        new = range(computed, computed + num_new)
+        return self._mask_of(new, [*self.positions(request_id), *new], self.window, self.sinks)
+
+    def in_sight(self, request_id: int) -> Tensor | None:
+        """All that is held, if the next token sees all of it. Shapes: -> (2, L, H, S, D)."""
+        return self.held(request_id) if self._mask_of is window_mask else None
+
+    def held(self, request_id: int) -> Tensor:
+        """Everything that the request holds, a copy. Shapes: -> (2, L, H, S, D)."""
+        return self.storage[:, :, :, self._entries(request_id, self.positions(request_id))]
+
+    def positions(self, request_id: int) -> Sequence[int]:
+        """The positions that a token to come may see, in the order of `gather`."""
+        return kept_positions(self._length_of.get(request_id, 0), self.window, self.sinks)
+
+    def length(self, request_id: int) -> int:
+        """How many KV tokens the request holds; 0 when it has no table."""
+        return len(self.positions(request_id))
+
+    def held_tokens(self) -> int:
+        """KV tokens held by all requests together; those in shared blocks count for each."""
+        return sum(map(self.length, self._table_of))
+
+    # --- what is shared ---------------------------------------------------------------------------
+
+    def find(self, known: Sequence[int], salt: str | None = None) -> BlockHit | None:
+        """As many tokens of `known` as there are blocks for all that is seen behind them.
+
+        Blocks that the window has passed need not be there. Changes nothing.
+        """
+        if not self.share:
+            return None
+        hashes, published = self._hashes(tuple(known), salt or ""), self.pool.block_of
+        for num_tokens in range((len(known) - 1) // self.size * self.size, 0, -self.size):
+            names = [hashes[index] for index in self._held_blocks(num_tokens)]
+            if all(name in published for name in names):
+                return BlockHit(tuple(published[name] for name in names), num_tokens)
+        return None
+
+    def _held_blocks(self, computed: int) -> Sequence[int]:
+        """Which blocks of a text the table of a request names that has computed so much of it."""
+        kept = kept_positions(computed, self.window, self.sinks)
+        return sorted({position // self.size for position in kept})
+
+    def _entries(self, request_id: int, positions: Iterable[int]) -> list[int]:
+        """Where these positions of the request's text lie in the pool."""
+        held = self._held_blocks(self._length_of[request_id])
+        block_at = dict(zip(held, self._table_of[request_id], strict=True))
+        return [block_at[p // self.size] * self.size + p % self.size for p in positions]
