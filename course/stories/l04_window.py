@@ -183,12 +183,14 @@ def _block_step(step: StepRecord, trace: Trace, computed: dict[int, int]) -> dic
     computed.update((work.request_id, work.end) for work in step.work)
     pool, window, sinks = step.blocks, trace.sliding_window, trace.num_sinks
     size = pool.block_size
-    blocks = [{"owner": None, "filled": 0, "outside": []} for _ in range(pool.num_blocks)]
+    free: dict[str, Any] = {"owner": None, "filled": 0, "outside": []}
+    blocks = [free] * pool.num_blocks
     tables: dict[str, list[int | None]] = {}
     for request_id, held in pool.tables:
         end = computed[request_id]
         seen = kept_positions(end, window, sinks)
-        tables[str(request_id)] = table = [None] * -(-end // size)
+        table: list[int | None] = [None] * -(-end // size)
+        tables[str(request_id)] = table
         for index, block in zip(sorted({p // size for p in seen}), held, strict=True):
             table[index] = block
             inside = range(index * size, min(end, (index + 1) * size))

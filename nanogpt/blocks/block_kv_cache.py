@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -156,7 +157,7 @@ class BlockKVCache(Prefixes):
 
     # --- what executors ask -----------------------------------------------------------------------
 
-    def place(self, rows: Sequence[tuple[int, int]]) -> Tensor:
+    def place(self, rows: Sequence[tuple[int, int]]) -> Any:
         """Where the new tokens of [(request id, how many), ...] go, head by head: (N * H,).
 
         Blocks are taken for them; one that another table names too is copied first.
@@ -173,7 +174,7 @@ class BlockKVCache(Prefixes):
         starts = torch.tensor(entries, device=self._heads.device).unsqueeze(1)  # (N, 1)
         return (starts + self._heads).flatten()  # (N * H,)
 
-    def write(self, layer: int, place: Tensor, k: Tensor, v: Tensor) -> None:
+    def write(self, layer: int, place: Any, k: Tensor, v: Tensor) -> None:
         """Store K/V of N new tokens. Shapes: place (N * H,), k, v (N, H, D)."""
         keys, values = self._rows[layer]
         keys.index_copy_(0, place, k.flatten(0, 1))
@@ -213,11 +214,11 @@ class BlockKVCache(Prefixes):
         """How many tokens the request holds; 0 when it has no table."""
         return self._length_of.get(request_id, 0)
 
-    def positions(self, request_id: int) -> range:
+    def positions(self, request_id: int) -> Sequence[int]:
         """The positions whose K/V is held: all of them."""
         return range(self.length(request_id))
 
-    def mask(self, request_id: int, num_new: int) -> None:
+    def mask(self, request_id: int, num_new: int) -> Tensor | None:
         """None: the causal mask applies."""
 
     def view(self, request_id: int) -> KVView:

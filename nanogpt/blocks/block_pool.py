@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from nanogpt.parts import Parts
+from nanogpt.parts.blocks import num_lacking
 from nanogpt.parts.cached_block import CachedBlock
 
 
@@ -44,7 +45,7 @@ class BlockPool:
         Cached ones are evicted where nothing is empty. Raises: ValueError when there are too few,
         of which admission has to take care.
         """
-        more = max(0, -(-num_tokens // size) - len(table))
+        more = num_lacking(len(table), num_tokens, size)
         free = self.best_first(table, more)
         blocks = self.parts.allocate(len(table), num_tokens, size, free)
         if blocks is None:

@@ -6,7 +6,7 @@ The store's books would be wrong for good after a wrong answer, so each is compa
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nanogpt.parts.blocks import Copy
+from nanogpt.parts.blocks import Copy, num_lacking
 from nanogpt.parts.cached_block import CachedBlock
 from nanogpt.parts.feature_protocols import (
     Allocate,
@@ -27,7 +27,7 @@ def checked_allocate(blocks_of: Callable[..., Any]) -> Allocate:
         num_blocks: int, num_tokens: int, size: int, free: Sequence[int], /
     ) -> list[int] | None:
         answer = blocks_of(num_blocks, num_tokens, size, list(free))
-        n = max(0, -(-num_tokens // size) - num_blocks)
+        n = num_lacking(num_blocks, num_tokens, size)
         if answer is None and n > len(free):
             return None
         blocks = as_wholes(answer)

@@ -15,13 +15,18 @@ Copy = tuple[int, int]
 """(from, to): the block whose K/V is to be copied, and the block that gets it."""
 
 
+def num_lacking(num_blocks: int, num_tokens: int, size: int) -> int:
+    """How many blocks of `size` tokens a table of `num_blocks` lacks to hold `num_tokens`."""
+    return max(0, -(-num_tokens // size) - num_blocks)
+
+
 def allocate(num_blocks: int, num_tokens: int, size: int, free: Sequence[int]) -> list[int] | None:
     """The blocks that a table of `num_blocks` needs besides, to hold `num_tokens` tokens.
 
     They are the first of `free`, which stand best first; None when those are too few. All or
     nothing: a request with some of its blocks could not go on, and would keep the others.
     """
-    more = max(0, -(-num_tokens // size) - num_blocks)
+    more = num_lacking(num_blocks, num_tokens, size)
     return list(free[:more]) if more <= len(free) else None
 
 
