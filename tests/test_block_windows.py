@@ -50,6 +50,8 @@ def check_books(engine: Engine) -> None:
         assert list(cache.positions(request.id)) == kept
         assert len(cache.table(request.id)) == len({p // cache.size for p in kept})
         assert len(cache.table(request.id)) * cache.size <= scheduler.counted(request)
+        assert cache.length(request.id) == len(kept)
+    assert cache.held_tokens() == sum(cache.length(request.id) for request in running)
     in_use = {block for request in running for block in cache.table(request.id)}
     counted = sum(scheduler.counted(r, r.remaining) for r in running) - scheduler.shared(running)
     assert len(in_use) * cache.size <= counted

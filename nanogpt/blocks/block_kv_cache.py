@@ -187,10 +187,7 @@ class BlockKVCache(Prefixes):
     def held(self, request_id: int) -> Tensor:
         """What the request holds in all layers. Shapes: -> (2, L, H, S, D), a view if it can be."""
         entries = self._entries(request_id, self.positions(request_id))
-        if self.is_run(request_id):
-            first = entries[0] if entries else 0
-            return self.storage[:, :, :, first : first + len(entries)]
-        return self.storage[:, :, :, entries]
+        return self.storage[:, :, :, index_of(entries)]
 
     def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
         """What the request holds in one layer, oldest first. Shapes: -> k, v (H, S, D)."""
@@ -316,7 +313,7 @@ class BlockKVCache(Prefixes):
         return range(-(-computed // self.size))
 
     def _whole(self, table: Sequence[int]) -> list[int]:
-        """Where all entries of these blocks lie in the pool."""
+        """All entries of these blocks in the pool."""
         return [block * self.size + entry for block in table for entry in range(self.size)]
 
     def _cut(self, request_id: int) -> None:
@@ -342,3 +339,10 @@ class BlockKVCache(Prefixes):
         """Where these positions of the request's text lie in the pool."""
         table, size = self._table_of[request_id], self.size
         return [table[p // size] * size + p % size for p in positions]
+
+
+def index_of(entries: Sequence[int]) -> slice | list[int]:
+    """How to index the pool's entries: in one piece, without a copy, if they are neighbours."""
+    first = entries[0] if entries else 0
+    is_run = entries == list(range(first, first + len(entries)))
+    return slice(first, first + len(entries)) if is_run else list(entries)

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from nanogpt.blocks.block_kv_cache import BlockKVCache
+from nanogpt.blocks.block_kv_cache import BlockKVCache, index_of
 from nanogpt.executors.base import Row
 from nanogpt.model import Attend
 from nanogpt.parts.layout_checks import mask_of_pairs
@@ -62,8 +62,9 @@ class WindowBlockKVCache(BlockKVCache):
         table += self.pool.take(table, len(after) * self.size, self.size)
         self._length_of[request_id] = end
         new = [p for p in range(start, end) if p // self.size in after]
-        kv = self._written.pop(request_id)[:, :, :, [p - start for p in new]]  # (2, L, H, T, D)
-        self.storage[:, :, :, self._entries(request_id, new)] = kv
+        kv = self._written.pop(request_id)  # (2, L, H, T, D)
+        seen = kv[:, :, :, index_of([p - start for p in new])]
+        self.storage[:, :, :, index_of(self._entries(request_id, new))] = seen
 
     def discard_written(self, request_id: int) -> None:
         """Let go of what a failed step wrote: the pool has nothing of it."""
@@ -85,10 +86,6 @@ class WindowBlockKVCache(BlockKVCache):
         """All that is held, if the next token sees all of it. Shapes: -> (2, L, H, S, D)."""
         return self.held(request_id) if self._mask_of is window_mask else None
 
-    def held(self, request_id: int) -> Tensor:
-        """Everything that the request holds, a copy. Shapes: -> (2, L, H, S, D)."""
-        return self.storage[:, :, :, self._entries(request_id, self.positions(request_id))]
-
     def positions(self, request_id: int) -> Sequence[int]:
         """The positions that a token to come may see, in the order of `gather`."""
         return kept_positions(self._length_of.get(request_id, 0), self.window, self.sinks)
@@ -100,6 +97,11 @@ class WindowBlockKVCache(BlockKVCache):
     def held_tokens(self) -> int:
         """KV tokens held by all requests together; those in shared blocks count for each."""
         return sum(map(self.length, self._table_of))
+
+    def check(self) -> None:
+        """Assert that the books agree, and that between two steps nothing lies beside the pool."""
+        super().check()
+        assert not self._written
 
     # --- what is shared ---------------------------------------------------------------------------
 
@@ -119,11 +121,13 @@ class WindowBlockKVCache(BlockKVCache):
 
     def _held_blocks(self, computed: int) -> Sequence[int]:
         """Which blocks of a text the table of a request names that has computed so much of it."""
-        kept = kept_positions(computed, self.window, self.sinks)
-        return sorted({position // self.size for position in kept})
+        size, first = self.size, max(0, computed - self.window) // self.size
+        sinks = range(min(first, -(-min(self.sinks, computed) // size)))
+        return [*sinks, *range(first, -(-computed // size))]
 
     def _entries(self, request_id: int, positions: Iterable[int]) -> list[int]:
         """Where these positions of the request's text lie in the pool."""
-        held = self._held_blocks(self._length_of[request_id])
-        block_at = dict(zip(held, self._table_of[request_id], strict=True))
-        return [block_at[p // self.size] * self.size + p % self.size for p in positions]
+        size, held = self.size, self._held_blocks(self._length_of[request_id])
+        table = self._table_of[request_id]
+        shift = {index: (block - index) * size for index, block in zip(held, table, strict=True)}
+        return [shift[position // size] + position for position in positions]
