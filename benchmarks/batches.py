@@ -58,7 +58,7 @@ def filled(model: GPT, batch: int, context: int, steps: int) -> Engine:
     engine = Engine(model, EngineConfig(BUDGET, max_batch_size=batch, keep_steps=1))
     for i in range(batch):
         prompt = [(i + j) % vocab_size for j in range(context - steps - filling)]
-        engine.submit(Request(i, prompt, steps + filling + 2))
+        engine.submit(Request(i, prompt, steps + filling + 1))
     while len(engine.scheduler.active) < batch:
         engine.step()
     return engine

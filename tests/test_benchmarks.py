@@ -320,14 +320,19 @@ def test_a_row_counts_what_was_timed_out_and_gives_the_seconds_of_one_submission
     assert row.statuses == {"timeout": 20, "passed": 20}
 
 
-def test_a_filled_batch_does_nothing_but_decode_up_to_its_context(model: GPT) -> None:
-    engine_ = batches.filled(model, 3, 20, 4)
+@pytest.mark.parametrize("context", [20, None])
+def test_a_filled_batch_does_nothing_but_decode_up_to_its_context(
+    context: int | None, model: GPT
+) -> None:
+    """None: as far as the model can see."""
+    context = context or model.config.context_len
+    engine_ = batches.filled(model, 3, context, 4)
     steps = [engine_.step() for _ in range(5)]  # one more than counts
     assert {(work.kind, work.end - work.start) for step in steps for work in step.work} == {
         ("decode", 1)
     }
     assert [len(step.work) for step in steps] == [3] * 5
-    assert max(work.end for work in steps[-1].work) == 20
+    assert max(work.end for work in steps[-1].work) == context
 
 
 @pytest.mark.slow
