@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from course.exercise import Exercise
+from course.lesson_map import LESSONS
 
 ROOT = Path(__file__).resolve().parent.parent
 _, LESSON, MODULE = (
@@ -63,3 +64,13 @@ def test_the_badges_and_the_changelog_say_what_the_project_is():
     ]
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (\d\S+)", changelog, re.MULTILINE)[0] == project["version"]
+
+
+def test_the_readme_lists_the_lessons_with_their_minutes_and_says_their_hours():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d\S* .+?) \| .+ \| (\d+) \|$", readme, re.MULTILINE)
+    assert rows == [(f"{each.number} {each.title}", str(each.minutes)) for each in LESSONS]
+    minutes = [each.minutes for each in LESSONS]
+    hours = {11: "eleven", 12: "twelve", 13: "thirteen"}[round(sum(minutes) / 60)]
+    said = f"About {hours} hours, in sittings of {min(minutes)} to {max(minutes)} minutes"
+    assert said in readme
