@@ -51,13 +51,13 @@ class EngineConfig:
 
     `executor` is "packed" (one flat row, the fast one), "strip" (one flat row under one mask),
     "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
-    every draw. Under a `sliding_window`, `kv_storage` is "ring" or "evict". `batch_invariant` gives
-    a token the same float32 bits in every batch, several times slower; it is a form of "packed".
-    `num_draft_tokens` are guessed ahead of every decode at most (0: none). With a `block_size` K/V
-    lies in blocks of so many tokens, full ones shared by requests that begin alike if
-    `share_prefixes` (None: in a slot of the context's length for each request). The newest
-    `keep_steps` steps are remembered, with the requests in them (None: all of them); the id of one
-    that is forgotten may come again, so that in every trace an id means one request.
+    every draw. Under a `sliding_window` without blocks, `kv_storage` is "ring" or "evict".
+    `batch_invariant` gives a token the same float32 bits in every batch, several times slower; it
+    is a form of "packed". `num_draft_tokens` are guessed ahead of every decode at most (0: none).
+    With a `block_size` K/V lies in blocks of so many tokens, full ones shared by requests that
+    begin alike if `share_prefixes` (None: in a slot of the context's length for each request). The
+    newest `keep_steps` steps are remembered, with the requests in them (None: all of them); the id
+    of one that is forgotten may come again, so that in every trace an id means one request.
     """
 
     token_budget: int = 16

@@ -3,7 +3,8 @@
 A step's new K/V lies beside the pool until the step has committed, as under every window: of a
 chunk that is longer than the window, only what is still seen afterwards is put into blocks. So a
 request never takes more than the blocks across which its window may lie, and those of its sinks.
-What a table names is in the order of the text, with gaps where blocks went back.
+What a table names is in the order of the text, with gaps where blocks went back. Of the parts,
+`visible` and `held` are asked, and those of blocks but for `longest_match`.
 
 Shapes: L layers, H heads, P blocks of E entries each, S entries held, T new tokens, D head size.
 Source: vLLM's `SlidingWindowManager` (v1/core/single_type_kv_cache_manager.py), which puts a "null
