@@ -43,6 +43,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 PACKED_ALONE: dict[str, dict[str, Any]] = {
     "batch invariant": {**TIGHT, "batch_invariant": True},
     "blocks": {**TIGHT, "block_size": 4, "share_prefixes": True},
+    "blocks, window": {
+        **URGENT, "block_size": 2, "share_prefixes": True, "sliding_window": 6, "num_sinks": 1,
+    },
     "drafts": {"num_draft_tokens": 3},
     "drafts, urgent": {**URGENT, "num_draft_tokens": 3},
     "drafts, sampled, blocks": {
