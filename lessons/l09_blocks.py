@@ -92,8 +92,7 @@ def _(measured):
             "texts? 60 requests that end with 217 tokens on average fill **38.9 %** of their slots and "
             "**94.9 %** of their blocks of 16. The paper that brought blocks into serving, "
             "[PagedAttention](https://arxiv.org/abs/2309.06180), found 20 to 38 % in the systems "
-            "before it. So the published figures come out here for longer texts, and for these "
-            "chats it is worse."
+            "before it."
         ),
     )
     return
@@ -103,8 +102,8 @@ def _(measured):
 def _():
     mo.md(r"""
     Lesson 4 had a first look at such a pool: equal blocks, and for each request a **table** that says in
-    which block its tokens 0 to 7 lie, in which the next eight, and so on. There it stood beside the
-    engine. Here the engine runs on it.
+    which block its tokens 0 to 7 lie, in which the next eight, and so on. Here you write what decides
+    over the pool.
 
     ## Two requests, one beginning
 
@@ -304,8 +303,8 @@ def _():
     What has to go into it? Two blocks may be exchanged for one another if their K/V is the same. In the run
     above, request 2 has a block *my love* behind *ROMEO: O, she is*, and request 5 has one behind *JULIET: O
     Romeo, Romeo! Where is*. The same eight letters, and other K/V, since every letter looked at what stood
-    before it. And the same whole text has other K/V under another adapter: whatever is not in the tokens
-    comes as a **salt**.
+    before it. And the same whole text has other K/V under an *adapter*, a small change to the weights:
+    whatever is not in the tokens comes as a **salt**.
     """)
     return
 
@@ -714,10 +713,9 @@ def _():
     mo.md(r"""
     ### Exhibit D: a step that fails
 
-    Two prompts. The step that reads the second one ends in numbers that are not finite, as happens when a
-    card runs out of memory. Nothing of it is committed, and it is done again. `exhibit_d` says how many of
-    a request's blocks can be found while a step is under way: `num_committed` tokens were there before it,
-    and it computes `num_new`.
+    Two prompts. The step that reads the second one ends in numbers that are not finite: nothing of it is
+    committed, and it is done again. `exhibit_d` says how many of a request's blocks can be found while a
+    step is under way: `num_committed` tokens were there before it, and it computes `num_new`.
     <span data-yours="exhibit"></span>
     """)
     return
@@ -835,8 +833,8 @@ def _(measured, started, whose, yours):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The last row is where the gain begins to go: a block can be found once the step that computed it has
-    committed, so requests that start in the same step compute the same prompt side by side.
+    In the last row the gain is smaller: a block can be found once the step that computed it has committed,
+    so requests that start in the same step compute the same prompt side by side.
 
     **How large should a block be?** 24 requests behind a text of 60, 110 or 150 tokens. A small block
     follows a beginning to its end and leaves little empty; what speaks against it stands further down.
@@ -853,7 +851,7 @@ def _(Curves, measured):
         "What a block size finds, and what it leaves empty",
         log_x=True,
         source="counted",
-        question="From which block size on does more get lost than a few percent?",
+        question="How large can a block be before much is lost?",
     )
     return
 
@@ -862,16 +860,17 @@ def _(Curves, measured):
 def _():
     mo.md(r"""
     **And the first token?** A prompt of 500 tokens that begins like one before, in blocks of 16, on one
-    thread of a CPU. CPU time, median of 21 repeats; the last column says more than the milliseconds.
+    thread of a CPU. CPU time, median of 21 repeats. The last column, the share of the time when nothing is
+    found, says more than the milliseconds.
 
-    | tokens in common | found | computed | TTFT, ms | share of cold |
-    |--:|--:|--:|--:|--:|
-    | 0 | 0 | 500 | 29.0 | 1 |
-    | 125 | 112 | 388 | 24.1 | 0.83 |
-    | 250 | 240 | 260 | 18.1 | 0.63 |
-    | 375 | 368 | 132 | 11.8 | 0.41 |
-    | 450 | 448 | 52 | 7.2 | 0.25 |
-    | 499 | 496 | 4 | 4.0 | 0.14 |
+    | tokens in common | found | TTFT, ms | share |
+    |--:|--:|--:|--:|
+    | 0 | 0 | 29.0 | 1 |
+    | 125 | 112 | 24.1 | 0.83 |
+    | 250 | 240 | 18.1 | 0.63 |
+    | 375 | 368 | 11.8 | 0.41 |
+    | 450 | 448 | 7.2 | 0.25 |
+    | 499 | 496 | 4.0 | 0.14 |
 
     The gain is the prefill that is not run. Decodes get nothing from it: each of them reads all the K/V
     that it would have read anyway. A load of short prompts and long answers hardly notices.
@@ -924,14 +923,17 @@ def _():
     mo.md(r"""
     ## How production engines do it
 
-    - **vLLM** has your six functions almost one by one, in `vllm/v1/core/`. Its hash is of the parent's
-      hash, the block's tokens and *extra keys* (adapter, images, salt), and only full blocks are cached
-      ([its design page](https://docs.vllm.ai/en/latest/design/prefix_caching/)). `get_computed_blocks` looks
-      for at most `num_tokens - 1` tokens and says in a comment that this can cost a whole block: your third
-      prediction.
+    - **vLLM** has your functions almost one by one, in `vllm/v1/core/`, but for `writable`: it shares full
+      blocks alone ([its design page](https://docs.vllm.ai/en/latest/design/prefix_caching/)). Its hash is of
+      the parent's hash, the block's tokens and *extra keys* (adapter, images, salt). `get_computed_blocks`
+      looks for at most `num_tokens - 1` tokens and says in a comment that this can cost a whole block: your
+      third prediction.
     - **What gives way there:** freed blocks go to the tail of the free queue *in reverse order*, so the end of
       a text gives way before its beginning, as the
       [first proposal](https://github.com/vllm-project/vllm/issues/2614) had it: count, then age, then depth.
+    - **Under a sliding window** a block goes back once no token in it is seen, and a newcomer needs only the
+      blocks that are still seen, not all from the first on: `SlidingWindowManager` in vLLM, and this engine
+      with `sliding_window` beside `block_size`.
     - **One thing is done otherwise.** vLLM names a full block when it is *taken*, before it is computed, so
       requests that start in one step share already.
     - **SGLang** keeps a radix tree over the tokens
@@ -940,12 +942,12 @@ def _():
       first. With pages of one token nothing of a beginning is lost to rounding.
     - **It leaks.** A first token that comes early says that another user has sent this prompt before, and a
       guesser can find out a prompt piece by piece
-      ([Leaking Secrets from Prefix Caches](https://arxiv.org/abs/2411.18191); CVE-2025-46570 of vLLM). So vLLM
+      ([InputSnatch](https://arxiv.org/abs/2411.18191); CVE-2025-46570 of vLLM). So vLLM
       takes a [`cache_salt`](https://github.com/vllm-project/vllm/pull/17045) with a request and hashes it into
       the first block: only those who know the same salt share. SGLang's `extra_key` does the same. It is
       your `salt`.
-    - **A hash may collide**, and then one reader gets another's K/V, without an error. Hence the 128 bits of
-      your task.
+    - **A hash may collide**, and then a request reads K/V of another text, without an error. Hence the 128
+      bits of your task.
 
     The defects of the museum are out there, too:
     """)

@@ -85,8 +85,8 @@ def _(stories):
 def _():
     predict(
         "l10.leaver",
-        "A client closes its connection in mid-stream, while a step computes. Its request holds K/V of 29 "
-        "tokens. **When may these 29 be given to another request?**",
+        "A client closes its connection in mid-stream, while a step computes. Its request holds K/V of "
+        "some 30 tokens. **When may this room be given to another request?**",
         (
             "At once: nothing reads them any more",
             "When the step is over",
@@ -106,16 +106,14 @@ def _():
     mo.md(r"""
     ## The road of a request
 
-    ```
-    clients == HTTP ==> event loop: uvicorn, Starlette          Continuation: text
-                             |                                        |
-                  admit_or_refuse: 10.1                        next_events: 10.2
-                             | a command                              | events
-                             v                                        |
-                        SimpleQueue ----> the engine's thread: plan, run, sample, record
-                             ^
-                             | a command
-                  on_disconnect: 10.3  <== the connection is closed
+    ```text
+    clients <== HTTP ==> event loop: uvicorn, Starlette
+                            |                  ^
+      10.1 admit_or_refuse  |                  |  10.2 next_events
+      10.3 on_disconnect    |                  |
+                            | commands         | text
+                            v                  |
+                        SimpleQueue --> engine's thread: plan, run, sample, record
     ```
 
     Two threads. The **event loop** speaks with all the clients and never computes. The **engine's thread**
@@ -273,7 +271,7 @@ def _():
     Now everything that you have passed in this course goes into one engine, and the three functions above
     into the server before it. What is missing is the reference. Settings decide which parts have work to
     do: with `executor="fused"` those of lesson 3, with `sliding_window=48` those of lesson 4, with
-    `block_size=16` those of the lesson on blocks. Change them and run the cell.
+    `block_size=16` those of lesson 9. Change them and run the cell.
     """)
     return
 
@@ -331,7 +329,8 @@ def _(Timeline, attempts, served):
         served.trace.to_json(),
         yours=any(each.started for each in attempts.values()),
         title="Six clients, as the engine behind the socket saw them",
-        question="Which two wait, and what ends their waiting?",
+        question="What do the last two requests wait for?",
+        start=4,
     )
     return
 
@@ -399,7 +398,7 @@ def _(earlier, stories):
 def _(Figure, rounds, stories):
     Figure(
         stories.contest_chart(rounds),
-        "Where do the entries part, and how far is it to the bound?",
+        "Where do the entries part?",
     )
     return
 
@@ -545,7 +544,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit C: for nothing and no reader
+    ### Exhibit C: for no reader
 
     One request at a time. The first client closes its window after three events; the second comes then.
     <span data-yours="exhibit"></span>
@@ -604,7 +603,7 @@ def _():
 
 @app.function
 def exhibit_d(queue, limits, request):
-    """Whether a request comes in: none is sent away who can be served some time."""
+    """Whether a request comes in: none is sent away that can be served some time."""
     return "accept"
 
 
@@ -626,9 +625,9 @@ def _():
             "The first ones are served too fast",
         ),
         2,
-        "Here the last first text is late by a few hundred milliseconds. With clients that keep coming it is "
-        "minutes, and then those in front have left before their turn. A refusal in a millisecond, with a "
-        "time to come again, is worth more than a place at the end.",
+        "Here the last of 24 waits a second or so. With clients that keep coming it is minutes, and then those "
+        "in front have left before their turn. A refusal in a millisecond, with a time to come again, is worth "
+        "more than a place at the end.",
     )
     return
 
@@ -669,7 +668,7 @@ def _(exhibits):
 def _():
     predict(
         "l10.ground",
-        "One client has left, and the two others have no more than half a text. **What is broken?**",
+        "One client has left, and the two others have only the beginning of a text. **What is broken?**",
         (
             "K/V is freed that a step is using",
             "The batch needs three requests",
@@ -696,8 +695,8 @@ def _():
     mo.md(r"""
     ## Measure it
 
-    What HTTP costs, beside the bare engine, over the same prompts, on one thread. A ratio of 1.08 is 8
-    percent longer.
+    What HTTP costs, beside the bare engine, over the same prompts, on one thread. A ratio of 1.5 is half as
+    long again.
     """)
     return
 
@@ -711,9 +710,9 @@ def _(stories):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The server may send an event for each step, or gather for 20 ms what several steps gave: first tokens
-    and ends do not wait. Fewer events are less work, and a reader does not see the difference. vLLM has
-    the same knob, `--stream-interval`, counted in tokens.
+    The server may send an event for each step, or, as usual, gather for 20 ms what several steps gave:
+    first tokens and ends do not wait. Fewer events are less work, and a reader does not see the difference.
+    vLLM has the same knob, `--stream-interval`, counted in tokens.
 
     **Where it loses.** The smaller the model, the larger the share: JSON for a token costs what it costs,
     and a step of ours only milliseconds. Your parts cost, too: the guard hands each call to a
@@ -727,9 +726,8 @@ def _():
       the loop of `vllm/v1/engine/core.py` is ours: empty the queue of what came, then one step.
     - **The queue.** Its waiting queue had no end for years:
       [vLLM #18826](https://github.com/vllm-project/vllm/issues/18826) says what that leads to, memory that
-      grows while nothing is refused, and proposes a limit and a 503;
-      [#49330](https://github.com/vllm-project/vllm/pull/49330) adds one as an option, with a 429, so that
-      what is in front of many servers sees the backlog.
+      grows while nothing is refused. Since [#49445](https://github.com/vllm-project/vllm/pull/49445) the
+      option `--max-num-queued-reqs` limits what waits and runs together, as yours does, with a 503.
     - **Half a character.** [exo #1691](https://github.com/exo-explore/exo/pull/1691) and
       [vllm-mlx #109](https://github.com/waybarrios/vllm-mlx/pull/109) are exhibit B, found by an emoji and
       by the Czech ď. In [sglang #31598](https://github.com/sgl-project/sglang/issues/31598) the count of
@@ -740,8 +738,8 @@ def _():
     - **Computing on.** [sglang #36552](https://github.com/sgl-project/sglang/pull/36552): in a session whose
       client had left, the request went on to its last token, and what it wrote was found in the next turn.
     - **Under a step.** [vllm-ascend #14055](https://github.com/vllm-project/vllm-ascend/issues/14055): with
-      steps in flight, a request that ends, is aborted or preempted gave its blocks back while a step still
-      used them. Exhibit E, on sixteen accelerators.
+      steps in flight, a request that ends, is aborted or preempted can give its blocks back while a step
+      still uses them. Exhibit E, on sixteen accelerators.
 
     ## What comes next
 

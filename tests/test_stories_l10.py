@@ -12,8 +12,9 @@ from course.attempt import Attempt
 from course.registry import exercise
 from course.stories import l10_clients, l10_exhibits, l10_served
 from course.stories.l10_clients import Answer, Call, Served, serve_calls
+from course.stories.texts import shown
 from lessons import l10_capstone as lesson
-from nanogpt import EngineConfig, Parts
+from nanogpt import EngineConfig, Parts, decode
 from nanogpt.server import ServerParts
 
 NAMES = ("admit_or_refuse", "next_events", "on_disconnect")
@@ -75,7 +76,11 @@ def test_six_clients_have_the_oracle_s_texts_from_parts_of_ones_own() -> None:
     said = l10_served.burst_said(served, written, NONE_EARLIER)
     assert "**4 of 5 parts are yours.**" in said and "reference stands in" not in said
     assert "All six texts are the oracle's" in said
-    assert [row[1] for row in rows_of(said)] == ["the oracle’s"] * 6
+    rows = rows_of(said)
+    assert [row[0] for row in rows] == [str(request.id) for request in served.trace.requests]
+    for row, request in zip(rows, served.trace.requests, strict=True):
+        text = decode(list(served.trace.generated_tokens(request.id)))
+        assert row[3] == shown(text), "a row is the request of its number"
     assert served.problems == {}
     assert {len(served.trace.generated_tokens(r.id)) for r in served.trace.requests} == {24, 32, 40}
 
@@ -170,7 +175,12 @@ def test_the_contest_is_played_with_what_is_one_s_own() -> None:
         ["no schedule beats", "32"],
     ]
     nothing = LoadedParts(Parts(), {"plan_step": "reference"}, "")
-    assert "No part of yours plays yet" in l10_served.contest_said(rounds, nothing)
+    unplayed = l10_served.played(nothing, ["urgent"])
+    said = l10_served.contest_said(unplayed, nothing)
+    assert "No part of yours plays yet" in said
+    assert [row[0] for row in rows_of(said)] == [
+        "FCFS", "strict priority", "reference", "no schedule beats",
+    ]  # fmt: skip
     assert "pass an exercise" in l10_served.card_said(nothing)
     card = l10_served.card_said(NONE_EARLIER)
     assert "| `admit` | +0 | +0 |" in card

@@ -28,7 +28,8 @@ class Timeline(Picture):
     in `trace`; until it is, `trace` is drawn alone, as the reference that it is. Two runs of which
     none is the learner's have `names` instead. `alphabet` holds the character of each token id;
     `axis` is what width shows at first, "steps" or "time". It opens at the first step that differs,
-    else at the first preemption. Steps and play live in the browser: nothing is synced back.
+    else at the first preemption, else where a request first finds K/V that is there already. Steps
+    and play live in the browser: nothing is synced back.
     Widgets of one page with the same `group` (not "") share the step.
     Raises: ValueError for a dict that is no trace, or of another version; for `names` and `yours`.
     """

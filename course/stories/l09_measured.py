@@ -87,8 +87,8 @@ def reserved_revealed() -> str:
         f"Counted over a run of {len(short_chats())} requests on this engine: **"
         f"{shares[None]:.0%}**. A request that ends with {mean_at_the_end():.0f} tokens in a slot "
         f"for {CONTEXT} never holds more than {mean_at_the_end() / CONTEXT:.0%} of it, and on the "
-        "way there less. The systems that the vLLM paper measured held 20 to 38 percent, with "
-        "longer texts: the share says how long texts are beside what is reserved, and little else."
+        "way there less: the share says how long texts are beside what is reserved, "
+        "and little else."
     )
 
 
@@ -160,7 +160,7 @@ def sixteen_table(parts: Parts, name: str) -> str:
     runs = (
         ("slots", _sixteen_in_slots(), CONTEXT),
         (f"blocks of 16, {name}", in_a_row, 16),
-        ("the same, all sixteen in one step", at_once, 16),
+        ("the same, all sixteen at once", at_once, 16),
     )
     rows: list[str] = []
     for words, trace, size in runs:
@@ -197,9 +197,9 @@ def preempted(parts: Parts, name: str) -> str:
         if trace.error:
             return f"**The run stopped early:** {trace.error}"
         victims = sum(len(step.preempted) for step in trace.steps)
-        rows.append(f"| {words} | {victims} | {recomputed(trace)} | {len(trace.steps)} |")
-    head = "| K/V in | preemptions | tokens computed again | steps |"
-    return f"{head}\n|:--|--:|--:|--:|\n" + "\n".join(rows)
+        rows.append(f"| {words} | {victims} | {recomputed(trace)} |")
+    head = "| K/V in | preemptions | tokens computed again |"
+    return f"{head}\n|:--|--:|--:|\n" + "\n".join(rows)
 
 
 @functools.cache

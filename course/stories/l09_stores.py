@@ -125,7 +125,7 @@ def _lie(store: Store) -> str:
 
 def symptoms(model: GPT, requests: Sequence[Request], seen: Seen) -> tuple[str, bool]:
     """(each text beside the oracle's, as Markdown; whether all is as it should be)."""
-    rows = ["| request | found | the oracle | this store |", "|--:|--:|:--|:--|"]
+    rows = ["| request | tokens found | the oracle | this store |", "|--:|--:|:--|:--|"]
     wrong: list[int] = []
     for request in requests:
         right, got = oracle(model, SETTINGS, request), seen.texts.get(request.id, [])
@@ -133,7 +133,7 @@ def symptoms(model: GPT, requests: Sequence[Request], seen: Seen) -> tuple[str, 
             wrong.append(request.id)
         mark = "" if got == right else " **differs**"
         rows.append(
-            f"| {request.id} | {seen.found.get(request.id, 0)} tokens | {shown(decode(right))} | "
+            f"| {request.id} | {seen.found.get(request.id, 0)} | {shown(decode(right))} | "
             f"{shown(decode(got))}{mark} |"
         )
     said = [f"Step {each} failed and was done again." for each in seen.failed]

@@ -37,7 +37,8 @@ class Call:
 class Answer:
     """What came of a call. `times_s` are those of its events, from the sending on.
 
-    `retry_after_s` comes with a refusal, and `message` with any error.
+    `retry_after_s` comes with a refusal, and `message` with any error. `request_id` is the number
+    under which the engine served it.
     """
 
     call: Call
@@ -46,6 +47,7 @@ class Answer:
     times_s: tuple[float, ...]
     retry_after_s: int | None = None
     message: str = ""
+    request_id: int | None = None
 
     @property
     def ttft_ms(self) -> float:
@@ -76,12 +78,15 @@ def stream(url: str, call: Call) -> Answer:
         f"{url}/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}
     )
     text, times, message, sent_s = "", list[float](), "", time.perf_counter()
+    number: int | None = None
     try:
         with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
             for line in answer:
                 data = line.decode().strip().removeprefix("data: ")
                 event: dict[str, Any] = json.loads(data) if data.startswith("{") else {}
                 message = event.get("error", {}).get("message", "") or message
+                if "id" in event:  # "cmpl-3-...": the engine's own number comes first
+                    number = int(event["id"].split("-")[1])
                 new = "".join(each["text"] for each in event.get("choices", ()))
                 if new:
                     text += new
@@ -94,7 +99,7 @@ def stream(url: str, call: Call) -> Answer:
         return Answer(call, refusal.code, "", (), int(wait) if wait else None, said)
     except OSError as lost:
         return Answer(call, 0, text, tuple(times), None, f"the connection was lost: {lost}")
-    return Answer(call, 200, text, tuple(times), None, message)
+    return Answer(call, 200, text, tuple(times), None, message, number)
 
 
 def at_once(url: str, calls: Sequence[Call]) -> list[Answer]:

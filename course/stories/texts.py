@@ -1,6 +1,7 @@
 """A run of the learner's parts in words: whose parts they were, and whether its texts are right."""
 
 import functools
+import re
 from collections.abc import Mapping
 
 from course.attempt import Attempt
@@ -101,9 +102,13 @@ def _text(
 
 
 def shown(text: str) -> str:
-    """Text as Markdown code in a table cell: line breaks drawn, and spaces in short ones."""
+    """Text as Markdown code in a table cell: line breaks drawn, and spaces at its ends."""
     drawn = text.replace("\n", "⏎").replace("|", "/")
-    return f"`{drawn if len(text) > 15 else drawn.replace(' ', '␣')}`" if text else "nothing"
+    return f"`{re.sub('^ +| +$', _spaces, drawn)}`" if text else "nothing"
+
+
+def _spaces(found: re.Match[str]) -> str:
+    return "␣" * len(found[0])
 
 
 def _verdict(wrong: list[int], yours: Trace, reference: Trace, blame: str) -> str:

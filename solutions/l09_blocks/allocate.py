@@ -264,8 +264,8 @@ EXERCISE = Exercise(
         "list[int] | None",
         rules=(
             "A block holds `size` tokens. A request's table has `num_blocks` blocks, full or "
-            "not, and shall hold `num_tokens` tokens in all (at least 1), those that it holds "
-            "already included.",
+            "not, and is to hold `num_tokens` tokens in all (at least 1), with those that it holds "
+            "already.",
             "The result is the list of blocks that it needs besides, the first ones of `free`: the "
             "numbers of all free blocks, best first. It is empty when its own are enough.",
             "Where too few are free, the result is None.",

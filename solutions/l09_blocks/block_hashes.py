@@ -332,8 +332,8 @@ EXERCISE = Exercise(
             "The result has one string for each full block, in order.",
             "Two blocks of this size get the same string exactly when their K/V is the same in "
             "every layer: here, in another text, in another process, tomorrow.",
-            "A string stands for at least 128 bits, so that texts that collide cannot be worked "
-            "out: what `hashlib` gives has as many.",
+            "A string stands for at least 128 bits, so that two texts with the same one cannot be "
+            "worked out: `hashlib.sha256` gives 256.",
         ),
         args=([5, 6, 7], 4, ""),
         result=[],

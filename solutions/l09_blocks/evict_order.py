@@ -254,7 +254,7 @@ def any_pool(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     evict_order,
     MISCONCEPTIONS,
-    "Which of these does no table name? Of those: what was not used for longest, and what is of no "
+    "Which of these does no table name? Of those: whose last use is longest ago, and what is of no "
     "use without another?",
     draw_call=draw_blocks,
     evidence=any_pool(random.Random(0))[3:9],
@@ -270,10 +270,10 @@ EXERCISE = Exercise(
         signature="evict_order(blocks: list[CachedBlock]) -> list[int]",
         rules=(
             "`blocks` are all that can be found by their hash, in any order. Each has an `id`; "
-            "`count`, how many tables name it now; `last_used`, when it last left a table, in a "
+            "`count`, how many tables name it now; `last_used`, when it last left a table, a "
             "number that counts up; and `depth`, its place in its text, from 0.",
-            "The result is the ids of those that may give way, and of no other, first the one that "
-            "goes first: the one that was not used for longest.",
+            "The result is the ids of those that may give way, and of no other, in the order in "
+            "which they go: first the one whose last use is longest ago.",
             "Blocks that left a table together have the same `last_used`, and different depths: "
             "of those, what is lost has to be as little as can be.",
             "Leave the list as it is.",

@@ -195,8 +195,8 @@ MISCONCEPTIONS = (
     Misconception(
         "rounds_down",
         "Seconds are rounded.",
-        "Whole seconds, rounded up: who comes back a moment too early finds the place still taken, "
-        "and is refused once more.",
+        "Whole seconds, rounded up: what comes back a moment too early finds the place still "
+        "taken, and is refused once more.",
         door(wait=in_seconds(first_done, int)),
         alike=(door(wait=in_seconds(first_done, round)),),
     ),

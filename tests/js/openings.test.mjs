@@ -13,7 +13,7 @@ import { lazyOpening } from "../../widgets/static/lazy_heap_layout.js";
 import { probePlace } from "../../widgets/static/receptive_field_layout.js";
 import { stripOpening as passOpening } from "../../widgets/static/speculation_strip_layout.js";
 import { stripOpening } from "../../widgets/static/storage_strip_layout.js";
-import { chunkLines, firstPreemption, gapsOf, pixelsPerUnit } from "../../widgets/static/timeline_layout.js";
+import { chunkLines, firstPreemption, gapsOf, pixelsPerUnit, timelineOpening } from "../../widgets/static/timeline_layout.js";
 import { boardOpening } from "../../widgets/static/vote_board_layout.js";
 import { prefill, smallTrace, step } from "./trace_fixture.mjs";
 
@@ -45,6 +45,15 @@ test("runs open at the first preemption of any of them", () => {
   pressed.steps[2].preempted = [1];
   assert.equal(firstPreemption([calm, pressed]), 2);
   assert.equal(growthOpening([{ trace: calm }, { trace: pressed }]), 2);
+});
+
+test("a timeline without a preemption opens where a request first finds what is there", () => {
+  const [calm, found] = [smallTrace(), smallTrace()];
+  assert.equal(timelineOpening([calm]), 0);
+  found.steps[1].prefix_hits = [{ request_id: 1, num_tokens: 8 }];
+  assert.equal(timelineOpening([found]), 1);
+  found.steps[2].preempted = [1];
+  assert.equal(timelineOpening([found]), 2);
 });
 
 test("growth without a preemption opens where the most is held", () => {

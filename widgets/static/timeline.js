@@ -2,7 +2,7 @@
 
 import { mount, node } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
-import { firstPreemption } from "./timeline_layout.js";
+import { timelineOpening } from "./timeline_layout.js";
 import { createPicture } from "./timeline_picture.js";
 import { BLOCK_GAP, blockHeight, timelineLegend } from "./timeline_rows.js";
 import { textTable } from "./timeline_texts.js";
@@ -103,7 +103,7 @@ function build(root, model) {
     timelineLegend(picture.patterns, trace, difference !== null),
     node("div", { class: "sn-tl-tablebox" }, texts.table),
   ].filter(Boolean));
-  player.open(model, difference?.index ?? firstPreemption(sides.map((side) => side.trace)));
+  player.open(model, difference?.index ?? timelineOpening(sides.map((side) => side.trace)));
   return player.sized((room) => {
     width = room;
     redraw();

@@ -156,6 +156,12 @@ export function firstPreemption(traces) {
   return found.length ? Math.min(...found) : 0;
 }
 
+// Where a timeline opens: at the first preemption, else where a request first finds K/V that is there.
+export function timelineOpening(traces) {
+  const hit = traces[0].steps.findIndex((step) => (step.prefix_hits ?? []).length > 0);
+  return firstPreemption(traces) || Math.max(0, hit);
+}
+
 // ---- tokens and gaps ------------------------------------------------------------------------
 
 // Tokens given to each request up to and including step `index`, by request id.
