@@ -47,7 +47,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("quick"):
         kept = quick(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+    # Those that wait for a notebook come last, and wait for little.
+    items[:] = sorted(kept, key=waits_for_notebooks)
+
+
+def waits_for_notebooks(item: pytest.Item) -> bool:
+    return "notebooks" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +66,17 @@ def learner_folder(tmp_path, monkeypatch):
 def notebooks(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Notebooks]:
     """The lessons' notebooks, each run once for all tests that ask for it, beside them."""
     notebooks = Notebooks(tmp_path_factory.mktemp("notebooks"))
-    items = request.session.items
-    notebooks.start_for(item.name for item in items if "notebooks" in item.fixturenames)
+    notebooks.start_for(filter(waits_for_notebooks, request.session.items))
     yield notebooks
     notebooks.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ahead(request: pytest.FixtureRequest) -> None:
+    """Start them with the first test, where one process runs all that ask for them."""
+    alone = not hasattr(request.config, "workerinput")
+    if alone and any(map(waits_for_notebooks, request.session.items)):
+        request.getfixturevalue("notebooks")
 
 
 @pytest.fixture

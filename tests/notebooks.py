@@ -1,9 +1,11 @@
 """The lessons' notebooks run once for all tests, beside them, in a process of their own.
 
 Every notebook is run untouched in a Jupyter kernel; every lesson also with all exercises answered,
-its museum as it is shipped, and one with a museum unanswered, but with the museum repaired.
+its museum as it is shipped, and one with a museum then has it repaired.
 """
 
+import atexit
+import functools
 import html
 import importlib
 import json
@@ -11,12 +13,13 @@ import multiprocessing
 import os
 import pickle
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from answers import worked
 from support import ROOT
 
@@ -28,6 +31,9 @@ from course.registry import lesson_exercises
 from course.report import Report
 from nanogpt import Trace
 from nanogpt.fleet import FIFO
+
+if TYPE_CHECKING:
+    from jupyter_client.blocking.client import BlockingKernelClient
 
 FILES = sorted((ROOT / "lessons").glob("*.py"))
 STEMS = [path.stem for path in FILES if re.match(r"l\d\d[a-z]?_", path.stem)]
@@ -160,9 +166,12 @@ class Exported:
 
 def visit(stem: str, answers: dict[str, Any]) -> Visit:
     """Run a notebook with `answers` in place of the functions and values of these names."""
+    return _left_behind(*importlib.import_module(f"lessons.{stem}").app.run(defs=answers))
+
+
+def _left_behind(found: Sequence[Any], names: Mapping[str, Any]) -> Visit:
     import marimo  # takes a second, which only these processes should pay
 
-    found, names = importlib.import_module(f"lessons.{stem}").app.run(defs=answers)
     outputs = [each.content if isinstance(each, Withheld) else each for each in found]
     attempts = [value.report for value in names.values() if isinstance(value, Attempt)]
     cards = [each for each in outputs if isinstance(each, Report)]
@@ -185,30 +194,73 @@ def _can_leave(value: Any) -> bool:
     return True
 
 
+@functools.cache
+def _run_solved(stem: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The outputs of the cells and the values of their names, all exercises answered."""
+    answers = {item.name: worked(item.id) for item in lesson_exercises(stem)}
+    return importlib.import_module(f"lessons.{stem}").app.run(defs=answers)
+
+
 def _solved(stem: str) -> Visit:
-    return visit(stem, {item.name: worked(item.id) for item in lesson_exercises(stem)})
+    return _left_behind(*_run_solved(stem))
 
 
 def _repaired(stem: str) -> Visit:
+    """As on a page, what depends on an exhibit runs again, and nothing else."""
+    from marimo._ast.app import InternalApp
+    from marimo._runtime.app.script_runner import AppScriptRunner
+    from marimo._runtime.runner.scheduler import SequentialScheduler
+
     right = {exhibit: worked(f"{stem[:3]}.{name}") for exhibit, name, _ in MUSEUMS[stem]}
-    return visit(stem, right | WITHOUT_EXERCISE.get(stem, {}))
+    right |= WITHOUT_EXERCISE.get(stem, {})
+    outputs, names = _run_solved(stem)
+    app = InternalApp(importlib.import_module(f"lessons.{stem}").app)
+    answered = {item.name for item in lesson_exercises(stem)}
+    ran = [id for id, each in app.graph.cells.items() if id != "setup" and not each.defs & answered]
+    changed = {cell for name in right for cell in app.graph.definitions[name]}
+    stale = {below for cell in changed for below in app.graph.descendants(cell)}
+    runner = AppScriptRunner(app, app.filename, {**names, **right})
+    order = [cell for cell in app.execution_order if cell in stale]
+    runner._scheduler = SequentialScheduler(order, app.graph)
+    renewed, found = runner.run()
+    shown = dict(zip(ran, outputs, strict=True)) | renewed
+    return _left_behind([*shown.values()], {name: found[name] for name in names})
+
+
+@functools.cache
+def _kernel() -> "BlockingKernelClient":
+    """One kernel for all: it has loaded what lessons need, and each finds it empty."""
+    from jupyter_kernel import kernel
+
+    opened = kernel(Path("jupyter").absolute())
+    atexit.register(opened.__exit__, None, None, None)
+    return opened.__enter__()
 
 
 def _exported(stem: str) -> Exported:
-    from jupyter_kernel import Page, kernel
+    from jupyter_kernel import Page
 
     work = Path("jupyter", stem).absolute()
     work.mkdir(parents=True)
-    with kernel(work) as client:
-        page = Page(client, (ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8"))
-        page.run_all()
-        widgets = [data for data in page.shown.values() if JUPYTER_WIDGET in data]
-        untouched = page.statuses, page.texts
-        for item in lesson_exercises(stem):
-            source = source_of(worked(item.id))
-            assert source is not None
-            page.answer(item.name, f"from __future__ import annotations\n{source.text}")
+    client = _kernel()
+    client.execute_interactive(EMPTIED.format(work=str(work)), timeout=LIMIT_S)
+    page = Page(client, (ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8"), stem)
+    page.run_all()
+    widgets = [data for data in page.shown.values() if JUPYTER_WIDGET in data]
+    untouched = page.statuses, page.texts
+    for item in lesson_exercises(stem):
+        source = source_of(worked(item.id))
+        assert source is not None
+        page.answer(item.name, f"from __future__ import annotations\n{source.text}")
     return Exported(page.errors, len(widgets), *untouched, page.statuses)
+
+
+EMPTIED = """
+import os
+os.environ["SERVING_NANOGPT_WORK"] = {work!r}
+os.chdir({work!r})
+get_ipython().reset(new_session=False)
+"""
 
 
 RUNS = {"solved": _solved, "repaired": _repaired, "exported": _exported}
@@ -236,12 +288,12 @@ class Notebooks:
         self.pool = ProcessPoolExecutor(1, spawn, _prepare, (str(folder),))
         self.started: dict[str, Future[Any]] = {}
 
-    def start_for(self, tests: Iterable[str]) -> None:
-        """Start what tests of these names will ask for, so that it is done when they do."""
-        for name in tests:
+    def start_for(self, tests: Iterable[pytest.Item]) -> None:
+        """Start what these tests will ask for, in their order, so that it is done when they do."""
+        for test in tests:
             for run in RUNS:
                 for path in FILES:
-                    if re.search(rf"_{run}_.*\[{path.stem}\]", name):
+                    if re.search(rf"_{run}(_.*)?\[{path.stem}\]", test.name):
                         self.start(run, path.stem)
 
     def start(self, run: str, stem: str) -> Future[Any]:
@@ -257,7 +309,7 @@ class Notebooks:
         return self.start("solved", stem).result(_WAIT_S)
 
     def repaired(self, stem: str) -> Visit:
-        """No exercise answered, the museum repaired."""
+        """All exercises answered, and then the museum repaired."""
         return self.start("repaired", stem).result(_WAIT_S)
 
     def exported(self, stem: str) -> Exported:

@@ -2,9 +2,10 @@
 
 import json
 import random
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
 
-import httpx
 import pytest
 from generated import examples
 from http_serving import MODEL, completion, engine, oracle, serving
@@ -161,16 +162,26 @@ def mutated(chance: random.Random) -> bytes:
     return bytes(data)
 
 
+def connection_to(url: str) -> HTTPConnection:
+    """A client that computes less itself than httpx does."""
+    return HTTPConnection(url.removeprefix("http://"), timeout=20)
+
+
 @pytest.mark.parametrize("number", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_server_outlives_malformed_bodies(number: int) -> None:
     chance = random.Random(number)
-    with serving() as fuzzed, httpx.Client(base_url=fuzzed.url, timeout=20) as client:
+    with (
+        serving() as fuzzed,
+        closing(HTTPConnection(fuzzed.url.removeprefix("http://"), timeout=20)) as client,
+    ):
         for _ in range(number):
             path = chance.choice(("completions", "completions", "chat/completions"))
-            answer = client.post(f"/v1/{path}", content=mutated(chance))
-            assert answer.status_code in (200, 400, 404)
-            if answer.status_code != 200:
-                assert answer.json()["error"]["message"]
+            client.request("POST", f"/v1/{path}", mutated(chance))
+            answer = client.getresponse()
+            said = json.loads(answer.read())
+            assert answer.status in (200, 400, 404)
+            if answer.status != 200:
+                assert said["error"]["message"]
         fuzzed.wait_until_idle()
         answer = fuzzed.post("/v1/completions", completion(temperature=0))
         assert answer.json()["choices"][0]["text"] == oracle("To be, or not", 20)

@@ -26,13 +26,13 @@ _COMPANIES = {
 
 def bits_table(model: GPT) -> str:
     """How many of Romeo's logits keep their last bit in company, plainly and batch-invariantly."""
+    configs = [EngineConfig(token_budget=64, batch_invariant=each) for each in (False, True)]
+    by_oneself = [_listen(model, config, ())[0] for config in configs]
     rows: list[str] = []
     for name, (budget, texts) in _COMPANIES.items():
         cells: list[str] = []
         spent: list[int] = []
-        for invariant in (False, True):
-            config = EngineConfig(token_budget=64, batch_invariant=invariant)
-            alone, _ = _listen(model, config, ())
+        for config, alone in zip(configs, by_oneself, strict=True):
             heard, trace = _listen(model, replace(config, token_budget=budget), texts)
             both = alone.keys() & heard.keys()
             equal = sum(torch.equal(alone[n], heard[n]) for n in both)
