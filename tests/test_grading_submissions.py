@@ -633,6 +633,21 @@ def test_a_notebook_that_is_none_is_a_sentence(notebook: str, problem: str, tmp_
     assert problem_in(tmp_path) == f"ada/l01.ipynb {problem}."
 
 
+READS_A_NOTEBOOK = """
+import sys
+from course.grading.handed_in.texts import text_of
+text_of(".ipynb", sys.argv[1].encode())
+print("nbformat" in sys.modules, "lark" in sys.modules)
+"""
+
+
+def test_a_notebook_is_read_without_compiling_grammars_of_addresses():
+    """They would take longer than all else that grading one file imports."""
+    command = [sys.executable, "-c", READS_A_NOTEBOOK, cells(ANSWER)]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout == "True False\n"
+
+
 def test_an_old_notebook_and_one_with_large_outputs_are_read(tmp_path: Path):
     cell = {"cell_type": "code", "language": "python", "metadata": {}, "outputs": []}
     sheet = {"cells": [{**cell, "input": ANSWER, "prompt_number": 1}], "metadata": {}}
