@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -210,6 +211,8 @@ def test_no_answer_is_blamed_when_the_warm_process_is_killed_beneath_it(
     def at_the_tenth_kills(channel: Channel, *message: Any) -> Reply:
         if next(count) == 10:  # in the midst of the first exercise's questions
             os.kill(killed, signal.SIGKILL)
+            zygote._process.wait()
+            select.select([channel._handle], [], [], 60)  # the answer's process ends with it
         return exchange(channel, *message)
 
     monkeypatch.setattr(Channel, "exchange", at_the_tenth_kills)
