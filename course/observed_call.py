@@ -6,6 +6,7 @@ into words, so that the same check can judge a function that lives elsewhere.
 
 import dataclasses
 import dis
+import functools
 import inspect
 import io
 import os
@@ -111,11 +112,16 @@ def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
     if _is_record(value):
         # Field by field, past __init__ and frozen: the record's own code is not asked.
         twin = object.__new__(type(value))
-        for field in dataclasses.fields(value):
-            item = _plain(getattr(value, field.name), around, cloned)
-            object.__setattr__(twin, field.name, item)
+        for name in field_names(type(value)):
+            object.__setattr__(twin, name, _plain(getattr(value, name), around, cloned))
         return twin
     return Opaque(kind_of(value))
+
+
+@functools.cache
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The names of a record's fields, in order: asked of every record of every call."""
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _is_record(value: Any) -> bool:

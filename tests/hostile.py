@@ -451,11 +451,11 @@ RESOURCE = [
             "a wait for itself": "import select; select.select([], [], [])",
             "a little too long in every call": """
                 import time
-                until = time.thread_time() + 0.9
+                until = time.thread_time() + 0.2
                 while time.thread_time() < until: pass
                 return max(0, min(remaining, budget - num_decodes))
                 """,
-            "waiting in every call": f"import time; time.sleep(3.5); {RIGHT}",
+            "waiting in every call": f"import time; time.sleep(0.5); {RIGHT}",
         },
         "",
     ),

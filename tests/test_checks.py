@@ -1,7 +1,6 @@
 """The checks: right answers pass, wrong ones fail for their own reason, slips do not slip by."""
 
 import ast
-import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from typing import Any
 import golden_verdicts
 import pytest
 import torch
-from answers import IDS, Wrong, right, worked, wrong
+from answers import IDS, Wrong, report_on, right, worked, wrong
 from generated import examples
 from golden_runs import digest
 from golden_verdicts import SEEDS, UNLIKE_ITSELF, answers, key_of, said
@@ -65,7 +64,7 @@ def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("exercise_id", "answer"), RIGHT)
 def test_a_right_answer_passes_whatever_the_seed(exercise_id: str, answer: Any) -> None:
     for seed in range(5):
-        report = exercise(exercise_id).check(answer, seed=seed)
+        report = report_on(exercise_id, answer, seed)
         assert report.status == "passed", report.text()
         assert report.passed == len(report.checks)
         assert_as_written_down(exercise_id, answer.__name__, seed, report)
@@ -88,12 +87,6 @@ def test_the_solution_passes_with_25_seeds(exercise_id: str) -> None:
     assert {report.status for report in reports} == {"passed"}
 
 
-@functools.cache
-def verdict_on(answer: Wrong, seed: int) -> Report:
-    """Several tests look at it."""
-    return exercise(answer.exercise).check(answer.function, seed=seed)
-
-
 def assert_as_written_down(exercise_id: str, name: str, seed: int, report: Report) -> None:
     """Of the first two seeds every word is, in tests/golden/."""
     if seed in SEEDS and (exercise_id, name) not in UNLIKE_ITSELF:
@@ -103,7 +96,7 @@ def assert_as_written_down(exercise_id: str, name: str, seed: int, report: Repor
 @pytest.mark.parametrize("answer", WRONG)
 def test_a_wrong_answer_fails_with_its_own_misconception(answer: Wrong) -> None:
     for seed in (0, 1):
-        report = verdict_on(answer, seed)
+        report = report_on(answer.exercise, answer.function, seed)
         assert report.status == "failed", report.text()
         assert report.misconception == answer.key, report.text()
         assert_as_written_down(answer.exercise, answer.name, seed, report)
@@ -111,7 +104,7 @@ def test_a_wrong_answer_fails_with_its_own_misconception(answer: Wrong) -> None:
 
 @pytest.mark.parametrize("answer", WRONG)
 def test_feedback_is_one_sentence_and_a_small_counterexample(answer: Wrong) -> None:
-    report = verdict_on(answer, 0)
+    report = report_on(answer.exercise, answer.function, 0)
     assert report.idea.endswith(".") and ". " not in report.idea, report.idea
     assert len(report.idea) <= 200, report.idea
     rows = dict(report.example)
@@ -140,7 +133,7 @@ def test_the_lesson_s_own_misconception_is_shown_on_a_case_made_for_it(
     exercise_id: str, key: str, asked: str
 ) -> None:
     answer = next(each for each in wrong(exercise_id) if each.key == key)
-    report = exercise(exercise_id).check(answer.function)
+    report = report_on(exercise_id, answer.function, 0)
     assert dict(report.example)["input"] == asked
 
 

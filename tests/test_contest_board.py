@@ -1,6 +1,7 @@
 """`learn.py contest`: one's own parts, the report card, and leaderboards that are played again."""
 
 import json
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from support import need_layers
 
 from course.__main__ import main
 from course.answers import answer_path
+from course.grading.isolation.zygote import Zygote
 from course.grading.record import LAYERS
 from course.leaderboard.ablation import Brought, report_card
 from course.leaderboard.board import BoardError, Line, read_board, rules, with_line, write_board
@@ -147,10 +149,50 @@ def test_ctrl_c_says_one_sentence_and_leaves_the_board(
     assert board.read_text() == ""
 
 
+class Shared(Zygote):
+    """A warm process for the commands of all tests, of which none ends it."""
+
+    def close(self) -> None:
+        pass
+
+    def end(self) -> None:
+        super().close()
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Shared]:
+    need_layers(*LAYERS)
+    shared = Shared()
+    yield shared
+    shared.end()
+
+
 @pytest.fixture
-def board(work: Path) -> Path:
+def contained(warm: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command that plays other people's parts wants all layers, and gets the warm process."""
+
+    def already_started(layers: Collection[str]) -> Shared:
+        assert layers == LAYERS
+        return warm
+
+    monkeypatch.setattr("course.grading.isolation.zygote.Zygote", already_started)
+
+
+@pytest.fixture(scope="module")
+def anns_board(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What stands in a leaderboard once ann has played."""
+    folder = tmp_path_factory.mktemp("ann")
+    (folder / "contest.py").write_text(SHORTEST)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SERVING_NANOGPT_WORK", str(folder))
+        assert contest("--board", folder / "board.jsonl", "--name", "ann") == 0
+    return (folder / "board.jsonl").read_bytes()
+
+
+@pytest.fixture
+def board(work: Path, anns_board: bytes) -> Path:
     (work / "contest.py").write_text(SHORTEST)
-    assert contest("--board", work / "board.jsonl", "--name", "ann") == 0
+    (work / "board.jsonl").write_bytes(anns_board)
     return work / "board.jsonl"
 
 
@@ -167,8 +209,8 @@ def test_a_board_has_what_it_takes_to_verify_it(board: Path, capsys: Any):
     assert [each.name for each in read_board(board)] == ["ann", "bob"]
 
 
+@pytest.mark.usefixtures("contained")
 def test_an_entry_is_played_again_contained_and_holds_or_does_not(board: Path, capsys: Any):
-    need_layers(*LAYERS)
     (line,) = read_board(board)
     renamed = msgspec.structs.replace
     lied = renamed(line, name="liar", points={"documents": [19]})
@@ -187,8 +229,8 @@ def test_an_entry_is_played_again_contained_and_holds_or_does_not(board: Path, c
     assert "1 of 3 entries hold." in said
 
 
+@pytest.mark.usefixtures("contained")
 def test_other_peoples_parts_reach_nothing(work: Path, capsys: Any, tmp_path: Path):
-    need_layers(*LAYERS)
     mark, board = tmp_path / "mark", work / "board.jsonl"
     reaching = SHORTEST.replace("    used =", f"    open({str(mark)!r}, 'w').close()\n    used =")
     (work / "contest.py").write_text(reaching)
@@ -201,8 +243,8 @@ def test_other_peoples_parts_reach_nothing(work: Path, capsys: Any, tmp_path: Pa
     assert "'mine' says [18] in documents, and played again it is [0]" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("contained")
 def test_entries_are_scored_under_a_salt_that_the_board_does_not_tell(board: Path, capsys: Any):
-    need_layers(*LAYERS)
     hidden = board.with_name("hidden.jsonl")
     words = ["--salt", SALT, "--seeds", "1", "--board", hidden]
     assert main(["contest", "--score", str(board), *map(str, words)]) == 0

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from answers import IDS, right, wrong
+from answers import IDS, report_on, right, wrong
 from golden_verdicts import UNLIKE_ITSELF
 
 from course import harness
@@ -94,15 +94,20 @@ def said(report: Report, without: tuple[str, ...] = ()) -> dict[str, str]:
     return {name: re.sub(r" at 0x[0-9a-f]+", "", text) for name, text in told.items()}
 
 
-def assert_alike(item: Exercise, functions: Mapping[str, Function], seed: int = 0) -> None:
-    """Both ways of asking come to the same report, for each of them."""
+def assert_alike(
+    item: Exercise, functions: Mapping[str, Function], seed: int = 0, *, known: bool = True
+) -> None:
+    """Both ways of asking come to the same report; a `known` one is that of other tests."""
     others = Others(functions)
     try:
         for name, function in functions.items():
             # Its counterexample shows what the clock says.
             without = ("example",) if (item.id, "changes") in UNLIKE_ITSELF else ()
-            instant = said(item.check(function, seed=seed), without)
             batch = said(item.judge(others.there(name), seed=seed), without)
+            if known and batch == said(report_on(item.id, function, seed), without):
+                continue
+            # One that remembers was asked in another test: once more, as its twin there was.
+            instant = said(item.check(function, seed=seed), without)
             if "it takes a whole number" in batch.get("idea", ""):  # one that doubles without end
                 assert instant["status"] == repr("timeout"), name
                 continue
@@ -126,6 +131,10 @@ def filled_memory() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
+# A call that ends takes a fiftieth of a second; one mutant here recurs as deep as Python lets it.
+ENDS_LATE = {"l08.expected_tokens": 1.0}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("filled_memory")
 @pytest.mark.filterwarnings("ignore")
@@ -134,10 +143,11 @@ def test_every_mutant_gets_the_same_report_in_both_places(
     exercise_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of the policy that is judged by its score take a second each, and are left out."""
-    monkeypatch.setattr(harness, "_CALL_LIMIT_S", 0.3)
+    monkeypatch.setattr(harness, "_CALL_LIMIT_S", ENDS_LATE.get(exercise_id, 0.1))
     monkeypatch.setattr(harness, "BACKSTOP", 100)  # a busy machine would reach the time first
     answers = [each.function for answer in right(exercise_id) for each in mutants(answer)]
-    assert_alike(exercise(exercise_id), {str(n): each for n, each in enumerate(answers)})
+    hurried = {str(n): each for n, each in enumerate(answers)}
+    assert_alike(exercise(exercise_id), hurried, known=False)
 
 
 @pytest.mark.parametrize("exercise_id", IDS)

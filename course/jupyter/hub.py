@@ -12,6 +12,7 @@ import sys
 from course.jupyter.server import HERE, places, settings
 from course.launcher.workspace import Workspace
 from course.progress import work_folder
+from course.quick_schemas import leave_out_address_grammars
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
     workspace.bring_in()
     os.environ |= places(work / ".jupyter")
 
+    leave_out_address_grammars()
     from jupyterhub.singleuser import main as serve  # pyright: ignore
 
     sys.argv += [f"--ServerApp.root_dir={work}", *settings()]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from course.quick_schemas import leave_out_address_grammars
+
 HERE = Path(__file__).resolve().parent
 HIDDEN = (  # what lies in work/ and is nothing to open
     *("__pycache__", "__marimo__", "*.pyc", "layouts", "progress", "answers"),
@@ -24,6 +26,7 @@ def serve(address: str, port: int, name: str, token: str) -> None:
         "JUPYTER_TOKEN": token,  # not an argument: those are shown to every user of the machine
     }
 
+    leave_out_address_grammars()
     from jupyterlab.labapp import main  # pyright: ignore[reportMissingTypeStubs]
 
     main(

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from course.grading.handed_in.pieces import LARGEST, too_large
+from course.quick_schemas import leave_out_address_grammars
 from course.source.cutting import UNREADABLE
 from course.source.indentation import split_lines
 
@@ -41,6 +42,7 @@ def _decoded(content: bytes) -> str:
 
 def _code_cells(text: str) -> str:
     """The code cells as a plain file's statements, which share their names as Jupyter's do."""
+    leave_out_address_grammars()
     import nbformat  # here, for a class of marimo files does not need it
 
     try:

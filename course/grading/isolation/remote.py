@@ -164,6 +164,7 @@ class _Question:
 
     def put(self, given: tuple[Any, ...], *, shared: bool) -> Called:
         """One call. With `shared`, results show the arguments' storages, and generators go on."""
+        left = self._is_given(given)
         message = {
             "do": "call",
             "name": self._name,
@@ -171,7 +172,7 @@ class _Question:
             "seed": self._seed,
             "grad": torch.is_grad_enabled(),
             "shared": shared,
-            "left": self._is_given(given),
+            "left": left,
         }
         reply = self._exchange(message)
         stdout = reply.take("stdout", str)[:_MAX_STDOUT]
@@ -179,7 +180,9 @@ class _Question:
         if error is not None:
             return Called(None, (), error, False, stdout, reply.cpu_s)
         after = reply.take("args_after", tuple, type(None))
-        if after is None or len(after) != len(given):
+        if not left:
+            after = ()  # of one of many calls, which nothing asks for
+        elif after is None or len(after) != len(given):
             after = tuple(plain(item) for item in given)
         number = reply.take("generator", int, type(None))
         value = reply.value("value") if number is None else RemoteGenerator(self._go_on, number)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from course.called import Opaque
+from course.observed_call import field_names
 from nanogpt.fleet.views import FleetSnapshot
 
 MOST_BYTES = 64 << 20
@@ -135,8 +136,7 @@ class _Writer:
         if kind in _PACKED and self._outward:
             return ["packed", kind.__name__, msgspec.msgpack.encode(value)]
         if kind in self._names:
-            names = [field.name for field in dataclasses.fields(value)]
-            fields = [self.tree(getattr(value, name), depth + 1) for name in names]
+            fields = [self.tree(getattr(value, name), depth + 1) for name in field_names(kind)]
             return ["record", self._names[kind], fields]
         raise WireError(f"a {kind.__name__} has no place in a frame")
 
@@ -219,8 +219,8 @@ class _Reader:
     def _record(self, kind: type[Any], items: list[Any], depth: int) -> Any:
         # Field by field, past __init__ and frozen: a record's own code is not asked.
         twin = object.__new__(kind)
-        for field, item in zip(dataclasses.fields(kind), items, strict=True):
-            object.__setattr__(twin, field.name, self.value(item, depth))
+        for name, item in zip(field_names(kind), items, strict=True):
+            object.__setattr__(twin, name, self.value(item, depth))
         return twin
 
     def _tensor(self, rest: list[Any]) -> Tensor:
