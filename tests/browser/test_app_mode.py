@@ -1,7 +1,7 @@
 """Every lesson in app mode, where no code is on the page: to be read, predicted and looked at."""
 
 import pytest
-from driving import LIMIT_MS, Lesson, assert_accessible, assert_fits
+from driving import LIMIT_MS, Lesson, assert_accessible, assert_fits, assert_stands_out
 from notebooks import STEMS
 from playwright.sync_api import expect
 
@@ -45,6 +45,7 @@ def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_ser
         page.locator(f".sn-waits[data-after='{question.get_attribute('data-key')}']")
     ).to_have_count(0)
     expect(page.locator(".sn").last).to_be_attached()
-    assert_accessible(lesson, "dark")
+    assert_accessible(lesson)
+    assert_stands_out(lesson, "dark")
     assert_fits(lesson, 390)
     page.set_viewport_size({"width": 1280, "height": 900})

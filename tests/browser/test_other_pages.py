@@ -36,14 +36,19 @@ def other_port(tmp_path_factory):
         server.shutdown()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def opened(chromium, course_server):
-    """A browser in which the course was opened by its name; on demand by another host too."""
+    """A browser in which the course was opened by each of its hosts, its own name last."""
     with contextlib.closing(chromium.new_context()) as context:
         page = context.new_page()
-        page.goto(course_server.address)
-        page.wait_for_load_state("networkidle")
+        for host in HOSTS:
+            page.goto(course_server.address.replace(course_server.host, named(host, course_server)))
+            page.wait_for_load_state("networkidle")
         yield page
+
+
+def named(host, course_server):
+    return course_server.host if host == HOSTS[-1] else host
 
 
 def ask(page, host, course_server):
@@ -60,11 +65,9 @@ def test_the_courses_own_page_reaches_its_server(opened, course_server):
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_page_of_another_port_reaches_nothing(opened, course_server, other_port, host):
     """Not even where the learner opened the course by that very host, so that the cookie goes."""
-    host = course_server.host if host == HOSTS[-1] else host
-    opened.goto(course_server.address.replace(course_server.host, host))
-    opened.wait_for_load_state("networkidle")
     other = opened.context.new_page()
-    other.goto(f"http://{host}:{other_port}/")
+    other.goto(f"http://{named(host, course_server)}:{other_port}/")
     assert other.title() == "other"
     for target in ("127.0.0.1", "localhost", course_server.host):
         assert ask(other, target, course_server) == ["closed", "closed"]
+    other.close()
