@@ -28,6 +28,7 @@ OUTSIDE = """(pictures) => pictures.flatMap((picture) => {
     if (getComputedStyle(picture).overflow === "visible") return [];
     const frame = picture.getBoundingClientRect();
     return [...picture.querySelectorAll("text")].filter((text) => {
+        if (!text.checkVisibility({opacityProperty: true})) return false;
         const at = text.getBoundingClientRect();
         return at.left < frame.left - 1 || at.right > frame.right + 1
             || at.top < frame.top - 2 || at.bottom > frame.bottom + 2;
