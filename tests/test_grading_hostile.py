@@ -202,20 +202,21 @@ def test_a_warm_process_that_is_killed_is_followed_by_another(zygote: Zygote) ->
     assert graded(body(RIGHT), "l01.chunk_size", zygote)[1].status == "passed"
 
 
+@pytest.mark.parametrize("at", [1, 10], ids=["as it is read", "in the midst of its questions"])
 def test_no_answer_is_blamed_when_the_warm_process_is_killed_beneath_it(
-    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+    at: int, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange, count = Channel.exchange, itertools.count(1)
     killed = zygote._process.pid
 
-    def at_the_tenth_kills(channel: Channel, *message: Any) -> Reply:
-        if next(count) == 10:  # in the midst of the first exercise's questions
+    def kills_once(channel: Channel, *message: Any) -> Reply:
+        if next(count) == at:
             os.kill(killed, signal.SIGKILL)
             zygote._process.wait()
             select.select([channel._handle], [], [], 60)  # the answer's process ends with it
         return exchange(channel, *message)
 
-    monkeypatch.setattr(Channel, "exchange", at_the_tenth_kills)
+    monkeypatch.setattr(Channel, "exchange", kills_once)
     record, mark = graded(body(RIGHT), "l01.chunk_size", zygote)
     assert (record.marks[0].exercise, mark.status) == ("l01.chunk_size", "passed")
     assert zygote._process.pid != killed

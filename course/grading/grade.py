@@ -141,6 +141,8 @@ class _Grader:
             report = self._judged(item)
         except LostError as lost:
             self._end()
+            if not self._zygote.is_alive:  # as in `_judged`
+                return self._marked(item, in_time)
             return _mark(item, lost.status, idea=f"Reading the code of `{item.name}` {lost.words}.")
         except TooSlowError as slow:
             self._end()
