@@ -162,15 +162,10 @@ def mutated(chance: random.Random) -> bytes:
     return bytes(data)
 
 
-def connection_to(url: str) -> HTTPConnection:
-    """A client that computes less itself than httpx does."""
-    return HTTPConnection(url.removeprefix("http://"), timeout=20)
-
-
 @pytest.mark.parametrize("number", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_server_outlives_malformed_bodies(number: int) -> None:
     chance = random.Random(number)
-    with (
+    with (  # http.client computes less itself than httpx does
         serving() as fuzzed,
         closing(HTTPConnection(fuzzed.url.removeprefix("http://"), timeout=20)) as client,
     ):
@@ -178,10 +173,10 @@ def test_a_server_outlives_malformed_bodies(number: int) -> None:
             path = chance.choice(("completions", "completions", "chat/completions"))
             client.request("POST", f"/v1/{path}", mutated(chance))
             answer = client.getresponse()
-            said = json.loads(answer.read())
+            said = answer.read()  # events, where the body still asks for a stream
             assert answer.status in (200, 400, 404)
             if answer.status != 200:
-                assert said["error"]["message"]
+                assert json.loads(said)["error"]["message"]
         fuzzed.wait_until_idle()
         answer = fuzzed.post("/v1/completions", completion(temperature=0))
         assert answer.json()["choices"][0]["text"] == oracle("To be, or not", 20)
