@@ -243,10 +243,9 @@ def test_a_discarded_step_lets_its_tensors_go(kind: str):
     cache = new_cache(kind)
     cache.reserve(0)
     step(cache, [(0, 6)])
-    place = cache.place([(0, 3)])
     chunk = torch.zeros(3, TINY.num_heads, TINY.head_size).double()
     kept_alive = chunk.untyped_storage().data_ptr()
-    cache.write(0, place, chunk, chunk)
+    cache.write(0, cache.place([(0, 3)]), chunk, chunk)
     cache.discard_written(0)
     del chunk
     alive = [t for t in gc.get_objects() if type(t) is Tensor]
