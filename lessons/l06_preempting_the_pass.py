@@ -364,7 +364,7 @@ def _():
 def _(stage, undo_attempt):
     mo.md(
         "Requests 2 and 8 were in the pass, which was aborted for request 3; request 6 was decoding "
-        f"beside them.\n\n{stage.books_table(undo_attempt)}"
+        "beside them.\n\n" + stage.books_table(undo_attempt)
     )
     return
 

@@ -126,7 +126,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _(EngineThread, inspect, textwrap):
-    mo.md(f"```python\n{textwrap.dedent(inspect.getsource(EngineThread._run))}```")
+    mo.md("```python\n" + textwrap.dedent(inspect.getsource(EngineThread._run)) + "```")
     return
 
 

@@ -60,6 +60,20 @@ def test_a_notebook_is_saved_the_way_marimo_saves_it(path: Path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_text_alone_in_its_cell_is_one_literal_in_triple_quotes(path: Path):
+    """An open page takes such a cell for Markdown and saves it anew, any other form corrupted."""
+    text = path.read_text()
+    for cell in ast.parse(text).body:
+        if not isinstance(cell, ast.FunctionDef):
+            continue
+        match cell.body:
+            case [ast.Expr(ast.Call(ast.Attribute(attr="md"), [literal])), *end]:
+                if isinstance(literal, ast.Constant | ast.JoinedStr) and len(end) < 2:
+                    source = ast.get_source_segment(text, literal)
+                    assert re.fullmatch(r'r?f?""".*"""', source, re.DOTALL), source
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_notebook_needs_neither_marimos_ui_nor_its_callouts(path: Path):
     assert re.findall(r"mo\.(?:ui|callout)\b", path.read_text()) == []
 
