@@ -2,9 +2,11 @@
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from fakes import TINY, Ask, prompt_of, tiny_model
+from hypothesis import strategies as st
 from torch import Tensor
 
 from nanogpt.engine import Arrivals, Engine
@@ -23,6 +25,20 @@ def arrivals_of(asks: Sequence[Ask]) -> list[tuple[int, Request]]:
         (step, Request(i, prompt_of(i, length), max_new, priority))
         for i, (step, length, max_new, priority) in enumerate(asks)
     ]
+
+
+@st.composite
+def sharing_arrivals(
+    draw: Any, shared: list[int], most_requests: int, most_new: int
+) -> list[tuple[int, Request]]:
+    """Requests that begin with a part of a text, of any length, and go on by themselves or not."""
+    arrivals: list[tuple[int, Request]] = []
+    for i in range(draw(st.integers(1, most_requests))):
+        length = draw(st.integers(0, len(shared)))
+        prompt = shared[:length] + prompt_of(i % 2, draw(st.integers(0, 5)))
+        step, new = draw(st.integers(0, 12)), draw(st.integers(1, most_new))
+        arrivals.append((step, Request(i, prompt or [1], new, draw(st.integers(0, 2)))))
+    return arrivals
 
 
 def steps_of(engine: Engine, arrivals: Arrivals) -> Iterator[StepRecord]:

@@ -1,7 +1,6 @@
 """Blocks under a window: the windowed oracle's texts, whole blocks, a pool never short."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from fakes import (
 from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from lockstep import kv_from_scratch, steps_of
+from lockstep import kv_from_scratch, sharing_arrivals, steps_of
 
 from nanogpt.blocks.window_blocks import WindowBlockKVCache
 from nanogpt.config import EXECUTORS, EngineConfig
@@ -98,20 +97,9 @@ def watched(arrivals: Sequence[tuple[int, Request]], engine: Engine) -> Trace:
     return engine.trace()
 
 
-@st.composite
-def workloads(draw: Any) -> list[tuple[int, Request]]:
-    """Requests that begin with a shared text of any length and go on by themselves or not."""
-    arrivals: list[tuple[int, Request]] = []
-    for i in range(draw(st.integers(1, 5))):
-        prompt = SHARED[: draw(st.integers(0, 24))] + prompt_of(i % 2, draw(st.integers(0, 5)))
-        step, new = draw(st.integers(0, 12)), draw(st.integers(1, 8))
-        arrivals.append((step, Request(i, prompt or [1], new, draw(st.integers(0, 2)))))
-    return arrivals
-
-
 @examples(150)
 @given(
-    arrivals=workloads(),
+    arrivals=sharing_arrivals(SHARED, 5, 8),
     executor=st.sampled_from([*sorted(EXECUTORS), "packed", "batch invariant"]),
     budget=st.integers(1, 30),
     size=st.sampled_from([1, 2, 3, 4, 8]),

@@ -12,7 +12,7 @@ def tokens_taken(step: StepRecord, size: int) -> int:
 
 
 def tokens_held(step: StepRecord, size: int) -> int:
-    """Different KV tokens held: what several tables name is there once."""
+    """Different KV tokens held, without a window: what several tables name is there once."""
     if not isinstance(step, BlockStepRecord):
         return step.kv_after
     # Only the last block of a table can have room, and no other table names that one.
