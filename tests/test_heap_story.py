@@ -2,6 +2,7 @@
 
 import heapq
 import json
+import re
 
 import pytest
 from generated import examples
@@ -193,7 +194,8 @@ def test_a_function_that_raises_or_hangs_ends_the_story_with_the_steps_until_the
     assert (
         story["steps"] == [] and "your on_event raised IndexError on its line 2" in story["error"]
     )
-    assert "took longer than 1 s of computing" in heap_story(hangs, [("pop",)])["error"]
+    said = heap_story(hangs, [("pop",)])["error"]
+    assert re.search(r"your on_event (took longer than 1 s|had not finished)", said)
 
 
 def test_what_the_function_does_to_its_arguments_is_its_own_affair():
