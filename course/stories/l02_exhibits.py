@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from course.replay import replay
-from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_scheduler import POST
+from course.stories.plan_only import plan_engine
 from course.stories.texts import shown
 from nanogpt import (
     GPT,
@@ -40,7 +40,7 @@ def twins(victim: Callable[[Sequence[RequestView]], int], way_back: WayBack = st
     """Two equal requests, 10 tokens of prompt and 10 new, in 22 KV tokens; 40 steps at most."""
     parts = Parts(choose_victim=victim, resume=way_back)
     equal = [(0, Request(i, [1 + i] * 10, 10)) for i in (0, 1)]
-    return replay(Engine(one_tiny_layer(), replace(POST, policy="fcfs"), parts), equal, 40)
+    return replay(plan_engine(replace(POST, policy="fcfs"), parts), equal, 40)
 
 
 def steps_if_kept() -> int:

@@ -5,10 +5,10 @@ from typing import Any
 
 from course.attempt import Attempt
 from course.replay import replay
-from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_heap import record_heap
+from course.stories.plan_only import plan_engine
 from course.stories.texts import served
-from nanogpt import GPT, Engine, EngineConfig, Parts, Request, Trace, encode, generate, policies
+from nanogpt import GPT, EngineConfig, Parts, Request, Trace, encode, generate, policies
 from nanogpt.parts.request_view import RequestView
 
 Arrivals = list[tuple[int, Request]]
@@ -109,7 +109,7 @@ def _heap_of(rank: Rank) -> list[dict[str, Any]]:
 
     limits = EngineConfig(policy="priority", max_kv_tokens=20, max_batch_size=3)
     queue = [(a, Request(i, [1] * p, n, priority=r)) for i, (a, p, n, r) in enumerate(_QUEUE)]
-    trace = replay(Engine(one_tiny_layer(), limits, Parts(sort_key=noted)), queue, 300)
+    trace = replay(plan_engine(limits, Parts(sort_key=noted)), queue, 300)
     if trace.error:
         raise ValueError(trace.error)
     return record_heap(_operations(trace, keys, max_batch=3))
@@ -176,7 +176,7 @@ def _ten_in_a_row(
 ) -> tuple[dict[int, int], int]:
     limits = EngineConfig(max_kv_tokens=budget, max_batch_size=4, max_prefilling=1)
     ten = [(2 * i, Request(i, [1] * 8, 12)) for i in range(10)]
-    trace = Engine(one_tiny_layer(), limits, Parts(resume=way_back)).run(ten)
+    trace = plan_engine(limits, Parts(resume=way_back)).run(ten)
     return latencies(trace), recomputed(trace)
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from course.attempt import Attempt
 from course.registry import exercise
 from course.replay import replay
-from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_scheduler import Arrivals, latencies, recomputed
-from nanogpt import Engine, EngineConfig, Request
+from course.stories.plan_only import plan_engine
+from nanogpt import EngineConfig, Request
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
 from nanogpt.parts.request_view import RequestView
@@ -81,7 +81,7 @@ def _short_ones(number: int) -> Arrivals:
 def _serve(rule: Rule, arrivals: Arrivals) -> dict[int, int]:
     """Latency in steps by request, in a batch of two. Raises: ValueError for a rule that fails."""
     limits = EngineConfig(policy=rule, max_batch_size=2)
-    trace = replay(Engine(one_tiny_layer(), limits), arrivals, 600)
+    trace = replay(plan_engine(limits), arrivals, 600)
     if trace.error:
         raise ValueError(trace.error)
     return latencies(trace)
@@ -113,7 +113,7 @@ def _measured(limits: EngineConfig, spec: list[tuple[int, int, int, int]]) -> Bi
         (arrival, Request(i, [1] * prompt, new, priority=rank))
         for i, (arrival, prompt, new, rank) in enumerate(spec)
     ]
-    trace = Engine(one_tiny_layer(), limits, clock=CostClock(SERVER_CPU)).run(requests)
+    trace = plan_engine(limits, clock=CostClock(SERVER_CPU)).run(requests)
     late: dict[bool, list[float]] = {True: [], False: []}
     for each in all_request_metrics(trace):
         request = trace.request(each.request_id)

@@ -9,17 +9,17 @@ import random
 from typing import Any
 
 from course.replay import replay
-from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l02_scheduler import recomputed
 from course.stories.l09_pool import computed_tokens, found_tokens
-from nanogpt import Engine, EngineConfig, Parts, Request, Trace
+from course.stories.plan_only import plan_engine
+from nanogpt import EngineConfig, ModelConfig, Parts, Request, Trace
 from nanogpt.experiments.kv_room import tokens_held, tokens_taken
 from widgets import bar
 
 Arrivals = list[tuple[int, Request]]
 Series = dict[str, Any]
 
-CONTEXT = one_tiny_layer().config.context_len
+CONTEXT = ModelConfig().context_len
 SIZES = (1, 8, 16, 64)
 _VOCABULARY = 65
 
@@ -45,7 +45,7 @@ def run(
         token_budget=token_budget, max_kv_tokens=max_kv_tokens, max_batch_size=max_batch_size,
         block_size=block_size, share_prefixes=share,
     )  # fmt: skip
-    return replay(Engine(one_tiny_layer(), config, parts or Parts()), arrivals, 2000)
+    return replay(plan_engine(config, parts or Parts()), arrivals, 2000)
 
 
 # --- memory that holds tokens -------------------------------------------------------------------
