@@ -220,6 +220,7 @@ EXERCISE = Exercise(
             "new arrivals",
             on(
                 Snapshot((0,), (), ((1, 4),), 8),
+                Snapshot((0,), (), ((1, 20),), 8),
                 Snapshot((), ((1, 3),), ((2, 4),), 8),
                 Snapshot((0,), ((1, 5),), ((2, 3),), 4),
             ),

@@ -165,7 +165,7 @@ def judge(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> Failur
 
 
 def rows_of(ask: Ask, expected: str, got: Any) -> Rows:
-    call = named("position", "window", "sinks")(ask.name, ask.args)
+    call = ask.draw_call(ask.name, ask.args)
     return (("input", call), ("expected", expected), ("got", show(got)))
 
 
@@ -283,6 +283,7 @@ EXERCISE = Exercise(
         ("a window of one", on((range(4), 1, 0), (range(4), 1, 1))),
         ("far into a text", on_drawn(far_along)),
     ),
+    draw_call=named("position", "window", "sinks"),
     still_right={
         "window at least 1": "it is at least 1",
         "return sinks + position % window": "where the turn begins does not matter",

@@ -328,4 +328,5 @@ EXERCISE = Exercise(
         ),
         ("any event", lambda ask, rng: judge(ask, any_states(rng))),
     ),
+    draw_call=JUDGE.draw_call,
 )

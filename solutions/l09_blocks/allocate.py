@@ -298,6 +298,7 @@ EXERCISE = Exercise(
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "num_tokens at least 1": "it is at least 1",
         "size at least 1": "it is at least 1",

@@ -404,6 +404,7 @@ EXERCISE = Exercise(
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "table: without repeats": "a table names a block once",
         "free: only the first": "the first is the best",
