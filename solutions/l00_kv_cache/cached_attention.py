@@ -170,8 +170,9 @@ CACHES = (  # each with the caches that it makes
     Misconception(
         "swapped",
         "K and V are interchangeable.",
-        "K and V changed places: return out, then the keys, then the values.",
+        "Results changed places: return out, then the keys, then the values.",
         keeping(lambda k_cache, v_cache, k, v: (torch.cat([v_cache, v]), torch.cat([k_cache, k]))),
+        also=(lambda *args: (*cached_attention(*args)[1:], cached_attention(*args)[0]),),
     ),
 )
 PRECISION = Misconception(
@@ -271,7 +272,9 @@ def judge(ask: Ask, args: Tensors) -> Failure | None:
     got, given = ask(*args), inputs(ask, args)
     if got is None:
         return Failure(
-            "cached_attention returned nothing: end it with `return`.", given, "no_return"
+            "cached_attention returned nothing: end every way through it with `return`.",
+            given,
+            "no_return",
         )
     parts = as_items(got)
     if parts is None or len(parts) != 3:

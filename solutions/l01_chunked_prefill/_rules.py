@@ -36,7 +36,7 @@ def tokens(number: int) -> str:
 NO_RETURN = Misconception(
     "no_return",
     "A plan that is made need not be handed over.",
-    "plan_step returned nothing: end it with `return`.",
+    "plan_step returned nothing: end every way through it with `return`.",
     also=(lambda decodes, prefilling, waiting, budget: None,),
 )
 NOT_PAIRS = Misconception(
@@ -256,6 +256,12 @@ SHORTEST_FIRST = Misconception(
         ),
     ),
 )
+BY_ID = Misconception(
+    "by_id",
+    "Who came first has the smaller id.",
+    overtaken("ids are names, and the order is that of the lists"),
+    also=(serving(lambda decodes, prefilling, waiting: decodes + sorted(prefilling + waiting)),),
+)
 NEWEST_FIRST = Misconception(
     "newest_first",
     "The newest prompt goes first.",
@@ -294,6 +300,7 @@ def in_order(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
     for what, queue in (
         (WAITING_FIRST, [*snapshot.waiting, *snapshot.prefilling]),
         (SHORTEST_FIRST, sorted(prompts, key=lambda pair: pair[1])),
+        (BY_ID, sorted(prompts)),
         (NEWEST_FIRST, [*snapshot.prefilling[::-1], *snapshot.waiting[::-1]]),
     ):
         if given == dict(fill(queue, sum(given.values()))):
@@ -413,6 +420,7 @@ MISCONCEPTIONS = (
     PREFILL_FIRST,
     WAITING_FIRST,
     SHORTEST_FIRST,
+    BY_ID,
     NEWEST_FIRST,
     EQUAL_SHARES,
     OUT_OF_ORDER,

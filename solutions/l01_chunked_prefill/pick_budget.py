@@ -230,7 +230,11 @@ def judge(ask: Ask, cases: list[Case]) -> Failure | None:
             ("got", show(got)),
         )
         if got is None:
-            return Failure("pick_budget returned nothing: end it with `return`.", rows, "no_return")
+            return Failure(
+                "pick_budget returned nothing: end every way through it with `return`.",
+                rows,
+                "no_return",
+            )
         if whole is None:
             return MISCONCEPTIONS[0].failure(rows, got)
         return wrong_budget(case, whole, rows, results + more(ask))

@@ -172,7 +172,9 @@ def rows_of(ask: Ask, expected: str, got: Any) -> Rows:
 def not_a_slot(ask: Ask, slot: Any, room: int) -> Failure | None:
     rows = rows_of(ask, f"a slot from 0 to {room - 1}", slot)
     if slot is None:
-        return Failure("ring_slot returned nothing: end it with `return`.", rows, "no_return")
+        return Failure(
+            "ring_slot returned nothing: end every way through it with `return`.", rows, "no_return"
+        )
     return NOT_INT.failure(rows, slot) if as_whole(slot) is None else None
 
 

@@ -125,7 +125,11 @@ def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
             ("got", draw_books(got)),
         )
         if got is None:
-            return Failure(f"{ask.name} returned nothing: end it with `return`.", rows, "no_return")
+            return Failure(
+                f"{ask.name} returned nothing: end every way through it with `return`.",
+                rows,
+                "no_return",
+            )
         if not isinstance(got, Books):
             return NOT_BOOKS.failure(rows, got)
         if misfit(got):

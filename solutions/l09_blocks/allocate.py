@@ -135,7 +135,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The blocks are taken.",
-        "allocate returned nothing, and that is None, too few blocks: end it with `return`.",
+        "allocate returned nothing, and that is None, too few blocks: end every way through it "
+        "with `return`.",
         lambda *args: None,
     ),
     Misconception(

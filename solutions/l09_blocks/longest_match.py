@@ -164,7 +164,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The blocks are found.",
-        "longest_match returned nothing: end it with `return blocks, num_cached`.",
+        "longest_match returned nothing: end every way through it with "
+        "`return blocks, num_cached`.",
         lambda *args: None,
     ),
     Misconception(

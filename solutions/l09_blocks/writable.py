@@ -161,7 +161,7 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The table is changed.",
-        "writable returned nothing: end it with `return table, copy`.",
+        "writable returned nothing: end every way through it with `return table, copy`.",
         lambda *args: None,
     ),
     Misconception(
