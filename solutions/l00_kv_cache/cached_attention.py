@@ -269,13 +269,10 @@ IN_PLACE = Misconception(
 
 def judge(ask: Ask, args: Tensors) -> Failure | None:
     """One call: form, grown caches, output, in this order."""
-    got, given = ask(*args), inputs(ask, args)
+    got, given = ask(*args), (("input", draw_tensors(ask.name, args)),)
     if got is None:
-        return Failure(
-            "cached_attention returned nothing: end every way through it with `return`.",
-            given,
-            "no_return",
-        )
+        idea = "cached_attention returned nothing: end every way through it with `return`."
+        return Failure(idea, given, "no_return")
     parts = as_items(got)
     if parts is None or len(parts) != 3:
         what = f"tensors, out, k and v; this is {a_kind(got)}"
@@ -295,7 +292,7 @@ def judge_caches(ask: Ask, args: Tensors, parts: Sequence[Tensor]) -> Failure | 
         got, wanted, old = parts[index], cached_attention(*args)[index], args[index]
         if close(got, wanted):
             continue
-        rows = (*inputs(ask, args), *wanted_and_got(name, wanted, got))
+        rows = (("input", draw_tensors(ask.name, args)), *wanted_and_got(name, wanted, got))
         grown = f"({len(wanted)}, {old.shape[1]}), every old row and then the new one"
         for each in CACHES:
             if any(close(got, answer(*args)[index]) for answer in each.answers):
@@ -313,7 +310,7 @@ def judge_output(ask: Ask, args: Tensors, out: Tensor) -> Failure | None:
     wanted = cached_attention(*args)[0]
     if close(out, wanted):
         return None
-    rows = (*inputs(ask, args), *wanted_and_got("out", wanted, out))
+    rows = (("input", draw_tensors(ask.name, args)), *wanted_and_got("out", wanted, out))
     if out.shape != wanted.shape:
         return SHAPE.failure(rows, "out", out.shape, "one token goes in, so (1, D) comes out")
     if out.dtype != wanted.dtype:
@@ -350,11 +347,6 @@ def draw_tensors(name: str, args: Tensors) -> str:
     """The five tensors, a line each."""
     names = ("q", "k_cache", "v_cache", "k", "v")
     return "\n".join(f"{each} = {written(cells)}" for each, cells in zip(names, args, strict=True))
-
-
-def inputs(ask: Ask, args: Tensors) -> Rows:
-    """The call as a row of the example."""
-    return (("input", draw_tensors(ask.name, args)),)
 
 
 def wanted_and_got(name: str, wanted: Tensor, got: Tensor) -> Rows:
