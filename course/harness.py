@@ -144,12 +144,14 @@ class Ask:
 
 def _brief(value: Any, other: Any) -> str:
     """A list of records by their ids where these tell it from `other`; all else as it is."""
-    ids = _ids(value)
-    return show(value) if ids is None or ids == _ids(other) else f"the ids {ids}"
+    ids, other_ids = _ids(value), _ids(other)
+    if ids is None or other_ids is None or ids == other_ids:
+        return show(value)
+    return f"the ids {ids}"
 
 
 def _ids(value: Any) -> list[Any] | None:
-    """The ids of the records in a list; None if it holds anything else."""
+    """The ids of the records in a list, of which there may be none; None if it holds others."""
     if not isinstance(value, list):
         return None
     ids = [getattr(item, "id", None) for item in cast("list[Any]", value)]

@@ -41,6 +41,7 @@ WRONG = [
     for each in wrong(exercise_id)
 ]
 WRITTEN: dict[str, str] = json.loads(golden_verdicts.WRITTEN.read_text(encoding="utf-8"))
+COSTS_APART = {"l01.pick_budget"}  # whose first argument is drawn in a row of its own
 POLICIES = {"l01.plan_step", "l02.admit", "l02.choose_victim", "l02.resume", "l05.gate"}
 EXACT_IDS = [item for item in IDS if item != SCORED]
 EXACT_RIGHT = [param for param in RIGHT if param.values[0] != SCORED]
@@ -135,6 +136,20 @@ def test_the_lesson_s_own_misconception_is_shown_on_a_case_made_for_it(
     answer = next(each for each in wrong(exercise_id) if each.key == key)
     report = report_on(exercise_id, answer.function, 0)
     assert dict(report.example)["input"] == asked
+
+
+@pytest.mark.parametrize("exercise_id", [item for item in IDS if item not in COSTS_APART])
+def test_a_call_is_drawn_alike_whether_it_raised_or_returned_something_wrong(
+    exercise_id: str,
+) -> None:
+    def raises(*args: Any) -> Any:
+        raise RuntimeError("no answer")
+
+    def returns(*args: Any) -> Any:
+        return object()
+
+    of_error, of_value = (dict(report_on(exercise_id, f).example) for f in (raises, returns))
+    assert of_error["input"] == of_value["input"]
 
 
 @pytest.mark.parametrize("exercise_id", IDS)

@@ -394,6 +394,14 @@ def test_an_argument_changed_on_the_way_to_a_right_answer_is_refused_everywhere(
     )
 
 
+def test_an_argument_that_was_emptied_is_shown_as_the_empty_list_that_it_is():
+    def emptying(numbers):
+        return sorted(numbers.pop() for _ in range(len(numbers)))
+
+    report = report_of(emptying, [("sorts", list_check)])
+    assert report.example[1:] == (("before", "numbers = [3, 1, 2]"), ("after", "numbers = []"))
+
+
 def test_a_wrong_result_is_told_before_a_changed_argument():
     def in_place(numbers):
         numbers.sort()

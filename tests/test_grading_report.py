@@ -17,7 +17,8 @@ from course.grading.results.words import STATUSES
 from course.registry import exercise
 
 STEP = "l01.plan_step"
-NO_RETURN = "plan_step returned nothing: end it with `return`."  # the course's own sentence
+# The course's own sentence.
+NO_RETURN = "plan_step returned nothing: end every way through it with `return`."
 
 
 def wrong(student: str, check: int, key: str | None, example: str, idea: str = "Think.") -> Record:

@@ -120,7 +120,11 @@ class Comparison(Generic[Answer]):
         )
         problem = self._ill_formed(got)
         if problem and got is None:
-            return Failure(f"{name} returned nothing: end it with `return`.", rows, "no_return")
+            return Failure(
+                f"{name} returned nothing: end every way through it with `return`.",
+                rows,
+                "no_return",
+            )
         mistake = explaining(self.mistakes, self.reference, results)
         if mistake:  # never one of another form than the result: they would not be the same
             return Failure(mistake.sentence(got), rows, mistake.key)

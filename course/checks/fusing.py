@@ -80,7 +80,7 @@ class Fusing:
 
     def _broken(self, name: str, got: Any, wanted: Any) -> tuple[str, str] | None:
         if got is None:
-            return "no_return", f"{name} returned nothing: end it with `return`."
+            return "no_return", f"{name} returned nothing: end every way through it with `return`."
         for each in self.misconceptions:
             if each.form and each.form(got, wanted):
                 return each.key, each.sentence(got, wanted)

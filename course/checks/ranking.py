@@ -144,7 +144,7 @@ def _order(rank: Any, other: Any) -> int | None:
 
 def _rank_form(name: str, value: Any) -> tuple[str, str] | None:
     if value is None:
-        return "no_return", f"{name} returned nothing: end it with `return`."
+        return "no_return", f"{name} returned nothing: end every way through it with `return`."
     if type(value) is not tuple:
         return (
             "not_a_tuple",

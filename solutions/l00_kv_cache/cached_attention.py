@@ -170,8 +170,9 @@ CACHES = (  # each with the caches that it makes
     Misconception(
         "swapped",
         "K and V are interchangeable.",
-        "K and V changed places: return out, then the keys, then the values.",
+        "Results changed places: return out, then the keys, then the values.",
         keeping(lambda k_cache, v_cache, k, v: (torch.cat([v_cache, v]), torch.cat([k_cache, k]))),
+        also=(lambda *args: (*cached_attention(*args)[1:], cached_attention(*args)[0]),),
     ),
 )
 PRECISION = Misconception(
@@ -268,11 +269,10 @@ IN_PLACE = Misconception(
 
 def judge(ask: Ask, args: Tensors) -> Failure | None:
     """One call: form, grown caches, output, in this order."""
-    got, given = ask(*args), inputs(args)
+    got, given = ask(*args), (("input", draw_tensors(ask.name, args)),)
     if got is None:
-        return Failure(
-            "cached_attention returned nothing: end it with `return`.", given, "no_return"
-        )
+        idea = "cached_attention returned nothing: end every way through it with `return`."
+        return Failure(idea, given, "no_return")
     parts = as_items(got)
     if parts is None or len(parts) != 3:
         what = f"tensors, out, k and v; this is {a_kind(got)}"
@@ -283,16 +283,16 @@ def judge(ask: Ask, args: Tensors) -> Failure | None:
             what = f"ordinary tensors, out, k and v; {name} is {a_kind(tensor)}"
             rows = (("expected", f"{name}, a tensor"), ("got", f"{name} = {show(tensor)}"))
             return NOT_THREE.failure(given + rows, what)
-    return judge_caches(args, parts) or judge_output(ask, args, parts[0])
+    return judge_caches(ask, args, parts) or judge_output(ask, args, parts[0])
 
 
-def judge_caches(args: Tensors, parts: Sequence[Tensor]) -> Failure | None:
+def judge_caches(ask: Ask, args: Tensors, parts: Sequence[Tensor]) -> Failure | None:
     """The grown caches: the old rows in their order, then the new one."""
     for index, name in ((1, "k"), (2, "v")):
         got, wanted, old = parts[index], cached_attention(*args)[index], args[index]
         if close(got, wanted):
             continue
-        rows = (*inputs(args), *wanted_and_got(name, wanted, got))
+        rows = (("input", draw_tensors(ask.name, args)), *wanted_and_got(name, wanted, got))
         grown = f"({len(wanted)}, {old.shape[1]}), every old row and then the new one"
         for each in CACHES:
             if any(close(got, answer(*args)[index]) for answer in each.answers):
@@ -310,7 +310,7 @@ def judge_output(ask: Ask, args: Tensors, out: Tensor) -> Failure | None:
     wanted = cached_attention(*args)[0]
     if close(out, wanted):
         return None
-    rows = (*inputs(args), *wanted_and_got("out", wanted, out))
+    rows = (("input", draw_tensors(ask.name, args)), *wanted_and_got("out", wanted, out))
     if out.shape != wanted.shape:
         return SHAPE.failure(rows, "out", out.shape, "one token goes in, so (1, D) comes out")
     if out.dtype != wanted.dtype:
@@ -343,11 +343,10 @@ def close(got: Tensor, wanted: Tensor) -> bool:
 # --- drawing ------------------------------------------------------------------------------------
 
 
-def inputs(args: Tensors) -> Rows:
-    """The five tensors in one row of the example."""
+def draw_tensors(name: str, args: Tensors) -> str:
+    """The five tensors, a line each."""
     names = ("q", "k_cache", "v_cache", "k", "v")
-    lines = [f"{name} = {written(tensor)}" for name, tensor in zip(names, args, strict=True)]
-    return (("input", "\n".join(lines)),)
+    return "\n".join(f"{each} = {written(cells)}" for each, cells in zip(names, args, strict=True))
 
 
 def wanted_and_got(name: str, wanted: Tensor, got: Tensor) -> Rows:
@@ -455,6 +454,7 @@ EXERCISE = Exercise(
         ("the same in float32", on(lambda rng: qkv(rng, 3, 2, torch.float32))),
         ("a token that is very sure", on(large_scores)),
     ),
+    draw_call=draw_tensors,
     still_right={
         "cached_attention(): return (scores.softmax(dim={-1 => 1}) @ v_all, k_all, v_all)": (
             LAST_OF_TWO

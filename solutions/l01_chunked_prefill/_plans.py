@@ -95,6 +95,15 @@ def those_that_fit(prompts: Pairs, left: int) -> Pairs:
     return plan
 
 
+def newcomers_that_fit(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
+    plan = fill(ones(decodes) + prefilling, budget)
+    for request_id, most in waiting:
+        if most > budget - sum(n for _, n in plan):
+            break
+        plan.append((request_id, most))
+    return plan
+
+
 def to_the_last(prompts: Pairs, left: int) -> Pairs:
     plan: Pairs = []
     for request_id, most in prompts:

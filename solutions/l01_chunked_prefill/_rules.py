@@ -15,6 +15,7 @@ from solutions.l01_chunked_prefill._plans import (
     equal_shares,
     fill,
     half_for_prefill,
+    newcomers_that_fit,
     one_for_the_last,
     ones,
     remembering,
@@ -25,12 +26,17 @@ from solutions.l01_chunked_prefill._plans import (
 
 Broken: TypeAlias = tuple[Misconception, *tuple[Any, ...]]  # and what its sentence is made of
 
+
+def tokens(number: int) -> str:
+    return "1 token" if number == 1 else f"{number} tokens"
+
+
 # --- entries: pairs of known, different ids and a number of tokens that the request can use ------
 
 NO_RETURN = Misconception(
     "no_return",
     "A plan that is made need not be handed over.",
-    "plan_step returned nothing: end it with `return`.",
+    "plan_step returned nothing: end every way through it with `return`.",
     also=(lambda decodes, prefilling, waiting, budget: None,),
 )
 NOT_PAIRS = Misconception(
@@ -124,7 +130,7 @@ WHOLE_PROMPT = Misconception(
     "whole_prompt",
     "A prompt runs whole, at once.",
     lambda request_id, remaining, budget: (
-        f"The prompt of request {request_id} runs whole, {remaining} tokens in a step that may "
+        f"The prompt of request {request_id} runs whole, {tokens(remaining)} in a step that may "
         f"compute {budget}, and everybody else waits for it: cut it into chunks."
     ),
     also=(behind_decodes(lambda prompts, left: prompts[:1]),),
@@ -250,6 +256,12 @@ SHORTEST_FIRST = Misconception(
         ),
     ),
 )
+BY_ID = Misconception(
+    "by_id",
+    "Who came first has the smaller id.",
+    overtaken("ids are names, and the order is that of the lists"),
+    also=(serving(lambda decodes, prefilling, waiting: decodes + sorted(prefilling + waiting)),),
+)
 NEWEST_FIRST = Misconception(
     "newest_first",
     "The newest prompt goes first.",
@@ -288,6 +300,7 @@ def in_order(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
     for what, queue in (
         (WAITING_FIRST, [*snapshot.waiting, *snapshot.prefilling]),
         (SHORTEST_FIRST, sorted(prompts, key=lambda pair: pair[1])),
+        (BY_ID, sorted(prompts)),
         (NEWEST_FIRST, [*snapshot.prefilling[::-1], *snapshot.waiting[::-1]]),
     ):
         if given == dict(fill(queue, sum(given.values()))):
@@ -303,8 +316,8 @@ FIXED_CHUNK = Misconception(
     "fixed_chunk",
     "A chunk has a fixed size.",
     lambda request_id, n, unused: (
-        f"Request {request_id} gets {n} tokens while {unused} of the budget stay unused: a chunk "
-        "has no size of its own, it takes what is left."
+        f"Request {request_id} gets {tokens(n)} while the budget has {unused} left: a chunk has no "
+        "size of its own, it takes what is left."
     ),
     also=(
         serving(
@@ -321,14 +334,14 @@ WHOLE_OR_NOTHING = Misconception(
         f"Request {request_id} has {most} tokens left and gets none because only {unused} fit: let "
         "a chunk of it run now, or a prompt longer than the budget never starts."
     ),
-    also=(behind_decodes(those_that_fit),),
+    also=(behind_decodes(those_that_fit), newcomers_that_fit),
 )
 ARRIVALS_WAIT = Misconception(
     "arrivals_wait",
     "A new request starts when the engine is idle.",
     lambda request_id, unused: (
-        f"Request {request_id} waits although {unused} tokens of the budget are free: a new "
-        "request starts as soon as there is room, whatever else is running."
+        f"Request {request_id} waits although the budget has {tokens(unused)} left: a new request "
+        "starts as soon as there is room, whatever else is running."
     ),
     also=(
         serving(lambda decodes, prefilling, waiting: decodes + prefilling or waiting),
@@ -339,8 +352,8 @@ ONE_PREFILL = Misconception(
     "one_prefill",
     "One prompt per step is prefilled.",
     lambda request_id, unused: (
-        f"Request {request_id} gets nothing while {unused} tokens of the budget stay unused: when "
-        "one prompt needs less than what is left, the next one gets the rest."
+        f"Request {request_id} gets nothing while the budget has {tokens(unused)} left: when one "
+        "prompt needs less than what is left, the next one gets the rest."
     ),
     also=(
         serving(lambda decodes, prefilling, waiting: decodes + (prefilling + waiting)[:1]),
@@ -407,6 +420,7 @@ MISCONCEPTIONS = (
     PREFILL_FIRST,
     WAITING_FIRST,
     SHORTEST_FIRST,
+    BY_ID,
     NEWEST_FIRST,
     EQUAL_SHARES,
     OUT_OF_ORDER,

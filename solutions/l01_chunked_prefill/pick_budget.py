@@ -76,6 +76,12 @@ def line_from_the_start(cost: Cost, num_decodes: int, limit: int) -> int:
 
 
 @clamped
+def line_from_an_empty_step(cost: Cost, num_decodes: int, limit: int) -> int:
+    slope = cost(1) - cost(0)
+    return 4096 if slope == 0 else (limit - cost(0)) // slope
+
+
+@clamped
 def powers_of_two(cost: Cost, num_decodes: int, limit: int) -> int:
     budget = 1
     while budget < 4096 and cost(2 * budget) <= limit:
@@ -137,7 +143,7 @@ MISCONCEPTIONS = (
         "The cost is not a straight line here, so two of its points do not tell where the limit "
         "is: ask step_cost_us about the budgets themselves.",
         line_through_both_ends,
-        alike=(line_from_the_start,),
+        alike=(line_from_the_start, line_from_an_empty_step),
     ),
     Misconception(
         "per_token",
@@ -224,7 +230,11 @@ def judge(ask: Ask, cases: list[Case]) -> Failure | None:
             ("got", show(got)),
         )
         if got is None:
-            return Failure("pick_budget returned nothing: end it with `return`.", rows, "no_return")
+            return Failure(
+                "pick_budget returned nothing: end every way through it with `return`.",
+                rows,
+                "no_return",
+            )
         if whole is None:
             return MISCONCEPTIONS[0].failure(rows, got)
         return wrong_budget(case, whole, rows, results + more(ask))

@@ -213,6 +213,7 @@ EXERCISE = Exercise(
             on(
                 Snapshot((), ((1, 3), (2, 2)), (), 8),
                 Snapshot((), ((1, 6), (2, 3), (3, 4)), (), 4),
+                Snapshot((), ((5, 3), (2, 3), (4, 3)), (), 4),
                 Snapshot((0,), ((1, 20), (2, 5)), (), 8),
             ),
         ),
@@ -220,6 +221,7 @@ EXERCISE = Exercise(
             "new arrivals",
             on(
                 Snapshot((0,), (), ((1, 4),), 8),
+                Snapshot((0,), (), ((1, 20),), 8),
                 Snapshot((), ((1, 3),), ((2, 4),), 8),
                 Snapshot((0,), ((1, 5),), ((2, 3),), 4),
             ),

@@ -146,9 +146,10 @@ MISCONCEPTIONS = (
     Misconception(
         "last_token_counted",
         "Every generated token needs K/V.",
-        "The last token is never fed to the model, so it has no K/V: at its longest a request "
-        "holds prompt + max_new_tokens - 1.",
+        "At its longest a request holds prompt + max_new_tokens - 1, since the last token is never "
+        "fed to the model and has no K/V, and that may use the budget up exactly.",
         admitting(never=lambda r, budget: r.kv_tokens_needed + 1 > budget),
+        also=(admitting(never=lambda r, budget: r.kv_tokens_needed >= budget),),
     ),
     Misconception(
         "prompt_alone",
@@ -333,6 +334,7 @@ EXERCISE = Exercise(
         ("any candidate", JUDGE.on_drawn(lambda rng: any_candidates(rng, 60))),
         ("whole workloads, to the last token", whole_workloads),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "candidate.max_new_tokens at least 1": "it is at least 1",
         "max_batch_size at least 1": "it is at least 1",

@@ -345,6 +345,7 @@ EXERCISE = Exercise(
         ("any running requests", JUDGE.on_drawn(any_running)),
         ("whole workloads, to the last token", whole_workloads),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "active: reversed": "the order of the list has no say",
         "by_loop(): for request in active[{1: => :}]:": NOT_LATER,

@@ -333,4 +333,5 @@ EXERCISE = Exercise(
         ("preempted at any moment", JUDGE.on_drawn(lambda rng: any_resumed(rng, 40))),
         ("whole workloads, to the last token", whole_workloads),
     ),
+    draw_call=JUDGE.draw_call,
 )

@@ -78,6 +78,10 @@ UNKNOWN_POLICY = Misconception(
     also=(
         lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None,
         lambda policy, r: sort_key("priority" if policy == "priority" else "fcfs", r),
+        # Without a comma these are strings, and `in` looks for a part of one.
+        lambda policy, r: sort_key("fcfs" if policy in ("fcfs") else policy, r),
+        lambda policy, r: sort_key("priority" if policy.startswith("p") else policy, r),
+        lambda policy, r: sort_key(policy.lower(), r),
     ),
 )
 WRONG_ERROR = Misconception(
@@ -152,7 +156,7 @@ MISCONCEPTIONS = (
         "One number cannot hold both: whatever a level is worth, somebody who arrived early enough "
         "overtakes a more important request, and here it never may.",
         weighed(10),
-        alike=[weighed(weight) for weight in (50, 100, 1000, 10_000)],
+        alike=[weighed(weight) for weight in (50, 100, 1000, 10_000, 10**6, 10**9)],
     ),
     Misconception(
         "by_id",
@@ -189,16 +193,18 @@ def any_queues(rng: random.Random, count: int) -> list[list[Args]]:
 
 
 def unknown_policy(ask: Ask, rng: random.Random) -> Failure | None:
-    called = ask.call("shortest", make_request(0), may_raise=True)
-    if called.raised(ValueError):
-        return None
-    error = called.error and called.error.kind
-    rows: Rows = (
-        ("input", draw_ranked(ask.name, ask.args)),
-        ("expected", "ValueError"),
-        ("got", error or show(called.value)),
-    )
-    return WRONG_ERROR.failure(rows, error) if error else UNKNOWN_POLICY.failure(rows)
+    for policy in ("shortest", "prio", "FCFS", ""):
+        called = ask.call(policy, make_request(0), may_raise=True)
+        if called.raised(ValueError):
+            continue
+        error = called.error and called.error.kind
+        rows: Rows = (
+            ("input", draw_ranked(ask.name, ask.args)),
+            ("expected", "ValueError"),
+            ("got", error or show(called.value)),
+        )
+        return WRONG_ERROR.failure(rows, error) if error else UNKNOWN_POLICY.failure(rows)
+    return None
 
 
 JUDGE = Ranking(
@@ -213,7 +219,7 @@ OLD = make_request(0, priority=2, arrival_time=0)
 IMPORTANT = make_request(1, priority=0, arrival_time=1)
 # However early the less important one came, and however unimportant it is.
 EARLY = make_request(3, priority=9, arrival_time=0)
-LATE = make_request(1, priority=8, arrival_time=2_000_000)
+LATE = make_request(1, priority=8, arrival_time=2 * 10**12)
 LONG = make_request(0, priority=1, arrival_time=2, max_new_tokens=30)
 SHORT = make_request(1, priority=1, arrival_time=5, max_new_tokens=3)
 BACK = make_request(0, priority=1, arrival_time=2, admitted_at=9, generated=3)
@@ -263,6 +269,7 @@ EXERCISE = Exercise(
         ("a policy that does not exist", unknown_policy),
         ("any queue", JUDGE.on_drawn(lambda rng: any_queues(rng, 4))),
     ),
+    draw_call=draw_ranked,
     still_right={
         "from_a_table(): levels = {'fcfs': {0 => 1}, 'priority': request.priority}": SAME_FOR_ALL,
         "from_a_table(): levels = {'fcfs': {0 => -1}, 'priority': request.priority}": SAME_FOR_ALL,

@@ -146,6 +146,8 @@ MISCONCEPTIONS = (
             lambda r, rate: (r.arrival_time + int(rate) * r.priority,),
             lambda r, rate: (r.arrival_time + round(rate) * r.priority,),
             lambda r, rate: (r.arrival_time / max(1, int(rate)) + r.priority,),
+            lambda r, rate: (round(r.priority + r.arrival_time / rate, 1),),
+            lambda r, rate: (round(r.priority + r.arrival_time / rate, 2),),
         ),
     ),
     Misconception(
@@ -184,7 +186,7 @@ def at_rate(rate: float, *told: tuple[int, int]) -> list[Args]:
     ]
 
 
-# Rates that are no whole numbers, and high levels: where rounding shows for certain.
+# Rates that are no whole numbers, high levels, slow ageing: where rounding shows for certain.
 UNEVEN = (
     at_rate(2.5, (2, 0), (0, 4), (0, 6), (12, 0)),
     at_rate(0.5, (4, 0), (0, 1), (0, 3)),
@@ -192,6 +194,9 @@ UNEVEN = (
     at_rate(1 / 3, (4, 0), (0, 1), (0, 2), (30, 0)),
     at_rate(7.25, (1, 0), (0, 7), (0, 8), (11, 3)),
     at_rate(4, (9, 0), (8, 3)),
+    # In the same level, the later arrival goes first; and two that are a thousandth apart.
+    at_rate(4, (0, 4), (1, 3)),
+    at_rate(1000, (2, 1), (2, 2)),
 )
 
 
@@ -264,6 +269,7 @@ EXERCISE = Exercise(
         ("rates that are no whole numbers", JUDGE.on(*UNEVEN)),
         ("any rate", JUDGE.on_drawn(lambda rng: any_aged(rng, (1, 2, 0.5, 4, 2.5, 10, 7, 16)))),
     ),
+    draw_call=draw_ranked,
     still_right={
         "result: only the first": "the rank is one number",
         "at_a_fixed_moment(): now = {1000 => 1001}": SAME_FOR_ALL,

@@ -268,7 +268,7 @@ def more_evicted(ask: Ask, cases: Sequence[Args]) -> list[tuple[Args, Any]]:
 
 def not_two(args: Args, value: Any) -> Failure:
     if value is None:
-        idea = "evict returned nothing: end it with `return`."
+        idea = "evict returned nothing: end every way through it with `return`."
         return Failure(idea, rows_of(args, value), "no_return")
     kinds = " and ".join(a_kind(part) for part in parts(value)[:3])
     return NOT_TWO.failure(rows_of(args, value), a_kind(value) + (kinds and f" of {kinds}"))

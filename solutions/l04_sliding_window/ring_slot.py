@@ -165,14 +165,16 @@ def judge(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> Failur
 
 
 def rows_of(ask: Ask, expected: str, got: Any) -> Rows:
-    call = named("position", "window", "sinks")(ask.name, ask.args)
+    call = ask.draw_call(ask.name, ask.args)
     return (("input", call), ("expected", expected), ("got", show(got)))
 
 
 def not_a_slot(ask: Ask, slot: Any, room: int) -> Failure | None:
     rows = rows_of(ask, f"a slot from 0 to {room - 1}", slot)
     if slot is None:
-        return Failure("ring_slot returned nothing: end it with `return`.", rows, "no_return")
+        return Failure(
+            "ring_slot returned nothing: end every way through it with `return`.", rows, "no_return"
+        )
     return NOT_INT.failure(rows, slot) if as_whole(slot) is None else None
 
 
@@ -283,6 +285,7 @@ EXERCISE = Exercise(
         ("a window of one", on((range(4), 1, 0), (range(4), 1, 1))),
         ("far into a text", on_drawn(far_along)),
     ),
+    draw_call=named("position", "window", "sinks"),
     still_right={
         "window at least 1": "it is at least 1",
         "return sinks + position % window": "where the turn begins does not matter",

@@ -143,6 +143,11 @@ MISCONCEPTIONS = (
         "What has left the window is gone.",
         "The first `sinks` positions stay visible however far back they are.",
         lambda query, key, window, sinks: visible(query, key, window, 0),
+        alike=(
+            lambda query, key, window, sinks: visible(
+                query, key, window, sinks if query >= sinks else 0
+            ),
+        ),
     ),
     Misconception(
         "sinks_too_early",
@@ -295,7 +300,7 @@ EXERCISE = Exercise(
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a window alone", JUDGE.on(*all_pairs(6, 2, 0))),
-        ("a window and sinks", JUDGE.on(*all_pairs(7, 2, 2))),
+        ("a window and sinks", JUDGE.on(*all_pairs(7, 2, 2), (5, 1, 2, 8))),
         ("no window", JUDGE.on(*all_pairs(4, None, 0), *all_pairs(3, None, 1))),
         ("any query and any key", JUDGE.on_drawn(any_pair)),
     ),

@@ -155,7 +155,9 @@ def judge_readings(ask: Ask, args: Args) -> Failure | None:
         ("got", draw_measures(got) if two and not bad else show(got)),
     )
     if got is None:
-        return Failure("judge returned nothing: end it with `return`.", rows, "no_return")
+        return Failure(
+            "judge returned nothing: end every way through it with `return`.", rows, "no_return"
+        )
     if not two:
         return NOT_TWO.failure(rows)
     if bad:

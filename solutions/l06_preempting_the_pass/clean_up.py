@@ -106,6 +106,11 @@ IDEAS = {
 }
 
 
+def draw_call(name: str, args: Args) -> str:
+    books, aborted, waiter = args
+    return f"{name}(books, aborted={aborted}, waiter={waiter})\n{draw_books(books)}"
+
+
 def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
     """Ask about each case; of the first wrong result, the first wrong field is talked about.
 
@@ -115,15 +120,16 @@ def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
     for args in cases:
         got = ask(*args)
         rows: Rows = (
-            (
-                "input",
-                f"{ask.name}(books, aborted={args[1]}, waiter={args[2]})\n{draw_books(args[0])}",
-            ),
+            ("input", draw_call(ask.name, args)),
             ("expected", draw_books(clean_up(*args))),
             ("got", draw_books(got)),
         )
         if got is None:
-            return Failure(f"{ask.name} returned nothing: end it with `return`.", rows, "no_return")
+            return Failure(
+                f"{ask.name} returned nothing: end every way through it with `return`.",
+                rows,
+                "no_return",
+            )
         if not isinstance(got, Books):
             return NOT_BOOKS.failure(rows, got)
         if misfit(got):
@@ -239,6 +245,7 @@ EXERCISE = Exercise(
         ),
         ("any aborted pass", lambda ask, rng: judge(ask, any_books(rng, 40))),
     ),
+    draw_call=draw_call,
     still_right={
         "aborted: reversed": ANY_ORDER,
         "aborted: sorted": ANY_ORDER,

@@ -294,6 +294,7 @@ EXERCISE = Exercise(
         ),
         ("any attention op", JUDGE.on_drawn(lambda rng: any_votes(rng, 60))),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "num_layers at least 1": "a model has a layer",
         "result at most 7": "a vote is never more than 1",

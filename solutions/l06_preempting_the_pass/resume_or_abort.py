@@ -373,5 +373,6 @@ EXERCISE = Exercise(
         ),
         ("any question", JUDGE.on_drawn(lambda rng: any_passes(rng, 50))),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={"pass_us at least 1": "a pass takes time"},
 )

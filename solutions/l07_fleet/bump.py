@@ -387,6 +387,7 @@ EXERCISE = Exercise(
         ),
         ("any request", lambda ask, rng: judge(ask, any_requests(rng))),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "by_cases(): return 0 if priority {< => <=} 2 else priority - 2": BOTH_SAY_0,
         "by_cases(): return 0 if priority < {2 => 3} else priority - 2": BOTH_SAY_0,

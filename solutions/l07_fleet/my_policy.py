@@ -7,7 +7,7 @@ from typing import Any
 
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.exercise import Exercise, Misconception
-from course.format_values import show
+from course.format_values import show, show_call
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
@@ -171,6 +171,12 @@ def draw_snapshot(name: str, snapshot: FleetSnapshot) -> str:
     if len(snapshot.waiting) > len(shown):
         lines.append(f"and {len(snapshot.waiting) - len(shown)} more that wait")
     return "\n".join(lines if shown else [*lines, "none waits"])
+
+
+def draw_asked(name: str, args: tuple[FleetSnapshot | Load]) -> str:
+    """What is asked: a decision, or all those of a load."""
+    (what,) = args
+    return show_call(name, args) if isinstance(what, Load) else draw_snapshot(name, what)
 
 
 def draw_decision(decision: Any) -> str:
@@ -374,5 +380,6 @@ EXERCISE = Exercise(
         ("any moment", lambda ask, rng: judge(ask, [(s, ANY_PAIR) for s in any_moments(rng)])),
         ("loads it has not seen", loads_it_has_not_seen),
     ),
+    draw_call=draw_asked,
     asked_as=Policy,
 )

@@ -7,10 +7,11 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise, Misconception
+from course.format_values import show
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.decisions import Entry
@@ -133,8 +134,10 @@ def draw_event(event: Event) -> str:
     return f'("{word}", {", ".join(map(repr, rest))})' if rest else f'("{word}",)'
 
 
-def lines_of(heap: list[Any]) -> str:
-    entries = "\n       ".join(map(repr, heap))
+def lines_of(heap: Any) -> str:
+    if not isinstance(heap, list):  # an answer's own, handed back to it
+        return f"heap = {show(heap)}"
+    entries = "\n       ".join(map(repr, cast("list[Any]", heap)))
     return f"heap = [{entries}]"
 
 
@@ -328,4 +331,5 @@ EXERCISE = Exercise(
         ),
         ("any event", lambda ask, rng: judge(ask, any_states(rng))),
     ),
+    draw_call=JUDGE.draw_call,
 )

@@ -224,6 +224,7 @@ EXERCISE = Exercise(
         ),
         ("any choice", JUDGE.on_drawn(any_choices)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "workers: reversed": "they come in any order",
         "by_loop(): if best is None or rank {< => <=} best:": "ids are unique",

@@ -281,6 +281,7 @@ EXERCISE = Exercise(
         ),
         ("any draft", JUDGE.on_drawn(any_drafts)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "accept(): missing = [max(0.0, wanted - drafted) for wanted, drafted in zip(p, q, "
         "strict={True => False})]": EQUAL_LENGTHS,

@@ -193,4 +193,5 @@ EXERCISE = Exercise(
         ("always accepted", at_1(JUDGE, (1.0, 4), (1.0, 1), (1.0, 0), (0.999, 4))),
         ("any chance", JUDGE.on_drawn(any_chance)),
     ),
+    draw_call=JUDGE.draw_call,
 )

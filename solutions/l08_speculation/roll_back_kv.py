@@ -288,5 +288,6 @@ EXERCISE = Exercise(
         ("a whole text", a_whole_text),
         ("any pass", JUDGE.on_drawn(any_pass)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={"held at least 1": LAST_KNOWN, "result at least 1": LAST_KNOWN},
 )

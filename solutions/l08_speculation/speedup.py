@@ -222,4 +222,5 @@ EXERCISE = Exercise(
         ("a perfect draft", at_1(JUDGE, (1.0, 4, 0.1), (1.0, 1, 1.0))),
         ("any draft", JUDGE.on_drawn(any_draft)),
     ),
+    draw_call=JUDGE.draw_call,
 )

@@ -135,7 +135,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The blocks are taken.",
-        "allocate returned nothing, and that is None, too few blocks: end it with `return`.",
+        "allocate returned nothing, and that is None, too few blocks: end every way through it "
+        "with `return`.",
         lambda *args: None,
     ),
     Misconception(
@@ -298,6 +299,7 @@ EXERCISE = Exercise(
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "num_tokens at least 1": "it is at least 1",
         "size at least 1": "it is at least 1",

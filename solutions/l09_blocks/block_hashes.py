@@ -128,7 +128,7 @@ FORMS = (
     Misconception(
         "no_return",
         "The hashes are computed.",
-        "block_hashes returned nothing: end it with `return`.",
+        "block_hashes returned nothing: end every way through it with `return`.",
         form=lambda value: value is None,
         also=(lambda *args: None,),
     ),

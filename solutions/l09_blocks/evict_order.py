@@ -320,6 +320,7 @@ EXERCISE = Exercise(
         ),
         ("any pool", JUDGE.on_drawn(any_pool)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "blocks: reversed": "the order of the list has no say",
         "blocks.count at most 7": "seven tables keep a block as well as eight",

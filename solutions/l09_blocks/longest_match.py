@@ -164,7 +164,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The blocks are found.",
-        "longest_match returned nothing: end it with `return blocks, num_cached`.",
+        "longest_match returned nothing: end every way through it with "
+        "`return blocks, num_cached`.",
         lambda *args: None,
     ),
     Misconception(
@@ -442,6 +443,7 @@ EXERCISE = Exercise(
         ("block 0", JUDGE.on(([A, B], {A: 0, B: 3}, 9, 4), ([A, B, C], {A: 4, B: 0}, 14, 4))),
         ("any text", JUDGE.on_drawn(any_text)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "num_tokens at least 1": "it is at least 1",
         "size at least 1": "it is at least 1",

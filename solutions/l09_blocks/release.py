@@ -260,6 +260,7 @@ EXERCISE = Exercise(
         ),
         ("any tables", JUDGE.on_drawn(any_tables)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "table: reversed": "any order will do",
         "table: sorted": "any order will do",

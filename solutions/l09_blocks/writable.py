@@ -161,7 +161,7 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The table is changed.",
-        "writable returned nothing: end it with `return table, copy`.",
+        "writable returned nothing: end every way through it with `return table, copy`.",
         lambda *args: None,
     ),
     Misconception(
@@ -404,6 +404,7 @@ EXERCISE = Exercise(
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
+    draw_call=JUDGE.draw_call,
     still_right={
         "table: without repeats": "a table names a block once",
         "free: only the first": "the first is the best",
