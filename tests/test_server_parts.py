@@ -31,6 +31,7 @@ from nanogpt.server.server_parts import (
     on_disconnect,
 )
 from nanogpt.server.server_settings import ServerSettings
+from nanogpt.trace import StepRecord
 from nanogpt.validate import PartError
 
 LIMITS = DoorLimits(4, 64, 100, 60)
@@ -332,6 +333,14 @@ def test_a_text_that_begins_anew_after_a_preemption_is_sent_once() -> None:
     made = engine(token_budget=16, max_kv_tokens=96, parts=Parts(resume=forgetful))
     settings = ServerSettings(stream_interval_ms=0)
     texts: dict[str, str] = {}
+    step = made.step
+
+    def step_with_all_of_them() -> StepRecord:
+        if made.step_number == 0:
+            wait_until(lambda: thread.num_unfinished == len(prompts))
+        return step()
+
+    made.step = step_with_all_of_them
     with running_server(lambda: made, settings) as (url, thread):
 
         def read(prompt: str) -> None:

@@ -43,8 +43,11 @@ from nanogpt.validate import check_int
 _START_S = 120.0
 """How long ranks may take to import torch on a busy machine."""
 
-_QUIET_S = 3.0
-"""How much longer than a collective may take the engine waits for a sign of life."""
+_QUIET_S = 10.0
+"""How much longer than a collective may take the engine waits for a sign of life.
+
+On a busy machine a rank's own word that its peer did not come is that late.
+"""
 
 
 class Runner:

@@ -258,7 +258,7 @@ SHORTEST_FIRST = Misconception(
 )
 BY_ID = Misconception(
     "by_id",
-    "Who came first has the smaller id.",
+    "A smaller id came first.",
     overtaken("ids are names, and the order is that of the lists"),
     also=(serving(lambda decodes, prefilling, waiting: decodes + sorted(prefilling + waiting)),),
 )
