@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole
+from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole, as_wholes
 from solutions.l10_capstone._raising import or_raises
 
 # --- right answers ------------------------------------------------------------------------------
@@ -62,6 +62,39 @@ def case_by_case(state: dict[str, Any], request_id: int) -> dict[str, Any]:
             return {**state, "running": stays}
         case _:
             return state
+
+
+def by_sets(state: dict[str, Any], request_id: int) -> dict[str, Any]:
+    going = {*state["running"]} & {request_id}
+    later = going if state["in_step"] else set[int]()
+    return {
+        **state,
+        "waiting": [i for i in state["waiting"] if i not in {request_id}],
+        "running": {i: state["running"][i] for i in state["running"] if i not in going - later},
+        "leaving": sorted({*state["leaving"]} | later),  # in whatever order
+    }
+
+
+class InTheirOrder:
+    """An answer whose `leaving` comes with those first that stood there, in their order."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__wrapped__ = function
+        self.__code__ = getattr(function, "__code__", None)
+
+    def __call__(self, state: dict[str, Any], request_id: int) -> Any:
+        """Ask the function; what it gives that is no state stays as it is."""
+        before = list(state["leaving"])
+        value = self._function(state, request_id)
+        ids = as_wholes((as_mapping(value) or {}).get("leaving"))
+        if ids is None:
+            return value
+        known = [i for i in before if i in ids]
+        rest = list(ids)
+        for i in known:
+            rest.remove(i)
+        return {**value, "leaving": known + rest}
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -138,7 +171,8 @@ def all_go(state: State, request_id: int) -> State:
     if request_id not in state["running"]:
         return on_disconnect(state, request_id)
     if state["in_step"]:
-        return {**state, "leaving": list(state["running"])}
+        others = [i for i in state["running"] if i not in state["leaving"]]
+        return {**state, "leaving": state["leaving"] + others}
     return {**state, "running": {}}
 
 
@@ -220,7 +254,28 @@ MISCONCEPTIONS = (
             running=lambda state, request_id: without(state["running"], request_id),
             leaving=lambda state, request_id: state["leaving"],
         ),
-        alike=(but_for(running=lambda state, request_id: without(state["running"], request_id)),),
+        alike=(
+            but_for(running=lambda state, request_id: without(state["running"], request_id)),
+            but_for(
+                running=lambda state, request_id: (
+                    state["running"]
+                    if request_id in state["leaving"]
+                    else without(state["running"], request_id)
+                )
+            ),
+        ),
+    ),
+    Misconception(
+        "queue_order",
+        "A set without it.",
+        "Those that wait keep their places: take this one out and leave the others in the queue's "
+        "order.",
+        but_for(
+            waiting=lambda state, request_id: sorted(on_disconnect(state, request_id)["waiting"])
+        ),
+        alike=(
+            but_for(waiting=lambda state, request_id: list({*state["waiting"]} - {request_id})),
+        ),
     ),
     Misconception(
         "forgets_the_waiting",
@@ -417,6 +472,7 @@ EXERCISE = Exercise(
     minutes=7,
     points=2,
     draw_call=draw_state,
+    asked_as=InTheirOrder,
     task=Task(
         signature="on_disconnect(state: dict[str, Any], request_id: int) -> dict[str, Any]",
         rules=(
@@ -427,7 +483,7 @@ EXERCISE = Exercise(
             '`state["in_step"]` says whether a step is on its way. It reads the K/V of all that '
             "run, so none of it may be freed before the step is over.",
             '`state["leaving"]` has the ids that will be taken out of `running`, with their K/V, '
-            "when this step is over. Each stands there once.",
+            "when this step is over. Each stands there once, in any order.",
             "A request that is in none of these has ended: nothing happens.",
         ),
         args=(server([7, 5], {2: 40, 4: 12}), 4),
@@ -440,12 +496,18 @@ EXERCISE = Exercise(
         "Out of `waiting`, always. In `running` it depends on `in_step`: out at once, or noted in "
         "`leaving` unless it stands there.",
     ),
-    right=(on_disconnect, in_its_copy, as_differences, case_by_case),
+    right=(on_disconnect, in_its_copy, as_differences, case_by_case, by_sets),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
             "it waits",
-            JUDGE.on((BETWEEN, 5), (BETWEEN, 7), (DURING, 5), (server([0, 3], {1: 9}), 0)),
+            JUDGE.on(
+                (BETWEEN, 5),
+                (BETWEEN, 7),
+                (DURING, 5),
+                (server([0, 3], {1: 9}), 0),
+                (server([9, 2, 7, 4], {1: 9}), 2),
+            ),
         ),
         ("between two steps", JUDGE.on((BETWEEN, 4), (BETWEEN, 3), (BETWEEN, 2))),
         ("in mid-step", JUDGE.on((DURING, 4), (DURING, 2), (LEAVING, 4), (LEAVING, 3))),
