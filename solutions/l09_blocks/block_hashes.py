@@ -273,8 +273,8 @@ IDEAS = (
     mistaken(
         "salt_among_tokens",
         "Commas keep all of it apart.",
-        "A salt is any string, one with numbers and commas too: joined as if it were a token, it "
-        "reads like tokens. `repr` of a tuple keeps the two apart.",
+        "A salt is any string, one with numbers and commas too, and joined as if it were a token "
+        "it reads like tokens: `repr` of a tuple keeps the two apart.",
         *(joined(between, first) for between in SEPARATORS for first in (True, False)),
     ),
     mistaken(
@@ -318,7 +318,7 @@ WEAK = Misconception(
     "Python has a `hash()`.",
     lambda bits: (
         f"{bits} bits are too few, since colliding texts can be worked out: take a whole digest of "
-        "`hashlib`. Python's own `hash()` has 64, and differs in each process for a string."
+        "`hashlib`, and not Python's own `hash()`, which differs in each process for a string."
     ),
     also=(with_hash, with_hash_of_none, with_crc32, cut_short(16), cut_short(24)),
 )
