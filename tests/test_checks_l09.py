@@ -275,8 +275,8 @@ def test_drawn_cases_alone_catch_nearly_every_wrong_answer(name: str, title: str
          "longest_match(hashes=['6b2f', '91ce'], cached={'6b2f': 7, '91ce': 3}, num_tokens=8, "
          "size=4)", "([7], 4)", "([7, 3], 7)"),
         ("l09.writable in_place_of_others",
-         "writable(table=[5, 2], counts=[0, 0, 2, 0, 0, 2], index=1, free=[7, 9])",
-         "([5, 7], (2, 7))", "([5, 2], None)"),
+         "writable(table=[5, 2], counts=[0, 0, 2, 0, 0, 2], index=1, free=[1, 4])",
+         "([5, 1], (2, 1))", "([5, 2], None)"),
         ("l09.writable looks_first", "writable(table=[0, 1], counts=[1, 1], index=1, free=[])",
          "([0, 1], None)", "IndexError"),
     ],
@@ -405,6 +405,36 @@ def test_a_fork_is_copied_by_every_right_answer_before_it_is_written(answer: Any
     assert (cache.held(0) == held).all() and (cache.held(1) == held).all()
     cache.commit(1, 1)
     cache.check()
+
+
+@pytest.mark.parametrize("answer", [lambda *_: None, lambda table, *_: (table, None)])
+def test_a_copy_that_is_refused_leaves_the_books_as_they_were(answer: Any) -> None:
+    engine = Engine(tiny_model(), TIGHT, Parts(writable=answer))
+    engine.submit(Request(0, prompt_of(1, 10), 20))
+    engine.step()
+    cache: Any = engine.cache
+    cache.fork(0, 1)
+    before = cache.table(0), cache.table(1), cache.pool.num_free
+    with pytest.raises(PartError, match="your writable returned"):
+        cache.place([(1, 1)])
+    assert (cache.table(0), cache.table(1), cache.pool.num_free) == before
+    cache.check()
+
+
+def test_what_is_free_is_named_by_no_table_when_it_is_offered_for_a_copy() -> None:
+    seen: list[int] = []
+
+    def watched(table: Any, counts: Any, index: int, free: Any) -> Any:
+        seen.extend(counts[block] for block in free)
+        return blocks.writable(table, counts, index, free)
+
+    engine = Engine(tiny_model(), TIGHT, Parts(writable=watched))
+    engine.submit(Request(0, prompt_of(1, 10), 20))
+    engine.step()
+    cache: Any = engine.cache
+    cache.fork(0, 1)
+    cache.place([(1, 1)])
+    assert seen == [0]
 
 
 def crossed() -> list[tuple[int, Request]]:

@@ -86,11 +86,15 @@ def test_no_seed_sets_two_right_doors_against_each_other(answer: Any) -> None:
             assert answer(*args) == server_parts.admit_or_refuse(*args), args
 
 
+def by_id(books: dict[str, Any]) -> dict[str, Any]:
+    return {**books, "leaving": sorted(books["leaving"])}
+
+
 @pytest.mark.parametrize("answer", right("l10.on_disconnect"))
 def test_every_right_answer_leaves_the_books_as_the_server_does(answer: Any) -> None:
     for seed in range(40):
         for args in any_state(random.Random(seed)):
-            assert answer(*args) == server_parts.on_disconnect(*args), args
+            assert by_id(answer(*args)) == by_id(server_parts.on_disconnect(*args)), args
 
 
 @pytest.mark.parametrize("answer", right("l10.next_events"))

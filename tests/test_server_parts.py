@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from generated import examples
 from http_serving import MODEL, completion, engine, events_of, long_model, oracle, text_of
@@ -174,6 +175,42 @@ def test_a_wrong_answer_is_one_sentence_and_then_the_reference_goes_on(
     assert asked(*args) == getattr(ServerParts(), name)(*args)
 
 
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("admit_or_refuse", np.array([[429, 5], [429, 5]])),
+        ("admit_or_refuse", np.array([429, 5, 1])),
+        ("admit_or_refuse", Unshowable()),
+        ("next_events", [np.array(["T", "o"])]),
+        ("next_events", Unshowable()),
+        ("on_disconnect", {**BOOKS, "waiting": Unshowable()}),
+    ],
+    ids=["a table", "three", "an unshowable one", "an array in a list", "no event", "no books"],
+)
+def test_an_answer_that_cannot_be_compared_or_shown_is_a_wrong_one(name: str, answer: Any) -> None:
+    args = {
+        "admit_or_refuse": (door(), LIMITS, NEW),
+        "next_events": ([b"To"], 0, False),
+        "on_disconnect": (BOOKS, 4),
+    }[name]
+    guard = GuardedParts(ServerParts(**{name: lambda *_: answer}))
+    asked = getattr(guard.guarded(), name)
+    with pytest.raises(PartError, match=f"^your {name} returned "):
+        asked(*args)
+    assert asked(*args) == getattr(ServerParts(), name)(*args)
+
+
+def test_those_that_leave_may_be_named_in_any_order() -> None:
+    books = {**BOOKS, "leaving": [4]}
+    turned = GuardedParts(ServerParts(on_disconnect=lambda *_: {**books, "leaving": [2, 4]}))
+    assert turned.guarded().on_disconnect(books, 2)["leaving"] == [4, 2]
+
+
 def test_a_stricter_door_and_other_types_are_let_through() -> None:
     strict = GuardedParts(ServerParts(admit_or_refuse=lambda *_: [429, 7.0])).guarded()
     assert strict.admit_or_refuse(door(5), LIMITS, NEW) == (429, 7)
@@ -242,6 +279,13 @@ def test_a_wrong_part_fails_one_request_with_its_sentence_and_no_other() -> None
         assert list(thread.problems) == ["next_events"]
         wait_until(lambda: not thread.num_unfinished and not thread.served)
         assert list(thread.engine.cache.holders()) == []
+
+
+def test_an_answer_that_cannot_be_shown_ends_one_stream_and_not_the_engine() -> None:
+    with running_server(engine, parts=ServerParts(next_events=lambda *_: Unshowable())) as (url, _):
+        first = streamed(url, "To be", 12)
+        assert first[-2]["error"]["message"].startswith("your next_events returned what cannot be")
+        assert text_of(streamed(url, "To be", 12)) == oracle("To be", 12)
 
 
 def test_a_wrong_door_answers_with_its_sentence() -> None:

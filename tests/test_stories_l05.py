@@ -80,6 +80,8 @@ def test_the_eight_moments_are_decided_by_the_learners_gate():
         assert [each["victim"] for each in decisions] == [1, None, None, 1, None, None, 2, None]
         assert GatePicture(decisions).decisions
     assert gate_decisions(attempted("l05.gate", lambda *_: 1 / 0)) is None
+    for odd in (lambda waiter, *_: waiter.id, lambda *_: True, lambda _, runners, *__: runners[0]):
+        assert gate_decisions(attempted("l05.gate", odd)) is None, "it names no runner"
 
 
 # ---- runs ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from course.limited_call import call
 from course.stories import recorded
 from course.stories.l05_policy import Gate, simulated
 from course.stories.texts import whose_parts
+from nanogpt.parts.plain_values import as_whole
 from nanogpt.slo import POST_COST, Arrival, Run, SloView, policy, simulate
 from nanogpt.slo.variants import BATCHED, LADDER, SUSPENDED, UNPREEMPTED, starved
 
@@ -81,7 +82,10 @@ def gate_decisions(attempt: Attempt) -> list[dict[str, Any]] | None:
             called = call(function, moment)
             if called.timed_out or called.error:
                 raise ValueError("gate gave no answer")
-            return called.value
+            victim = as_whole(called.value)
+            if called.value is not None and victim not in [each.id for each in moment[1]]:
+                raise ValueError("gate named what does not run")
+            return victim
 
         gate = mine
     try:

@@ -327,9 +327,10 @@ class BlockKVCache(Prefixes):
         """Copy a block before it is written, if another table names it."""
         table, counts = self._table_of[request_id], self.pool.counts
         one_more = len(table) * self.size + 1
-        free = self.pool.take(table, one_more, self.size) if counts[table[index]] > 1 else []
+        free = self.pool.choose(table, one_more, self.size) if counts[table[index]] > 1 else []
         self._table_of[request_id], copy = self.parts.writable(table, counts, index, free)
         if copy is not None:
+            self.pool.claim([copy[1]])
             origin, target = (slice(b * self.size, (b + 1) * self.size) for b in copy)
             self.storage[:, :, :, target] = self.storage[:, :, :, origin]
             self.pool.drop([copy[0]])

@@ -40,10 +40,18 @@ class BlockPool:
         self._published: list[tuple[int, str]] = []
 
     def take(self, table: Sequence[int], num_tokens: int, size: int) -> list[int]:
-        """The blocks of `size` that a table needs besides, to hold `num_tokens` tokens.
+        """Give a table the blocks of `size` that it needs besides, to hold `num_tokens` tokens.
 
-        Cached ones are evicted where nothing is empty. Raises: ValueError when there are too few,
-        of which admission has to take care.
+        Cached ones are evicted where nothing is empty. Raises: ValueError, as `choose` does.
+        """
+        blocks = self.choose(table, num_tokens, size)
+        self.claim(blocks)
+        return blocks
+
+    def choose(self, table: Sequence[int], num_tokens: int, size: int) -> list[int]:
+        """The free blocks that `take` would give; they stay free.
+
+        Raises: ValueError when there are too few, of which admission has to take care.
         """
         more = num_lacking(len(table), num_tokens, size)
         free = self.best_first(table, more)
@@ -52,7 +60,6 @@ class BlockPool:
             raise ValueError(
                 f"{more} blocks are wanted; {self.num_free} of {len(self.counts)} are free"
             )
-        self.claim(blocks)
         return blocks
 
     def claim(self, blocks: Sequence[int]) -> None:

@@ -57,8 +57,7 @@ def checked_release(freed_of: Callable[..., Any]) -> Release:
             if (counts[block] == 1) != (block in freed):
                 did = "frees" if block in freed else "keeps"
                 raise PartError(
-                    f"your release {did} block {block}; with this one, {counts[block]} tables "
-                    "name it"
+                    f"your release {did} block {block}; with this one, {_naming(counts[block])} it"
                 )
         return freed
 
@@ -71,12 +70,12 @@ def checked_hashes(hashes_of: Callable[..., Any]) -> BlockHashes:
     def block_hashes(tokens: Sequence[int], size: int, salt: str, /) -> list[str]:
         answer = hashes_of(list(tokens), size, salt)
         hashes, wanted = as_items(answer), len(tokens) // size
-        if hashes is None or len(hashes) != wanted or not all(type(h) is str for h in hashes):
+        if hashes is None or len(hashes) != wanted or not all(isinstance(h, str) for h in hashes):
             raise PartError(
                 f"your block_hashes returned {show(answer)}; {len(tokens)} tokens in blocks of "
                 f"{size} need {wanted} strings"
             )
-        return hashes
+        return [str.__str__(each) for each in hashes]  # a subclass, as numpy's, may stand for it
 
     return block_hashes
 
@@ -123,8 +122,8 @@ def checked_writable(table_of: Callable[..., Any]) -> Writable:
         copy = None if len(two) != 2 or two[1] is None else tuple(as_wholes(two[1]) or ())
         if len(two) != 2 or (as_wholes(two[0]), copy) != right:
             raise PartError(
-                f"your writable returned {show(answer)}; {counts[block]} tables name block "
-                f"{block}, so it must be {show(right)}"
+                f"your writable returned {show(answer)}; {_naming(counts[block])} block {block}, "
+                f"so it must be {show(right)}"
             )
         return right
 
@@ -145,3 +144,7 @@ def checked_order(order_of: Callable[..., Any]) -> EvictOrder:
         return order
 
     return evict_order
+
+
+def _naming(count: int) -> str:
+    return "1 table names" if count == 1 else f"{count} tables name"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nanogpt.parts.guard import guarded
-from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole
+from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole, as_wholes
 from nanogpt.server.server_parts import (
     TOO_MANY_REQUESTS,
     Books,
@@ -51,13 +51,25 @@ class GuardedParts:
             if name in self.problems:
                 return reference(*args)
             try:
-                return part(*args)
+                return _looked_at(name, part, args)
             except PartError as error:
                 self.problems[name] = str(error)
                 _LOG.warning("%s; the reference goes on in its place", error)
                 raise
 
         return ask
+
+
+def _looked_at(name: str, part: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """What the checked part answers. An answer that cannot even be compared is a wrong one."""
+    try:
+        return part(*args)
+    except PartError:
+        raise
+    except Exception as error:
+        raise PartError(
+            f"your {name} returned what cannot be compared or shown ({type(error).__name__})"
+        ) from error
 
 
 def _checked_admission(verdict_of: Callable[..., Any]) -> Callable[..., Verdict]:
@@ -69,7 +81,7 @@ def _checked_admission(verdict_of: Callable[..., Any]) -> Callable[..., Verdict]
         status, retry_s = _refusal(answer)
         num_unfinished = len(queue.running) + queue.num_waiting
         seen = f"your admit_or_refuse returned {answer!r}"
-        if status is None and answer != "accept":
+        if status is None and not (isinstance(answer, str) and answer == "accept"):
             raise PartError(f"{seen}; it must be 'accept' or (status, retry_after_s)")
         if status == TOO_MANY_REQUESTS and wanted == "accept" and num_unfinished:
             wanted = status, None  # stricter than its limit, and yet not for ever
@@ -119,7 +131,8 @@ def _checked_leaving(books_of: Callable[..., Any]) -> Callable[..., Books]:
         wanted = REFERENCE.on_disconnect(books, request_id)
         for name, value in wanted.items():
             got = (as_mapping(answer) or {}).get(name)
-            if _plain_books(got, value) != value:
+            plain = _plain_books(got, value)
+            if plain != value and not (name == "leaving" and _same_ids(plain, value)):
                 raise PartError(
                     f"your on_disconnect({books}, {request_id}) gives {name!r} as {got!r}; it must "
                     f"be {value!r}"
@@ -138,6 +151,12 @@ def _plain_books(got: Any, wanted: Any) -> Any:
         return None if items is None else [as_whole(item) for item in items]
     mapping = as_mapping(got)
     return mapping and {as_whole(key): as_whole(value) for key, value in mapping.items()}
+
+
+def _same_ids(got: Any, wanted: list[int]) -> bool:
+    """Whether the same requests leave: their order says nothing."""
+    ids = as_wholes(got)
+    return ids is not None and sorted(ids) == sorted(wanted)
 
 
 CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {

@@ -95,6 +95,11 @@ def makes_sure(vote: int) -> Moves:
         yield ("leave",)
 
 
+def asks_before_it_stays(vote: int) -> Moves:
+    if (yield ("max", vote)) or (yield ("max", vote)):
+        yield ("leave",)
+
+
 def asks_before_it_leaves(vote: int) -> Moves:
     if (yield ("max", vote)) and (yield ("max", vote)):
         yield ("leave",)
@@ -214,7 +219,7 @@ MISCONCEPTIONS = (
         "One collective is enough, since its answer is the same on every rank: a second one costs "
         "every layer of every pass the same time again.",
         makes_sure,
-        alike=(asks_before_it_leaves,),
+        alike=(asks_before_it_leaves, asks_before_it_stays),
     ),
     # What is no move, the stage says.
     Misconception(

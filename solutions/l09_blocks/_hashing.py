@@ -20,7 +20,16 @@ Group = Sequence[Args]
 Labels = Callable[[list[int], int, str], Any]
 """What stands for the hashes of a text: equal where they are."""
 
-draw_call = named("tokens", "size", "salt")
+_draw_short = named("tokens", "size", "salt")
+
+
+def draw_call(name: str, args: Args) -> str:
+    """The call; a text too long to read counts up, but for the tokens that are named."""
+    tokens, size, salt = args
+    if len(tokens) <= 100:
+        return _draw_short(name, args)
+    odd = "".join(f" but for [{i}] = {token}" for i, token in enumerate(tokens) if token != i)
+    return f"{name}(tokens=[*range({len(tokens)})]{odd}, size={size}, salt={salt!r})"
 
 
 def ends(tokens: Sequence[int], size: int) -> range:
@@ -88,17 +97,14 @@ class SameAndOther:
         return None
 
     def strong(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
-        """Whether the hashes of long texts say more than a number of 64 bits."""
+        """Whether the hashes of long texts may say as much as a number of 128 bits."""
         for args in cases:
-            hashes = ask(*args)
-            if all(_WORD.fullmatch(each) for each in hashes):
-                return self.weak.failure(
-                    _rows(
-                        draw_call(ask.name, args),
-                        "at least 128 bits in each string",
-                        "a number of at most 64 bits in each",
-                    )
-                )
+            bits = _most_bits(ask(*args))
+            if bits < 128:
+                expected, got = "at least 128 bits", f"a number of at most {bits} bits"
+                asked = draw_call(ask.name, args)
+                rows = _rows(asked, f"{expected} in each string", f"{got} in each")
+                return self.weak.failure(rows, bits)
         return None
 
     def _form_of(self, value: Any) -> Misconception | None:
@@ -163,6 +169,16 @@ class SameAndOther:
 
 _Pair = tuple[tuple[int, int], tuple[int, int], bool]
 _WORD = re.compile(r"-?(0x)?([0-9]{1,20}|[0-9a-fA-F]{1,16})")
+_HEX = re.compile(r"[0-9a-fA-F]{1,30}")  # a number of 128 bits has 31 where it begins with a 0
+
+
+def _most_bits(hashes: Sequence[str]) -> int:
+    """How many bits the longest of these has at most, where that is fewer than 128; else 128."""
+    if all(_WORD.fullmatch(each) for each in hashes):
+        return 64
+    if all(_HEX.fullmatch(each) for each in hashes):
+        return 4 * max(map(len, hashes))
+    return 128
 
 
 def _wrong_pair(group: Group, found: Sequence[Sequence[str]]) -> _Pair | None:

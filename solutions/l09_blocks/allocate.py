@@ -229,7 +229,7 @@ MISCONCEPTIONS = (
 def any_table(rng: random.Random) -> list[Args]:
     cases: list[Args] = []
     for _ in range(80):
-        size = rng.choice((1, 2, 4, 8, 16, 64))
+        size = rng.choice((1, 2, 4, 8, 16, 64, 256))
         needed = rng.randint(1, 9)
         num_tokens = needed * size - rng.choice((0, 0, rng.randrange(size)))
         num_blocks = max(0, needed - rng.choice((0, 0, 1, 1, 2, 3, 9)))
@@ -295,7 +295,13 @@ EXERCISE = Exercise(
         ("too few are free", JUDGE.on((1, 17, 4, [8, 2]), (0, 5, 4, [8]), (0, 1, 16, []))),
         (
             "just enough",
-            JUDGE.on((1, 12, 4, [8, 2]), (0, 1, 16, [4]), (2, 32, 16, []), (4, 20, 16, [])),
+            JUDGE.on(
+                (1, 12, 4, [8, 2]),
+                (0, 1, 16, [4]),
+                (2, 32, 16, []),
+                (4, 20, 16, []),
+                (1, 257, 256, [5]),
+            ),
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),

@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.task import Task
@@ -108,6 +110,10 @@ def with_crc32(tokens: list[int], size: int, salt: str) -> Any:
     return [f"{zlib.crc32(repr(each).encode()):08x}" for each in right_labels(tokens, size, salt)]
 
 
+def cut_short(digits: int) -> Callable[[list[int], int, str], list[str]]:
+    return lambda *args: [each[:digits] for each in block_hashes(*args)]
+
+
 def with_a_number_of_its_own(tokens: list[int], size: int, salt: str) -> Any:
     return [f"{uuid.uuid4().hex}" for _ in ends(tokens, size)]
 
@@ -150,6 +156,19 @@ FORMS = (
         also=(as_numbers, as_bytes),
     ),
 )
+SEPARATORS = (",", " ", "|", ":", "-")
+
+
+def joined(between: str, salt_first: bool) -> Says:
+    """Salt and tokens joined to one string, with this between any two."""
+
+    def says(tokens: list[int], size: int, salt: str, end: int) -> str:
+        text = [str(token) for token in tokens[:end]]
+        return between.join([salt, *text] if salt_first else [*text, salt])
+
+    return says
+
+
 IDEAS = (
     mistaken(
         "no_parent",
@@ -249,12 +268,34 @@ IDEAS = (
         lambda tokens, size, salt, end: (salt, "".join(map(str, tokens[:end])), end),
         lambda tokens, size, salt, end: salt + "".join(map(str, tokens[:end])),
         lambda tokens, size, salt, end: salt + ",".join(map(str, tokens[:end])),
+        lambda tokens, size, salt, end: ",".join(map(str, tokens[:end])) + salt,
+    ),
+    mistaken(
+        "salt_among_tokens",
+        "Commas keep all of it apart.",
+        "A salt is any string, one with numbers and commas too, and joined as if it were a token "
+        "it reads like tokens: `repr` of a tuple keeps the two apart.",
+        *(joined(between, first) for between in SEPARATORS for first in (True, False)),
     ),
     mistaken(
         "cut_to_a_byte",
         "Tokens are bytes.",
         "There are more than 256 tokens in a vocabulary: cut to a byte, different ones look alike.",
         lambda tokens, size, salt, end: (salt, [token % 256 for token in tokens[:end]]),
+    ),
+    mistaken(
+        "cut_to_two_bytes",
+        "A token fits into 16 bits.",
+        "There are vocabularies of more than 65,536 tokens: cut to two bytes, different ones look "
+        "alike.",
+        lambda tokens, size, salt, end: (salt, [token % 65_536 for token in tokens[:end]]),
+    ),
+    mistaken(
+        "shown_not_said",
+        "A printed array says what is in it.",
+        "An array or a tensor of more than 1,000 numbers is printed with `...` in the middle, and "
+        "what is left out is in no hash: take its numbers.",
+        lambda tokens, size, salt, end: (salt, str(np.array(tokens[:end]))),
     ),
     Misconception(
         "partial_block",
@@ -275,9 +316,11 @@ CHANGES = Misconception(
 WEAK = Misconception(
     "word_sized",
     "Python has a `hash()`.",
-    "64 bits, as Python's `hash()` has, are too few, since colliding texts can be worked out, and "
-    "of strings it differs in each process: take `hashlib`.",
-    also=(with_hash, with_hash_of_none, with_crc32),
+    lambda bits: (
+        f"{bits} bits are too few, since colliding texts can be worked out: take a whole digest of "
+        "`hashlib`, and not Python's own `hash()`, which differs in each process for a string."
+    ),
+    also=(with_hash, with_hash_of_none, with_crc32, cut_short(16), cut_short(24)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -312,7 +355,14 @@ EVIDENCE: list[Group] = [
      ([9, 2, 3, 4, 5, 6, 7, 8], 2, "")],
     [([12, 3], 2, ""), ([1, 23], 2, ""), ([300, 3], 2, ""), ([44, 3], 2, ""), ([3, 12], 2, "")],
     [([1, 23], 2, "7"), ([71, 23], 2, ""), ([1, 23, 1, 23], 2, "7")],
+    [([5, 65_580], 2, ""), ([5, 44], 2, ""), ([5, 7], 2, "3"), ([5, 73], 2, "")],
 ]  # fmt: skip
+LIKE_TOKENS = [
+    (tokens, 2, salt)
+    for between in SEPARATORS
+    for tokens, salt in (([3, 4], between.join("x12")), ([1, 2], between.join("34x")))
+]
+LONG = [*range(1040)]
 JUDGE = SameAndOther(FORMS, IDEAS, CHANGES, WEAK, EVIDENCE)
 
 ALL_BEFORE = "all tokens before, named once more, say the same"
@@ -392,11 +442,18 @@ EXERCISE = Exercise(
                 [([0, 3], 2, ""), ([1, 2], 2, ""), ([2, 2], 2, ""), ([1, 1], 2, "")],
                 [([12, 3], 2, ""), ([1, 23], 2, "")],
                 [([12, 3], 2, ""), ([2, 3], 2, "1")],
-                [([5, 300], 2, ""), ([5, 44], 2, ""), ([5, 50_256], 2, "")],
+                [([1, 2], 2, "3"), ([1, 23], 2, "")],
+                [([5, 300], 2, ""), ([5, 44], 2, ""), ([5, 50_256], 2, ""), ([5, 55_296], 2, "")],
+                [([5, 65_580], 2, ""), ([5, 44], 2, "")],
+                [([1, 2, 3, 4], 2, "x"), *LIKE_TOKENS],
             ),
         ),
         ("any texts", JUDGE.on_drawn(any_texts)),
         ("a long text", lambda ask, rng: JUDGE.strong(ask, a_long_text(rng))),
+        (
+            "a very long text",
+            JUDGE.on([(LONG, 520, ""), ([*LONG[:600], 7, *LONG[601:]], 520, "")]),
+        ),
     ),
     draw_call=draw_call,
     still_right={

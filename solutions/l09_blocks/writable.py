@@ -43,6 +43,19 @@ def by_exchanging(table: list[int], counts: list[int], index: int, free: list[in
     return [new if block == old else block for block in table], None if new == old else (old, new)
 
 
+def with_the_counts_after_it(
+    table: list[int], counts: list[int], index: int, free: list[int]
+) -> Any:
+    after = list(counts)
+    after[table[index]] -= 1
+    if not after[table[index]]:
+        return table, None
+    new = next(block for block in free if not after[block])
+    return [new if place == index else table[place] for place in range(len(table))], (
+        table[index], new,
+    )  # fmt: skip
+
+
 def with_a_mapping(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
     others = counts[table[index]] - 1
     moved = dict(zip(table[index : index + 1], free, strict=False)) if others else {}
@@ -356,8 +369,8 @@ EXERCISE = Exercise(
             "needed, and else perhaps none.",
             "Leave all three lists as they are; the engine counts.",
         ),
-        args=([5, 2], [0, 0, 2, 0, 0, 2], 1, [7, 9]),
-        result=([5, 7], (2, 7)),
+        args=([5, 2], [0, 0, 2, 0, 0, 2], 1, [1, 4]),
+        result=([5, 1], (2, 1)),
     ),
     hints=(
         "Two requests were one text up to here. What does the other one read if this one writes "
@@ -367,31 +380,31 @@ EXERCISE = Exercise(
         "Return `table, None` where the count is 1. Else build a new list with `free[0]` in the "
         "place of the old block, and the pair of both.",
     ),
-    right=(writable, in_a_new_list, by_exchanging, with_a_mapping),
+    right=(writable, in_a_new_list, by_exchanging, with_a_mapping, with_the_counts_after_it),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
             "a block that two name",
             JUDGE.on(
-                ([5, 2], [0, 0, 2, 0, 0, 2], 1, [7, 9]),
-                ([5, 2], [0, 0, 2, 0, 0, 1, 1], 1, [9, 7]),
+                ([5, 2], [0, 0, 2, 0, 0, 2], 1, [1, 4]),
+                ([5, 2], [0, 0, 2, 0, 0, 1, 1], 1, [4, 1]),
                 ([3], [0, 0, 0, 4], 0, [1]),
             ),
         ),
         (
             "a block of its own",
             JUDGE.on(
-                ([5, 2], [0, 0, 1, 0, 0, 1], 1, [7, 9]),
-                ([5, 2], [0, 0, 1, 0, 0, 3], 1, [7, 9]),
-                ([0], [1], 0, [7]),
+                ([5, 2], [0, 0, 1, 0, 0, 1], 1, [1, 4]),
+                ([5, 2], [0, 0, 1, 0, 0, 3], 1, [1, 4]),
+                ([0], [1, 0], 0, [1]),
             ),
         ),
         (
             "a block in the middle",
             JUDGE.on(
-                ([4, 6, 1], [0, 1, 0, 0, 2, 0, 2], 1, [3, 8]),
-                ([4, 6, 1], [0, 2, 0, 0, 2, 0, 1], 1, [3, 8]),
-                ([4, 6, 1], [0, 1, 0, 0, 2, 0, 1], 0, [8, 3]),
+                ([4, 6, 1], [0, 1, 0, 0, 2, 0, 2], 1, [3, 5]),
+                ([4, 6, 1], [0, 2, 0, 0, 2, 0, 1], 1, [3, 5]),
+                ([4, 6, 1], [0, 1, 0, 0, 2, 0, 1], 0, [5, 3]),
                 ([*range(12)], [2] * 9 + [1, 3, 1, 0, 0], 10, [13, 12]),
                 ([*range(12)], [2] * 9 + [1, 3, 1, 0, 0], 9, [13, 12]),
             ),

@@ -201,6 +201,12 @@ MISCONCEPTIONS = (
         alike=(door(wait=in_seconds(first_done, round)),),
     ),
     Misconception(
+        "one_second_more",
+        "Rounded up is one more.",
+        "Whole seconds are not rounded up: only a part of a second makes one more.",
+        door(wait=in_seconds(first_done, lambda seconds: int(seconds) + 1)),
+    ),
+    Misconception(
         "unshared",
         "It has only so many tokens left.",
         "`tokens_per_s` is what all that run get together: each gets its share, so the first is "
@@ -292,9 +298,20 @@ MISCONCEPTIONS = (
         ),
     ),
     Misconception(
+        "longest_prompt",
+        "The longest prompt is too long.",
+        "`max_prompt_tokens` is the most that a prompt may have: exactly as many fit.",
+        door(
+            fit=lambda limits, new: (
+                fits(limits, new) and new.num_prompt_tokens < limits.max_prompt_tokens
+            )
+        ),
+    ),
+    Misconception(
         "last_token_has_kv",
         "Every token has K/V.",
-        "The last token that is sampled is never computed, so it needs no K/V: one less.",
+        "The last token that is sampled is never computed, so it needs no K/V: one less, and what "
+        "then comes to exactly `max_kv_tokens` fits.",
         door(
             fit=lambda limits, new: (
                 new.num_prompt_tokens <= limits.max_prompt_tokens

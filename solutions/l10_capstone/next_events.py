@@ -67,6 +67,15 @@ def whole(data: bytes, is_done: bool) -> str:
     return codecs.getincrementaldecoder("utf-8")("replace").decode(data, is_done)
 
 
+def replaced(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def end_of(text: str) -> int:
+    """Where it ends without the U+FFFD that may be its last character."""
+    return len(text) - text.endswith("\ufffd")
+
+
 def event(text: str) -> list[str]:
     return [text] if text else []
 
@@ -173,6 +182,15 @@ MUST_DECODE = Misconception(
         ),
     ),
 )
+LOST_AT_THE_END = Misconception(
+    "lost_at_the_end",
+    "What is not whole is not sent.",
+    "When no more tokens come, the unfinished character stays unfinished: it is sent as U+FFFD, "
+    "so that the client has all there is.",
+    by(lambda data, is_done: whole(data, False)),
+    alike=(by(lambda data, is_done: data.decode(errors="ignore")),),
+    also=(by(lambda data, is_done: codecs.getincrementaldecoder("utf-8")().decode(data, is_done)),),
+)
 MISCONCEPTIONS = (
     Misconception(
         "not_events",
@@ -238,13 +256,22 @@ MISCONCEPTIONS = (
         "Only the unfinished character waits: what is whole in front of it can be read now.",
         only_whole_steps,
     ),
+    LOST_AT_THE_END,
     Misconception(
-        "lost_at_the_end",
-        "What is not whole is not sent.",
-        "When no more tokens come, the unfinished character stays unfinished: it is sent as "
-        "U+FFFD, so that the client has all there is.",
-        by(lambda data, is_done: whole(data, False)),
-        alike=(by(lambda data, is_done: data.decode(errors="ignore")),),
+        "blank_is_nothing",
+        "There is nothing to see.",
+        "A space and a line end are text: what is new is sent, blank or not.",
+        lambda *args: [text for text in RIGHT(*args) if text.strip()],
+    ),
+    Misconception(
+        "looks_unfinished",
+        "U+FFFD is an unfinished character.",
+        "U+FFFD may be a character of the text itself, and is whole then: ask which bytes are "
+        "unfinished, not what they look like decoded.",
+        by(lambda data, is_done: replaced(data) if is_done else replaced(data).rstrip("\ufffd")),
+        alike=(
+            by(lambda data, is_done: replaced(data)[: None if is_done else end_of(replaced(data))]),
+        ),
     ),
     Misconception(
         "nothing_at_the_end",
@@ -321,6 +348,7 @@ def any_streams(rng: random.Random) -> list[Args]:
 
 
 CAFE = [b"O ", b"caf", b"\xc3", b"\xa9", b"!"]
+ODD = "\ufffd".encode()
 SMILE = pieces("so 🙂 it is", 1, 5, 6, 8, 12)
 
 JUDGE = Comparison(
@@ -340,6 +368,8 @@ JUDGE = Comparison(
         (CAFE[:2], 7, False),
         (CAFE[:1], 5, False),
         ([], 0, False),
+        ([b"To", b" be", b"\n"], 5, False),
+        ([b"O ", ODD], 2, False),
         *any_streams(random.Random(10)),
     ],
 )
@@ -383,6 +413,7 @@ EXERCISE = Exercise(
                 ([b"To", b" be", b", ", b"or"], 5, False),
                 ([b"To", b" be"], 5, False),
                 ([], 0, False),
+                ([b"To", b" be", b"\n"], 5, False),
             ),
         ),
         (
@@ -396,6 +427,7 @@ EXERCISE = Exercise(
                 (CAFE[:4], 5, False),
                 (CAFE, 6, False),
                 (SMILE[:3], 4, False),
+                ([b"O ", ODD], 2, False),
             ),
         ),
         (
@@ -404,7 +436,10 @@ EXERCISE = Exercise(
         ),
         (
             "the end",
-            JUDGE.on(
+            or_raises(
+                JUDGE,
+                LOST_AT_THE_END,
+                (UnicodeDecodeError,),
                 ([b"To", b" be"], 2, True),
                 ([b"To", b" be"], 5, True),
                 (CAFE[:3], 5, True),

@@ -3,12 +3,13 @@
 import copy
 import random
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
-from course.checks.comparing import Args, Comparison, a_kind
-from course.exercise import Exercise, Misconception
+from course.checks.comparing import Args, Comparison
+from course.exercise import Exercise
 from course.task import Task
-from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole
+from nanogpt.parts.plain_values import as_mapping, as_wholes
+from solutions.l10_capstone._leavings import FINISHED, MISCONCEPTIONS, State
 from solutions.l10_capstone._raising import or_raises
 
 # --- right answers ------------------------------------------------------------------------------
@@ -64,304 +65,38 @@ def case_by_case(state: dict[str, Any], request_id: int) -> dict[str, Any]:
             return state
 
 
-# --- wrong ideas --------------------------------------------------------------------------------
-
-State: TypeAlias = dict[str, Any]
-Field: TypeAlias = Callable[[State, int], Any]
-
-
-def but_for(**changed: Field) -> Callable[..., Any]:
-    """Right but for these fields."""
-
-    def answer(state: State, request_id: int) -> State:
-        wrong = {name: field(state, request_id) for name, field in changed.items()}
-        return {**on_disconnect(state, request_id), **wrong}
-
-    return answer
+def by_sets(state: dict[str, Any], request_id: int) -> dict[str, Any]:
+    going = {*state["running"]} & {request_id}
+    later = going if state["in_step"] else set[int]()
+    return {
+        **state,
+        "waiting": [i for i in state["waiting"] if i not in {request_id}],
+        "running": {i: state["running"][i] for i in state["running"] if i not in going - later},
+        "leaving": sorted({*state["leaving"]} | later),  # in whatever order
+    }
 
 
-def without(running: dict[int, int], *gone: int) -> dict[int, int]:
-    return {i: held for i, held in running.items() if i not in gone}
+class InTheirOrder:
+    """An answer whose `leaving` comes with those first that stood there, in their order."""
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__wrapped__ = function
+        self.__code__ = getattr(function, "__code__", None)
 
-def without_key(running: dict[int, int], request_id: int) -> dict[int, int]:
-    stays = dict(running)
-    del stays[request_id]
-    return stays
+    def __call__(self, state: dict[str, Any], request_id: int) -> Any:
+        """Ask the function; what it gives that is no state stays as it is."""
+        before = list(state["leaving"])
+        value = self._function(state, request_id)
+        ids = as_wholes((as_mapping(value) or {}).get("leaving"))
+        if ids is None:
+            return value
+        known = [i for i in before if i in ids]
+        rest = list(ids)
+        for i in known:
+            rest.remove(i)
+        return {**value, "leaving": known + rest}
 
-
-def without_item(waiting: list[int], request_id: int) -> list[int]:
-    stays = list(waiting)
-    stays.remove(request_id)
-    return stays
-
-
-def after_step(state: State, request_id: int) -> list[int]:
-    """All that leave, whenever there is a step."""
-    new = [request_id] if request_id in state["running"] else []
-    return state["leaving"] + [i for i in new if i not in state["leaving"]]
-
-
-def frees(choose: Callable[[dict[int, int]], int]) -> Callable[..., Any]:
-    """The place of the one that is chosen becomes free, in place of its own."""
-
-    def answer(state: State, request_id: int) -> State:
-        after = on_disconnect(state, request_id)
-        running = state["running"]
-        if request_id not in running:
-            return after
-        other = choose(running)
-        if state["in_step"]:
-            return {**after, "leaving": state["leaving"] + [other]}
-        return {**after, "running": without(running, other)}
-
-    return answer
-
-
-def waits_again(state: State, request_id: int) -> State:
-    after = on_disconnect(state, request_id)
-    if request_id not in state["running"]:
-        return after
-    running = without(state["running"], request_id)
-    return {**after, "running": running, "waiting": [request_id, *state["waiting"]],
-            "leaving": state["leaving"]}  # fmt: skip
-
-
-def drops_the_unknown(state: State, request_id: int) -> State:
-    after = on_disconnect(state, request_id)
-    if request_id in state["running"] or request_id in state["waiting"]:
-        return after
-    return {**after, "leaving": [*state["leaving"], request_id]}
-
-
-def all_go(state: State, request_id: int) -> State:
-    if request_id not in state["running"]:
-        return on_disconnect(state, request_id)
-    if state["in_step"]:
-        return {**state, "leaving": list(state["running"])}
-    return {**state, "running": {}}
-
-
-def misfit(value: Any) -> str:
-    """What is not of the form that a state has, in a sentence; "" for a state."""
-    mapping = as_mapping(value)
-    if mapping is None:
-        return f"The answer is the new state, a dict; this is {a_kind(value)}."
-    if set(mapping) != {"waiting", "running", "leaving", "in_step"}:
-        return 'A state has the keys "waiting", "running", "leaving" and "in_step", all four.'
-    for name in ("waiting", "leaving"):
-        items = as_items(mapping[name])
-        if items is None or any(as_whole(item) is None for item in items):
-            return f'"{name}" is a list of ids.'
-    if as_mapping(mapping["running"]) is None:
-        return '"running" is a dict: id to KV tokens.'
-    return "" if as_truth(mapping["in_step"]) is not None else '"in_step" is True or False.'
-
-
-FINISHED = Misconception(
-    "finished_too",
-    "Whatever has left is noted.",
-    "A request that is done has let go of everything: nothing happens to one that is neither "
-    "in `waiting` nor in `running`.",
-    drops_the_unknown,
-    alike=(
-        lambda state, request_id: (
-            drops_the_unknown(state, request_id)
-            if state["in_step"]
-            else on_disconnect(state, request_id)
-        ),
-    ),
-    also=(
-        lambda state, request_id: (
-            {**state, "running": without_key(state["running"], request_id)}
-            if request_id not in state["waiting"] and not state["in_step"]
-            else on_disconnect(state, request_id)
-        ),
-        lambda state, request_id: (
-            {**state, "waiting": without_item(state["waiting"], request_id)}
-            if request_id not in state["running"]
-            else on_disconnect(state, request_id)
-        ),
-    ),
-)
-MISCONCEPTIONS = (
-    Misconception(
-        "not_a_state",
-        "The state is changed.",
-        misfit,
-        form=lambda value: misfit(value) != "",
-        also=(
-            lambda *args: list(on_disconnect(*args)["running"]),
-            lambda *args: {"running": on_disconnect(*args)["running"]},
-            but_for(running=lambda state, request_id: list(state["running"])),
-            but_for(leaving=lambda state, request_id: set(state["leaving"])),
-            but_for(in_step=lambda state, request_id: int(state["in_step"])),
-        ),
-    ),
-    Misconception(
-        "computes_on",
-        "What has begun is finished.",
-        "Nothing reads the rest: computed to its end, the request takes steps and KV tokens from "
-        "all that are still read.",
-        lambda state, request_id: state,
-        alike=(
-            but_for(
-                running=lambda state, request_id: state["running"],
-                leaving=lambda state, request_id: state["leaving"],
-            ),
-        ),
-    ),
-    Misconception(
-        "frees_in_mid_step",
-        "Gone is gone.",
-        "The step that is on its way reads and writes this K/V, and freed it may be given to "
-        "another: note the id in `leaving`, and keep it in `running`.",
-        but_for(
-            running=lambda state, request_id: without(state["running"], request_id),
-            leaving=lambda state, request_id: state["leaving"],
-        ),
-        alike=(but_for(running=lambda state, request_id: without(state["running"], request_id)),),
-    ),
-    Misconception(
-        "forgets_the_waiting",
-        "What waits holds nothing.",
-        "Its turn would come, and then it would take room and steps for a client that has left: "
-        "what waits goes at once.",
-        but_for(waiting=lambda state, request_id: state["waiting"]),
-    ),
-    Misconception(
-        "waiting_after_the_step",
-        "All of them go when the step is over.",
-        "What waits is in no step: it goes at once, and `leaving` is only for what runs.",
-        but_for(
-            leaving=lambda state, request_id: (
-                state["leaving"]
-                + [request_id]
-                * (
-                    request_id in (*state["waiting"], *state["running"])
-                    and state["in_step"]
-                    and request_id not in state["leaving"]
-                )
-            ),
-            waiting=lambda state, request_id: (
-                state["waiting"]
-                if state["in_step"]
-                else on_disconnect(state, request_id)["waiting"]
-            ),
-        ),
-        alike=(
-            but_for(
-                leaving=lambda state, request_id: (
-                    on_disconnect(state, request_id)["leaving"]
-                    + [request_id] * (request_id in state["waiting"] and state["in_step"])
-                )
-            ),
-            but_for(
-                leaving=lambda state, request_id: (
-                    on_disconnect(state, request_id)["leaving"]
-                    + [request_id] * (request_id in state["waiting"])
-                )
-            ),
-        ),
-    ),
-    Misconception(
-        "always_after_the_step",
-        "It goes when the step is over.",
-        "Between two steps there is no step to wait for, and perhaps none will come: it goes now.",
-        but_for(running=lambda state, request_id: state["running"], leaving=after_step),
-    ),
-    Misconception(
-        "anothers",
-        "A place becomes free.",
-        "It is the place of this request that becomes free: look it up by its id, not by where it "
-        "stands or what it holds.",
-        frees(lambda running: next(iter(running))),
-        alike=(
-            frees(lambda running: list(running)[-1]),
-            frees(lambda running: max(running, key=lambda i: running[i])),
-            frees(lambda running: min(running)),
-            frees(lambda running: max(running)),
-        ),
-    ),
-    Misconception(
-        "all_of_them",
-        "The batch is left.",
-        "One client has left; the others are still read, and keep what they have.",
-        all_go,
-        alike=(
-            lambda state, request_id: {**state, "waiting": [], "running": {}, "leaving": []},
-            but_for(waiting=lambda state, request_id: []),
-        ),
-    ),
-    Misconception(
-        "waits_again",
-        "It is preempted.",
-        "A preempted request comes back, this one does not: there is no client to come back for.",
-        waits_again,
-        alike=(
-            but_for(
-                waiting=lambda state, request_id: (
-                    [i for i in state["waiting"] if i != request_id]
-                    + [request_id] * (request_id in state["running"])
-                )
-            ),
-        ),
-    ),
-    Misconception(
-        "holds_nothing",
-        "Its K/V is 0 now.",
-        "An entry of 0 KV tokens still has its place in the batch: take the request out of "
-        "`running`.",
-        but_for(
-            running=lambda state, request_id: {
-                i: 0 if i == request_id else held for i, held in state["running"].items()
-            },
-            leaving=lambda state, request_id: state["leaving"],
-        ),
-        alike=(
-            but_for(
-                running=lambda state, request_id: {
-                    i: 0 if i == request_id and not state["in_step"] else held
-                    for i, held in state["running"].items()
-                },
-            ),
-        ),
-    ),
-    Misconception(
-        "only_the_newest",
-        "This one is leaving.",
-        "Others may have left during the same step: what is in `leaving` stays there.",
-        but_for(
-            leaving=lambda state, request_id: (
-                [request_id]
-                if request_id in state["running"] and state["in_step"]
-                else state["leaving"]
-            )
-        ),
-    ),
-    Misconception(
-        "twice",
-        "Each goodbye is noted.",
-        "A client's end may be seen twice, by what reads and by what writes: in `leaving` it "
-        "stands once.",
-        but_for(
-            leaving=lambda state, request_id: (
-                state["leaving"] + [request_id] * (request_id in state["running"])
-                if state["in_step"]
-                else state["leaving"]
-            )
-        ),
-    ),
-    FINISHED,
-    Misconception("no_return", "It is done.", also=(lambda *args: None,)),
-    Misconception(
-        "stops_the_step",
-        "The step is stopped.",
-        "The others' tokens are in this step as well: it goes on, and `in_step` is not yours to "
-        "change.",
-        but_for(in_step=lambda state, request_id: False),
-    ),
-)
 
 # --- cases --------------------------------------------------------------------------------------
 
@@ -417,6 +152,7 @@ EXERCISE = Exercise(
     minutes=7,
     points=2,
     draw_call=draw_state,
+    asked_as=InTheirOrder,
     task=Task(
         signature="on_disconnect(state: dict[str, Any], request_id: int) -> dict[str, Any]",
         rules=(
@@ -427,7 +163,7 @@ EXERCISE = Exercise(
             '`state["in_step"]` says whether a step is on its way. It reads the K/V of all that '
             "run, so none of it may be freed before the step is over.",
             '`state["leaving"]` has the ids that will be taken out of `running`, with their K/V, '
-            "when this step is over. Each stands there once.",
+            "when this step is over. Each stands there once, in any order.",
             "A request that is in none of these has ended: nothing happens.",
         ),
         args=(server([7, 5], {2: 40, 4: 12}), 4),
@@ -440,12 +176,18 @@ EXERCISE = Exercise(
         "Out of `waiting`, always. In `running` it depends on `in_step`: out at once, or noted in "
         "`leaving` unless it stands there.",
     ),
-    right=(on_disconnect, in_its_copy, as_differences, case_by_case),
+    right=(on_disconnect, in_its_copy, as_differences, case_by_case, by_sets),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
             "it waits",
-            JUDGE.on((BETWEEN, 5), (BETWEEN, 7), (DURING, 5), (server([0, 3], {1: 9}), 0)),
+            JUDGE.on(
+                (BETWEEN, 5),
+                (BETWEEN, 7),
+                (DURING, 5),
+                (server([0, 3], {1: 9}), 0),
+                (server([9, 2, 7, 4], {1: 9}), 2),
+            ),
         ),
         ("between two steps", JUDGE.on((BETWEEN, 4), (BETWEEN, 3), (BETWEEN, 2))),
         ("in mid-step", JUDGE.on((DURING, 4), (DURING, 2), (LEAVING, 4), (LEAVING, 3))),
