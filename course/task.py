@@ -36,6 +36,8 @@ _CSS = (
 .sng-task dl pre{margin:0}
 .sng-task dt{padding-top:.5rem;color:var(--sng-soft)}
 .sng-task dd{margin:0}
+.sng-task .sng-arrow{white-space:nowrap}
+@media (max-width:520px){.sng-task dl{display:block}}
 """
 )
 
@@ -95,8 +97,9 @@ def task(exercise_id: str) -> TaskCard:
 
 def _contract(name: str, contract: Task) -> str:
     rules = "".join(f"<li>{prose(rule)}</li>" for rule in contract.rules)
+    signature = escape(contract.signature).replace("-&gt;", '<span class="sng-arrow">-&gt;</span>')
     return (
-        f'<pre tabindex="0">{escape(contract.signature)}</pre><ul>{rules}</ul>'
+        f'<pre tabindex="0">{signature}</pre><ul>{rules}</ul>'
         f"<dl><dt>For example</dt><dd><pre>{escape(show_call(name, contract.args))}</pre></dd>"
         f"{_outcome(contract)}</dl>"
     )

@@ -28,7 +28,8 @@ def test_a_card_says_signature_rules_and_a_worked_case():
     card = TaskCard(ITEM, "0.1")._repr_html_()
     assert "Exercise 0.1 · What the model still has to see</h3>" in card
     assert "about 3 minutes" in card
-    assert "next_inputs(tokens: list[int], num_cached: int) -&gt; list[int]" in card
+    assert "next_inputs(tokens: list[int], num_cached: int) " in card
+    assert '<span class="sng-arrow">-&gt;</span> list[int]</pre>' in card  # in one line, "->"
     assert "<li><code>tokens</code> are all of them, so 0 &lt;= <code>num_cached</code>" in card
     assert "<pre>next_inputs([5, 7], 1)</pre>" in card
     assert "<pre>[7]</pre>" in card

@@ -164,7 +164,7 @@ def drawn_masks(attempt: Attempt | None) -> list[dict[str, Any]]:
     if not attempt.started or attempt.function is None:
         note = (
             "Your chunk holds the last three of these seven queries; four keys are past. Once you "
-            "have written `chunk_mask`, yours stands here."
+            "have written chunk_mask, yours stands here."
         )
         whole = masks.chunk_mask(0, 7).tolist()
         named = {"name": "the whole prompt at once", "num_past": 0, "note": note}

@@ -10,6 +10,7 @@ from driving import (
 )
 from launching import wait_for
 from notebooks import STEMS
+from playwright.sync_api import expect
 
 from course.registry import lesson_exercises
 
@@ -59,6 +60,10 @@ def test_the_keyboard_leads_from_the_top_to_the_end(lesson, course_server, compl
 
 def test_nothing_that_answers_a_prediction_is_shown(lesson):
     assert assert_shown_only_after(lesson.page, set())
+
+
+def test_no_picture_shows_the_backquotes_of_a_name(lesson):
+    expect(lesson.page.locator(".sn", has_text="`")).to_have_count(0)
 
 
 def test_nothing_of_ours_breaks_an_accessibility_rule(lesson):
