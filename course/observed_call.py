@@ -28,6 +28,7 @@ from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_tenso
 torch.set_num_threads(1)
 
 _MAX_STDOUT = 10_000  # characters
+_MAX_SHOWN = 50_000  # of them, below a cell with a run: a page gets through so many at once
 _CUT = "\n... (the rest was cut)\n"
 _DEEPEST = 30  # containers in each other
 _RAISE = dis.opmap["RAISE_VARARGS"]
@@ -157,6 +158,27 @@ class Printed:
         return self._buffer.getvalue() + (_CUT if self._cut else "")
 
 
+class Shown:
+    """Within `with`, what this thread prints is shown as always, but no more than a page bears."""
+
+    def __init__(self) -> None:
+        self._room = _MAX_SHOWN
+
+    def __enter__(self) -> None:
+        _ROUTER.add(self)
+
+    def __exit__(self, *_: object) -> None:
+        _ROUTER.remove()
+
+    def write(self, text: str) -> int:
+        """Pass on as much of it as there is room for, and say once that there is no more."""
+        if self._room >= 0:
+            cut = _CUT if len(text) > self._room else ""
+            _ROUTER.under.write(text[: self._room] + cut)
+            self._room -= len(text)
+        return len(text)
+
+
 class _Router:
     """Stands in for `sys.stdout` while a call runs: its thread's text goes to its own buffer.
 
@@ -164,35 +186,35 @@ class _Router:
     """
 
     def __init__(self) -> None:
-        self._under: TextIO = sys.stdout
+        self.under: TextIO = sys.stdout
         self.start_afresh()
 
     def start_afresh(self) -> None:
         """Forgets the other threads: in the child of a fork, which has none of them."""
         self._lock = threading.Lock()
-        self._to: dict[int, Printed] = {}
+        self._to: dict[int, Printed | Shown] = {}
 
-    def add(self, printed: Printed) -> None:
+    def add(self, printed: Printed | Shown) -> None:
         with self._lock:
             if sys.stdout is not self:
-                self._under, sys.stdout = sys.stdout, self
+                self.under, sys.stdout = sys.stdout, self
             self._to[threading.get_ident()] = printed
 
     def remove(self) -> None:
         with self._lock:
             self._to.pop(threading.get_ident(), None)
             if not self._to and sys.stdout is self:
-                sys.stdout = self._under
+                sys.stdout = self.under
 
     def write(self, text: str) -> int:
-        return self._to.get(threading.get_ident(), self._under).write(text)
+        return self._to.get(threading.get_ident(), self.under).write(text)
 
     def flush(self) -> None:
         if threading.get_ident() not in self._to:
-            self._under.flush()
+            self.under.flush()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._under, name)
+        return getattr(self.under, name)
 
 
 _ROUTER = _Router()

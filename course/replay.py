@@ -1,9 +1,15 @@
 """Running a lesson's workload so that a failing part ends in a picture, not in a traceback."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from course.observed_call import Shown
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.parts.limits import run_watched
 from nanogpt.trace import Trace
 from nanogpt.validate import PartError
+
+Value = TypeVar("Value")
 
 
 def replay(engine: Engine, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
@@ -13,6 +19,16 @@ def replay(engine: Engine, arrivals: Arrivals, max_steps: int | None = None) -> 
     ends a run that would go on for ever.
     """
     try:
-        return run_watched(lambda: engine.run(arrivals, max_steps))
+        return run_shown(lambda: engine.run(arrivals, max_steps))
     except (PartError, ValueError) as error:
         return engine.trace(error=str(error))
+
+
+def run_shown(run: Callable[[], Value]) -> Value:
+    """A run with a learner's parts, `run_watched`; what they print is shown, up to a limit."""
+
+    def within() -> Value:
+        with Shown():
+            return run()
+
+    return run_watched(within)

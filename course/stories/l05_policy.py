@@ -7,9 +7,9 @@ from typing import Any
 
 from course.attempt import Attempt
 from course.limited_call import call
+from course.replay import run_shown
 from course.stories import recorded
 from nanogpt.figures import Chart, step_cost
-from nanogpt.parts.limits import run_watched
 from nanogpt.parts.plain_values import as_number
 from nanogpt.slo import (
     POST_COST,
@@ -51,7 +51,7 @@ def simulated(
     if parts.get("gate", policy.gate) is not policy.gate:
         parts["gate"] = _bounded(parts["gate"], most, granted)
     try:
-        return run_watched(lambda: simulate(tuple(load), variant, cost, SloParts(**parts)))
+        return run_shown(lambda: simulate(tuple(load), variant, cost, SloParts(**parts)))
     except PartError as error:
         if len(granted) > most:
             return f"**The run was stopped** after {most} preemptions: hardly a request got done."

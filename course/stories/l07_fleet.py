@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from course.attempt import Attempt
+from course.observed_call import Shown
 from nanogpt.figures import Chart, fleet_run
 from nanogpt.fleet import ADAPTIVE, FleetRun, decisions, make_workload, simulate
 from nanogpt.parts.limits import run_limited
@@ -87,10 +88,14 @@ def rush_chart(runs: Mapping[str, FleetRun]) -> Chart:
 
 def lifted(bump: Attempt) -> list[Series]:
     """A request of priority 8, 200 ms to its deadline and 80 ms of work, by two rules: curves."""
-    mine = bump.or_reference(decisions.bump)
+    mine, shown = bump.or_reference(decisions.bump), Shown()
+
+    def asked(*args: int) -> Any:
+        with shown:
+            return mine(*args)
 
     def ours(at_ms: int) -> int:
-        outcome = run_limited(mine, (8, at_ms * 1000, 200_000, 80_000), limit_s=1.0)
+        outcome = run_limited(asked, (8, at_ms * 1000, 200_000, 80_000), limit_s=1.0)
         return outcome.value if type(outcome.value) is int else 8
 
     def source(at_ms: int) -> int:

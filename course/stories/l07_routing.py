@@ -9,6 +9,7 @@ from typing import Any
 
 from course.attempt import Attempt
 from course.checks.fleet_loads import FLEET, Load
+from course.replay import run_shown
 from course.stories.l07_fleet import ms
 from course.stories.texts import whose_parts
 from nanogpt.figures import Chart, fleet_run
@@ -26,7 +27,6 @@ from nanogpt.fleet import (
     make_workload,
     simulate,
 )
-from nanogpt.parts.limits import run_watched
 from nanogpt.validate import PartError
 
 Serving = FleetRun | str
@@ -72,7 +72,7 @@ def _routed_by_rule(routing: str) -> Serving:
 def served(config: FleetConfig, load: Workload, **parts: Any) -> Serving:
     """A traced run with these parts in the fleet; a sentence instead when one of them fails."""
     try:
-        return run_watched(lambda: simulate(config, load, FleetParts(**parts), trace=True))
+        return run_shown(lambda: simulate(config, load, FleetParts(**parts), trace=True))
     except PartError as error:
         return f"**The run stopped:** {error}"
 
