@@ -178,6 +178,16 @@ class Shown:
             self._room -= len(text)
         return len(text)
 
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function; all that its calls print together is shown up to the limit."""
+
+        @functools.wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            with self:
+                return function(*args, **named)
+
+        return call
+
 
 class _Router:
     """Stands in for `sys.stdout` while a call runs: its thread's text goes to its own buffer.

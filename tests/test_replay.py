@@ -4,6 +4,7 @@ import pytest
 from fakes import tiny_model
 from lockstep import arrivals_of
 
+from course.observed_call import Shown
 from course.replay import replay
 from nanogpt import Engine, EngineConfig, Parts
 
@@ -41,3 +42,13 @@ def test_a_flood_is_cut_once_and_what_comes_after_the_run_is_shown(
     out = capsys.readouterr().out
     assert out.count("(the rest was cut)") == 1
     assert 50_000 <= len(out) < 50_100 and out.endswith("\nafterwards\n")
+
+
+def test_all_calls_of_a_function_share_one_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    def loud(number: int) -> int:
+        print("x" * 1_000)  # noqa: T201
+        return number + 1
+
+    bounded = Shown().around(loud)
+    assert [bounded(number) for number in range(100)] == list(range(1, 101))
+    assert 50_000 <= len(capsys.readouterr().out) < 50_100

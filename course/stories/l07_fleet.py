@@ -88,14 +88,10 @@ def rush_chart(runs: Mapping[str, FleetRun]) -> Chart:
 
 def lifted(bump: Attempt) -> list[Series]:
     """A request of priority 8, 200 ms to its deadline and 80 ms of work, by two rules: curves."""
-    mine, shown = bump.or_reference(decisions.bump), Shown()
-
-    def asked(*args: int) -> Any:
-        with shown:
-            return mine(*args)
+    mine = Shown().around(bump.or_reference(decisions.bump))
 
     def ours(at_ms: int) -> int:
-        outcome = run_limited(asked, (8, at_ms * 1000, 200_000, 80_000), limit_s=1.0)
+        outcome = run_limited(mine, (8, at_ms * 1000, 200_000, 80_000), limit_s=1.0)
         return outcome.value if type(outcome.value) is int else 8
 
     def source(at_ms: int) -> int:

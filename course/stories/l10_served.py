@@ -14,6 +14,7 @@ from course.leaderboard.ablation import report_card
 from course.leaderboard.own_parts import PLAYED, entry_of
 from course.leaderboard.tables import card_sentence, markdown, sentence
 from course.limited_call import call
+from course.observed_call import Shown
 from course.stories.l10_clients import Answer, Call, Served, StandingServer, serve_calls
 from course.stories.l10_clients import by_another_client as by_another_client
 from course.stories.texts import shown
@@ -46,9 +47,13 @@ def calls() -> list[Call]:
 
 def server_parts(attempts: Attempts) -> ServerParts:
     """The three functions of this page, as far as they are written."""
-    return ServerParts(
-        **{name: each.or_reference(getattr(reference, name)) for name, each in attempts.items()}
-    )
+    prints = Shown()
+    written = {
+        name: prints.around(each.function)
+        for name, each in attempts.items()
+        if each.started and each.function is not None
+    }
+    return ServerParts(**written)
 
 
 def engine_maker(config: EngineConfig, parts: Parts) -> MakeEngine:
