@@ -23,6 +23,35 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print("stopped")
 """
+REGISTERING = """
+import signal
+from multiprocessing import resource_tracker
+from nanogpt.experiments.pool import run_jobs
+
+register, names = resource_tracker.register, []
+
+def register_interrupted(name, kind):
+    register(name, kind)
+    names.append(name)
+    if len(names) == {number}:
+        signal.raise_signal(signal.SIGINT)
+
+if __name__ == "__main__":
+    resource_tracker.register = register_interrupted
+    try:
+        list(run_jobs(abs, [(number,) for number in range(200)], 2))
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+def test_an_interrupt_while_the_pool_is_made_leaves_no_semaphore_behind(tmp_path):
+    """Python registers a semaphore before it says how to let it go: an interrupt in between."""
+    script = tmp_path / "jobs.py"
+    for number in (1, 3):
+        script.write_text(REGISTERING.format(number=number))
+        done = run([sys.executable, str(script)], cwd=ROOT)
+        assert (done.stdout, done.stderr) == ("stopped\n", ""), number
 
 
 @pytest.mark.slow

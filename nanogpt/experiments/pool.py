@@ -4,7 +4,7 @@ import contextlib
 import multiprocessing
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -30,11 +30,19 @@ def run_elsewhere(
     the main thread. Raises: BrokenProcessPool when one of the processes is killed.
     """
     strangers = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(
-        min(num_processes, len(jobs)), mp_context=multiprocessing.get_context("spawn")
-    ) as executor:
+    with contextlib.ExitStack() as stack:
         try:
-            for future in as_completed(_submit(executor, task, jobs)):
+            # Twice: the pool starts a helper as it is made, and that takes the signal's mask away.
+            with _ctrl_c_held_back():
+                executor = stack.enter_context(
+                    ProcessPoolExecutor(
+                        min(num_processes, len(jobs)),
+                        mp_context=multiprocessing.get_context("spawn"),
+                    )
+                )
+            with _ctrl_c_held_back():
+                futures = [executor.submit(task, *job) for job in jobs]  # starts the processes
+            for future in as_completed(futures):
                 yield future.result()
         except BaseException:
             # The pool then fails what is pending; a future that was cancelled it could not fail.
@@ -43,21 +51,13 @@ def run_elsewhere(
             raise
 
 
-def _submit(
-    executor: ProcessPoolExecutor, task: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]
-) -> list[Future[Result]]:
-    """Hands all jobs over, which also starts the processes.
-
-    Ctrl-C reaches a whole process group. The workers inherit, from their first instruction on,
-    that it is kept from them: it is for their parent to end them, and the parent hears of one that
-    came meanwhile as soon as they have started.
-    """
-    with _ctrl_c_held_back():
-        return [executor.submit(task, *job) for job in jobs]
-
-
 @contextlib.contextmanager
 def _ctrl_c_held_back() -> Generator[None]:
+    """Lets what is made here be made whole: Ctrl-C is raised as soon as it is.
+
+    Ctrl-C reaches a whole process group. Processes that are started here inherit, from their
+    first instruction on, that it is kept from them: it is for their parent to end them.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows has no such masks, and inherits none
         yield
         return
