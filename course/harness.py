@@ -37,6 +37,12 @@ class Failure:
     misconception: str | None = None
 
 
+def returned_nothing(name: str, result: str = "") -> str:
+    """What is said of an answer that came to its end without a `return` of its `result`."""
+    ending = f"return {result}".strip()
+    return f"{name} returned nothing: end every way through it with `{ending}`."
+
+
 class Ask:
     """Asks an answer. Raises, to end the check, when a call does not return.
 
@@ -72,7 +78,8 @@ class Ask:
     def call(self, *args: Any, may_raise: bool = False) -> Called:
         """The whole outcome of a call; one that did not return ends the check.
 
-        With `may_raise`, an error is an answer like any other: it comes back in `Called.error`.
+        With `may_raise`, an error is an answer like any other, if it is not a stub's: it comes
+        back in `Called.error`.
         """
         self._end_if_all_is_used_up()
         self.count, self.args = self.count + 1, args
@@ -92,7 +99,7 @@ class Ask:
             self._end_if_all_is_used_up()
             slow = describe_timeout(called.cpu_s, _CALL_LIMIT_S)
             raise _Ended("timeout", f"Your `{self.name}` {slow}.")
-        if called.error is not None and not may_raise:
+        if called.error is not None and (called.error.is_stub or not may_raise):
             raise self._ended_by(called.error)
         if self.changed is None and called.error is None:
             self.changed = self._change(args, called.args_after)

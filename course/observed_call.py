@@ -133,18 +133,26 @@ def _is_record(value: Any) -> bool:
     return getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
 
 
-class Printed:
-    """Within `with`, what this thread prints is kept, up to a limit, instead of shown."""
-
-    def __init__(self) -> None:
-        self._buffer = io.StringIO()
-        self._cut = False
+class _Diverted:
+    """Within `with`, what this thread prints comes to `write`."""
 
     def __enter__(self) -> None:
         _ROUTER.add(self)
 
     def __exit__(self, *_: object) -> None:
         _ROUTER.remove()
+
+    def write(self, text: str) -> int:
+        """Do with it what is to be done; the number of characters, as of any stream."""
+        raise NotImplementedError
+
+
+class Printed(_Diverted):
+    """Within `with`, what this thread prints is kept, up to a limit, instead of shown."""
+
+    def __init__(self) -> None:
+        self._buffer = io.StringIO()
+        self._cut = False
 
     def write(self, text: str) -> int:
         """Keep as much of it as there is room for."""
@@ -158,17 +166,11 @@ class Printed:
         return self._buffer.getvalue() + (_CUT if self._cut else "")
 
 
-class Shown:
+class Shown(_Diverted):
     """Within `with`, what this thread prints is shown as always, but no more than a page bears."""
 
     def __init__(self) -> None:
         self._room = _MAX_SHOWN
-
-    def __enter__(self) -> None:
-        _ROUTER.add(self)
-
-    def __exit__(self, *_: object) -> None:
-        _ROUTER.remove()
 
     def write(self, text: str) -> int:
         """Pass on as much of it as there is room for, and say once that there is no more."""
@@ -202,13 +204,13 @@ class _Router:
     def start_afresh(self) -> None:
         """Forgets the other threads: in the child of a fork, which has none of them."""
         self._lock = threading.Lock()
-        self._to: dict[int, Printed | Shown] = {}
+        self._to: dict[int, _Diverted] = {}
 
-    def add(self, printed: Printed | Shown) -> None:
+    def add(self, diverted: _Diverted) -> None:
         with self._lock:
             if sys.stdout is not self:
                 self.under, sys.stdout = sys.stdout, self
-            self._to[threading.get_ident()] = printed
+            self._to[threading.get_ident()] = diverted
 
     def remove(self) -> None:
         with self._lock:

@@ -36,7 +36,8 @@ def card(name: str) -> dict[str, str]:
 
 
 def law_alone(function: Callable[..., Any]) -> Any:
-    return harness.run_checks("l08.accept", Here(function), ITEMS["l08.accept"].checks[2:3])
+    item = ITEMS["l08.accept"]
+    return harness.run_checks(item.id, Here(function), item.checks[2:3], draw_call=item.draw_call)
 
 
 # --- what is accepted ------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_the_queue_in_place_does_what_on_event_does():
         ("route", lambda workers, hits: workers[0], "your route named WorkerView"),
         ("route", lambda workers, hits: None, "your route named None"),
         ("on_event", lambda heap, generations, event: heap, r"your on_event returned \[\] for"),
-        ("on_event", lambda h, g, e: (h, g, None), "popped nobody although 1 requests wait"),
+        ("on_event", lambda h, g, e: (h, g, None), "popped nothing although 1 requests wait"),
         ("on_event", lambda h, g, e: (h, g, 99), "popped request 99, which is not waiting"),
         ("decide", lambda snapshot: 5, r"your policy returned 5; it must be \(request id, worker"),
         ("decide", lambda snapshot: (8, 0), "your policy dispatched request 8, which is not wait"),

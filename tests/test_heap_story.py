@@ -97,7 +97,7 @@ def test_a_request_that_is_popped_twice_is_noticed_twice():
         "Request 1 is popped. Request 1's old entry (0) counts again: its generation 1 is the "
         "counter's."
     )
-    assert story["steps"][2]["words"] == "Request 1 is popped. That is wrong: nobody waits."
+    assert story["steps"][2]["words"] == "Request 1 is popped. That is wrong: nothing waits."
 
 
 def test_entries_that_a_pop_met_on_its_way_are_counted():
@@ -106,10 +106,10 @@ def test_entries_that_a_pop_met_on_its_way_are_counted():
     assert words[2:] == [
         "Request 1 is withdrawn; the heap is not searched for its entry.",
         "Request 2 is popped. 1 stale entry went on the way.",
-        "The pop finds nobody.",
+        "The pop finds nothing.",
     ]
     words = [step["words"] for step in heap_story(on_event, [*events[:1], *events[2:]])["steps"]]
-    assert words[2] == "The pop finds nobody. 1 stale entry went on the way."
+    assert words[2] == "The pop finds nothing. 1 stale entry went on the way."
 
 
 def test_one_who_waits_and_is_lost_or_struck_out_is_named():

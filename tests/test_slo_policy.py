@@ -464,7 +464,7 @@ def test_the_reference_runs_unwrapped():
         ("gate", lambda *_: 5, (seen(9), [seen(1)], 1.2, "conservative"), r"one of \[1\]"),
         ("gate", lambda *_: True, (seen(9), [seen(1)], 1.2, "conservative"), "named True"),
         ("slo_batch", lambda *_: [1], (seen(9), [seen(1)], A, C, 9, 0.1), "begin with the head 9"),
-        ("slo_batch", lambda *_: [9, 9], (seen(9), [], A, C, 9, 0.1), "nobody twice"),
+        ("slo_batch", lambda *_: [9, 9], (seen(9), [], A, C, 9, 0.1), "none twice"),
         ("slo_batch", lambda *_: [9, 4], (seen(9), [], A, C, 9, 0.1), r"out of \[9\]"),
         ("slo_batch", lambda *_: None, (seen(9), [], A, C, 9, 0.1), "returned None"),
     ],

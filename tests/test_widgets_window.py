@@ -248,7 +248,7 @@ def test_a_block_needs_not_say_what_is_outside():
     [
         ({"tables": {"0": [4]}}, "names block 4; the blocks end at 3"),
         ({"tables": {"0": [0, 1], "1": [0]}}, "names block 0, which belongs to request 0"),
-        ({"tables": {"0": [3]}}, "names block 3, which belongs to nobody"),
+        ({"tables": {"0": [3]}}, "names block 3, which belongs to no request"),
         ({"tables": {"0": [0, 1]}}, "block 2 of step 0 belongs to request 1, whose table does not"),
         ({"blocks": [{"owner": None, "filled": 5}]}, "is filled with 5 entries; a block holds 4"),
         (

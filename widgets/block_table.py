@@ -90,5 +90,5 @@ def _check_entry(physical: object, what: str, name: str, blocks: list[dict[str, 
     if str(owner) != name:
         raise ValueError(
             f"{what} names block {index}, which belongs to "
-            f"{'nobody' if owner is None else f'request {owner}'}"
+            f"{'no request' if owner is None else f'request {owner}'}"
         )

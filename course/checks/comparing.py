@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from course.called import Opaque, with_article
 from course.exercise import Misconception
-from course.format_values import expected_and_got, show, show_call
-from course.harness import Ask, Check, Failure, Rows
+from course.format_values import expected_and_got, show
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like, same
 from nanogpt.parts.plain_values import as_items, as_whole, kind_of
 
@@ -63,7 +63,6 @@ class Comparison(Generic[Answer]):
     idea: str
     form: Callable[[Any], tuple[str, str] | None] = lambda value: None
     draw: Callable[[Any], str] = show
-    draw_call: Callable[[str, Args], str] = show_call
     evidence: Sequence[Args] = ()
     each: str = ""
 
@@ -75,6 +74,21 @@ class Comparison(Generic[Answer]):
         """The check that asks about cases drawn at random."""
         return lambda ask, rng: self.judge(ask, draw(rng))
 
+    def on_raising(
+        self, idea: Misconception, errors: tuple[type[Exception], ...], *cases: Args
+    ) -> Check:
+        """The check that asks about these cases, where such an error comes of this idea."""
+
+        def check(ask: Ask, rng: random.Random) -> Failure | None:
+            for args in cases:
+                called = ask.call(*args, may_raise=True)
+                if called.error is not None and called.raised(*errors):
+                    expected = self.draw(self.reference(*args))
+                    return idea.failure(ask.example(expected, called.error.kind))
+            return self.judge(ask, cases)
+
+        return check
+
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """Ask about each case; the first wrong result becomes the failure, smallest case first."""
         results: list[Result] = []
@@ -82,9 +96,7 @@ class Comparison(Generic[Answer]):
             results.append((args, self._asked(ask, args)))
             if self._problem(*results[-1]):
                 right, wrong = results[:-1], results[-1]
-                return self._failure(
-                    ask.name, [wrong, *self._more(ask, cases, len(results)), *right]
-                )
+                return self._failure(ask, [wrong, *self._more(ask, cases, len(results)), *right])
         return None
 
     def _asked(self, ask: Ask, args: Args) -> Any:
@@ -111,20 +123,16 @@ class Comparison(Generic[Answer]):
             return results
         return results
 
-    def _failure(self, name: str, results: list[Result]) -> Failure:
+    def _failure(self, ask: Ask, results: list[Result]) -> Failure:
         """Explain the first result in the light of the others."""
         args, got = results[0]
         rows: Rows = (
-            ("input", self.draw_call(name, args)),
+            ("input", ask.draw_call(ask.name, args)),
             *expected_and_got(self.reference(*args), got, self.draw),
         )
         problem = self._ill_formed(got)
         if problem and got is None:
-            return Failure(
-                f"{name} returned nothing: end every way through it with `return`.",
-                rows,
-                "no_return",
-            )
+            return Failure(returned_nothing(ask.name), rows, "no_return")
         mistake = explaining(self.mistakes, self.reference, results)
         if mistake:  # never one of another form than the result: they would not be the same
             return Failure(mistake.sentence(got), rows, mistake.key)

@@ -15,7 +15,7 @@ from torch import Tensor
 from course.checks.comparing import Args, Result, a_kind
 from course.exercise import Function, Misconception
 from course.format_values import show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like, same
 
 # --- judging ---------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class Fusing:
 
     def _broken(self, name: str, got: Any, wanted: Any) -> tuple[str, str] | None:
         if got is None:
-            return "no_return", f"{name} returned nothing: end every way through it with `return`."
+            return "no_return", returned_nothing(name)
         for each in self.misconceptions:
             if each.form and each.form(got, wanted):
                 return each.key, each.sentence(got, wanted)

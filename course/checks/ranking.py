@@ -14,7 +14,7 @@ from course.checks.comparing import Args, a_kind, same
 from course.checks.requests import draw_request
 from course.exercise import Misconception
 from course.format_values import expected_and_got, show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from nanogpt.parts.plain_values import as_items, as_number
 from nanogpt.parts.request_view import RequestView
 
@@ -144,7 +144,7 @@ def _order(rank: Any, other: Any) -> int | None:
 
 def _rank_form(name: str, value: Any) -> tuple[str, str] | None:
     if value is None:
-        return "no_return", f"{name} returned nothing: end every way through it with `return`."
+        return "no_return", returned_nothing(name)
     if type(value) is not tuple:
         return (
             "not_a_tuple",

@@ -115,13 +115,13 @@ def _what_happened(event: Event, popped: int | None, expected: int | None, gone:
             return f"Request {request_id} is withdrawn; the heap is not searched for its entry."
         case _:
             pass
-    said = "The pop finds nobody." if popped is None else f"Request {popped} is popped."
+    said = "The pop finds nothing." if popped is None else f"Request {popped} is popped."
     dropped = gone - (popped is not None)
     if dropped > 0:
         said += f" {dropped} stale {_entries(dropped)} went on the way."
     if popped == expected:
         return said
-    whose = "nobody waits" if expected is None else f"it is request {expected}'s turn"
+    whose = "nothing waits" if expected is None else f"it is request {expected}'s turn"
     return f"{said} That is wrong: {whose}."
 
 

@@ -71,7 +71,7 @@ class PartQueue:
         event = ("pop",)
         self._heap, self._generations, popped = self._on_event(self._heap, self._generations, event)
         if popped is None and self._waiting:
-            raise PartError(f"your on_event popped nobody although {len(self)} requests wait")
+            raise PartError(f"your on_event popped nothing although {len(self)} requests wait")
         if popped is not None:
             if popped not in self._waiting:
                 raise PartError(f"your on_event popped request {popped}, which is not waiting")

@@ -269,7 +269,7 @@ def _checked_roll_back(kept_of: Callable[..., Any]) -> RollBackKV:
         if kept < wanted:
             raise PartError(
                 f"{what} keeps {kept} KV tokens; the last {wanted - kept} that it drops belong to "
-                "tokens that stand in the text, and nobody would compute them again"
+                "tokens that stand in the text, and nothing would compute them again"
             )
         return kept
 

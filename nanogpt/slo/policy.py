@@ -89,7 +89,7 @@ def gate(
     is measured by its most urgent runner (conservative) or its least urgent one (aggressive).
 
         waiter       reference    then
-        doomed       any          nobody is sacrificed for a request that cannot be saved
+        doomed       any          nothing is sacrificed for a request that cannot be saved
         can make it  doomed       it gives up its slot
         can make it  can make it  preempt if the waiter is `margin` times as urgent
 

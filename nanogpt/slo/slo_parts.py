@@ -154,7 +154,7 @@ def _checked_batch(batch_of: Callable[..., Any]) -> SloBatch:
         if batch[:1] != [head.id] or len(set(batch)) < len(batch):
             raise PartError(
                 f"your slo_batch returned {batch!r}; it must begin with the head {head.id} and "
-                "name nobody twice"
+                "name none twice"
             )
         return batch
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.task import Task
 from nanogpt.parts.plain_values import as_items
 
@@ -271,8 +271,7 @@ def judge(ask: Ask, args: Tensors) -> Failure | None:
     """One call: form, grown caches, output, in this order."""
     got, given = ask(*args), (("input", draw_tensors(ask.name, args)),)
     if got is None:
-        idea = "cached_attention returned nothing: end every way through it with `return`."
-        return Failure(idea, given, "no_return")
+        return Failure(returned_nothing(ask.name), given, "no_return")
     parts = as_items(got)
     if parts is None or len(parts) != 3:
         what = f"tensors, out, k and v; this is {a_kind(got)}"

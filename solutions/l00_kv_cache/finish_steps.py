@@ -118,7 +118,7 @@ MISCONCEPTIONS = (
     Misconception(
         "waits_for_longest",
         "A batch is a batch: none starts before the longest is done.",
-        "In continuous batching nobody waits for the longest of a batch: as soon as one request is "
+        "In continuous batching no request waits for the longest of a batch: as soon as one is "
         "done, the next one takes its slot.",
         lambda lengths, slots, continuous: finish_steps(lengths, slots, False),
     ),

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.format_values import show
+from course.harness import returned_nothing
 from nanogpt.parts.plain_values import as_items, as_whole
 from solutions.l01_chunked_prefill._plans import (
     Snapshot,
@@ -36,12 +37,12 @@ def tokens(number: int) -> str:
 NO_RETURN = Misconception(
     "no_return",
     "A plan that is made need not be handed over.",
-    "plan_step returned nothing: end every way through it with `return`.",
+    returned_nothing("plan_step"),
     also=(lambda decodes, prefilling, waiting, budget: None,),
 )
 NOT_PAIRS = Misconception(
     "not_pairs",
-    "A plan says who runs.",
+    "A plan says what runs.",
     lambda what: f"A plan is a list of (id, n) pairs of whole numbers; this {what}.",
     also=(lambda *args: [request_id for request_id, _ in best(*args)],),
 )
@@ -67,7 +68,7 @@ NOT_POSITIVE = Misconception(
     "not_positive",
     "Every request is listed, with 0 for those that get nothing.",
     lambda request_id, n: (
-        f"Request {request_id} gets {n} tokens: whoever gets nothing is left out, and a budget "
+        f"Request {request_id} gets {n} tokens: what gets nothing is left out, and a budget "
         "that is used up cannot go below 0."
     ),
     also=(
@@ -131,7 +132,7 @@ WHOLE_PROMPT = Misconception(
     "A prompt runs whole, at once.",
     lambda request_id, remaining, budget: (
         f"The prompt of request {request_id} runs whole, {tokens(remaining)} in a step that may "
-        f"compute {budget}, and everybody else waits for it: cut it into chunks."
+        f"compute {budget}, and all others wait for it: cut it into chunks."
     ),
     also=(behind_decodes(lambda prompts, left: prompts[:1]),),
 )

@@ -210,7 +210,7 @@ JUDGE = Comparison(
 
 EXERCISE = Exercise(
     number=2,
-    title="Who may see whom",
+    title="Which token sees which",
     minutes=8,
     points=2,
     part="chunk_mask",

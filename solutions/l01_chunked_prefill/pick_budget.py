@@ -10,7 +10,7 @@ from course.checks.comparing import Args, explaining, not_whole
 from course.checks.step_cost import StepCost
 from course.exercise import Exercise, Misconception
 from course.format_values import show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.task import Task
 from nanogpt.parts.plain_values import as_whole
 
@@ -230,11 +230,7 @@ def judge(ask: Ask, cases: list[Case]) -> Failure | None:
             ("got", show(got)),
         )
         if got is None:
-            return Failure(
-                "pick_budget returned nothing: end every way through it with `return`.",
-                rows,
-                "no_return",
-            )
+            return Failure(returned_nothing(ask.name), rows, "no_return")
         if whole is None:
             return MISCONCEPTIONS[0].failure(rows, got)
         return wrong_budget(case, whole, rows, results + more(ask))

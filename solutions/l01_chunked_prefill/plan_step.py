@@ -193,17 +193,17 @@ EXERCISE = Exercise(
         result=[(0, 1), (3, 1), (1, 4), (2, 2)],
     ),
     hints=(
-        "Who notices first when a step leaves them out: a reader in mid-sentence, or somebody "
+        "Who notices first when a step leaves them out: a reader in mid-sentence, or one "
         "whose prompt is not done yet?",
         "Keep one number, what is left of the budget, and go through the three lists one after the "
         "other. What may each entry use at most, and when do you stop?",
         "A decode and a prompt differ in one thing only: how much they can use. Give each the "
-        "smaller of that and what is left, take it off, and list nobody who gets nothing.",
+        "smaller of that and what is left, take it off, and list none that gets nothing.",
     ),
     right=(plan_step, token_by_token, with_queues, prompts_listed_first),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("room for everybody", on(Snapshot((0,), ((1, 3),), (), 8), Snapshot((4, 2), (), (), 8))),
+        ("room for all", on(Snapshot((0,), ((1, 3),), (), 8), Snapshot((4, 2), (), (), 8))),
         (
             "a prompt longer than the budget",
             on(Snapshot((0,), ((1, 20),), (), 8), Snapshot((), ((1, 20),), (), 8)),

@@ -49,7 +49,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Who decides. Whatever is left out is decided by the rules."""
+    """What decides. Whatever is left out is decided by the rules."""
 
     admit: Callable[[RequestView, int, int, int, int], str] = policies.admit
     choose_victim: Callable[[list[RequestView]], int] = policies.choose_victim
@@ -80,7 +80,7 @@ class Serving:
         self._cursor = [0] * count
 
     def run(self, max_steps: int) -> bool:
-        """Serve to the last token, at most `max_steps` steps; whether everybody is done."""
+        """Serve to the last token, at most `max_steps` steps; whether all are done."""
         while self.unfinished and self.step < max_steps:
             self.next_step()
         return not self.unfinished
@@ -120,7 +120,7 @@ class Serving:
         return sum(self._known(i) for i in [*self.active, *self.prefilling])
 
     def _make_room(self) -> bool:
-        """Preempt while the decodes do not fit; whether anybody had to go."""
+        """Preempt while the decodes do not fit; whether any had to go."""
         found = False
         while self._held() > self.workload.kv_budget:
             running = [*self.active, *self.prefilling]

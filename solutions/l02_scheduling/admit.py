@@ -24,8 +24,8 @@ def admit(
     max_batch_size: int,
 ) -> str:
     """Return whether the head of the queue may start: "admit", "wait" or "refuse"."""
-    # Never comes before not now: a head that waits for what cannot happen blocks everybody behind
-    # it. On the way back after a preemption, the generated tokens have to be computed again too.
+    # Never comes before not now: a head that waits for what cannot happen blocks all behind it.
+    # On the way back after a preemption, the generated tokens have to be computed again too.
     longest = len(candidate.prompt_tokens) + candidate.max_new_tokens - 1
     known = len(candidate.prompt_tokens) + len(candidate.generated_tokens)
     if kv_budget is not None and longest > kv_budget:
@@ -113,7 +113,7 @@ MISCONCEPTIONS = (
         "never_refuses",
         "What does not fit now waits until it does.",
         "This request can never run, not even alone: told to wait, it waits for ever at the head "
-        "of the queue and everybody behind it with it.",
+        "of the queue and all behind it with it.",
         never_refuses,
     ),
     Misconception(
@@ -251,7 +251,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Ask two things in turn: could it ever run, alone and at its longest, and is there a place and "
     "room for what it needs at the start?",
-    draw_call=draw_admit,
     evidence=any_candidates(random.Random(0), 30),
 )
 
@@ -334,7 +333,7 @@ EXERCISE = Exercise(
         ("any candidate", JUDGE.on_drawn(lambda rng: any_candidates(rng, 60))),
         ("whole workloads, to the last token", whole_workloads),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=draw_admit,
     still_right={
         "candidate.max_new_tokens at least 1": "it is at least 1",
         "max_batch_size at least 1": "it is at least 1",

@@ -34,7 +34,7 @@ from solutions.l02_scheduling._workloads import (
 def choose_victim(active: list[RequestView]) -> int:
     """Return the id of the running request that gives way when the KV budget is short."""
     # The least important pays. Among equals the newest does, since it has the least to recompute,
-    # and since somebody must never be chosen: the first in this order keeps running, so it gets
+    # and since one must never be chosen: the first in this order keeps running, so it gets
     # done, and then the next one is first.
     last = max(active, key=lambda request: (request.key, request.arrival_time, request.id))
     return last.id
@@ -86,8 +86,8 @@ def sorts_in_place(active: list[RequestView]) -> int:
 
 
 SIZE = (
-    "How much somebody holds or has left says nothing about importance, and it changes at every "
-    "step, so all may go in turn and nobody gets done: the queue's order decides."
+    "How much a request holds or has left says nothing about importance, and it changes at "
+    "every step, so all may go in turn and none gets done: the queue's order decides."
 )
 MISCONCEPTIONS = (
     Misconception(
@@ -102,9 +102,9 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "oldest",
-        "Whoever was admitted longest ago has had their share.",
+        "What was admitted longest ago has had its share.",
         "The oldest has the most to compute again, and when it comes back the others are older, so "
-        "all of them may go in turn and nobody gets done: among equals the newest gives way.",
+        "all of them may go in turn and none gets done: among equals the newest gives way.",
         last_by(lambda r: (-last_admitted(r), -r.id)),
         alike=(
             last_by(lambda r: (-r.arrival_time, -r.id)),
@@ -151,8 +151,8 @@ MISCONCEPTIONS = (
     Misconception(
         "last_admission",
         "The most recent is the one admitted last.",
-        "Among equal keys the arrival_time decides, which never changes: who was admitted last is "
-        "an accident of how full the memory was.",
+        "Among equal keys the arrival_time decides, which never changes: which was admitted last "
+        "is an accident of how full the memory was.",
         last_by(lambda r: (r.key, last_admitted(r), r.id)),
     ),
     Misconception(
@@ -185,19 +185,19 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "largest",
-        "Whoever holds the most frees the most.",
+        "What holds the most frees the most.",
         SIZE,
         last_by(lambda r: (r.kv_tokens, r.id)),
     ),
     Misconception(
         "smallest",
-        "Whoever holds the least loses the least.",
+        "What holds the least loses the least.",
         SIZE,
         last_by(lambda r: (-r.kv_tokens, r.id)),
     ),
     Misconception(
         "most_left",
-        "Whoever has the most left to generate.",
+        "The one with the most left to generate.",
         SIZE,
         last_by(lambda r: (r.max_new_tokens - len(r.generated_tokens), r.id)),
     ),
@@ -261,7 +261,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "No request may give way to one that stands behind it in the queue's order of key, "
     "arrival_time and id.",
-    draw_call=draw_victims,
     evidence=any_running(random.Random(0)),
 )
 
@@ -300,7 +299,7 @@ EXERCISE = Exercise(
     hints=(
         "Two equal requests do not fit together. Which one has more to compute again if it has "
         "to leave, and what if they take turns at leaving?",
-        "Somebody has to be sure never to give way, so that it gets done. Which place in the "
+        "One has to be sure never to give way, so that it gets done. Which place in the "
         "queue's order makes sure of that, and which one is left to go?",
         "Python compares tuples from the left, and `max` and `min` take a `key`. Write the "
         "queue's order as such a key, and mind that the answer is an id.",
@@ -345,7 +344,7 @@ EXERCISE = Exercise(
         ("any running requests", JUDGE.on_drawn(any_running)),
         ("whole workloads, to the last token", whole_workloads),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=draw_victims,
     still_right={
         "active: reversed": "the order of the list has no say",
         "by_loop(): for request in active[{1: => :}]:": NOT_LATER,

@@ -16,7 +16,7 @@ Ints = list[int]
 def record(forwarded: list[int], active_now: list[int], sampled: list[int]) -> dict[int, int]:
     """Return whose token is whose: a dict {id: token}."""
     # The list that was forwarded is the only one whose order the rows have. A token that goes to
-    # anybody else makes two texts wrong: one that gets it and one that misses it.
+    # any other makes two texts wrong: one that gets it and one that misses it.
     return dict(zip(forwarded, sampled, strict=True))
 
 
@@ -74,7 +74,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "drops_the_absent",
-        "Who is not active any more needs no token.",
+        "What is not active any more needs no token.",
         "A request that was forwarded gets its token even if it is not active any more: dropped, "
         "the token is missing from its text although its K/V was computed.",
         lambda forwarded, active_now, sampled: {
@@ -102,7 +102,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "same_token_once",
-        "A token is somebody's, so it cannot be two people's.",
+        "A token is one request's, so it cannot be two's.",
         "Two requests may well get the same token: each row is one request's, whatever was sampled "
         "from it.",
         lambda forwarded, active_now, sampled: dict(
@@ -135,7 +135,7 @@ def any_step(rng: random.Random) -> list[Args]:
 JUDGE = Comparison(
     record,
     MISCONCEPTIONS,
-    "Everybody who was forwarded gets the token of their own row, and nobody else gets one.",
+    "Every request that was forwarded gets the token of its own row, and no other gets one.",
     evidence=[
         ([2, 9, 4], [9, 4, 2], [7, 7, 3]),
         ([11, 3], [3], [5, 6]),
@@ -144,7 +144,7 @@ JUDGE = Comparison(
     ],
 )
 
-NOT_NEEDED = "who is active by now has no say, which is what the exercise is about"
+NOT_NEEDED = "what is active by now has no say, which is what the exercise is about"
 
 EXERCISE = Exercise(
     number=5,

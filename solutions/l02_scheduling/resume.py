@@ -139,14 +139,14 @@ MISCONCEPTIONS = (
     Misconception(
         "loses_its_place",
         "Arrival is when it was last admitted.",
-        "It queues with the arrival_time that it always had: whoever takes its admission for its "
-        "arrival sends it behind everybody who came in the meantime.",
+        "It queues with the arrival_time that it always had: to take its admission for its "
+        "arrival sends it behind all that came in the meantime.",
         resuming(arrival=lambda r: r.admitted_at),
     ),
     Misconception(
         "to_the_front",
-        "Whoever was preempted goes to the front.",
-        "It goes back to its own place, not to the front: nobody who arrived before it should be "
+        "What was preempted goes to the front.",
+        "It goes back to its own place, not to the front: nothing that arrived before it should be "
         "overtaken.",
         resuming(arrival=lambda r: 0),
     ),
@@ -160,8 +160,8 @@ MISCONCEPTIONS = (
     Misconception(
         "restarts",
         "Recompute means to start over.",
-        "Only the K/V is gone: the text is kept, since its reader has seen it, and whoever starts "
-        "over gets no further when the memory is short again.",
+        "Only the K/V is gone: the text is kept, since its reader has seen it, and a request that "
+        "starts over gets no further when the memory is short again.",
         start_over,
     ),
     Misconception(
@@ -285,7 +285,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Only the K/V is gone: say what has to be computed again for it, and keep everything else as "
     "it was.",
-    draw_call=draw_resume,
     evidence=any_resumed(random.Random(0), 20),
 )
 
@@ -333,5 +332,5 @@ EXERCISE = Exercise(
         ("preempted at any moment", JUDGE.on_drawn(lambda rng: any_resumed(rng, 40))),
         ("whole workloads, to the last token", whole_workloads),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=draw_resume,
 )

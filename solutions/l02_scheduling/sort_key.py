@@ -117,7 +117,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "last_admission",
-        "Somebody who comes back queues as of the last admission.",
+        "What comes back queues as of its last admission.",
         "A request keeps the place that its arrival gave it: its last admission says nothing about "
         "how long its reader has waited.",
         with_arrival(last_admitted),
@@ -153,15 +153,15 @@ MISCONCEPTIONS = (
     Misconception(
         "weighed",
         "A level of priority is worth ten steps.",
-        "One number cannot hold both: whatever a level is worth, somebody who arrived early enough "
-        "overtakes a more important request, and here it never may.",
+        "One number cannot hold both: whatever a level is worth, a request that arrived early "
+        "enough overtakes a more important request, and here it never may.",
         weighed(10),
         alike=[weighed(weight) for weight in (50, 100, 1000, 10_000, 10**6, 10**9)],
     ),
     Misconception(
         "by_id",
-        "Who came first has the smaller id.",
-        "Ids are names: they say nothing about who came first.",
+        "What came first has the smaller id.",
+        "Ids are names: they say nothing about which came first.",
         with_arrival(lambda r: r.id),
         alike=(
             under_priority(lambda r: (r.priority, r.id)),
@@ -170,7 +170,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "shortest_first",
-        "Among equals, whoever is done soonest.",
+        "Among equals, the one that is done soonest.",
         "Among equal priorities the earlier arrival goes first: with the shortest first, a long "
         "request may wait for ever.",
         under_priority(lambda r: (r.priority, r.max_new_tokens - len(r.generated_tokens))),

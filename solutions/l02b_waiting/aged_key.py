@@ -21,8 +21,8 @@ from nanogpt.parts.request_view import RequestView
 
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
     """Return a rank that waiting makes up for: a tuple of numbers, the smallest goes first."""
-    # Times rate: rate * priority + arrival_time - now. The last term is the same for everybody, so
-    # it moves all ranks alike and changes no order: leave it out, and the rest stands still.
+    # Times rate: rate * priority + arrival_time - now. The last term is the same for all, so it
+    # moves all ranks alike and changes no order: leave it out, and the rest stands still.
     return (request.arrival_time + rate * request.priority,)
 
 
@@ -90,8 +90,8 @@ MISCONCEPTIONS = (
     Misconception(
         "waiting_hurts",
         "Priority minus arrival.",
-        "Whoever arrived earlier has waited longer, and waiting has to help: the rank grows with "
-        "the arrival.",
+        "What arrived earlier has waited longer, and waiting has to help: the rank grows with the "
+        "arrival.",
         lambda r, rate: (rate * r.priority - r.arrival_time,),
     ),
     Misconception(
@@ -104,8 +104,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_ageing",
         "Priority, then arrival.",
-        "Here priority always wins, however long somebody has waited: one number has to hold both, "
-        "so that they can make up for each other.",
+        "Here priority always wins, however long a request has waited: one number has to hold "
+        "both, so that they can make up for each other.",
         lambda r, rate: (r.priority, r.arrival_time),
     ),
     Misconception(
@@ -248,8 +248,9 @@ EXERCISE = Exercise(
         result=(6,),
     ),
     hints=(
-        "priority - (now - arrival_time) / rate changes at every step. By how much, and for whom?",
-        "What changes by the same amount for everybody changes no order. Which part of the "
+        "priority - (now - arrival_time) / rate changes at every step. By how much, and for "
+        "which requests?",
+        "What changes by the same amount for all changes no order. Which part of the "
         "formula is that?",
         "Write the formula as a sum of three terms and strike the one that is the same for "
         "all. Multiplying what is left by `rate` changes no order either.",

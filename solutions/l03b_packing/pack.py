@@ -28,9 +28,9 @@ from solutions.l03b_packing._tokens import (
 
 def pack(past_lens: list[int], num_new: list[int]) -> tuple[list[int], list[int], Tensor]:
     """Return `(cu_q, cu_k, mask)`: whose is what in a packed step, where nothing is padded."""
-    # Padding is gone because nothing has to be rectangular any more: who owns what is written down
-    # in running totals instead. Each request's block is the mask of a chunk behind its past, so its
-    # diagonal ends in the bottom right corner: the last query sees all its keys.
+    # Padding is gone because nothing has to be rectangular any more: which row is whose is written
+    # down in running totals instead. Each request's block is the mask of a chunk behind its past,
+    # so its diagonal ends in the bottom right corner: the last query sees all its keys.
     cu_q = [0, *accumulate(num_new)]
     cu_k = [0, *accumulate(past + new for past, new in zip(past_lens, num_new, strict=True))]
     mask = torch.zeros(cu_q[-1], cu_k[-1], dtype=torch.bool)  # (N, K)

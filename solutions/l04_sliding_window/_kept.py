@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course.checks.comparing import Args, a_kind, explaining
 from course.exercise import Misconception
-from course.harness import Ask, Failure
+from course.harness import Ask, Failure, returned_nothing
 from course.same_values import like, same
 from solutions.l04_sliding_window._entries import (
     RIGHT,
@@ -268,8 +268,7 @@ def more_evicted(ask: Ask, cases: Sequence[Args]) -> list[tuple[Args, Any]]:
 
 def not_two(args: Args, value: Any) -> Failure:
     if value is None:
-        idea = "evict returned nothing: end every way through it with `return`."
-        return Failure(idea, rows_of(args, value), "no_return")
+        return Failure(returned_nothing("evict"), rows_of(args, value), "no_return")
     kinds = " and ".join(a_kind(part) for part in parts(value)[:3])
     return NOT_TWO.failure(rows_of(args, value), a_kind(value) + (kinds and f" of {kinds}"))
 

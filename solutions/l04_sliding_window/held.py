@@ -196,7 +196,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "The peak is what is in memory when all of the chunk has come and nothing has gone for "
     "it; the end is what is left once eviction is done.",
-    draw_call=named("cursor", "num_tokens", "window", "sinks"),
     evidence=[
         (0, 40, 20, 0), (32, 8, 20, 4), (60, 1, 20, 4), (5, 1, 20, 4), (22, 1, 20, 4),
         (16, 16, 20, 2), (60, 30, 20, 4), (7, 3, None, 2), (100, 16, 5, 3),
@@ -250,7 +249,7 @@ EXERCISE = Exercise(
         ("no window", JUDGE.on((0, 5, None, 0), (30, 1, None, 0), (7, 3, None, 2))),
         ("any step", JUDGE.on_drawn(any_step)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("cursor", "num_tokens", "window", "sinks"),
     still_right={
         "num_tokens at least 1": "it is at least 1",
         "window at least 1": "it is at least 1",

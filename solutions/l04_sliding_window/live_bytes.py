@@ -236,7 +236,6 @@ JUDGE = Comparison(
     live_bytes,
     MISCONCEPTIONS,
     "What counts is the memory that cannot come free as long as these tensors live.",
-    draw_call=draw_tensors,
     evidence=evidence(),
 )
 

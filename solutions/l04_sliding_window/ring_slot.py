@@ -11,7 +11,7 @@ import torch
 from course.checks.comparing import Args, a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import named, show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like
 from course.task import Task
 from nanogpt.parts.plain_values import as_whole
@@ -172,9 +172,7 @@ def rows_of(ask: Ask, expected: str, got: Any) -> Rows:
 def not_a_slot(ask: Ask, slot: Any, room: int) -> Failure | None:
     rows = rows_of(ask, f"a slot from 0 to {room - 1}", slot)
     if slot is None:
-        return Failure(
-            "ring_slot returned nothing: end every way through it with `return`.", rows, "no_return"
-        )
+        return Failure(returned_nothing(ask.name), rows, "no_return")
     return NOT_INT.failure(rows, slot) if as_whole(slot) is None else None
 
 

@@ -257,7 +257,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "A key is visible when the query may look back on it: a sink at any distance, any other "
     "only within the window.",
-    draw_call=named("query", "key", "window", "sinks"),
     evidence=[
         *((query, key, 3, 2) for query in (1, 9) for key in range(11)),
         *((query, key, 4, 0) for query in (11, 12) for key in range(5, 14)),
@@ -304,6 +303,6 @@ EXERCISE = Exercise(
         ("no window", JUDGE.on(*all_pairs(4, None, 0), *all_pairs(3, None, 1))),
         ("any query and any key", JUDGE.on_drawn(any_pair)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("query", "key", "window", "sinks"),
     still_right={"window at least 1": "it is at least 1"},
 )

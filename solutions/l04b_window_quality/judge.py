@@ -11,7 +11,7 @@ from torch import Tensor
 from course.checks.comparing import Args, a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like
 from course.task import Task
 from nanogpt.parts.plain_values import as_number
@@ -155,9 +155,7 @@ def judge_readings(ask: Ask, args: Args) -> Failure | None:
         ("got", draw_measures(got) if two and not bad else show(got)),
     )
     if got is None:
-        return Failure(
-            "judge returned nothing: end every way through it with `return`.", rows, "no_return"
-        )
+        return Failure(returned_nothing(ask.name), rows, "no_return")
     if not two:
         return NOT_TWO.failure(rows)
     if bad:

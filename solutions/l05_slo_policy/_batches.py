@@ -152,7 +152,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "guards_the_waiter",
-        "Whoever comes along must make it.",
+        "What comes along must make it.",
         ONLY_THE_HEAD,
         batching(lambda room: room.is_bounded and room.waiter_bears_it),
         alike=(
@@ -180,7 +180,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "head_missing",
-        "Who comes along with the head?",
+        "Which come along with the head?",
         "The head runs in this pass as well: its id comes first.",
         lambda *args: best(*args)[1:],
     ),
@@ -244,7 +244,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "skips_the_doomed",
-        "No time for those who are late.",
+        "No time for what is late.",
         "The doomed are not left out: a request that fits without endangering the head may come "
         "along, and is done sooner for it.",
         offered(lambda waiters: [each for each in waiters if each.slack_us >= 0]),
@@ -257,7 +257,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "alone",
-        "Then nobody is in danger.",
+        "Then none is in danger.",
         "A request that fits without endangering the head comes along: each pass costs c, and "
         "sharing one saves the others theirs.",
         lambda head, *rest: [head.id],

@@ -137,7 +137,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "doomed_waiter",
-        "Whoever is doomed gives way.",
+        "What is doomed gives way.",
         "A waiter with a slack below 0 misses its deadline anyway: nothing gives way for it, not "
         "even a runner that is doomed as well.",
         doomed(lambda waiter, reference, margin: reference.slack_us < 0),
@@ -189,7 +189,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "all_immune",
-        "If all are immune, somebody has to go.",
+        "If all are immune, one has to go.",
         "When all the runners are immune there is none to preempt: the answer is None, and the "
         "waiter waits.",
         gating(candidates=lambda runners: not_immune(runners) or runners),
@@ -207,19 +207,19 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "immune_reference",
-        "Immune is who cannot be the victim.",
+        "Immune is what cannot be the victim.",
         "An immune runner is left out altogether: it is not the reference either.",
         measured_by_all,
     ),
     Misconception(
         "immune_victim",
-        "Immune is who is not measured.",
+        "Immune is what is not measured.",
         "The reference is right, but the victim, too, has to come from those that are not immune.",
         giving(lambda waiter, runners, victim: by_urgency(runners)[-1].id),
     ),
     Misconception(
         "waiter_immune",
-        "Whoever was preempted stays out of it.",
+        "What was preempted stays out of it.",
         "Rule 1 protects runners: a waiter that was preempted before may still preempt others.",
         lambda waiter, *rest: None if waiter.num_preemptions else best(waiter, *rest),
     ),
@@ -240,7 +240,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "victim_is_the_reference",
-        "Whoever is beaten goes.",
+        "What is beaten goes.",
         "The reference decides whether a runner goes; the one that goes is the least urgent, in "
         "either mode.",
         gating(victim=lambda order, reference: reference.id),
@@ -345,7 +345,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "the_waiter_s_id",
-        "Who may run?",
+        "Which may run?",
         "The answer names the runner that has to go, not the waiter that it goes for.",
         giving(lambda waiter, runners, victim: waiter.id),
     ),
@@ -357,7 +357,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "never",
-        "Nobody is interrupted.",
+        "Nothing is interrupted.",
         "Without a `return` the answer is None as well, and then this gate never opens: the "
         "waiter, which can still make it, sits through a whole pass of a runner with time.",
         lambda *args: None,

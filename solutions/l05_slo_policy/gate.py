@@ -127,7 +127,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "A preemption is worth its price when it saves the waiter, and takes the time from a runner "
     "that has more of it or has lost already.",
-    draw_call=draw_gate,
     evidence=any_moments(random.Random(5), 40),
 )
 

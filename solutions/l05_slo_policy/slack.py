@@ -193,7 +193,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "never_negative",
-        "Nobody has less than no time.",
+        "Less than no time is no time.",
         "Below 0 the slack says that the request is doomed, and the policy needs to know: do not "
         "cut it off at 0.",
         lambda *args: max(0, slack(*args)),
@@ -219,7 +219,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "The slack is what is left of the time until the deadline once the work that is still to do "
     "has had its share.",
-    draw_call=named("now", "deadline", "total", "done", "a", "c"),
     evidence=[
         (0, 90_000, 400, 0, 100.0, 10_000.0),
         (70_000, 90_000, 400, 300, 100.0, 10_000.0),
@@ -266,7 +265,7 @@ EXERCISE = Exercise(
         as_a_number_of_numpy,
     ),
     misconceptions=MISCONCEPTIONS,
-    draw_call=JUDGE.draw_call,
+    draw_call=named("now", "deadline", "total", "done", "a", "c"),
     checks=(
         (
             "a request that waits",

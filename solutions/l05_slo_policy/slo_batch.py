@@ -22,9 +22,9 @@ from solutions.l05_slo_policy._views import seen
 def slo_batch(
     head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
 ) -> list[int]:
-    """Return the ids of those who share the next pass, `head` first: nobody who endangers it."""
-    # Each one that comes along makes the pass longer for everybody in it. The head is the most
-    # urgent, so it is the head that pays: its time, and its promise, decide who may come.
+    """Return the ids that share the next pass, `head` first: none that endangers it."""
+    # Each one that comes along makes the pass longer for all in it. The head is the most
+    # urgent, so it is the head that pays: its time, and its promise, decide what may come.
     ids, tokens = [head.id], head.tokens
     for waiter in waiters:
         tokens += waiter.tokens
@@ -142,7 +142,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "The batch with the next waiter in it has two limits to keep, its tokens and what the head has "
     "to spare; at the first waiter that breaks one, it is complete.",
-    draw_call=draw_batch,
     evidence=any_queues(random.Random(6), 30),
 )
 

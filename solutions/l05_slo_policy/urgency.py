@@ -11,7 +11,6 @@ from course.checks.comparing import Args, Comparison
 from course.checks.near import Near
 from course.exercise import Exercise, Misconception
 from course.format_values import named
-from course.harness import Ask, Failure, Rows
 from course.task import Task
 from solutions.l05_slo_policy._numbers import not_a_number, not_finite
 
@@ -23,7 +22,7 @@ Score: TypeAlias = Callable[[float, int], float]
 def urgency(slack: float, time_to_deadline: int) -> float:
     """Return the urgency of a request, from -1 to 1: the higher goes first."""
     # The slack says whether there is hope and the deadline how soon; so the doomed sort below
-    # everybody, whatever the time. At the deadline itself 1 / time would be a division by zero.
+    # all others, whatever the time. At the deadline itself 1 / time would be a division by zero.
     size = 1 / max(abs(time_to_deadline) / 1000, 1)
     return size if slack >= 0 else -size
 
@@ -258,7 +257,6 @@ JUDGE = Comparison(
     "The sign says whether the request can still make it, the size how near its deadline is in "
     "milliseconds.",
     draw=lambda value: f"{value:.6g}" if type(value) in (float, Near) else repr(value),
-    draw_call=named("slack", "time_to_deadline"),
     evidence=[
         *((5_000, 80_000), (-5_000, 80_000), (-90_000, -30_000), (0, 40_000), (300, 500)),
         *((-20_000, 400), (-20_000, -300), (0, 0), (-7_000, 2_000_000), (7_000, 3_000_000)),
@@ -268,19 +266,6 @@ AT_THE_DEADLINE = (
     *((-30_000, 0), (0, 0), (0, 500), (-30_000, -200), (-7_000, 999)),
     *((-9_000, -1), (500, 1_001), (-9_000, -1_001)),
 )
-
-
-def at_the_deadline(ask: Ask, rng: random.Random) -> Failure | None:
-    for args in AT_THE_DEADLINE:
-        called = ask.call(*args, may_raise=True)
-        if called.raised(ZeroDivisionError):
-            rows: Rows = (
-                ("input", JUDGE.draw_call(ask.name, args)),
-                ("expected", JUDGE.draw(urgency(*args))),
-                ("got", "ZeroDivisionError"),
-            )
-            return DIVIDES_BY_ZERO.failure(rows)
-    return JUDGE.judge(ask, AT_THE_DEADLINE)
 
 
 def any_times(rng: random.Random) -> list[Args]:
@@ -323,7 +308,7 @@ EXERCISE = Exercise(
     ),
     right=(urgency, with_copysign, by_cases, with_a_ceiling, from_a_sorted_pair, with_numpy),
     misconceptions=MISCONCEPTIONS,
-    draw_call=JUDGE.draw_call,
+    draw_call=named("slack", "time_to_deadline"),
     checks=(
         ("time enough", JUDGE.on((20_000, 100_000), (20_000, 50_000), (3_000, 2_500_000))),
         (
@@ -333,7 +318,10 @@ EXERCISE = Exercise(
                 *((-1, 8_000), (-400, 1_600)),
             ),
         ),
-        ("at the deadline", at_the_deadline),
+        (
+            "at the deadline",
+            JUDGE.on_raising(DIVIDES_BY_ZERO, (ZeroDivisionError,), *AT_THE_DEADLINE),
+        ),
         ("a slack of 0", JUDGE.on((0, 40_000), (1, 40_000), (0, 1_000))),
         ("any time", JUDGE.on_drawn(any_times)),
     ),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from course.checks.comparing import Args, Result
 from course.exercise import Exercise
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.task import Task
 from nanogpt.preemption.scheduler_books import Books
 from solutions.l06_preempting_the_pass._books import (
@@ -125,11 +125,7 @@ def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
             ("got", draw_books(got)),
         )
         if got is None:
-            return Failure(
-                f"{ask.name} returned nothing: end every way through it with `return`.",
-                rows,
-                "no_return",
-            )
+            return Failure(returned_nothing(ask.name), rows, "no_return")
         if not isinstance(got, Books):
             return NOT_BOOKS.failure(rows, got)
         if misfit(got):

@@ -236,7 +236,6 @@ JUDGE = Comparison(
     local_vote,
     MISCONCEPTIONS,
     "Two things decide: which step was meant, and how much of this pass is done.",
-    draw_call=named("target", "step", "layer", "num_layers"),
     evidence=[
         *((5, 5, layer, layers) for layer, layers in ((9, 11), (18, 21), (29, 30), (39, 40))),
         *((5, 5, layer, 100) for layer in (10, 11, 89, 90, 91, 92, 93, 94, 95)),
@@ -294,7 +293,7 @@ EXERCISE = Exercise(
         ),
         ("any attention op", JUDGE.on_drawn(lambda rng: any_votes(rng, 60))),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("target", "step", "layer", "num_layers"),
     still_right={
         "num_layers at least 1": "a model has a layer",
         "result at most 7": "a vote is never more than 1",

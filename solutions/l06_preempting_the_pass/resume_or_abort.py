@@ -288,7 +288,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Ask of each way when it is the right one: what does a pass sleep for, how long may that last, "
     "and what is won by an abort?",
-    draw_call=named("suspended_us", "pass_us", "urgent_waits", "memory_is_short", "bound"),
     evidence=any_passes(random.Random(0), 40),
 )
 
@@ -373,6 +372,6 @@ EXERCISE = Exercise(
         ),
         ("any question", JUDGE.on_drawn(lambda rng: any_passes(rng, 50))),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("suspended_us", "pass_us", "urgent_waits", "memory_is_short", "bound"),
     still_right={"pass_us at least 1": "a pass takes time"},
 )

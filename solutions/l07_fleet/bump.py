@@ -284,7 +284,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Ask how much time the request has to spare, whether going first still helps it, and how far "
     "up it goes.",
-    draw_call=named("priority", "now", "deadline", "remaining"),
     evidence=[
         *any_requests(random.Random(0), 60),
         # Past the deadline by less than the work that is left, and by more.
@@ -387,7 +386,7 @@ EXERCISE = Exercise(
         ),
         ("any request", lambda ask, rng: judge(ask, any_requests(rng))),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("priority", "now", "deadline", "remaining"),
     still_right={
         "by_cases(): return 0 if priority {< => <=} 2 else priority - 2": BOTH_SAY_0,
         "by_cases(): return 0 if priority < {2 => 3} else priority - 2": BOTH_SAY_0,

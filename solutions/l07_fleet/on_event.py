@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from course.checks.comparing import Args, Comparison
-from course.exercise import Exercise, Misconception
+from course.exercise import Exercise
 from course.format_values import show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.fleet.decisions import Entry
 from solutions.l07_fleet._heaps import EMPTY_RAISES, FORMS, KEY_ERROR, MISCONCEPTIONS
@@ -105,6 +105,20 @@ class Heaps(Comparison[Any]):
     def _asked(self, ask: Ask, args: Args) -> Any:
         return settled(Comparison[Any]._asked(self, ask, args))
 
+    def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
+        """The first wrong event; and, where it makes a difference, what comes of it later."""
+        failure = Comparison[Any].judge(self, ask, cases)
+        if failure is None or failure.misconception == "in_place":
+            return failure
+        out = life(ask)
+        if out in (None, "5, 3, none"):
+            return failure
+        then = (
+            "push 3 with (0, 100), remove 3, push 3 with (2, 900), push 5 with (1, 500), three "
+            f"pops: {out} instead of 5, 3, none"
+        )
+        return replace(failure, example=(*failure.example, ("then", then)))
+
 
 def any_states(rng: random.Random, count: int = 60) -> list[Args]:
     """Moments out of the lives of small heaps: few ids and few keys, so that much is stale."""
@@ -160,7 +174,6 @@ JUDGE = Heaps(
     "Follow the generations: of several entries of one request, which one counts, and what makes "
     "the others stale?",
     draw=draw,
-    draw_call=draw_call,
     evidence=any_states(random.Random(3), 30),
 )
 POP: Event = ("pop",)
@@ -168,21 +181,6 @@ COMES_BACK: tuple[Event, ...] = (
     ("push", 3, (0, 100)), ("remove", 3), ("push", 3, (2, 900)), ("push", 5, (1, 500)),
     POP, POP, POP,
 )  # fmt: skip
-
-
-def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
-    """The first wrong event; and, where it makes a difference, what comes of it later."""
-    failure = JUDGE.judge(ask, cases)
-    if failure is None or failure.misconception == "in_place":
-        return failure
-    out = life(ask)
-    if out in (None, "5, 3, none"):
-        return failure
-    then = (
-        "push 3 with (0, 100), remove 3, push 3 with (2, 900), push 5 with (1, 500), three pops: "
-        f"{out} instead of 5, 3, none"
-    )
-    return replace(failure, example=(*failure.example, ("then", then)))
 
 
 def life(ask: Ask) -> str | None:
@@ -198,44 +196,6 @@ def life(ask: Ask) -> str | None:
     except Exception:
         return None
     return ", ".join(out)
-
-
-def on(*cases: Args) -> Check:
-    """The check that asks about these events."""
-    return lambda ask, rng: judge(ask, cases)
-
-
-def on_raising(idea: Misconception, errors: tuple[type[Exception], ...], *cases: Args) -> Check:
-    """The check that asks about these events, where such an error comes of this idea."""
-
-    def check(ask: Ask, rng: random.Random) -> Failure | None:
-        for args in cases:
-            called = ask.call(*args, may_raise=True)
-            if called.error is not None and called.raised(*errors):
-                rows: Rows = (
-                    ("input", draw_call(ask.name, args)),
-                    ("expected", draw(JUDGE.reference(*args))),
-                    ("got", called.error.kind),
-                )
-                return idea.failure(rows)
-        return judge(ask, cases)
-
-    return check
-
-
-def a_removal(ask: Ask, rng: random.Random) -> Failure | None:
-    return on(
-        ([THREE], {3: 1}, ("remove", 3)),
-        ([THREE, FIVE], {3: 1, 5: 1}, ("remove", 3)),
-        ([THREE, FIVE], {3: 2, 5: 1}, POP),
-        ([((1, 100), 3, 1), ((1, 300), 3, 3), FIVE], {3: 3, 5: 2}, POP),
-        ([THREE], {3: 2}, ("remove", 3)),
-    )(ask, rng) or on_raising(
-        KEY_ERROR,
-        (KeyError,),
-        ([], {}, ("remove", 3)),
-        ([((1, 200), 5, 1)], {5: 1}, ("remove", 3)),
-    )(ask, rng)
 
 
 THREE, FIVE, SOONER = ((1, 200), 3, 1), ((1, 300), 5, 1), ((0, 900), 5, 1)
@@ -282,7 +242,7 @@ EXERCISE = Exercise(
     checks=(
         (
             "one request",
-            on(
+            JUDGE.on(
                 ([], {}, ("push", 3, (1, 200))),
                 ([THREE], {3: 1}, POP),
                 ([], {3: 2}, ("push", 3, (0, 900))),
@@ -290,7 +250,7 @@ EXERCISE = Exercise(
         ),
         (
             "several requests",
-            on(
+            JUDGE.on(
                 ([THREE], {3: 1}, ("push", 5, (0, 900))),
                 ([SOONER], {5: 1}, ("push", 3, (1, 200))),
                 ([SOONER, THREE], {3: 1, 5: 1}, POP),
@@ -301,7 +261,7 @@ EXERCISE = Exercise(
         ),
         (
             "none waits",
-            on_raising(
+            JUDGE.on_raising(
                 EMPTY_RAISES,
                 (IndexError, KeyError, ValueError, StopIteration),
                 ([], {}, POP),
@@ -309,10 +269,23 @@ EXERCISE = Exercise(
                 ([THREE], {3: 2}, POP),
             ),
         ),
-        ("a removal", a_removal),
+        (
+            "a removal",
+            JUDGE.on_raising(
+                KEY_ERROR,
+                (KeyError,),
+                ([THREE], {3: 1}, ("remove", 3)),
+                ([THREE, FIVE], {3: 1, 5: 1}, ("remove", 3)),
+                ([THREE, FIVE], {3: 2, 5: 1}, POP),
+                ([((1, 100), 3, 1), ((1, 300), 3, 3), FIVE], {3: 3, 5: 2}, POP),
+                ([THREE], {3: 2}, ("remove", 3)),
+                ([], {}, ("remove", 3)),
+                ([((1, 200), 5, 1)], {5: 1}, ("remove", 3)),
+            ),
+        ),
         (
             "a request that comes back",
-            on(
+            JUDGE.on(
                 ([THREE], {3: 2}, ("push", 3, (1, 200))),
                 ([THREE, ((1, 200), 3, 3)], {3: 3}, POP),
                 ([((1, 200), 3, 2), ((1, 200), 3, 3)], {3: 3, 7: 5}, ("remove", 3)),
@@ -320,7 +293,7 @@ EXERCISE = Exercise(
         ),
         (
             "a new key",
-            on(
+            JUDGE.on(
                 ([((1, 900), 3, 1)], {3: 1}, ("push", 3, (0, 900))),
                 ([((0, 900), 3, 2), ((1, 900), 3, 1)], {3: 2}, POP),
                 ([((1, 900), 3, 1)], {3: 3}, POP),
@@ -329,7 +302,7 @@ EXERCISE = Exercise(
                 ([((0, 900), 3, 1), ((0, 950), 4, 1), ((1, 900), 3, 2)], {3: 2, 4: 1}, POP),
             ),
         ),
-        ("any event", lambda ask, rng: judge(ask, any_states(rng))),
+        ("any event", JUDGE.on_drawn(any_states)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=draw_call,
 )

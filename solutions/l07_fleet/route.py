@@ -102,7 +102,6 @@ JUDGE = Comparison(
     route,
     MISCONCEPTIONS,
     "Ask of each worker when it would be done with the prefill of this prompt.",
-    draw_call=draw_call,
     evidence=[
         # A somewhat longer hit behind a far longer backlog, a hit that is all but worth it, and
         # one where many run.
@@ -114,21 +113,7 @@ JUDGE = Comparison(
 )
 
 
-def backlogs(ask: Ask, rng: random.Random) -> Failure | None:
-    workers = [view(5, 300), view(2, 100), view(4, 200)]
-    cases: list[Args] = [(workers, {}), ([view(3)], {})]
-    failure = JUDGE.judge(ask, [(workers, {2: 60, 4: 60, 5: 60})])
-    if failure is not None:
-        return failure
-    for args in cases:
-        if ask.call(*args, may_raise=True).raised(KeyError):
-            rows: Rows = (
-                ("input", draw_call(ask.name, args)),
-                ("expected", JUDGE.draw(route(*args))),
-                ("got", "KeyError"),
-            )
-            return KEY_ERROR.failure(rows)
-    return JUDGE.judge(ask, cases)
+BACKLOGS = [view(5, 300), view(2, 100), view(4, 200)]
 
 
 def a_hit_at_a_busy_worker(ask: Ask, rng: random.Random) -> Failure | None:
@@ -189,7 +174,16 @@ EXERCISE = Exercise(
     right=(route, by_loop, by_narrowing, from_a_heap, by_stable_sorts),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        ("different backlogs", backlogs),
+        (
+            "different backlogs",
+            JUDGE.on_raising(
+                KEY_ERROR,
+                (KeyError,),
+                (BACKLOGS, {2: 60, 4: 60, 5: 60}),
+                (BACKLOGS, {}),
+                ([view(3)], {}),
+            ),
+        ),
         (
             "some know it",
             JUDGE.on(
@@ -224,7 +218,7 @@ EXERCISE = Exercise(
         ),
         ("any choice", JUDGE.on_drawn(any_choices)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=draw_call,
     still_right={
         "workers: reversed": "they come in any order",
         "by_loop(): if best is None or rank {< => <=} best:": "ids are unique",

@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from course.checks.comparing import Args, Comparison, a_kind
+from course.checks.comparing import a_kind
 from course.checks.near import Near
 from course.exercise import Misconception
 from course.format_values import show
-from course.harness import Ask, Check, Failure, Rows
 from nanogpt.parts.plain_values import as_number
 
 Rule = Callable[..., float]
@@ -85,24 +84,6 @@ DIVIDES_BY_ZERO = (
     "At p = 1 the closed form is 0 / 0, and the engine dies of its best draft: there the answer is "
     "k + 1, which the sum gives by itself.",
 )
-
-
-def at_1(judge: Comparison[Any], *cases: Args) -> Check:
-    """The check that asks about these cases, where an answer may divide by zero."""
-
-    def check(ask: Ask, rng: object) -> Failure | None:
-        for args in cases:
-            called = ask.call(*args, may_raise=True)
-            if called.raised(ZeroDivisionError):
-                rows: Rows = (
-                    ("input", judge.draw_call(ask.name, args)),
-                    ("expected", judge.draw(judge.reference(*args))),
-                    ("got", "ZeroDivisionError"),
-                )
-                return Misconception(*DIVIDES_BY_ZERO).failure(rows)
-        return judge.judge(ask, cases)
-
-    return check
 
 
 def draw_number(value: Any) -> str:

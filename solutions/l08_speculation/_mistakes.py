@@ -5,6 +5,7 @@ from typing import Any
 
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
+from course.harness import returned_nothing
 from nanogpt.parts.acceptance import accept, draw
 from nanogpt.parts.plain_values import as_items, as_truth, as_whole
 from solutions.l08_speculation._accepting import (
@@ -87,7 +88,7 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The result is computed.",
-        "accept returned nothing: end every way through it with `return kept, token`.",
+        returned_nothing("accept", "kept, token"),
         lambda *args: None,
     ),
     Misconception(

@@ -11,7 +11,7 @@ from fractions import Fraction
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.format_values import show
-from course.harness import Ask, Check, Failure, Rows
+from course.harness import Ask, Check, Failure
 from course.task import Task
 from solutions.l08_speculation._law import digits, judge_law, short
 from solutions.l08_speculation._mistakes import FALLS_OFF, MISCONCEPTIONS
@@ -111,7 +111,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Two questions, one after the other: does the draft stay, by `u`; and if it does not, which "
     "token stands there, by `v`?",
-    draw_call=draw_call,
     evidence=[
         (p, q, token, u, v)
         for p, q in (
@@ -138,11 +137,7 @@ def judge_reached(ask: Ask, args: Args) -> Failure | None:
     if called.error is not None and called.raised(
         IndexError, StopIteration, ValueError, RuntimeError
     ):
-        rows: Rows = (
-            ("input", draw_call(ask.name, args)),
-            ("expected", show(accept(*args))),
-            ("got", called.error.kind),
-        )
+        rows = ask.example(show(accept(*args)), called.error.kind)
         return Failure(NOT_REACHED, rows, FALLS_OFF.key)
     if called.error is not None:
         ask(*args)  # ends the check with the error's own words
@@ -281,7 +276,7 @@ EXERCISE = Exercise(
         ),
         ("any draft", JUDGE.on_drawn(any_drafts)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=draw_call,
     still_right={
         "accept(): missing = [max(0.0, wanted - drafted) for wanted, drafted in zip(p, q, "
         "strict={True => False})]": EQUAL_LENGTHS,

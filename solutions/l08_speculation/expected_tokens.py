@@ -19,7 +19,6 @@ from solutions.l08_speculation._means import (
     ENDLESS,
     NOT_FINITE,
     ONE_DRAFT_LESS,
-    at_1,
     draw_number,
     mistaken,
     near,
@@ -75,6 +74,7 @@ def at_p_1(certain: Callable[[int], float]) -> Callable[[float, int], float]:
     return lambda p, k: certain(k) if p == 1 else expected_tokens(p, k)
 
 
+CLOSED_FORM = Misconception(*DIVIDES_BY_ZERO, also=(lambda p, k: (1 - p ** (k + 1)) / (1 - p),))
 MISCONCEPTIONS = (
     not_a_number("One number per draft.", lambda p, k: [p**i for i in range(k + 1)]),
     NOT_FINITE,
@@ -98,7 +98,7 @@ MISCONCEPTIONS = (
         lambda p, k: sum(p**i for i in range(k + 2)),
     ),
     mistaken(*ENDLESS, lambda p, k: 1 / (1 - p)),
-    Misconception(*DIVIDES_BY_ZERO, also=(lambda p, k: (1 - p ** (k + 1)) / (1 - p),)),
+    CLOSED_FORM,
     mistaken(*EACH_ALONE, lambda p, k: 1 + k * p, lambda p, k: k * p, lambda p, k: (k + 1) * p),
     mistaken(
         "all_or_nothing",
@@ -154,7 +154,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Ask of each token that a pass may yield how likely it is to be there.",
     draw=draw_number,
-    draw_call=named("p", "k"),
     evidence=[(p, k) for p in (0.0, 0.25, 0.5, 0.7, 0.85, 0.95) for k in (1, 2, 3, 4, 6)],
 )
 
@@ -190,8 +189,13 @@ EXERCISE = Exercise(
         ("one draft", JUDGE.on((0.5, 1), (0.75, 1), (0.25, 1))),
         ("several drafts", JUDGE.on((0.5, 2), (0.5, 3), (0.85, 4), (0.3, 6))),
         ("nothing accepted, nothing drafted", JUDGE.on((0.0, 4), (0.0, 1), (0.6, 0))),
-        ("always accepted", at_1(JUDGE, (1.0, 4), (1.0, 1), (1.0, 0), (0.999, 4))),
+        (
+            "always accepted",
+            JUDGE.on_raising(
+                CLOSED_FORM, (ZeroDivisionError,), (1.0, 4), (1.0, 1), (1.0, 0), (0.999, 4)
+            ),
+        ),
         ("any chance", JUDGE.on_drawn(any_chance)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("p", "k"),
 )

@@ -160,7 +160,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Write the tokens whose K/V is held in a row: which of them are in the text, at the same "
     "place?",
-    draw_call=named("held", "num_drafted", "num_accepted"),
     evidence=[
         (held, drafted, accepted)
         for held, drafted in ((9, 4), (13, 3), (30, 6))
@@ -288,6 +287,6 @@ EXERCISE = Exercise(
         ("a whole text", a_whole_text),
         ("any pass", JUDGE.on_drawn(any_pass)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("held", "num_drafted", "num_accepted"),
     still_right={"held at least 1": LAST_KNOWN, "result at least 1": LAST_KNOWN},
 )

@@ -16,7 +16,6 @@ from solutions.l08_speculation._means import (
     ENDLESS,
     NOT_FINITE,
     ONE_DRAFT_LESS,
-    at_1,
     draw_number,
     mistaken,
     near,
@@ -67,6 +66,9 @@ def over_the_round(tokens: Callable[[float, int], float]) -> Callable[..., float
     return lambda p, k, alpha: tokens(p, k) / (1 + k * alpha)
 
 
+CLOSED_FORM = Misconception(
+    *DIVIDES_BY_ZERO, also=(over_the_round(lambda p, k: (1 - p ** (k + 1)) / (1 - p)),)
+)
 MISCONCEPTIONS = (
     not_a_number("Is it worth it?", lambda p, k, alpha: speedup(p, k, alpha) > 1),
     NOT_FINITE,
@@ -93,9 +95,7 @@ MISCONCEPTIONS = (
     mistaken(*AT_LEAST_ONE, over_the_round(lambda p, k: max(1, accepted(p, k)))),
     mistaken(*ONE_DRAFT_LESS, over_the_round(lambda p, k: sum(p**i for i in range(k)))),
     mistaken(*ENDLESS, over_the_round(lambda p, k: 1 / (1 - p))),
-    Misconception(
-        *DIVIDES_BY_ZERO, also=(over_the_round(lambda p, k: (1 - p ** (k + 1)) / (1 - p)),)
-    ),
+    CLOSED_FORM,
     mistaken(
         "draft_is_free",
         "Drafts cost nothing.",
@@ -172,7 +172,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Follow one round with a watch: how long does it take, and how many tokens does it bring?",
     draw=draw_number,
-    draw_call=named("p", "k", "alpha"),
     evidence=[
         (p, k, alpha)
         for p in (0.1, 0.5, 0.7, 0.85, 0.95)
@@ -219,8 +218,11 @@ EXERCISE = Exercise(
             "a draft that is not worth it",
             JUDGE.on((0.2, 4, 0.1), (0.85, 4, 1.0), (0.0, 4, 0.1), (0.25, 1, 0.25)),
         ),
-        ("a perfect draft", at_1(JUDGE, (1.0, 4, 0.1), (1.0, 1, 1.0))),
+        (
+            "a perfect draft",
+            JUDGE.on_raising(CLOSED_FORM, (ZeroDivisionError,), (1.0, 4, 0.1), (1.0, 1, 1.0)),
+        ),
         ("any draft", JUDGE.on_drawn(any_draft)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("p", "k", "alpha"),
 )

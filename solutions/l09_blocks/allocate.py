@@ -243,7 +243,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Write the tokens into blocks of `size`, one after another: how many blocks are begun, and "
     "which of them does the table have?",
-    draw_call=named("num_blocks", "num_tokens", "size", "free"),
     evidence=[
         (num_blocks, num_tokens, 4, free)
         for num_blocks in (0, 1, 3)
@@ -305,7 +304,7 @@ EXERCISE = Exercise(
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("num_blocks", "num_tokens", "size", "free"),
     still_right={
         "num_tokens at least 1": "it is at least 1",
         "size at least 1": "it is at least 1",

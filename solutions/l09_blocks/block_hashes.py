@@ -12,6 +12,7 @@ import numpy as np
 
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
+from course.harness import returned_nothing
 from course.task import Task
 from nanogpt.parts.plain_values import as_items, kind_of
 from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends, right_labels
@@ -134,7 +135,7 @@ FORMS = (
     Misconception(
         "no_return",
         "The hashes are computed.",
-        "block_hashes returned nothing: end every way through it with `return`.",
+        returned_nothing("block_hashes"),
         form=lambda value: value is None,
         also=(lambda *args: None,),
     ),
@@ -363,6 +364,7 @@ LIKE_TOKENS = [
     for tokens, salt in (([3, 4], between.join("x12")), ([1, 2], between.join("34x")))
 ]
 LONG = [*range(1040)]
+ONE_OTHER = [*LONG[:600], 7, *LONG[601:]]
 JUDGE = SameAndOther(FORMS, IDEAS, CHANGES, WEAK, EVIDENCE)
 
 ALL_BEFORE = "all tokens before, named once more, say the same"
@@ -450,10 +452,7 @@ EXERCISE = Exercise(
         ),
         ("any texts", JUDGE.on_drawn(any_texts)),
         ("a long text", lambda ask, rng: JUDGE.strong(ask, a_long_text(rng))),
-        (
-            "a very long text",
-            JUDGE.on([(LONG, 520, ""), ([*LONG[:600], 7, *LONG[601:]], 520, "")]),
-        ),
+        ("a very long text", JUDGE.on([(LONG, 520, ""), (ONE_OTHER, 520, "")])),
     ),
     draw_call=draw_call,
     still_right={

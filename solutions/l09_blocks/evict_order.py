@@ -256,7 +256,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Which of these does no table name? Of those: whose last use is longest ago, and what is of no "
     "use without another?",
-    draw_call=draw_blocks,
     evidence=any_pool(random.Random(0))[3:9],
 )
 
@@ -320,7 +319,7 @@ EXERCISE = Exercise(
         ),
         ("any pool", JUDGE.on_drawn(any_pool)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=draw_blocks,
     still_right={
         "blocks: reversed": "the order of the list has no say",
         "blocks.count at most 7": "seven tables keep a block as well as eight",

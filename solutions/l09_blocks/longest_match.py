@@ -8,6 +8,7 @@ from typing import Any
 from course.checks.comparing import Args, Comparison, a_kind, list_of_ints
 from course.exercise import Exercise, Misconception
 from course.format_values import named
+from course.harness import returned_nothing
 from course.task import Task
 from nanogpt.parts.plain_values import as_items, as_whole
 
@@ -164,8 +165,7 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The blocks are found.",
-        "longest_match returned nothing: end every way through it with "
-        "`return blocks, num_cached`.",
+        returned_nothing("longest_match", "blocks, num_cached"),
         lambda *args: None,
     ),
     Misconception(
@@ -368,7 +368,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Go through the text from its first block on: up to where is it there, and which token is "
     "computed then?",
-    draw_call=named("hashes", "cached", "num_tokens", "size"),
     evidence=[([A, B, C], {C: 4, D: 2, A: 9, B: 6}, num_tokens, 4) for num_tokens in (12, 13, 15)]
     + [
         ([A, B, C, D], {D: 1, A: 7, C: 3}, 18, 4),
@@ -443,7 +442,7 @@ EXERCISE = Exercise(
         ("block 0", JUDGE.on(([A, B], {A: 0, B: 3}, 9, 4), ([A, B, C], {A: 4, B: 0}, 14, 4))),
         ("any text", JUDGE.on_drawn(any_text)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("hashes", "cached", "num_tokens", "size"),
     still_right={
         "num_tokens at least 1": "it is at least 1",
         "size at least 1": "it is at least 1",

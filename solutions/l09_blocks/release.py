@@ -213,7 +213,6 @@ JUDGE = Comparison(
     Sorted(release),
     MISCONCEPTIONS,
     "Cross this table out: which of its blocks stand in no other one?",
-    draw_call=named("counts", "table"),
     evidence=[
         ([1, 2, 1, 0, 3, 1, 1, 2], [5, 2, 4, 0, 1]),
         ([2, 1, 2, 1, 1], [0, 1]),
@@ -260,7 +259,7 @@ EXERCISE = Exercise(
         ),
         ("any tables", JUDGE.on_drawn(any_tables)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("counts", "table"),
     still_right={
         "table: reversed": "any order will do",
         "table: sorted": "any order will do",

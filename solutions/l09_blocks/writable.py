@@ -8,7 +8,7 @@ from typing import Any
 from course.checks.comparing import Args, Comparison, a_kind, list_of_ints
 from course.exercise import Exercise, Misconception
 from course.format_values import named
-from course.harness import Ask, Failure, Rows
+from course.harness import returned_nothing
 from course.task import Task
 from nanogpt.parts.plain_values import as_items, as_whole
 
@@ -174,7 +174,7 @@ MISCONCEPTIONS = (
     Misconception(
         "no_return",
         "The table is changed.",
-        "writable returned nothing: end every way through it with `return table, copy`.",
+        returned_nothing("writable", "table, copy"),
         lambda *args: None,
     ),
     Misconception(
@@ -307,20 +307,6 @@ MISCONCEPTIONS = (
 # --- cases --------------------------------------------------------------------------------------
 
 
-def judge_without_free(ask: Ask, cases: Sequence[Args]) -> Failure | None:
-    """Where nothing is free and nothing needed, an answer may look all the same, and fall."""
-    for args in cases:
-        called = ask.call(*args, may_raise=True)
-        if called.error is not None and called.raised(IndexError, StopIteration, ValueError):
-            rows: Rows = (
-                ("input", JUDGE.draw_call(ask.name, args)),
-                ("expected", JUDGE.draw(writable(*args))),
-                ("got", called.error.kind),
-            )
-            return NOTHING_FREE.failure(rows)
-    return JUDGE.judge(ask, cases)
-
-
 def any_table(rng: random.Random) -> list[Args]:
     """One of up to four tables over a pool is written at any of its blocks."""
     cases: list[Args] = []
@@ -339,7 +325,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Does another table name the block that is written? Then the other one keeps it, and this one "
     "goes on in a copy.",
-    draw_call=named("table", "counts", "index", "free"),
     evidence=[
         (table, [0, 1, 2, 1, 3, 1, 2, 0, 0, 0], index, free)
         for table, index in (([6, 4, 1], 1), ([4, 2, 5, 1], 2), ([2, 6, 4], 2), ([2, 1, 6], 0))
@@ -411,13 +396,17 @@ EXERCISE = Exercise(
         ),
         (
             "nothing is free",
-            lambda ask, rng: judge_without_free(
-                ask, [([0, 1], [1, 1], 1, []), ([2, 0, 1], [1, 1, 3], 1, [])]
+            # Nothing is needed either, so an answer may look all the same, and fall.
+            JUDGE.on_raising(
+                NOTHING_FREE,
+                (IndexError, StopIteration, ValueError),
+                ([0, 1], [1, 1], 1, []),
+                ([2, 0, 1], [1, 1, 3], 1, []),
             ),
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
-    draw_call=JUDGE.draw_call,
+    draw_call=named("table", "counts", "index", "free"),
     still_right={
         "table: without repeats": "a table names a block once",
         "free: only the first": "the first is the best",

@@ -8,7 +8,6 @@ from course.exercise import Exercise
 from course.task import Task
 from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
 from solutions.l10_capstone._doors import MISCONCEPTIONS, NOTHING_KNOWN
-from solutions.l10_capstone._raising import or_raises
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -162,7 +161,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Ask in this order: can it ever fit, does the server go on, is there a place, and if not, "
     "when?",
-    draw_call=draw_door,
     evidence=[
         IDLE,
         BUSY,
@@ -236,8 +234,7 @@ EXERCISE = Exercise(
         ),
         (
             "nothing known yet",
-            or_raises(
-                JUDGE,
+            JUDGE.on_raising(
                 NOTHING_KNOWN,
                 (ValueError, ZeroDivisionError, IndexError),
                 at_the_door(40, waiting=3, per_s=0.0),

@@ -10,7 +10,6 @@ from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
 from nanogpt.parts.plain_values import as_items
-from solutions.l10_capstone._raising import or_raises
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -355,7 +354,6 @@ JUDGE = Comparison(
     next_events,
     MISCONCEPTIONS,
     "Put all bytes together, take the characters that are whole, and leave out what was sent.",
-    draw_call=named("committed", "sent", "is_done"),
     evidence=[
         ([b"To", b" be"], 0, False),
         ([b"To", b" be"], 2, False),
@@ -418,8 +416,7 @@ EXERCISE = Exercise(
         ),
         (
             "a character in two tokens",
-            or_raises(
-                JUDGE,
+            JUDGE.on_raising(
                 MUST_DECODE,
                 (UnicodeDecodeError,),
                 (CAFE[:3], 5, False),
@@ -436,8 +433,7 @@ EXERCISE = Exercise(
         ),
         (
             "the end",
-            or_raises(
-                JUDGE,
+            JUDGE.on_raising(
                 LOST_AT_THE_END,
                 (UnicodeDecodeError,),
                 ([b"To", b" be"], 2, True),

@@ -10,7 +10,6 @@ from course.exercise import Exercise
 from course.task import Task
 from nanogpt.parts.plain_values import as_mapping, as_wholes
 from solutions.l10_capstone._leavings import FINISHED, MISCONCEPTIONS, State
-from solutions.l10_capstone._raising import or_raises
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -138,7 +137,6 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Where is it: in the queue, in the batch between two steps, in a step that is on its way, or "
     "gone already?",
-    draw_call=draw_state,
     evidence=[
         (state, request_id)
         for state in (BETWEEN, DURING, LEAVING)
@@ -193,8 +191,12 @@ EXERCISE = Exercise(
         ("in mid-step", JUDGE.on((DURING, 4), (DURING, 2), (LEAVING, 4), (LEAVING, 3))),
         (
             "it is done",
-            or_raises(
-                JUDGE, FINISHED, (KeyError, ValueError), (DURING, 9), (BETWEEN, 9), (LEAVING, 9)
+            JUDGE.on_raising(
+                FINISHED,
+                (KeyError, ValueError),
+                (DURING, 9),
+                (BETWEEN, 9),
+                (LEAVING, 9),
             ),
         ),
         ("any server", JUDGE.on_drawn(any_state)),

@@ -151,9 +151,9 @@ def test_the_fleet_is_told_event_by_event_with_its_workers(show):
     press(page, "ArrowRight", 3)
     assert live(page) == (
         "0.006 s, event 4 of 13: Request 1 is given to worker 1 after 1.0 ms of waiting: "
-        "10 of its 30 tokens hit the cache. Nobody waits."
+        "10 of its 30 tokens hit the cache. Nothing waits."
     )
-    assert page.locator(".sn-fv-table caption").text_content() == "At 0.006 s: Nobody waits."
+    assert page.locator(".sn-fv-table caption").text_content() == "At 0.006 s: Nothing waits."
     rows = page.locator(".sn-fv-table tbody tr")
     assert "prefill of request 0" in rows.nth(0).text_content()
     assert "prefill of request 1" in rows.nth(1).text_content()

@@ -142,7 +142,7 @@ def test_the_admission_test_is_drawn_and_said(show):
         press(page, "ArrowRight")
     assert live(page) == (
         "Operation 8 of 10, look at the top. Admission: Request 3 needs 10 tokens; 14 of 22 are "
-        "held; 14 + 10 > 22: it waits, and nobody overtakes it."
+        "held; 14 + 10 > 22: it waits, and nothing overtakes it."
     )
     assert page.locator(".sn-he-over").count() == 1
     assert "14 held + 10 needed" in page.locator(".sn-he-test").text_content()

@@ -164,15 +164,15 @@ def test_every_decision_marks_its_case(show):
         press(page, "ArrowRight")
     assert marked == [
         "this case: Preempt if the waiter's score is more than 1.2 times the reference's.",
-        "this case: Keep: nobody is sacrificed for a request that cannot be saved.",
+        "this case: Keep: nothing is sacrificed for a request that cannot be saved.",
         "this case: Preempt: the reference misses its deadline anyway.",
         "this case: Keep: no order rescues either of them.",
         None,
     ]
     assert page.locator("[aria-current]").count() == 0
     assert page.locator(".sn-chip").text_content() == "aggressive, margin 1.2"
-    assert live(page).endswith("Every runner is immune: there is nobody to measure it by. "
-                               "Nobody gives way.")  # fmt: skip
+    assert live(page).endswith("Every runner is immune: there is none to measure it by. "
+                               "Nothing gives way.")  # fmt: skip
 
 
 def test_scores_are_to_scale_and_the_margin_reaches_up_or_down(show):

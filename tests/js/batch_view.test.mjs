@@ -93,8 +93,8 @@ test("leaks, a look into the future and an empty row are said", () => {
   assert.equal(hasPacked(leaky, stairs, (cell) => cell.differs), true);
 });
 
-test("keys beyond cu_k belong to nobody", () => {
-  assert.match(sightOfQuery(rows, { ...stairs, cu_k: [0, 3, 4] }, 3), /and keys 4 and 5 of nobody\.$/);
+test("keys beyond cu_k belong to no request", () => {
+  assert.match(sightOfQuery(rows, { ...stairs, cu_k: [0, 3, 4] }, 3), /and keys 4 and 5 of no request\.$/);
 });
 
 test("a query of the strip says its token, and in the mask what it sees", () => {

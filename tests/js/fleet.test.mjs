@@ -153,10 +153,10 @@ const told = (kind, id) => fleetWords(fleet, fleet.events.findLastIndex((event) 
 
 test("every event is told with its numbers and the queue", () => {
   assert.equal(fleetWords(fleet, 2), "0.005 s, event 3 of 16: Request 1 arrives: priority 2, 20 prompt tokens, at most 8 to generate, due in 45.0 ms. 1 waits.");
-  assert.equal(told("dispatch", 0), "Request 0 is given to worker 0 at once: no hit, 20 tokens to compute. Nobody waits.");
+  assert.equal(told("dispatch", 0), "Request 0 is given to worker 0 at once: no hit, 20 tokens to compute. Nothing waits.");
   assert.equal(told("dispatch", 1), "Request 1 is given to worker 0 for the second time after 20.0 ms of waiting: 12 of its 20 tokens hit the cache. 1 waits.");
-  assert.equal(told("refuse", 2), "Request 2 is refused: its 27 KV tokens never fit into 25. Nobody waits.");
-  assert.equal(told("token", 1), "Request 1 has its first token, 15.0 ms after it arrived. Nobody waits.");
+  assert.equal(told("refuse", 2), "Request 2 is refused: its 27 KV tokens never fit into 25. Nothing waits.");
+  assert.equal(told("token", 1), "Request 1 has its first token, 15.0 ms after it arrived. Nothing waits.");
   assert.equal(told("preempt", 1), "Request 1 loses its place at worker 1 after 3 tokens generated there, and waits again. 1 waits.");
   assert.equal(told("bump", 1), "Request 1 becomes urgent, 6.0 ms before its deadline. 2 wait.");
   assert.equal(told("miss", 1), "The deadline of request 1 passes: it is at worker 0. 1 waits.");

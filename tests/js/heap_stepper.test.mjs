@@ -89,13 +89,13 @@ test("keys are numbers or tuples", () => {
 
 test("the admission test is said with its numbers and its verdict", () => {
   assert.equal(admissionWords(entry(3, 0), test22(14, 10, "wait")),
-    "Request 3 needs 10 tokens; 14 of 22 are held; 14 + 10 > 22: it waits, and nobody overtakes it.");
+    "Request 3 needs 10 tokens; 14 of 22 are held; 14 + 10 > 22: it waits, and nothing overtakes it.");
   assert.equal(admissionWords(entry(3, 0), test22(12, 10, "admit")),
     "Request 3 needs 10 tokens; 12 of 22 are held; 12 + 10 ≤ 22; 1 of 4 places in the batch is taken: it is admitted.");
   assert.equal(admissionWords(entry(3, 0), test22(0, 23, "refuse")),
     "Request 3 needs 23 tokens, more than the whole KV budget of 22: it can never fit and is refused.");
   assert.equal(admissionWords(entry(3, 0), test22(2, 10, "wait", { batch: 4 })),
-    "Request 3 needs 10 tokens; 2 of 22 are held; 2 + 10 ≤ 22; 4 of 4 places in the batch are taken: it waits, and nobody overtakes it.");
+    "Request 3 needs 10 tokens; 2 of 22 are held; 2 + 10 ≤ 22; 4 of 4 places in the batch are taken: it waits, and nothing overtakes it.");
   assert.equal(admissionWords(entry(3, 0), test22(2, 1, "admit", { budget: null })),
     "Request 3 needs 1 token; there is no KV budget; 1 of 4 places in the batch is taken: it is admitted.");
 });

@@ -97,8 +97,8 @@ test("a decision is told with the reference, the margin and who gives way", () =
   assert.equal(decisionWords(decision), "It passes.\nRequest 7 waits with slack +20.0 ms, score 0.02. It is measured by the most " +
     "urgent runner that is not immune (conservative), request 2: slack +80.0 ms, score 0.01; 1.2 times that is 0.012. Request 1 gives way.");
   assert.match(decisionWords({ ...decision, mode: "aggressive" }), /by the least urgent runner that is not immune \(aggressive\)/);
-  assert.match(decisionWords({ ...decision, reference: null, victim: null }), /Every runner is immune: .* Nobody gives way\.$/);
-  assert.match(decisionWords({ ...decision, reference: null, runners: [], victim: null }), / Nobody runs\. Nobody gives way\.$/);
+  assert.match(decisionWords({ ...decision, reference: null, victim: null }), /Every runner is immune: .* Nothing gives way\.$/);
+  assert.match(decisionWords({ ...decision, reference: null, runners: [], victim: null }), / Nothing runs\. Nothing gives way\.$/);
 });
 
 // ---- the repair ladder ----------------------------------------------------------------------

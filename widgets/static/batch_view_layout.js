@@ -148,7 +148,7 @@ export function sightOfQuery(rows, packed, query, reference = null) {
   const parts = own.length ? [`its own ${keysOf(own)}`] : [];
   for (const stretch of [...rows.keys(), null]) {
     const theirs = seen.filter((key) => cells[key].leak && stretchOf(packed.cu_k, key) === stretch);
-    if (theirs.length) parts.push(`${keysOf(theirs)} of ${stretch === null ? "nobody" : `another request, ${rows[stretch].label}`}`);
+    if (theirs.length) parts.push(`${keysOf(theirs)} of ${stretch === null ? "no request" : `another request, ${rows[stretch].label}`}`);
   }
   const sentences = [`It sees ${listed(parts)}.`];
   const future = seen.filter((key) => cells[key].future);

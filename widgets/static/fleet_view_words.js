@@ -15,7 +15,7 @@ function ordinal(value) {
 }
 
 function waitingWords({ waiting, late }) {
-  if (!waiting) return "Nobody waits.";
+  if (!waiting) return "Nothing waits.";
   const past = late ? `, ${late === waiting ? "all" : number(late)} past ${late === 1 ? "its deadline" : "their deadlines"}` : "";
   return `${number(waiting)} ${waiting === 1 ? "waits" : "wait"}${past}.`;
 }

@@ -11,7 +11,7 @@ export function fourCases(margin) {
       { waiter: "can make it", reference: "doomed", verdict: "preempt", words: "Preempt: the reference misses its deadline anyway." },
     ],
     [
-      { waiter: "doomed", reference: "can make it", verdict: "keep", words: "Keep: nobody is sacrificed for a request that cannot be saved." },
+      { waiter: "doomed", reference: "can make it", verdict: "keep", words: "Keep: nothing is sacrificed for a request that cannot be saved." },
       { waiter: "doomed", reference: "doomed", verdict: "keep", words: "Keep: no order rescues either of them." },
     ],
   ];
@@ -73,8 +73,8 @@ export function decisionWords(decision) {
     facts.push(`It is measured by the ${which} urgent runner that is not immune (${mode}), request ${reference.id}: ` +
       `slack ${signedDuration(reference.slack_us)}, score ${scoreWords(reference.urgency)}; ${margin} times that is ${scoreWords(bar)}.`);
   } else {
-    facts.push(decision.runners.length ? "Every runner is immune: there is nobody to measure it by." : "Nobody runs.");
+    facts.push(decision.runners.length ? "Every runner is immune: there is none to measure it by." : "Nothing runs.");
   }
-  facts.push(victim === null ? "Nobody gives way." : `Request ${victim} gives way.`);
+  facts.push(victim === null ? "Nothing gives way." : `Request ${victim} gives way.`);
   return `${decision.words}\n${facts.join(" ")}`;
 }

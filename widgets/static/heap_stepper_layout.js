@@ -119,7 +119,7 @@ export function admissionWords(entry, admission) {
 }
 
 function verdictWords(verdict, blocked) {
-  if (verdict === "wait") return blocked ? "it waits, and nobody overtakes it." : "it would fit, and yet it waits.";
+  if (verdict === "wait") return blocked ? "it waits, and nothing overtakes it." : "it would fit, and yet it waits.";
   if (verdict === "admit") return blocked ? "it does not fit, and yet it is admitted." : "it is admitted.";
   return blocked ? "it would only have to wait, and yet it is refused." : "it would fit, and yet it is refused.";
 }

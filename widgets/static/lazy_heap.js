@@ -18,7 +18,7 @@ function counterList(frames, index, requests, hues) {
 }
 
 function poppedList(frame) {
-  if (!frame.popped.length) return ["Popped so far: nobody"];
+  if (!frame.popped.length) return ["Popped so far: nothing"];
   return ["Popped so far:", ...frame.popped.map(({ id, right }) =>
     node("span", { class: right ? "sn-lh-popped" : "sn-lh-popped sn-lh-wrong" }, right ? `#${id}` : `! #${id}, which did not wait`))];
 }
