@@ -134,7 +134,7 @@ def _():
 
     This is the life of a request, with a way back that lesson 1 did not have:
 
-    ```
+    ```text
     waiting ──admit──▶ prefilling ──promote──▶ active ──complete──▶ done
        ▲                    │                    │
        └────────────────────┴───── preempt ──────┘     K/V released, text kept

@@ -248,7 +248,7 @@ def _():
     Now the delicate part. Each row has its own past in the cache, of its own length, and those are padded
     on the left too. So the keys of a fused step come in two parts, S columns of past and T of new tokens:
 
-    ```
+    ```text
                past, S columns       new, T columns
     row A      [ . . k k ]           [ . . q ]
     row B      [ k k k k ]           [ q q q ]

@@ -796,7 +796,7 @@ def _():
     mo.md(r"""
     Repeat a part of it yourself. The source's own comparison is one command, in the course's folder:
 
-    ```
+    ```text
     .venv/bin/python -m nanogpt.fleet --policy source --compare-fifo --scenario burst \
         --kv-slots 65536
     .venv/bin/python -m nanogpt.fleet --scenario burst --cost calibrated --compare-fifo

@@ -425,7 +425,7 @@ def _():
     differs between good engines is *which request goes first* and *how much of a prompt in which step*:
     `rank`, `plan_step`, `choose_victim`. Write yours into `work/contest.py` and play in a terminal:
 
-    ```
+    ```text
     python3 learn.py contest --board board.jsonl --name you
     ```
 

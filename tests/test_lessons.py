@@ -74,6 +74,12 @@ def test_a_text_alone_in_its_cell_is_one_literal_in_triple_quotes(path: Path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_block_of_code_says_its_language_for_else_marimo_guesses_its_colours(path: Path):
+    fences = re.findall(r"^ *```(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {opening for opening in fences[::2] if not opening} == set()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_notebook_needs_neither_marimos_ui_nor_its_callouts(path: Path):
     assert re.findall(r"mo\.(?:ui|callout)\b", path.read_text()) == []
 
