@@ -423,7 +423,7 @@ EXERCISE = Exercise(
             "value.",
             "`k_cache` and `v_cache`, each `(S, D)`, are the tokens before it, oldest first. For "
             "the very first token S is 0.",
-            "Return `(out, k_all, v_all)`: `out` `(1, D)` is the new token's attention, "
+            "Returns `(out, k_all, v_all)`: `out` `(1, D)` is the new token's attention, "
             "softmax(q · kᵀ / sqrt(D)) · v, and `k_all`, `v_all` `(S + 1, D)` are the caches for "
             "the next step, oldest first.",
             "Keep the type of the numbers (float32 or float64), and leave the five tensors that "

@@ -252,8 +252,8 @@ EXERCISE = Exercise(
             "ones only when all of these are done.",
             "Continuous batching, `continuous` True: when a request is done, the next one has its "
             "slot from the following step on.",
-            "Return, for each request in the order of the list, after how many steps it is done. A "
-            "request of 3 tokens that starts at once is done after 3.",
+            "Returns, for each request in the order of the list, after how many steps it is done. "
+            "A request of 3 tokens that starts at once is done after 3.",
         ),
         args=([2, 4, 1], 2, True),
         result=[2, 4, 3],

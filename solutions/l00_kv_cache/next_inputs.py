@@ -129,7 +129,7 @@ EXERCISE = Exercise(
             "generated so far.",
             "K and V of the first `num_cached` of them are in the cache. That may be 0, and at "
             "least one token is not cached.",
-            "Return the tokens that the model must be fed in this step, as a list, and leave "
+            "Returns the tokens that the model must be fed in this step, as a list, and leaves "
             "`tokens` as it is.",
         ),
         args=([18, 47, 56, 18, 53], 3),

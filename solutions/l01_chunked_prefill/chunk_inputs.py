@@ -227,7 +227,7 @@ EXERCISE = Exercise(
         rules=(
             "`tokens` are the ids of all known tokens of a request. The first `cursor` of them are "
             "computed, and the chunk takes the next `n` (at least 1, and no more than are left).",
-            "Return `(ids, positions, sample)`.",
+            "Returns `(ids, positions, sample)`.",
             "`ids` is the list of the chunk's tokens, `positions` the list of their places in the "
             "text, counted from 0.",
             "`sample` is a bool: whether the logits after this chunk give the text a new token. "

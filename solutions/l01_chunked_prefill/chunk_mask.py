@@ -219,7 +219,7 @@ EXERCISE = Exercise(
         rules=(
             "K and V of the first `num_past` tokens of a text are in the cache (0 or more). The "
             "chunk holds the next `num_new` tokens (at least 1).",
-            "Return a `torch.bool` tensor of shape `(T, S)`: a row for each of the T = `num_new` "
+            "Returns a `torch.bool` tensor of shape `(T, S)`: a row for each of the T = `num_new` "
             "queries, a column for each of the S = `num_past + num_new` keys, both in the order of "
             "the text.",
             'True means "may attend". A token may attend to itself and to everything before it in '

@@ -131,7 +131,7 @@ EXERCISE = Exercise(
             "`num_decodes` decodes go first and take one token each. There may be none, and there "
             "may be more of them than the budget holds.",
             "`remaining` prompt tokens of one request are still to compute (at least 1).",
-            "Return how many of them this step computes. When nothing fits that is 0.",
+            "Returns how many of them this step computes. When nothing fits that is 0.",
         ),
         args=(16, 4, 100),
         result=12,

@@ -304,7 +304,7 @@ EXERCISE = Exercise(
             "It never falls as the tokens grow, but it need not be a straight line: ask it, it is "
             "cheap.",
             "Every step serves `num_decodes` decodes (0 or more), which are part of its budget.",
-            "Return the largest token budget up to 4096 with which a full step takes at most "
+            "Returns the largest token budget up to 4096 with which a full step takes at most "
             "`itl_limit_us`.",
             "Never return less than `num_decodes + 1`, even if that takes too long: with less, no "
             "prompt would get on.",

@@ -179,7 +179,7 @@ EXERCISE = Exercise(
             "Each can use exactly 1 token.",
             "`prefilling` (prompts under way) and `waiting` (not started yet) are lists of "
             "`(id, remaining)`, each in its order. A request can use up to `remaining` tokens.",
-            "Return the plan as a list of `(id, n)`: request `id` computes `n` tokens. Every id "
+            "Returns the plan as a list of `(id, n)`: request `id` computes `n` tokens. Every id "
             "stands in it at most once, with n from 1 to what it can use, and the order of the "
             "entries does not matter.",
             "All together get at most `budget` tokens (at least 1), and none of it stays unused "

@@ -156,7 +156,7 @@ EXERCISE = Exercise(
         signature="record(forwarded: list[int], active_now: list[int], sampled: list[int]) -> "
         "dict[int, int]",
         rules=(
-            "Return whose token is whose: a dict `{id: token}`.",
+            "Returns whose token is whose: a dict `{id: token}`.",
             "Row i of the forward pass was fed by request `forwarded[i]`, and `sampled[i]` is "
             "the token that was sampled from it.",
             "`active_now` are the ids of the requests that are active by now: since the batch "

@@ -235,7 +235,7 @@ EXERCISE = Exercise(
     task=Task(
         signature="sort_key(policy: str, request: RequestView) -> tuple[float, ...]",
         rules=(
-            "Return the rank of `request` in the queue: a tuple of numbers. The smallest goes "
+            "Returns the rank of `request` in the queue: a tuple of numbers. The smallest goes "
             "first, and tuples compare from the left.",
             'Under "fcfs" requests go in order of arrival. Under "priority" they go by '
             "`request.priority`, 0 before 1 before 2, and among equals in order of arrival.",

@@ -236,7 +236,7 @@ EXERCISE = Exercise(
     task=Task(
         signature="aged_key(request: RequestView, rate: float) -> tuple[float, ...]",
         rules=(
-            "Return a rank for `request`: a tuple of numbers, the smallest goes first.",
+            "Returns a rank for `request`: a tuple of numbers, the smallest goes first.",
             "At any step `now`, requests go in the order of `priority - (now - arrival_time) / "
             "rate`: every `rate` steps of waiting are worth one level. `rate` is above 0 and "
             "need not be a whole number. Where that is equal, either may go first.",
