@@ -267,7 +267,8 @@ def gaps_said(served: Served) -> str:
     gap = f"{statistics.median(gaps):.1f} ms" if gaps else "no gap"
     return (
         f"First text after {min(firsts):.0f} to {max(firsts):.0f} ms, and then an event every "
-        f"{gap} in the median: measured just now, clients and engine on the same machine."
+        f"{gap} in the median: measured just now by the clients, on the engine's machine. The "
+        "timeline's times are the engine's own, without the way through the server and back."
     )
 
 
