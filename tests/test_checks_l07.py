@@ -456,3 +456,16 @@ def test_the_task_s_case_is_right_and_its_signature_the_answer_s_own(item: Exerc
     signature = " ".join(lines.split()).replace("( ", "(").replace(" )", ")").replace('"', "")
     assert item.task.signature == signature
     assert all(rule.endswith(".") for rule in item.task.rules)
+
+
+@pytest.mark.parametrize("name", ["route", "on_event"])
+def test_a_key_error_where_nothing_is_missing_is_not_put_down_to_what_is_missing(name: str) -> None:
+    """In `on_event` only a removal raises, which the checks ask about before unknown requests."""
+
+    def mistyped(*args: Any) -> Any:
+        if name == "route" or args[2][0] == "remove":
+            raise KeyError("backlog")
+        return worked(f"l07.{name}")(*args)
+
+    report = exercise(f"l07.{name}").check(mistyped)
+    assert (report.status, report.misconception) == ("raised", None), report.text()

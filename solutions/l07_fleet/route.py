@@ -176,12 +176,12 @@ EXERCISE = Exercise(
     checks=(
         (
             "different backlogs",
-            JUDGE.on_raising(
-                KEY_ERROR,
-                (KeyError,),
-                (BACKLOGS, {2: 60, 4: 60, 5: 60}),
-                (BACKLOGS, {}),
-                ([view(3)], {}),
+            # Where all have a hit, a KeyError comes of something else.
+            lambda ask, rng: (
+                JUDGE.on((BACKLOGS, {2: 60, 4: 60, 5: 60}))(ask, rng)
+                or JUDGE.on_raising(KEY_ERROR, (KeyError,), (BACKLOGS, {}), ([view(3)], {}))(
+                    ask, rng
+                )
             ),
         ),
         (
