@@ -10,7 +10,9 @@ from types import CodeType
 from typing import Any, Literal, Protocol, TypeAlias
 
 from course.called import Called
+from course.kept_results import Keeping, KeptResults
 from course.limited_call import call
+from course.observed_call import plain
 from nanogpt.parts.guard import code_inside
 
 LostStatus: TypeAlias = Literal["crashed", "memory", "protocol"]
@@ -45,6 +47,10 @@ class Answer(Protocol):
         """The function's own name for its argument number `index`."""
         ...
 
+    def changed_result(self) -> tuple[Any, Any] | None:
+        """A result that a later call changed, as it was and as it is; None if there is none."""
+        ...
+
     def callees(self, names: Sequence[str]) -> "Sequence[tuple[str, Answer]]":
         """The functions with these names that this one calls, each with its name."""
         ...
@@ -55,18 +61,29 @@ class Here:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self._results = KeptResults()
+        self._copied: Callable[[Any], Any] = self._results.keep
 
     def call(self, args: tuple[Any, ...], *, limit_s: float, wall_s: float, seed: int) -> Called:
         """Calls it in a thread with limits."""
-        return call(self.function, args, limit_s=limit_s, wall_s=wall_s, seed=seed)
+        return call(
+            self.function, args, limit_s=limit_s, wall_s=wall_s, seed=seed, copied=self._copied
+        )
 
     def asked_as(self, wrap: Wrap) -> "Here":
         """What `wrap` makes of it runs in the same thread, under one limit."""
-        return Here(wrap(self.function))
+        wrapped = Here(self.function)
+        wrapped.function = wrap(Keeping(self.function, wrapped._results))
+        wrapped._copied = plain
+        return wrapped
 
     def argument(self, index: int) -> str:
         """From its signature."""
         return pick_name(argument_names(self.function), index)
+
+    def changed_result(self) -> tuple[Any, Any] | None:
+        """Of what it returned itself, also where it is asked through what was made of it."""
+        return self._results.changed()
 
     def callees(self, names: Sequence[str]) -> "Sequence[tuple[str, Here]]":
         """Those that it names among its globals."""

@@ -47,7 +47,8 @@ class Ask:
     """Asks an answer. Raises, to end the check, when a call does not return.
 
     `ask(*args)` gives the value, `ask.call(*args)` the whole `Called` with `args_after`.
-    `changed` is a Failure once a call has changed an argument, the first such call's.
+    `changed` is a Failure once a call has changed an argument, the first such call's; what calls
+    have to do with each other, `asked_again` and `changed_result` tell.
     `shown` are rows for the report once all checks have passed, if one of them has any to show.
     `draw_call` shows a call, where its bare arguments would be too much or too little.
     """
@@ -64,6 +65,7 @@ class Ask:
         self.draw_call = draw_call
         self.count = 0
         self.args: tuple[Any, ...] = ()
+        self._first: tuple[tuple[Any, ...], Any] | None = None
         self.first_stdout = self.last_stdout = ""
         self.changed: Failure | None = None
         self.shown: Rows = ()
@@ -87,7 +89,9 @@ class Ask:
         wall_s = min(BACKSTOP * _CALL_LIMIT_S, max(0.1, _ALL_CALLS_WALL_S - self._wall_s))
         began = time.perf_counter()
         try:
-            called = self._answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=self._seed)
+            # Another seed for each call: what is drawn in it is not the same one every time.
+            seed = self._seed + self.count
+            called = self._answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=seed)
         except LostError as lost:
             raise _Ended(lost.status, f"Your `{self.name}` {lost.words}.") from None
         self._wall_s += time.perf_counter() - began
@@ -101,9 +105,42 @@ class Ask:
             raise _Ended("timeout", f"Your `{self.name}` {slow}.")
         if called.error is not None and (called.error.is_stub or not may_raise):
             raise self._ended_by(called.error)
+        if self.count == 1 and called.error is None:
+            self._first = args, called.value
         if self.changed is None and called.error is None:
             self.changed = self._change(args, called.args_after)
         return called
+
+    def asked_again(self) -> Failure | None:
+        """What is wrong where the first call, made once more, comes to something else."""
+        if self._first is None:
+            return None
+        args, before = self._first
+        try:
+            limit_s = _CALL_LIMIT_S
+            called = self._answer.call(args, limit_s=limit_s, wall_s=BACKSTOP * limit_s, seed=0)
+        except LostError:
+            return None
+        if called.timed_out or (called.error is None and same(before, called.value)):
+            return None
+        now = called.value if called.error is None else called.error.kind
+        idea = (
+            f"Asked the same twice, `{self.name}` gives two answers: let each call go by its "
+            "arguments alone, remember nothing from one to the next, and draw nothing."
+        )
+        rows = (("input", self.draw_call(self.name, args)), *_once_and_later(before, now))
+        return Failure(idea, rows, "remembers")
+
+    def changed_result(self) -> Failure | None:
+        """What is wrong where a call changed what an earlier one had returned."""
+        pair = self._answer.changed_result()
+        if pair is None:
+            return None
+        idea = (
+            f"What `{self.name}` returned for one call was changed by a later call, and the caller "
+            "still needs it as it was: return new values each time."
+        )
+        return Failure(idea, _once_and_later(*pair), "returned_again")
 
     def _end_if_all_is_used_up(self) -> None:
         """Ends the check when the calls have used up what they may use together."""
@@ -147,6 +184,12 @@ class Ask:
         if error.is_stub and self.count == 1:
             return _Ended("not_started", not_started_idea(self.name))
         return _Ended("raised", f"Your `{self.name}` {error.told}.")
+
+
+def _once_and_later(before: Any, now: Any) -> Rows:
+    """The rows of a result at first and later, which never look alike."""
+    (_, first), (_, later) = expected_and_got(before, now)
+    return ("first", _cut(first)), ("later", _cut(later))
 
 
 def _brief(value: Any, other: Any) -> str:
@@ -196,7 +239,9 @@ def run_checks(
 ) -> Report:
     """Runs (name, check) pairs in order until one fails; never raises for what the answer does.
 
-    A check in which all results were right fails all the same if an argument came back changed.
+    A check in which all results were right fails all the same if an argument came back changed, and
+    the last one if the calls have to do with each other. That is said too where a wrong result has
+    no cause yet.
 
     Every check gets its own `random.Random`, drawn from `seed`, the exercise and the check's name,
     so that adding a check does not change the cases of another.
@@ -224,6 +269,10 @@ def run_checks(
             rng = random.Random(f"{seed} {exercise} {title}")
             status, failure = _judge(check, ask, rng)
             failure = failure or ask.changed
+            if status == "failed" and failure and not failure.misconception:
+                failure = ask.asked_again() or failure
+            elif failure is None and passed == len(checks) - 1:
+                failure = ask.asked_again() or ask.changed_result()
             if failure is not None:
                 return report(status, passed, failure.idea, failure)
     finally:

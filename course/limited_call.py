@@ -18,11 +18,13 @@ def call(
     limit_s: float = 2.0,
     wall_s: float | None = None,
     seed: int = 0,
+    copied: Callable[[Any], Any] = plain,
 ) -> Called:
     """Calls `function` on copies of `args`, with `random` and torch seeded.
 
     Plain data is numbers, strings, lists, tuples, dicts, sets, tensors and the course's own records
-    of these. Never raises for what the function does; see `run_limited` for the limits.
+    of these, which `copied` makes of the result. Never raises for what the function does; see
+    `run_limited` for the limits.
     """
     given = copy.deepcopy(args)
     grad = torch.is_grad_enabled()
@@ -30,7 +32,7 @@ def call(
 
     def run() -> tuple[Any, tuple[Any, ...]]:
         torch.set_grad_enabled(grad)  # per thread, and this is another one than the caller's
-        value = observe(function, given, seed, printed, plain)
+        value = observe(function, given, seed, printed, copied)
         return value, tuple(plain(item) for item in given)
 
     outcome = run_limited(run, (), limit_s=limit_s, wall_s=wall_s)

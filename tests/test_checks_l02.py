@@ -18,6 +18,7 @@ from nanogpt import EngineConfig, policies
 from nanogpt.parts.request_view import RequestView
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
 from solutions.l02_scheduling._workloads import MAX_STEPS
+from solutions.l02b_waiting import aged_key as aged
 from solutions.l02b_waiting.aged_key import aged_key
 
 MANY = examples(60)
@@ -94,13 +95,15 @@ def test_the_right_victim_ends_even_if_the_text_is_lost(workload: Workload) -> N
 
 # --- workloads by themselves -----------------------------------------------------------------
 
-# A workload has a KV budget; and among equal keys, if the right victims go, whoever arrived first
+# A workload has a KV budget; and among equal keys, if the right victims go, what arrived first
 # was also admitted first.
 OUT_OF_REACH = (
     "l02.admit none_is_zero",
     "l02.admit zero_is_none",  # a workload's budget holds its largest request
     "l02.choose_victim last_admission",
     "l02.choose_victim first_number_alone",  # a workload's keys are (priority, arrival)
+    "l02.choose_victim tie_to_first 2",  # a workload's list is in the order of admission
+    "l02.choose_victim key_alone 2",
 )
 
 
@@ -181,7 +184,89 @@ def test_a_rank_may_be_any_tuple_that_puts_requests_in_order() -> None:
     def scaled(policy: str, request: RequestView) -> tuple[float, ...]:
         return tuple(3 * part + 0.5 for part in policies.sort_key(policy, request))
 
-    assert exercise("l02.sort_key").check(scaled).status == "passed"
+    def in_one_exact_number(policy: str, request: RequestView) -> tuple[float, ...]:
+        *levels, arrival = policies.sort_key(policy, request)
+        return ((int(sum(levels)) << 2000) + arrival,)
+
+    for rank in (scaled, in_one_exact_number):
+        report = exercise("l02.sort_key").check(rank)
+        assert report.status == "passed", report.text()
+
+
+@pytest.mark.parametrize(
+    ("rank", "said"),
+    [
+        ((10**5000, 1), None),
+        ((1, [10**5000]), "this one holds [<about 10**5000>]."),
+        ((1, float("nan")), "this one holds nan."),
+        ((1, "late"), "this one holds 'late'."),
+        ((1, "late" * 100), "this one holds a str."),
+    ],
+)
+@pytest.mark.parametrize("exercise_id", ["l02.sort_key", "l02.aged_key"])
+def test_a_rank_of_anything_is_judged_in_a_short_sentence(
+    monkeypatch: pytest.MonkeyPatch, exercise_id: str, rank: Any, said: str | None
+) -> None:
+    monkeypatch.setattr(aged, "sleep", lambda seconds: None)
+    report = exercise(exercise_id).check(lambda *_: rank)
+    assert report.status == "failed"
+    assert "could not work" not in report.idea and len(report.idea) < 200
+    assert said is None or report.idea.endswith(said)
+    assert all(len(text) <= 700 for _, text in report.example)
+
+
+def test_another_error_is_named_without_an_article() -> None:
+    ways = [each.function for each in wrong("l02.sort_key") if each.key == "wrong_error"]
+    ideas = [exercise("l02.sort_key").check(way).idea for way in ways]
+    assert "; KeyError looks" in ideas[0] and "; UnboundLocalError looks" in ideas[1]
+
+
+def test_no_limit_on_the_kv_is_no_large_limit() -> None:
+    def at_most_5000(r: RequestView, held: int, budget: int | None, *batch: int) -> str:
+        return policies.admit(r, held, 5000 if budget is None else budget, *batch)
+
+    assert exercise("l02.admit").check(at_most_5000).status == "failed"
+
+
+def first_of_all(active: list[RequestView], *fields: str) -> int:
+    victim = active[0]
+    for request in active[1:]:
+        if [getattr(request, f) for f in fields] > [getattr(victim, f) for f in fields]:
+            victim = request
+    return victim.id
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"), [(("key",), "key_alone"), (("key", "arrival_time"), "tie_to_first")]
+)
+def test_what_is_said_of_a_tie_names_nothing_that_the_answer_need_not_have(
+    fields: tuple[str, ...], key: str
+) -> None:
+    report = exercise("l02.choose_victim").check(lambda active: first_of_all(active, *fields))
+    assert report.misconception == key
+    assert "max" not in report.idea and "oldest" not in report.idea
+
+
+@pytest.mark.parametrize("scale", [1, 4, 0.25])
+def test_a_rank_by_a_clock_of_whole_seconds_is_asked_for_again_a_second_later(
+    monkeypatch: pytest.MonkeyPatch, scale: float
+) -> None:
+    now = [1_700_000_000.0]
+    monkeypatch.setattr(aged, "sleep", lambda seconds: now.append(now[-1] + seconds))
+
+    def by_the_second(request: RequestView, rate: float) -> tuple[float, ...]:
+        return (scale * (request.priority - (int(now[-1]) - request.arrival_time) / rate),)
+
+    report = exercise("l02.aged_key").check(by_the_second)
+    assert report.misconception == "changes"
+    assert dict(report.example)["got"].endswith(", asked a second later")
+
+
+def test_a_rank_of_small_numbers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(aged, "sleep", waits.append)
+    assert exercise("l02.aged_key").check(aged_key).status == "passed"
+    assert set(waits) == {0}
 
 
 def test_a_victim_s_endless_loop_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -395,6 +395,42 @@ def test_an_illegal_decision_in_a_load_is_shown_with_its_moment() -> None:
     assert "and 26 more that wait" in rows["input"] and len(rows["input"]) <= 400
 
 
+def test_a_policy_that_remembers_what_it_sent_is_told_so() -> None:
+    sent: set[int] = set()
+
+    def remembers(snapshot: FleetSnapshot) -> tuple[int, int] | None:
+        new = tuple(each for each in snapshot.waiting if each.id not in sent)
+        decision = my_policy(replace(snapshot, waiting=new))
+        sent.update(decision[:1] if decision else ())
+        return decision
+
+    report = exercise("l07.my_policy").check(remembers)
+    assert (report.status, report.misconception) == ("failed", "remembers")
+    assert "with 41 it is None" in report.idea and "remember nothing" in report.idea
+    assert "remember nothing between calls" in " ".join(exercise("l07.my_policy").task.rules)
+
+
+def test_a_policy_that_changes_its_snapshot_is_told_by_the_name_that_it_gave_it() -> None:
+    def fills_in(moment: FleetSnapshot) -> tuple[int, int] | None:
+        for request in moment.waiting:
+            moment.hit_tokens.setdefault(request.id, {})
+        return my_policy(moment)
+
+    report = exercise("l07.my_policy").check(fills_in)
+    assert (report.status, report.misconception) == ("failed", "in_place")
+    assert "`moment` was changed" in report.idea
+    assert dict(report.example)["after"].startswith("moment = FleetSnapshot(")
+    assert "leave it as it is" in " ".join(exercise("l07.my_policy").task.rules)
+
+
+def test_a_full_fit_that_is_passed_over_is_told_with_its_numbers() -> None:
+    answer = WRONG["l07.my_policy exact_fit"].function
+    assert exercise("l07.my_policy").check(answer).idea == (
+        "Request 41 needs 239 KV tokens and worker 0 has 239 free: that is room, for a request may "
+        "take all that is free."
+    )
+
+
 def test_an_error_in_a_load_names_the_policy_s_own_line_and_what_it_printed_is_kept() -> None:
     def breaks(snapshot: FleetSnapshot) -> tuple[int, int] | None:
         if len(snapshot.waiting) > 8:

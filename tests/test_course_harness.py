@@ -1,5 +1,6 @@
 """The harness of a check: plain data in and out, the first failure told, nothing ever raised."""
 
+import functools
 import random
 import threading
 import time
@@ -407,6 +408,68 @@ def test_a_wrong_result_is_told_before_a_changed_argument():
         numbers.sort()
 
     assert report_of(in_place, [("sorts", list_check)]).idea == "Sort them."
+
+
+# --- calls that have to do with each other -------------------------------------------------------
+
+
+def test_an_answer_that_remembers_is_told_so_where_it_goes_wrong():
+    def adds_up(a, b, seen=[]):  # noqa: B006
+        seen += [a, b]
+        return sum(seen)
+
+    report = report_of(adds_up)
+    assert (report.status, report.passed, report.misconception) == ("failed", 1, "remembers")
+    assert report.example[:2] == (("input", "add(1, 2)"), ("first", "3"))
+
+
+def test_an_answer_that_is_right_until_it_is_asked_the_same_again_does_not_pass():
+    asked = set()
+
+    def once(a, b):
+        if (a, b) in asked:
+            raise KeyError(a)
+        asked.add((a, b))
+        return a + b
+
+    report = report_of(once, [("by hand", CHECKS[0][1])])
+    assert (report.status, report.passed, report.misconception) == ("failed", 0, "remembers")
+    assert report.example[1:] == (("first", "3"), ("later", "KeyError"))
+
+
+def test_what_is_drawn_in_one_call_is_not_drawn_in_the_next():
+    report = report_of(lambda a, b: a + b + random.randrange(2**60), CHECKS[1:])
+    assert report.misconception == "remembers"
+    assert report_of(lambda a, b: a + b + 0 * random.random()).status == "passed"
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_list_that_every_call_returns_anew_is_refused_though_each_result_was_right(is_wrapped):
+    def check(ask, rng):
+        return next((Failure("Count.") for n in (2, 3, 1) if ask(n) != list(range(n))), None)
+
+    buffer = []
+
+    def counts(n):
+        buffer[:] = range(n)
+        return buffer
+
+    def wrapped(function):
+        return lambda n: list(function(n))
+
+    answer = Here(counts).asked_as(wrapped) if is_wrapped else Here(counts)
+    report = run_checks("l01.counts", answer, [("counts", check)])
+    assert (report.status, report.misconception) == ("failed", "returned_again")
+    assert report.example == (("first", "[0, 1, 2]"), ("later", "[0, 1]"))
+
+
+def test_a_result_that_is_kept_and_never_changed_may_be_returned_again():
+    @functools.cache
+    def ordered(numbers):
+        return sorted(numbers)
+
+    report = report_of(lambda numbers: ordered(tuple(numbers)), [("sorts", list_check)] * 3)
+    assert report.status == "passed"
 
 
 # --- slow answers ------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def contained() -> None:
 
 @pytest.fixture(scope="module")
 def cluster():
-    options = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": 50}
+    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster:
         yield cluster
 

@@ -2,6 +2,8 @@
 
 import ast
 
+import pytest
+
 from course.source.merge_answers import carry
 
 HEAD = "import marimo\n\napp = marimo.App()\n"
@@ -62,8 +64,28 @@ def test_an_answer_to_another_signature_is_left_with_a_sentence():
     carried = carry(old, notebook(stub("plan")))
     assert carried.text == notebook(stub("plan"))
     assert carried.sentences() == [
-        "Not carried over: plan, because it now takes 2 arguments instead of 1."
+        "Not carried over: plan, because the lesson calls it with 2 arguments, which yours does "
+        "not take."
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fits"),
+    [
+        ("a, b, c=3", True),
+        ("a, b=1, c=3", True),
+        ("a, *more", True),
+        ("*more", True),
+        ("a, b, *, c=3", True),
+        ("a, b, /", True),
+        ("a, b, *, c", False),
+        ("a, b, c, d=4", False),
+        ("a, b, c, *more", False),
+    ],
+)
+def test_an_answer_fits_where_it_can_be_called_as_the_lesson_does(arguments, fits):
+    old = notebook(function("plan", "    return a", arguments))
+    assert (carry(old, notebook(stub("plan"))).names == ("plan",)) == fits
 
 
 def test_a_file_that_no_longer_parses_gives_its_passed_answers_alone():

@@ -194,6 +194,9 @@ class _Hurried:
     def argument(self, index: int) -> str:
         return self._answer.argument(index)
 
+    def changed_result(self) -> tuple[Any, Any] | None:
+        return self._answer.changed_result()
+
     def callees(self, names: Sequence[str]) -> Sequence[tuple[str, Answer]]:
         return self._answer.callees(names)
 

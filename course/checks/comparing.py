@@ -55,7 +55,8 @@ class Comparison(Generic[Answer]):
     (key, idea) when it is not the kind of value that was asked for. `idea` is said when no known
     mistake explains the result. `evidence` are cases to ask about after a failure, for what they
     tell about its cause. `each` names what every entry of the answer's list stands for, if a list
-    of another length is a mistake of its own.
+    of another length is a mistake of its own. `near` are mistakes that a result shows beside what
+    was wanted, by their `form` of the two, where no other explains it.
     """
 
     reference: Answer
@@ -65,6 +66,7 @@ class Comparison(Generic[Answer]):
     draw: Callable[[Any], str] = show
     evidence: Sequence[Args] = ()
     each: str = ""
+    near: Sequence[Misconception] = ()
 
     def on(self, *cases: Args) -> Check:
         """The check that asks about these cases."""
@@ -144,6 +146,9 @@ class Comparison(Generic[Answer]):
                 f"There is an entry for each {self.each}, so {len(wanted)} of them, not {len(got)}."
             )
             return Failure(idea, rows, "wrong_length")
+        for near in self.near:
+            if near.form and near.form(got, wanted):
+                return near.failure(rows, got, wanted)
         return Failure(self.idea, rows)
 
 

@@ -4,7 +4,6 @@ A known mistake is kept as a ranking of its own. It is named when it puts every 
 that the answer gave it.
 """
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from nanogpt.parts.plain_values import as_items, as_number
 from nanogpt.parts.request_view import RequestView
 
 Ranked = list[tuple[Args, Any]]
+_LONGEST_ITEM = 60  # characters of what is not a number, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +153,12 @@ def _rank_form(name: str, value: Any) -> tuple[str, str] | None:
     if not value:
         return "not_numbers", "A rank holds at least one number; this tuple is empty."
     for item in value:
-        if as_number(item) is None or math.isnan(item):
+        if as_number(item) is None or item != item:
+            text = show(item)
+            held = text if len(text) <= _LONGEST_ITEM else a_kind(item)
             return (
                 "not_numbers",
                 f"A rank holds numbers alone, so that any two can be compared; this one holds "
-                f"{item!r}.",
+                f"{held}.",
             )
     return None

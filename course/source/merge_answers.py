@@ -7,6 +7,7 @@ Works on source text with `ast` alone, so that nothing of the learner's is run.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
@@ -79,19 +80,23 @@ def _answers(notebook: Notebook, name: str) -> bool:
 
 def _misfit(answer: tuple[Statement, ...], stub: Statement, fresh: Notebook) -> str:
     """Why the answer cannot take the stub's place, as the end of a sentence; "" if it can."""
-    wanted, got = _num_args(stub.node), _num_args(answer[-1].node)
-    if got is not None and wanted != got:
-        return f"it now takes {wanted} arguments instead of {got}"
+    wanted = _num_args(stub.node)[-1]
+    if wanted not in _num_args(answer[-1].node):
+        return f"the lesson calls it with {wanted} arguments, which yours does not take"
     others = {name for item in answer for name in item.binds} - stub.binds
     shared = sorted(name for name in others if fresh.binding(name))
     return f"`{shared[0]}` is bound together with it, and the lesson has that too" if shared else ""
 
 
-def _num_args(node: ast.stmt) -> int | None:
+def _num_args(node: ast.stmt) -> range:
+    """With how many arguments it can be called; with any number where that is not to be seen."""
     if not isinstance(node, ast.FunctionDef):
-        return None
+        return range(sys.maxsize)
     args = node.args
-    return len(args.posonlyargs) + len(args.args) + len(args.kwonlyargs)
+    most = len(args.posonlyargs) + len(args.args)
+    if None in args.kw_defaults:  # one that has to be named, which a lesson does not do
+        return range(0)
+    return range(most - len(args.defaults), sys.maxsize if args.vararg else most + 1)
 
 
 def names_in(text: str) -> set[str]:

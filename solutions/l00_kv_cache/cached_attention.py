@@ -178,7 +178,7 @@ CACHES = (  # each with the caches that it makes
 PRECISION = Misconception(
     "precision",
     "Single precision is enough for attention.",
-    lambda out: f"out is right to a few digits only: compute all of it in {dtype(out)}.",
+    lambda kind: f"out is right to a few digits only: use {kind} throughout and add no epsilon.",
     also=(attending(lambda q, k, v: attention(q.float(), k.float(), v.float()).to(q.dtype)),),
 )
 OVERFLOW = Misconception(
@@ -274,7 +274,8 @@ def judge(ask: Ask, args: Tensors) -> Failure | None:
         return Failure(returned_nothing(ask.name), given, "no_return")
     parts = as_items(got)
     if parts is None or len(parts) != 3:
-        what = f"tensors, out, k and v; this is {a_kind(got)}"
+        size = "" if parts is None else f" of {len(parts)}"
+        what = f"tensors, out, k and v; this is {a_kind(got)}{size}"
         rows = (("expected", "out, k and v, three tensors"), ("got", show(got)))
         return NOT_THREE.failure(given + rows, what)
     for name, tensor in zip(("out", "k", "v"), parts, strict=True):
@@ -315,7 +316,7 @@ def judge_output(ask: Ask, args: Tensors, out: Tensor) -> Failure | None:
     if out.dtype != wanted.dtype:
         return DTYPE.failure(rows, "out", out, f"inputs are {dtype(wanted)}: keep their")
     if torch.allclose(out, wanted, rtol=1e-3, atol=1e-3):
-        return PRECISION.failure(rows, out)
+        return PRECISION.failure(rows, dtype(out))
     scores = args[0] @ args[1].T / math.sqrt(out.shape[1])
     if not out.isfinite().all() and scores.exp().isinf().any():
         return OVERFLOW.failure(rows)

@@ -55,6 +55,13 @@ UNKNOWN_ID = Misconception(
     ),
     also=(remembering(),),
 )
+N_FIRST = Misconception(
+    "n_first",
+    "The number of tokens comes first.",
+    "Each entry is (id, n), the request's id and then its number of tokens: here they changed "
+    "places.",
+    also=(lambda *args: [(n, request_id) for request_id, n in best(*args)],),
+)
 DUPLICATE = Misconception(
     "duplicate",
     "One entry is one token.",
@@ -97,7 +104,7 @@ def illegal(snapshot: Snapshot, plan: Any) -> Broken | None:
     limits = dict.fromkeys(snapshot.decodes, 1) | dict(snapshot.prompts)
     seen: set[int] = set()
     for entry in plan:
-        if type(entry) is not tuple or [type(item) for item in entry] != [int, int]:
+        if not is_pair(entry):
             return NOT_PAIRS, f"one holds {show(entry)}"
         request_id, n = entry
         if request_id not in limits:
@@ -326,6 +333,10 @@ FIXED_CHUNK = Misconception(
                 decodes + [(i, min(most, 4)) for i, most in prefilling + waiting]
             )
         ),
+        behind_decodes(lambda prompts, left: fill([(i, min(n, 16)) for i, n in prompts], left)),
+        lambda decodes, prefilling, waiting, budget: best(
+            decodes, prefilling, waiting, min(budget, 512)
+        ),
     ),
 )
 WHOLE_OR_NOTHING = Misconception(
@@ -386,11 +397,28 @@ def nothing_unused(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
 def judge_plan(snapshot: Snapshot, plan: Any) -> Broken | None:
     """The first rule that the plan breaks: entries, budget, decodes, order, nothing unused."""
     plan = plain_plan(plan)
+    broken = first_broken(snapshot, plan)
+    if broken and are_pairs(plan) and not first_broken(snapshot, [(i, n) for n, i in plan]):
+        return (N_FIRST,)
+    return broken
+
+
+def first_broken(snapshot: Snapshot, plan: Any) -> Broken | None:
+    """The same, of a plan that is taken as it is."""
     broken = illegal(snapshot, plan)
     if broken:
         return broken
     rules = (over_budget, decodes_first, in_order, nothing_unused)
     return next(filter(None, (rule(snapshot, dict(plan)) for rule in rules)), None)
+
+
+def are_pairs(plan: Any) -> bool:
+    """Whether it is a list of pairs of ints."""
+    return type(plan) is list and all(is_pair(entry) for entry in plan)
+
+
+def is_pair(entry: Any) -> bool:
+    return type(entry) is tuple and [type(item) for item in entry] == [int, int]
 
 
 def plain_plan(plan: Any) -> Any:
@@ -407,6 +435,7 @@ def plain_entry(entry: Any) -> Any:
 MISCONCEPTIONS = (
     NO_RETURN,
     NOT_PAIRS,
+    N_FIRST,
     UNKNOWN_ID,
     DUPLICATE,
     NOT_POSITIVE,

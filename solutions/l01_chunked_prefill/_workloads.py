@@ -46,8 +46,11 @@ class Workload:
 def random_workload(rng: random.Random, size: int) -> Workload:
     """Long prompts that need several steps, or more decodes than a small budget holds."""
     if rng.random() < 0.5:
-        jobs = [Job(rng.randint(0, 6), rng.randint(1, 20), rng.randint(1, 6)) for _ in range(size)]
-        return Workload(rng.randint(3, 12), rng.randint(1, 6), tuple(jobs))
+        long = rng.choice((20, 2000))
+        jobs = [
+            Job(rng.randint(0, 6), rng.randint(1, long), rng.randint(1, 6)) for _ in range(size)
+        ]
+        return Workload(rng.randint(3, 6 * long // 10), rng.randint(1, 6), tuple(jobs))
     jobs = [Job(0, 0, rng.randint(2, 5)) for _ in range(size)]
     jobs += [Job(rng.randint(0, 3), rng.randint(1, 6), rng.randint(1, 3)) for _ in range(2)]
     return Workload(rng.randint(1, 3), size + 2, tuple(jobs))

@@ -198,12 +198,14 @@ MISCONCEPTIONS = (
 
 
 def any_piece(rng: random.Random) -> list[Args]:
+    """Of short texts; at the end nearly all of a long one."""
     cases: list[Args] = []
     for length in range(1, 40):
         cursor = rng.randrange(length)
         n = rng.randint(1, length - cursor) if rng.random() < 0.7 else length - cursor
         cases.append((tokens(rng, length), cursor, n))
-    return cases
+    long, cursor = 20 * tokens(rng, 30), rng.randrange(9)
+    return [*cases, (long, cursor, len(long) - cursor)]
 
 
 FIVE, SIX = [5, 3, 8, 1, 9], [5, 3, 5, 5, 3, 5]

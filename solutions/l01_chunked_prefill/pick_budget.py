@@ -329,7 +329,11 @@ EXERCISE = Exercise(
         ("limits too tight and too wide", on(*(Case(*STRAIGHT, *limit) for limit in LIMITS))),
         (
             "costs with a floor and with steps",
-            on(Case(*floor(900, 20), 4, 1000), Case(*stairs(300, 200, 64), 4, 1000)),
+            on(
+                Case(*floor(900, 20), 4, 1000),
+                Case(*stairs(300, 200, 64), 4, 1000),
+                Case(*stairs(0, 50, 100), 4, 4000),  # the last step of these stairs is a short one
+            ),
         ),
         ("any cost that never falls", any_costs),
     ),

@@ -111,36 +111,46 @@ def on(*snapshots: Snapshot) -> Check:
 
 
 def any_step(ask: Ask, rng: random.Random) -> Failure | None:
-    for _ in range(60):
-        snapshot = random_snapshot(rng)
-        broken = judge_plan(snapshot, ask(*snapshot.args))
+    for size in (*[1] * 55, *[5] * 5):
+        snapshot = random_snapshot(rng, size)
+        plan = ask(*snapshot.args)
+        broken = judge_plan(snapshot, plan)
         if broken:
-            return smallest(ask, snapshot, broken)
+            return smallest(ask, snapshot, plan, broken)
     return None
 
 
-def smallest(ask: Ask, snapshot: Snapshot, broken: Broken) -> Failure:
-    """Shrink as long as the same rule is broken, so that the sentence stays true."""
+def smallest(ask: Ask, snapshot: Snapshot, plan: Any, broken: Broken) -> Failure:
+    """Shrink as long as the same rule is broken, so that the sentence stays true.
+
+    What is shown is a plan that broke it: asked once more, an answer may give another.
+    """
+    bad = snapshot, plan, broken
 
     def breaks(candidate: Snapshot) -> bool:
-        found = judge_plan(candidate, ask(*candidate.args))
-        return found is not None and found[0] is broken[0]
+        nonlocal bad
+        plan = ask(*candidate.args)
+        found = judge_plan(candidate, plan)
+        if found is None or found[0] is not broken[0]:
+            return False
+        bad = candidate, plan, found
+        return True
 
-    snapshot = shrink(snapshot, smaller_snapshots, breaks)
-    plan = ask(*snapshot.args)
-    return failure(snapshot, plan, judge_plan(snapshot, plan) or broken)
+    shrink(snapshot, smaller_snapshots, breaks)
+    return failure(*bad)
 
 
-def random_snapshot(rng: random.Random) -> Snapshot:
-    counts = [rng.randint(0, 5), rng.randint(0, 4), rng.randint(0, 4)]
+def random_snapshot(rng: random.Random, size: int) -> Snapshot:
+    """`size` times as many requests, longer prompts and a larger budget than in a small step."""
+    counts = [rng.randint(0, 5 * size), rng.randint(0, 4 * size), rng.randint(0, 4 * size)]
     counts[rng.randrange(3)] += 1
-    ids = rng.sample(range(30), sum(counts))
-    queue = [(i, rng.randint(1, 12)) for i in ids[counts[0] :]]
+    ids = rng.sample(range(30 * size), sum(counts))
+    queue = [(i, rng.randint(1, 12 * size)) for i in ids[counts[0] :]]
     return Snapshot(
         tuple(ids[: counts[0]]),
         tuple(queue[: counts[1]]),
         tuple(queue[counts[1] :]),
-        rng.randint(1, 24),
+        rng.randint(1, 24 * size * size),
     )
 
 
@@ -206,7 +216,12 @@ EXERCISE = Exercise(
         ("room for all", on(Snapshot((0,), ((1, 3),), (), 8), Snapshot((4, 2), (), (), 8))),
         (
             "a prompt longer than the budget",
-            on(Snapshot((0,), ((1, 20),), (), 8), Snapshot((), ((1, 20),), (), 8)),
+            on(
+                Snapshot((0,), ((1, 20),), (), 8),
+                Snapshot((), ((1, 20),), (), 8),
+                Snapshot((0,), ((1, 400),), (), 32),
+                Snapshot((0,), ((1, 5000),), (), 4096),
+            ),
         ),
         (
             "several prompts",

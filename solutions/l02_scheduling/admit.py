@@ -329,7 +329,7 @@ EXERCISE = Exercise(
                 (ONE_TOKEN, 0, 0, 0, 4),
             ),
         ),
-        ("no limit", JUDGE.on((NEW, 500, None, 1, 4), (NEW, 500, None, 4, 4))),
+        ("no limit", JUDGE.on((NEW, 10**6, None, 1, 4), (NEW, 500, None, 4, 4))),
         ("any candidate", JUDGE.on_drawn(lambda rng: any_candidates(rng, 60))),
         ("whole workloads, to the last token", whole_workloads),
     ),

@@ -80,6 +80,11 @@ def last_by(rank: Callable[[RequestView], Any]) -> Callable[[list[RequestView]],
     return lambda active: max(active, key=rank).id
 
 
+def last_of_all_by(rank: Callable[[RequestView], Any]) -> Callable[[list[RequestView]], int]:
+    """Among equals the last in the list."""
+    return lambda active: sorted(active, key=rank)[-1].id
+
+
 def sorts_in_place(active: list[RequestView]) -> int:
     active.sort(key=lambda r: (r.key, r.arrival_time, r.id))
     return active[-1].id
@@ -136,17 +141,18 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "tie_to_first",
-        "Equal is equal: max decides.",
-        "Key and arrival are equal, and then `max` takes the first in the list, which is the "
-        "oldest: let the larger id decide.",
+        "Equal is equal: the list decides.",
+        "Key and arrival are equal, so the larger id gives way: the order of the list has no say.",
         last_by(lambda r: (r.key, r.arrival_time)),
+        alike=(last_of_all_by(lambda r: (r.key, r.arrival_time)),),
     ),
     Misconception(
         "key_alone",
         "The key says it all.",
-        "Among equal keys `max` takes the first in the list, which is the oldest: the latest "
-        "arrival_time gives way, and then the larger id.",
+        "Among equal keys the latest arrival_time gives way, and then the larger id: the order of "
+        "the list has no say.",
         last_by(lambda r: r.key),
+        alike=(last_of_all_by(lambda r: r.key),),
     ),
     Misconception(
         "last_admission",
@@ -245,7 +251,7 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
         return wrong.failure
     failure = JUDGE.judge(ask, asked) or Failure(JUDGE.idea)
     rows: Rows = (
-        ("workload", f"{workload}\nwhoever is preempted starts over, as in a simple engine"),
+        ("workload", f"{workload}\nwhat is preempted starts over, as in a simple engine"),
         ("generated", sawtooth(serving)),
     )
     return Failure(failure.idea, rows + failure.example, failure.misconception)

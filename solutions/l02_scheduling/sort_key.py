@@ -66,6 +66,14 @@ def with_arrival(arrival: Callable[[RequestView], Any]) -> Callable[[str, Reques
     return lambda policy, r: (*sort_key(policy, r)[:-1], arrival(r))
 
 
+def with_a_gap(policy: str, r: RequestView) -> Any:
+    if policy == "fcfs":
+        rank = (r.arrival_time,)
+    elif policy == "priority":
+        rank = (r.priority, r.arrival_time)
+    return rank  # type: ignore[possibly-undefined]
+
+
 def weighed(weight: int) -> Callable[[str, RequestView], Any]:
     return under_priority(lambda r: (weight * r.priority + r.arrival_time,))
 
@@ -88,13 +96,14 @@ WRONG_ERROR = Misconception(
     "wrong_error",
     "Any error will do for an unknown policy.",
     lambda error: (
-        f"An unknown policy is a wrong value and deserves a ValueError; a {error} looks like a "
-        "mistake in your own code."
+        f"An unknown policy is a wrong value and deserves a ValueError; {error} looks "
+        "like a mistake in your own code."
     ),
     also=(
         lambda policy, r: {"fcfs": sort_key("fcfs", r), "priority": sort_key("priority", r)}[
             policy
         ],
+        with_a_gap,
     ),
 )
 MISCONCEPTIONS = (

@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import sleep
 from typing import Any
 
 from course.checks.comparing import Args
@@ -14,6 +15,7 @@ from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Failure, Rows
 from course.task import Task
+from nanogpt.parts.plain_values import as_items, as_number
 from nanogpt.parts.request_view import RequestView
 
 # --- right answers ------------------------------------------------------------------------------
@@ -56,6 +58,14 @@ def a_step_at_each_call() -> Callable[[RequestView, float], Any]:
 def worth(steps: float) -> Callable[[RequestView, float], Any]:
     """A level is always worth so many steps."""
     return lambda r, rate: (r.arrival_time + steps * r.priority,)
+
+
+def in_levels_to(digits: int) -> Callable[[RequestView, float], Any]:
+    return lambda r, rate: (round(r.priority + r.arrival_time / rate, digits),)
+
+
+def in_steps_to(digits: int) -> Callable[[RequestView, float], Any]:
+    return lambda r, rate: (round(r.arrival_time + rate * r.priority, digits),)
 
 
 ONE_STEP = worth(1)
@@ -146,8 +156,9 @@ MISCONCEPTIONS = (
             lambda r, rate: (r.arrival_time + int(rate) * r.priority,),
             lambda r, rate: (r.arrival_time + round(rate) * r.priority,),
             lambda r, rate: (r.arrival_time / max(1, int(rate)) + r.priority,),
-            lambda r, rate: (round(r.priority + r.arrival_time / rate, 1),),
-            lambda r, rate: (round(r.priority + r.arrival_time / rate, 2),),
+            *(in_levels_to(digits) for digits in (1, 2, 3, 6)),
+            *(in_steps_to(digits) for digits in (1, 2, 3)),
+            lambda r, rate: (*in_levels_to(6)(r, rate), r.arrival_time),
         ),
     ),
     Misconception(
@@ -197,17 +208,27 @@ UNEVEN = (
     # In the same level, the later arrival goes first; and two that are a thousandth apart.
     at_rate(4, (0, 4), (1, 3)),
     at_rate(1000, (2, 1), (2, 2)),
+    # Very slow and very fast ageing, where a few digits are not enough.
+    at_rate(10**7, (2, 1), (2, 2), (1, 10**7)),
+    at_rate(0.0001, (2, 3), (1, 3)),
 )
 
 
 def same_rank_again(ask: Ask, rng: random.Random) -> Failure | None:
-    """Asked again, also after the request has got on, the rank is the one that is in the heap."""
+    """Asked again, also after the request has got on, the rank is the one that is in the heap.
+
+    A rank made of the time in whole seconds is a large number and may take a second to change.
+    """
     new = make_request(0, priority=2, arrival_time=3)
     later = replace(new, admitted_at=9, generated_tokens=(70, 71), kv_tokens=5)
     first, problem = ask(new, 4), JUDGE.judge(ask, [[(new, 4)]])
     if problem:
         return problem
-    for request, when in ((new, "asked again"), (later, "asked when it has run for a while")):
+    asked = [(new, "asked again", 0.0), (later, "asked when it has run for a while", 0.0)]
+    if any(abs(as_number(number) or 0) >= 10**4 for number in as_items(first) or ()):
+        asked.append((new, "asked a second later", 1.1))
+    for request, when, wait_s in asked:
+        sleep(wait_s)
         again = ask(request, 4)
         if again != first:
             rows: Rows = (

@@ -27,6 +27,7 @@ from solutions.l07_fleet._queues import (
     pop_without_looking,
     popping,
     push_as,
+    push_only_a_new_key,
     push_only_new,
     push_then_count,
     replace,
@@ -175,9 +176,10 @@ MISCONCEPTIONS = (
     Misconception(
         "keeps_the_old_key",
         "It waits already.",
-        "A push of a request that waits gives it a new key: push a new entry, whose generation "
-        "makes the old one stale.",
+        "Every push makes a new entry, whether the request waits already or not, and whatever its "
+        "key: the new generation makes the old entry stale.",
         handling(push_only_new),
+        alike=(handling(push_only_a_new_key),),
     ),
     Misconception(
         "removed_is_live",

@@ -95,6 +95,20 @@ def push_only_new(entries: list[Entry], latest: Generations, id: int, key: Key) 
         push(entries, latest, id, key)
 
 
+def push_only_a_new_key(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
+    if (key, id, latest.get(id)) not in entries:
+        push(entries, latest, id, key)
+
+
+def push_lower(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
+    push(entries, latest, id, (key[0], -key[1]))
+
+
+def push_flipped(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
+    count_up(entries, latest, id)
+    heapq.heappush(entries, (key, latest[id], id))
+
+
 def append(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
     count_up(entries, latest, id)
     entries.append((key, id, latest[id]))
@@ -177,8 +191,7 @@ def naming(*kinds: str) -> Callable[..., Any]:
 
 def peek(entries: list[Entry], latest: Generations) -> int | None:
     """Leaves the one that it names where it was."""
-    while entries and latest.get(entries[0][1]) != entries[0][2]:
-        heapq.heappop(entries)
+    sweep_top(entries, latest)
     return entries[0][1] if entries else None
 
 
@@ -209,8 +222,38 @@ def pop_leaving_stale(entries: list[Entry], latest: Generations) -> int | None:
 
 
 def pop_and_sweep(entries: list[Entry], latest: Generations) -> int | None:
-    entries[:] = sorted(entry for entry in entries if latest.get(entry[1]) == entry[2])
+    sweep_all(entries, latest)
     return popping()(entries, latest)
+
+
+def pop_flipped(entries: list[Entry], latest: Generations) -> int | None:
+    while entries:
+        _, generation, id = heapq.heappop(entries)
+        if latest.get(id) == generation:
+            latest[id] += 1
+            return id
+    return None
+
+
+def sweep_all(entries: list[Entry], latest: Generations) -> None:
+    entries[:] = sorted(entry for entry in entries if latest.get(entry[1]) == entry[2])
+
+
+def sweep_top(entries: list[Entry], latest: Generations) -> None:
+    while entries and latest.get(entries[0][1]) != entries[0][2]:
+        heapq.heappop(entries)
+
+
+def sweeping(sweep: Callable[[list[Entry], Generations], None], *kinds: str) -> Callable[..., Any]:
+    """Right, and then a sweep after each event of these kinds."""
+
+    def answer(heap: list[Entry], generations: Generations, event: Event) -> Any:
+        entries, latest, popped = on_event(heap, generations, event)
+        if event[0] in kinds:
+            sweep(entries, latest)
+        return entries, latest, popped
+
+    return in_order(answer)
 
 
 def pop_without_looking(entries: list[Entry], latest: Generations) -> int:

@@ -190,6 +190,7 @@ MISCONCEPTIONS = (
             smallest(left),
             smallest(lambda w, hit: (left(w, hit), w.num_running)),
             smallest(lambda w, hit: (left(w, hit), w.num_running, -w.id)),
+            smallest(lambda w, hit: (left(w, hit), w.num_running, str(w.id))),
             smallest(lambda w, hit: (left(w, hit), -w.num_running, w.id)),
             by(lambda w, hit: (left(w, hit), -hit)),
             smallest(lambda w, hit: (left(w, hit), -hit, w.id)),

@@ -69,6 +69,7 @@ class Policy:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self.__wrapped__ = function
         self.__code__ = getattr(function, "__code__", None)
 
     def __call__(self, what: FleetSnapshot | Load) -> Any:

@@ -11,7 +11,7 @@ from course.format_values import show, show_call
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
-from solutions.l07_fleet._decisions import ILLEGAL, illegal
+from solutions.l07_fleet._decisions import ILLEGAL, illegal, pair_of
 from solutions.l07_fleet._policies import pairs, to_compute
 from solutions.l07_fleet._score import (
     LONGEST_WAIT_US,
@@ -139,6 +139,16 @@ def at_worker_0(snapshot: FleetSnapshot) -> tuple[int, int] | None:
     return my_policy(replace(snapshot, workers=workers))
 
 
+def leaves_a_token_free(snapshot: FleetSnapshot) -> tuple[int, int] | None:
+    workers = tuple(replace(w, kv_free_tokens=w.kv_free_tokens - 1) for w in snapshot.workers)
+    return my_policy(replace(snapshot, workers=workers))
+
+
+def leaves_the_last_place(snapshot: FleetSnapshot) -> tuple[int, int] | None:
+    workers = tuple(each for each in snapshot.workers if each.num_running < each.batch_size - 1)
+    return my_policy(replace(snapshot, workers=workers))
+
+
 NEVER = Misconception(
     "never",
     "No request has to go.",
@@ -146,7 +156,16 @@ NEVER = Misconception(
         f"{expected} would do, yet the answer is None, which ends the round: look at every request "
         "and every worker, and mind that a way without a `return` gives None too."
     ),
-    also=(lambda snapshot: None, where_it_is_known, at_worker_0),
+    also=(lambda snapshot: None, where_it_is_known, at_worker_0, leaves_the_last_place),
+)
+EXACT_FIT = Misconception(
+    "exact_fit",
+    "Some must be left over.",
+    lambda request, worker: (
+        f"Request {request.id} needs {request.kv_tokens_needed} KV tokens and worker {worker.id} "
+        f"has {worker.kv_free_tokens} free: that is room, for a request may take all that is free."
+    ),
+    also=(leaves_a_token_free,),
 )
 EMPTY_RAISES = Misconception(
     "empty_raises",
@@ -251,9 +270,34 @@ def judge_one(ask: Ask, snapshot: FleetSnapshot, expected: str) -> Failure | Non
     if called.error is not None:
         ask(snapshot)  # ends the check with the error's own words
     if called.value is None and "None" not in expected:
-        return NEVER.failure(rows, expected)
+        return why_never(ask, snapshot, expected, rows)
     problem = illegal(snapshot, called.value)
     return problem and replace(problem, example=rows)
+
+
+def why_never(ask: Ask, snapshot: FleetSnapshot, expected: str, rows: Rows) -> Failure:
+    """What is wrong with None where a request has to go."""
+    new = renamed(snapshot)
+    if pair_of(ask(new)) is not None:
+        sent = snapshot.waiting[0].id
+        idea = (
+            f"With ids that are new the answer is a pair, with {sent} it is None: go by this "
+            "snapshot alone, and remember nothing of those that were sent before."
+        )
+        return Failure(idea, rows, "remembers")
+    tight = pairs(snapshot)
+    if all(request.kv_tokens_needed == worker.kv_free_tokens for request, worker in tight):
+        return EXACT_FIT.failure(rows, *tight[0])
+    return NEVER.failure(rows, expected)
+
+
+def renamed(snapshot: FleetSnapshot) -> FleetSnapshot:
+    """The same moment, with ids that have not been asked about."""
+    return replace(
+        snapshot,
+        waiting=tuple(replace(each, id=each.id + 1000) for each in snapshot.waiting),
+        hit_tokens={id + 1000: hits for id, hits in snapshot.hit_tokens.items()},
+    )
 
 
 def example(ask: Ask, snapshot: FleetSnapshot, expected: str, got: str) -> Rows:
@@ -312,15 +356,18 @@ EXERCISE = Exercise(
             "now. You are asked again, with a new snapshot, until you answer `None`, which "
             "ends the round. The next round comes with the next arrival, or when a worker ends "
             "what it runs.",
+            "Go by the snapshot alone, and leave it as it is. A request that you have sent may be "
+            "asked about again, so remember nothing between calls.",
             "`snapshot.now_us` is the time; all times are in microseconds.",
-            "`snapshot.waiting` are the requests that wait, the oldest first, at most 64. Each "
-            "has an `id`, `priority` (0 is the highest), `arrival_us`, `deadline_us`, "
-            "`known_tokens`, `left_tokens` (to generate), `remaining_us` (the least time that "
-            "it needs) and `kv_tokens_needed`.",
+            "`snapshot.waiting` are the requests that wait, the oldest first, at most 64 and "
+            "perhaps none. Each has an `id`, `priority` (0 is the highest), `arrival_us`, "
+            "`deadline_us`, `known_tokens`, `left_tokens` (to generate), `remaining_us` (the least "
+            "time that it needs) and `kv_tokens_needed`.",
             "`snapshot.workers` have an `id`, `backlog_tokens`, `num_running` of `batch_size`, "
             "and `kv_free_tokens` of `kv_tokens`. A worker has room if `num_running` is below "
             "its `batch_size` and the request's `kv_tokens_needed` are at most its "
-            "`kv_free_tokens`; elsewhere no request may be sent.",
+            "`kv_free_tokens`; elsewhere no request may be sent. One that waits alone is sent if "
+            "a worker has room for it.",
             "`snapshot.hit_tokens[request_id][worker_id]` is how many tokens of the request "
             "that worker knows; what is 0 is left out, whole requests too.",
             f"The policy serves {NUM_LOADS} loads of {NUM_REQUESTS} requests that you cannot "
@@ -355,7 +402,7 @@ EXERCISE = Exercise(
         by_aged_priority,
         by_points,
     ),
-    misconceptions=(NEVER, EMPTY_RAISES, *ILLEGAL, *WEAK),
+    misconceptions=(NEVER, EXACT_FIT, EMPTY_RAISES, *ILLEGAL, *WEAK),
     checks=(
         (
             "one decision",
@@ -371,6 +418,8 @@ EXERCISE = Exercise(
             on(
                 (moment([ONE], [FULL]), "None"),
                 (moment([ONE], [TIGHT]), "None"),
+                (moment([ONE], [FULL, TIGHT, idle(2, 3)]), "(41, 2)"),
+                (moment([ONE], [idle(0, 0, ONE.kv_tokens_needed)]), "(41, 0)"),
                 (moment([ONE], [FULL, TIGHT, ROOM]), "(41, 2)"),
                 (moment([ONE], [FULL, ROOM], {41: {0: 199}}), "(41, 2)"),
                 (moment([ONE, BIG], [FULL, ROOM]), "(41, 2) or None"),

@@ -15,6 +15,7 @@ from course.format_values import show
 from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.fleet.decisions import Entry
+from solutions.l07_fleet._entries import NEAR
 from solutions.l07_fleet._heaps import EMPTY_RAISES, FORMS, KEY_ERROR, MISCONCEPTIONS
 from solutions.l07_fleet._queues import Event, Generations, in_order, settled
 
@@ -175,6 +176,7 @@ JUDGE = Heaps(
     "the others stale?",
     draw=draw,
     evidence=any_states(random.Random(3), 30),
+    near=NEAR,
 )
 POP: Event = ("pop",)
 COMES_BACK: tuple[Event, ...] = (
@@ -238,7 +240,7 @@ EXERCISE = Exercise(
         "the generation that came off is the one that its request has now.",
     ),
     right=(on_event, by_matching, in_a_sorted_list, by_popping_to_the_end),
-    misconceptions=MISCONCEPTIONS,
+    misconceptions=(*MISCONCEPTIONS, *NEAR),
     checks=(
         (
             "one request",
@@ -300,6 +302,7 @@ EXERCISE = Exercise(
             "a new key",
             JUDGE.on(
                 ([((1, 900), 3, 1)], {3: 1}, ("push", 3, (0, 900))),
+                ([((1, 900), 3, 1)], {3: 1}, ("push", 3, (1, 900))),
                 ([((0, 900), 3, 2), ((1, 900), 3, 1)], {3: 2}, POP),
                 ([((1, 900), 3, 1)], {3: 3}, POP),
                 ([((0, 900), 3, 1)], {3: 1}, ("push", 3, (1, 900))),

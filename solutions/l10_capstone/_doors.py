@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from course.checks.comparing import a_kind
 from course.exercise import Misconception
+from course.format_values import show
 from nanogpt.parts.plain_values import as_items, as_whole
 from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
 
@@ -87,6 +87,30 @@ def door(
     return answer
 
 
+def said_with(statuses: dict[int, int]) -> Callable[..., Any]:
+    """The right verdict, some of its statuses replaced."""
+
+    def answer(*args: Any) -> Any:
+        verdict = door()(*args)
+        if verdict == "accept":
+            return verdict
+        status, seconds = verdict
+        return statuses.get(status, status), seconds
+
+    return answer
+
+
+def status_of(verdict: Any) -> int | None:
+    """The HTTP status of a refusal; None of "accept"."""
+    return None if isinstance(verdict, str) else as_whole((as_items(verdict) or [None])[0])
+
+
+def shown(value: Any) -> str:
+    """The value itself, text in double quotes as in the rules."""
+    text = f'"{value}"' if isinstance(value, str) else show(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
 def misfit(value: Any) -> bool:
     """Whether it is neither "accept" nor a status with seconds, or with None."""
     two = as_items(value) or []
@@ -111,12 +135,13 @@ MISCONCEPTIONS = (
         "Yes or no.",
         lambda value: (
             'The answer is "accept", or a pair of an HTTP status and whole seconds (or None); this '
-            f"is {a_kind(value)}."
+            f"is {shown(value)}."
         ),
         form=misfit,
         also=(
             lambda *args: door()(*args) == "accept",
             lambda *args: "refuse" if door()(*args) != "accept" else "accept",
+            lambda *args: "accepted" if door()(*args) == "accept" else door()(*args),
             lambda *args: 429 if door()(*args) != "accept" else "accept",
             door(wait=lambda queue, limits: str(right_wait(queue, limits))),
             door(
@@ -205,6 +230,7 @@ MISCONCEPTIONS = (
         "Rounded up is one more.",
         "Whole seconds are not rounded up: only a part of a second makes one more.",
         door(wait=in_seconds(first_done, lambda seconds: int(seconds) + 1)),
+        alike=(door(wait=in_seconds(first_done, lambda seconds: round(seconds + 0.5))),),
     ),
     Misconception(
         "unshared",
@@ -348,4 +374,21 @@ MISCONCEPTIONS = (
             door(closed=lambda queue, limits: (503, limits.max_retry_s)),
         ),
     ),
+)
+BECAUSE = {
+    400: "The request can never fit",
+    429: "The server is full",
+    503: "The server is shutting down",
+}
+ANOTHER_STATUS = Misconception(
+    "another_status",
+    "One refusal is as good as another.",
+    lambda got, wanted: (
+        f"{BECAUSE[status_of(wanted) or 0]}, so the status is {status_of(wanted)}, not "
+        f"{status_of(got)}."
+    ),
+    form=lambda got, wanted: (
+        None not in (pair := (status_of(got), status_of(wanted))) and pair[0] != pair[1]
+    ),
+    also=(said_with({429: 503}), said_with({400: 413}), said_with({400: 422, 503: 500})),
 )

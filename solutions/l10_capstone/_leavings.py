@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
+from course.format_values import show
 from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole
 from nanogpt.server.server_parts import on_disconnect
 
@@ -85,13 +86,21 @@ def all_go(state: State, request_id: int) -> State:
     return {**state, "running": {}}
 
 
+KEYS = ("waiting", "running", "leaving", "in_step")
+
+
 def misfit(value: Any) -> str:
     """What is not of the form that a state has, in a sentence; "" for a state."""
     mapping = as_mapping(value)
     if mapping is None:
         return f"The answer is the new state, a dict; this is {a_kind(value)}."
-    if set(mapping) != {"waiting", "running", "leaving", "in_step"}:
-        return 'A state has the keys "waiting", "running", "leaving" and "in_step", all four.'
+    four = 'A state has the keys "waiting", "running", "leaving" and "in_step", all four'
+    for name in KEYS:
+        if name not in mapping:
+            return f'{four}: here "{name}" is missing.'
+    for name in mapping:
+        if name not in KEYS:
+            return f"{four} and no other, but here is {show(name)} too."
     for name in ("waiting", "leaving"):
         items = as_items(mapping[name])
         if items is None or any(as_whole(item) is None for item in items):
@@ -136,6 +145,7 @@ MISCONCEPTIONS = (
         also=(
             lambda *args: list(on_disconnect(*args)["running"]),
             lambda *args: {"running": on_disconnect(*args)["running"]},
+            but_for(freed=lambda state, request_id: [request_id]),
             but_for(running=lambda state, request_id: list(state["running"])),
             but_for(leaving=lambda state, request_id: set(state["leaving"])),
             but_for(in_step=lambda state, request_id: int(state["in_step"])),

@@ -7,7 +7,7 @@ from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.task import Task
 from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
-from solutions.l10_capstone._doors import MISCONCEPTIONS, NOTHING_KNOWN
+from solutions.l10_capstone._doors import ANOTHER_STATUS, MISCONCEPTIONS, NOTHING_KNOWN
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -175,6 +175,7 @@ JUDGE = Comparison(
         at_the_door(5, waiting=2),
         *any_door(random.Random(10)),
     ],
+    near=(ANOTHER_STATUS,),
 )
 
 EXERCISE = Exercise(
@@ -212,7 +213,7 @@ EXERCISE = Exercise(
         "than the longest. The list may be empty, and the pace 0.",
     ),
     right=(admit_or_refuse, by_shares, by_match, second_by_second),
-    misconceptions=MISCONCEPTIONS,
+    misconceptions=(*MISCONCEPTIONS, ANOTHER_STATUS),
     checks=(
         ("room, and none", JUDGE.on(IDLE, BUSY, at_the_door(5, waiting=2), at_the_door(5, 5, 5))),
         ("what never fits", JUDGE.on(JUST_FITS, *NEVER)),
@@ -228,6 +229,7 @@ EXERCISE = Exercise(
             JUDGE.on(
                 at_the_door(9, 6, 25, waiting=1, per_s=7.0),
                 at_the_door(8, 4, waiting=2, per_s=4.0),
+                at_the_door(4, waiting=3, per_s=4.0),
                 at_the_door(1, 2, waiting=2, per_s=512.0),
                 at_the_door(90, 95, waiting=2, per_s=2.0),
             ),

@@ -11,6 +11,7 @@ import linecache
 import os
 import struct
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
@@ -24,6 +25,7 @@ from course.called import Opaque
 from course.grading.isolation.channel import MOST_REPLY_BYTES
 from course.grading.isolation.wire import Storages, WireError, decode, encode
 from course.grading.isolation.wire_records import RECORDS
+from course.kept_results import KeptResults
 from course.observed_call import Printed, observe, plain, raised
 from course.source.cells import Notebook
 from course.source.cutting import read_notebook
@@ -41,6 +43,7 @@ class Answers:
     def __init__(self, channel: int, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._channel = channel
         self._functions = dict(functions)
+        self._results = defaultdict[str, KeptResults](KeptResults)
         self._generators: list[tuple[Callable[..., Any], Generator[Any, Any, Any]]] = []
 
     def serve(self) -> None:
@@ -76,11 +79,13 @@ class Answers:
         """
         torch.set_grad_enabled(grad)
         function, printed = self._functions[name], Printed()
-        copied = functools.partial(self._shared, function) if shared else plain
+        keep = self._results[name].keep
+        copied = functools.partial(self._shared, function, keep) if shared else keep
         said: dict[str, Any] = {"value": None, "args_after": None, "error": None, "generator": None}
         try:
             value = observe(function, args, seed, printed, copied)
-            said["args_after"] = tuple(copied(item) for item in args) if left else None
+            after = (plain(item, cloned=not shared) for item in args)
+            said["args_after"] = tuple(after) if left else None
             if isinstance(value, _Kept):
                 said["generator"] = value.number
             else:
@@ -89,8 +94,13 @@ class Answers:
             said["error"] = raised(error, function)
         return {**said, "stdout": printed.text()}
 
-    def _shared(self, function: Callable[..., Any], value: Any) -> Any:
+    def _changed_result(self, name: str) -> dict[str, Any]:
+        """Say which result of a function a later call of it has changed."""
+        return {"value": self._results[name].changed()}
+
+    def _shared(self, function: Callable[..., Any], keep: Callable[[Any], Any], value: Any) -> Any:
         if not isinstance(value, Generator):
+            keep(value)
             return plain(value, cloned=False)
         self._generators.append((function, value))  # pyright: ignore[reportUnknownArgumentType]
         return _Kept(len(self._generators) - 1)

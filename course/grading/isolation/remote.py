@@ -52,6 +52,16 @@ class There:
         """As its process says."""
         return pick_name(self._arguments, index)
 
+    def changed_result(self) -> tuple[Any, Any] | None:
+        """As its process says, which has the results themselves."""
+        message = {"do": "changed_result", "name": self._name}
+        try:
+            reply = self._channel.exchange(message, _ASIDE_S, _BACKSTOP * _ASIDE_S)
+        except (LostError, TooSlowError):
+            return None
+        said = reply.value("value")
+        return said if isinstance(said, tuple) and len(said) == 2 else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
     def callees(self, names: Sequence[str]) -> list[tuple[str, There]]:
         """Those that its process says it calls; none once that has ended."""
         message = {"do": "callees", "name": self._name, "names": list(names)}
@@ -98,6 +108,10 @@ class _Wrapped:
     def argument(self, index: int) -> str:
         """The function's own."""
         return self._there.argument(index)
+
+    def changed_result(self) -> tuple[Any, Any] | None:
+        """The function's own."""
+        return self._there.changed_result()
 
     def callees(self, names: Sequence[str]) -> list[tuple[str, There]]:
         """The function's own."""

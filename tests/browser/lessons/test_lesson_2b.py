@@ -45,6 +45,15 @@ def test_a_pictures_question_is_set_in_the_font_of_the_text(lesson):
     assert question.evaluate(FONT) == text.evaluate(FONT)
 
 
+def test_the_hourglass_lies_on_no_text_of_a_narrow_page(lesson):
+    lesson.page.set_viewport_size({"width": 390, "height": 900})
+    lesson.answer(AGED_KEY + "__import__('time').sleep(4)\n")
+    hourglass = lesson.page.locator(".running-app-icon")
+    expect(hourglass).to_be_visible()
+    assert box(hourglass)[1] <= box(lesson.page.locator("#App h1"))[0]
+    lesson.page.set_viewport_size({"width": 1280, "height": 900})
+
+
 def test_ageing_is_drawn_by_the_learners_key(lesson):
     lesson.answer(AGED_KEY)
     expect(lesson.report("aged_key", "passed")).to_contain_text("Passed")

@@ -1,0 +1,80 @@
+"""Wrong ideas of what lies in the heap, known by the one that came back beside the right one."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from course.exercise import Misconception
+from nanogpt.fleet.decisions import Entry
+from solutions.l07_fleet._queues import (
+    handling,
+    pop_flipped,
+    push_flipped,
+    push_lower,
+    sweep_all,
+    sweep_top,
+    sweeping,
+)
+
+
+def flipped(got: Any, wanted: Any) -> bool:
+    """Whether the heaps differ in nothing but which of an entry's two numbers comes first."""
+    return (
+        got[1:] == wanted[1:] and left_of(map(unordered, wanted[0]), map(unordered, got[0])) == []
+    )
+
+
+def unordered(entry: Entry) -> tuple[Any, ...]:
+    key, *numbers = entry
+    return key, *sorted(numbers)
+
+
+def swept(got: Any, wanted: Any) -> bool:
+    """Whether entries are missing, all of them stale."""
+    missing, latest = left_of(wanted[0], got[0]), wanted[1]
+    stale = [latest.get(id) != generation for _, id, generation in missing or ()]
+    return got[1:] == wanted[1:] and bool(stale) and all(stale)
+
+
+def left_of(entries: Iterable[Any], others: Iterable[Any]) -> list[Any] | None:
+    """The entries without the others; None where one of these is not among them."""
+    left = list(entries)
+    for other in others:
+        if other not in left:
+            return None
+        left.remove(other)
+    return left
+
+
+NEAR = (
+    Misconception(
+        "flipped",
+        "A generation and its request.",
+        "An entry is the key, the id and the generation, in this order: here the generation stands "
+        "before the id.",
+        form=flipped,
+        also=(
+            handling(push_flipped),
+            handling(push_flipped, pop=pop_flipped),
+        ),
+    ),
+    Misconception(
+        "sweeps",
+        "What is stale may go at any time.",
+        "A stale entry stays in the heap until a pop finds it on top: no push, no removal and no "
+        "search takes it out.",
+        form=swept,
+        also=tuple(
+            sweeping(sweep, *events)
+            for sweep in (sweep_all, sweep_top)
+            for events in (("push",), ("remove",), ("push", "remove"), ("push", "remove", "pop"))
+        ),
+    ),
+    Misconception(
+        "only_the_heap",
+        "Generations are all that counts.",
+        "The generations and `popped` are right, but the heap is not: work out which entries lie "
+        "in it after this event.",
+        form=lambda got, wanted: got[1:] == wanted[1:],
+        also=(handling(push_lower),),
+    ),
+)
