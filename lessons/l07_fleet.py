@@ -866,8 +866,8 @@ def _():
 
 @app.function
 def my_policy(snapshot: "FleetSnapshot") -> tuple[int, int] | None:
-    """Return `(request_id, worker_id)`: who is given to which worker now. None ends the round."""
-    raise NotImplementedError("Exercise 7.4: who goes where next?")
+    """Return `(request_id, worker_id)`: which request goes to which worker. None ends the round."""
+    raise NotImplementedError("Exercise 7.4: which request goes where next?")
 
 
 @app.cell(hide_code=True)

@@ -241,6 +241,14 @@ def streamed(url: str, prompt: str, num_tokens: int) -> list[Any]:
         return events_of(list(answer.iter_lines()))
 
 
+def failed(url: str, prompt: str, num_tokens: int) -> str:
+    """What a stream was ended with: an answer of its own if that came before the first event."""
+    body = completion(prompt, num_tokens, temperature=0, stream=True)
+    answer = httpx.post(f"{url}/v1/completions", json=body, timeout=30)
+    last = answer.json() if answer.is_error else events_of(answer.text.splitlines())[-2]
+    return last["error"]["message"]
+
+
 def wait_until(done: Callable[[], Any]) -> None:
     end = time.monotonic() + 20
     while not done():
@@ -273,8 +281,7 @@ def test_parts_of_ones_own_are_asked_and_serve_the_oracles_text() -> None:
 def test_a_wrong_part_fails_one_request_with_its_sentence_and_no_other() -> None:
     parts = ServerParts(next_events=lambda committed, sent, is_done: [committed[-1].decode()] * 2)
     with running_server(engine, parts=parts) as (url, thread):
-        first = streamed(url, "To be", 12)
-        assert first[-2]["error"]["message"].startswith("your next_events returned [")
+        assert failed(url, "To be", 12).startswith("your next_events returned [")
         assert text_of(streamed(url, "To be", 12)) == oracle("To be", 12)
         assert list(thread.problems) == ["next_events"]
         wait_until(lambda: not thread.num_unfinished and not thread.served)
@@ -283,8 +290,7 @@ def test_a_wrong_part_fails_one_request_with_its_sentence_and_no_other() -> None
 
 def test_an_answer_that_cannot_be_shown_ends_one_stream_and_not_the_engine() -> None:
     with running_server(engine, parts=ServerParts(next_events=lambda *_: Unshowable())) as (url, _):
-        first = streamed(url, "To be", 12)
-        assert first[-2]["error"]["message"].startswith("your next_events returned what cannot be")
+        assert failed(url, "To be", 12).startswith("your next_events returned what cannot be")
         assert text_of(streamed(url, "To be", 12)) == oracle("To be", 12)
 
 

@@ -354,10 +354,8 @@ EXERCISE = Exercise(
         rules=(
             "The result is `(request_id, worker_id)`: which request is given to which worker "
             "now. You are asked again, with a new snapshot, until you answer `None`, which "
-            "ends the round. The next round comes with the next arrival, or when a worker ends "
-            "what it runs.",
-            "Go by the snapshot alone, and leave it as it is. A request that you have sent may be "
-            "asked about again, so remember nothing between calls.",
+            "ends the round; the next comes with an arrival, or when a worker ends what it runs.",
+            "Go by the snapshot alone, leave it as it is, and remember nothing between calls.",
             "`snapshot.now_us` is the time; all times are in microseconds.",
             "`snapshot.waiting` are the requests that wait, the oldest first, at most 64 and "
             "perhaps none. Each has an `id`, `priority` (0 is the highest), `arrival_us`, "
@@ -370,15 +368,15 @@ EXERCISE = Exercise(
             "a worker has room for it.",
             "`snapshot.hit_tokens[request_id][worker_id]` is how many tokens of the request "
             "that worker knows; what is 0 is left out, whole requests too.",
-            f"The policy serves {NUM_LOADS} loads of {NUM_REQUESTS} requests that you cannot "
-            f"see, with {FLEET.num_workers} workers. They come in waves, priorities mixed, and "
-            "have 200 ms, 500 ms or 1 s. Attainment is the share of all requests that finish "
+            f"The policy serves {NUM_LOADS} unseen loads of {NUM_REQUESTS} requests with "
+            f"{FLEET.num_workers} workers. They come in waves, priorities mixed, and have "
+            "200 ms, 500 ms or 1 s. Attainment is the share of all requests that finish "
             "by their deadline. To pass, it is at least "
             f"{100 * MARGIN:.0f} percentage points above FIFO's on average, on no load more "
             f"than {100 * TOLERANCE:.0f} below, and no request waits longer than "
             f"{LONGEST_WAIT_US / 1e6:g} s for its first token.",
-            "FIFO has the same workers and caches, sends each arrival to the next worker in "
-            "turn, and lets it queue there.",
+            "FIFO has the same workers and caches, and lets each arrival queue at the next worker "
+            "in turn.",
         ),
         args=(moment([ONE], [idle(2)]),),
         result=(41, 2),
