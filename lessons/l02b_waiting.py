@@ -1,7 +1,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="medium", app_title="2b · Who waits")
+app = marimo.App(width="medium", app_title="2b · Waiting")
 
 with app.setup(hide_code=True):
     import marimo as mo
@@ -15,7 +15,7 @@ with app.setup(hide_code=True):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    # 2b · Who waits
+    # 2b · Waiting
 
     *20 minutes. Builds on lesson 2: the queue and its ranks, admission, preemption. You write one
     function.*
