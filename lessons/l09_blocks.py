@@ -602,7 +602,8 @@ def _():
         ),
         1,
         "The letters of its second block stand in the king's prompt too, behind a king. There every letter "
-        "looked at the king. The hash has to name the parent, and by it everything before.",
+        "looked at the king. The hash has to name the parent, and by it everything before. (A block too few "
+        "costs time and no text; the store shares full blocks alone.)",
     )
     return
 
@@ -650,7 +651,8 @@ def _():
         ),
         1,
         "Each of them writes what it computes into the next free place, and it is the same place. A block that "
-        "another table names has to be copied before it is written.",
+        "another table names has to be copied before it is written. (What the second found was right when it "
+        "was found.)",
     )
     return
 
@@ -697,7 +699,8 @@ def _():
         ),
         0,
         "Two tables named the first block. When one of them went, the block was freed under the other, taken by "
-        "the third request, and written over. The count says when a block is free: when no table is left.",
+        "the third request, and written over. The count says when a block is free: when no table is left. "
+        "(A preempted request would come back with the right text.)",
     )
     return
 
@@ -747,7 +750,8 @@ def _():
         ),
         2,
         "The blocks had their hashes as soon as they were taken. Then the step failed, and what was found by them was "
-        "whatever lay there. Only what a committed step has computed may be found: `num_committed // size`.",
+        "whatever lay there. Only what a committed step has computed may be found: `num_committed // size`. "
+        "(The hashes are the right ones for what should have lain there.)",
     )
     return
 
@@ -802,7 +806,8 @@ def _():
         ),
         1,
         "All tokens are in the hash, and it is still not enough: K/V comes from weights, and these are others. "
-        "Whatever K/V depends on has to be in there: the adapter, the images behind placeholder tokens.",
+        "Whatever K/V depends on has to be in there: the adapter, the images behind placeholder tokens. (The "
+        "parents are in it: each hash is of all tokens up to its block's end.)",
     )
     return
 

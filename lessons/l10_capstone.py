@@ -625,8 +625,8 @@ def _():
             "The first ones are served too fast",
         ),
         2,
-        "Here the last of 24 waits a second or so. With clients that keep coming it is minutes, and then those "
-        "in front have left before their turn. A refusal in a millisecond, with a time to come again, is worth "
+        "Here 24 come and no more, so the last one is served in the end. With clients that keep coming it waits "
+        "minutes, and then those in front have left before their turn. A refusal in a millisecond, with a time to come again, is worth "
         "more than a place at the end.",
     )
     return
