@@ -87,8 +87,8 @@ def _():
 
     ## Of promises
 
-    **Deadline**: when a request should have its first token. **Slack**: how long one can still wait with
-    it and be in time. Below zero it is **doomed**: late even if it runs at once.
+    **Deadline**: when a request should have its first token, or, in lesson 7, its last. **Slack**: how long
+    it can still wait and be in time. Below zero it is **doomed**: late even if it runs at once.
 
     **SLO**: service-level objective, the promise of a service, such as a first token within 400 ms.
     **SLO attainment**: the share of requests that got what was promised. **Goodput**: how many requests

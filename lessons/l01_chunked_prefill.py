@@ -144,7 +144,8 @@ def _():
 
     The times are *modelled*: the engine really ran our small model, and a clock charged each step
     what it would cost an 8-billion-parameter model on a data-centre GPU, one of our prompt tokens
-    standing for 16 of a real prompt. The formula and its five numbers are in `nanogpt/clock.py`.
+    standing for 16 of a real prompt. The formula is in `nanogpt/clock.py`, its five numbers in
+    `nanogpt/experiments/machines.py`.
 
     The idea of this lesson: **cut the prompt into chunks**, one per step, beside the decodes. No step
     may compute more than a **token budget**. With a budget of 32 and four decodes, 28 tokens are

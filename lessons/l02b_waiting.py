@@ -112,8 +112,8 @@ def _():
     differ most: here FCFS preempts as well when requests grow, and there a victim started its text over.
     The control says that the measurement measures priority.
 
-    Nothing was made faster. Latency was moved from some requests to others, and a fee was charged on
-    the way: every recomputed token is arithmetic that had been done. And there is a request that
+    Nothing was made faster. Latency was moved from some requests to others, and not for nothing: every
+    recomputed token is arithmetic that had been done. And there is a request that
     the table does not show.
     """),
     )

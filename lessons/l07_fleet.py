@@ -730,7 +730,7 @@ def _(exhibits, suspect):
     predict(
         "l07.baseline",
         "Against this baseline the ITL gets worse, against `nanogpt.fleet.FIFO` it gets better, and the "
-        "TTFT gains about twice as much. **What is wrong with the baseline?**",
+        "median TTFT gains two thirds more. **What is wrong with the baseline?**",
         (
             "It has fewer workers",
             "It has the prefix cache and speculation, which were never switched off",

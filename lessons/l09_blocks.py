@@ -799,15 +799,15 @@ def _():
         "l09.exhibit_e",
         "The second request finds its whole prompt but the end, and goes on as no model would. **What is broken?**",
         (
-            "The prompt was too short",
+            "A block was shared before it was full",
             "Tokens alone do not say what K/V is",
             "The adapter was loaded too late",
             "A parent is missing from the hash",
         ),
         1,
         "All tokens are in the hash, and it is still not enough: K/V comes from weights, and these are others. "
-        "Whatever K/V depends on has to be in there: the adapter, the images behind placeholder tokens. (The "
-        "parents are in it: each hash is of all tokens up to its block's end.)",
+        "Whatever K/V depends on has to be in there: the adapter, the images behind placeholder tokens. (Only "
+        "full blocks have a hash here, and the parents are in it: all tokens up to its block's end.)",
     )
     return
 
