@@ -439,7 +439,7 @@ def _():
 
     Now without a stage. Two processes, each with its half of a model with random weights (what a pass costs
     does not depend on what the model has learnt). They measure how long a pass takes, and lesson 5's line is
-    fitted to it. Then the same two requests twice, without a monitor and with one: a prefill of 1,400 tokens,
+    fitted to it. Then the same two requests in two *arms*, without a monitor and with one: a prefill of 1,400 tokens,
     and after a fifth of its time an urgent request of 24, promised its first token within half a pass.
 
     Your `clean_up` undoes the pass once it has passed its check. `local_vote` and `checkpoint` run inside the

@@ -939,7 +939,7 @@ def _():
     - **Under a sliding window** a block goes back once no token in it is seen, and a newcomer needs only the
       blocks that are still seen, not all from the first on: `SlidingWindowManager` in vLLM, and this engine
       with `sliding_window` beside `block_size`.
-    - **One thing is done otherwise.** vLLM names a full block when it is *taken*, before it is computed, so
+    - **One thing is done otherwise.** vLLM gives a full block its hash when it is *taken*, before it is computed, so
       requests that start in one step share already.
     - **SGLang** keeps a radix tree over the tokens
       ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)). A node holds a run of

@@ -269,7 +269,7 @@ def _():
     ## Your engine, served
 
     Now everything that you have passed in this course goes into one engine, and the three functions above
-    into the server before it. What is missing is the reference. Settings decide which parts have work to
+    into the server before it. For what you have not passed the reference stands in. Settings decide which parts have work to
     do: with `executor="fused"` those of lesson 3, with `sliding_window=48` those of lesson 4, with
     `block_size=16` those of lesson 9. Change them and run the cell.
     """)
