@@ -49,7 +49,7 @@ def _():
     **Padded**: every request's new tokens in a row of their own, the shorter rows filled up.
     **Packed**: all of them in one flat row, with nothing filled up.
 
-    **KV cache**: keys and values that are kept so that they need not be computed again. **KV tokens**:
+    **KV cache**: keys and values, *K/V*, that are kept so that they need not be computed again. **KV tokens**:
     for how many tokens a request holds them. **KV budget**: for how many all requests together may.
 
     **FCFS**: first come, first served; lesson 7 says FIFO, as its source does. **Admit**: let a waiting

@@ -920,7 +920,7 @@ def _():
     - [hyprstream #1521](https://github.com/hyprstream/hyprstream/pull/1521): `tril` without the offset, on a cached forward of several tokens: the *whole
       prompt history* hidden. PyTorch's `is_causal=True` aligns top-left in the same way, which
       ExecuTorch's reference cache ran into ([#21749](https://github.com/pytorch/executorch/pull/21749)).
-    - [vLLM #26042](https://github.com/vllm-project/vllm/issues/26042): with one attention backend, chunked prefill took GSM8K from above 93 % to 65 %, and
+    - [vLLM #26042](https://github.com/vllm-project/vllm/issues/26042): with one attention backend, chunked prefill took GSM8K (school mathematics) from above 93 % to 65 %, and
       *it gets worse if the chunked prefill size goes smaller*: the symptom of exhibit A, word for
       word, from another cause.
 

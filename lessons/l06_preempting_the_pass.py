@@ -76,8 +76,8 @@ def _():
     the heads and of the MLP, and twice in every layer all of them add up their parts in a *collective*,
     `all_reduce`. A collective is a meeting: no rank gets out before all have come.
 
-    A rank may look just before attention. vLLM's forward pass is mostly compiled, and a callback in a
-    captured graph would be recorded once and never run again; but in a batch with a prefill in it,
+    A rank may look just before attention. vLLM's forward pass is mostly compiled, and captured in *CUDA
+    graphs*: recordings of GPU work, whose replay calls no Python. But in a batch with a prefill in it,
     attention stays outside the graphs, and there the pass comes up for air, once per layer. (A batch of
     decodes alone is one graph by default, and cannot be left.) In our engine the pass is a generator that
     yields there, and between two steps a rank may stop for good, or for a while:

@@ -915,7 +915,7 @@ def _():
     - **Continuous batching** comes from **Orca** (Yu et al., OSDI 2022): schedule iteration by iteration,
       36.9 times the throughput of FasterTransformer at the same latency for GPT-3, by its abstract.
     - **SGLang's router** ([Model Gateway](https://docs.sglang.io/advanced_features/router.html)) keeps a
-      radix tree of the text sent to each worker. If the longest match is above `cache_threshold` (0.3) of
+      radix tree, a tree of prefixes, of the text sent to each worker. If the longest match is above `cache_threshold` (0.3) of
       the prompt, the request goes where the match is; but once the busiest worker has over 64 requests
       more than the idlest, and over 1.5 times as many, the shortest queue gets it. Two modes and a
       switch; yours is one formula, as it knows both in tokens. **vLLM's router** is

@@ -841,8 +841,8 @@ def _():
       tokens off `num_computed_tokens`. Its
       [n-gram speculation](https://docs.vllm.ai/en/latest/features/speculative_decoding/n_gram/) is the
       lookup of exhibit C, in the request's own text. [Its documentation](https://docs.vllm.ai/en/latest/features/speculative_decoding/)
-      promises lower latency above all *under medium-to-low QPS, memory-bound workloads*; but its table
-      gives EAGLE a *medium to high* gain at high QPS too. That our draft makes a crowd slow is true of
+      promises lower latency above all *under medium-to-low QPS* (requests per second), *memory-bound
+      workloads*; but its table gives EAGLE (below) a *medium to high* gain at high QPS too. That our draft makes a crowd slow is true of
       K = 4 and of these p, not of every draft.
     - **Medusa** (Cai et al., [2401.10774](https://arxiv.org/abs/2401.10774)) has no draft model: extra heads
       on the target guess several places ahead, and a tree of guesses is verified in one pass. **EAGLE** (Li
