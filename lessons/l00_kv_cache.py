@@ -341,7 +341,7 @@ def _():
         "l00.tokens_computed",
         mo.md(r"""
         Counted in tokens, 200 characters cost 598 times as much as one without a cache, and 5 times as much
-        with it: that is the answer to the question at the top, and worth telling a friend. But look at
+        with it: that is the answer to the question at the top. But look at
         the last column. At 200 characters the cache computes 120 times fewer tokens, and the time saved is
         nowhere near 120 times. A decode computes *one* token, and still it takes a good part of what a step
         of fifty takes. Where does the time go?
@@ -396,8 +396,8 @@ def _():
     mo.md(r"""
     So a decode alone wastes nearly the whole step. The way out is to let other requests in: **one
     step computes one token for each of them.** That is batching, and it is where the throughput of
-    every serving engine comes from. It is also where the cost of the cache comes back, as you will
-    see: each of them needs its K/V in memory.
+    every serving engine comes from. It is also where the cost of the cache comes back:
+    each of them needs its K/V in memory.
 
     ## Which request waits for which?
 

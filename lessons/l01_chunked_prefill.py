@@ -895,7 +895,7 @@ def _():
       chunk adds one.
     - A prompt in chunks stands behind all decodes in every one of its steps. Its TTFT pays.
 
-    Publishing that table took honesty. The lesson in it: chunking trades TTFT and some throughput for
+    The lesson in that table: chunking trades TTFT and some throughput for
     even gaps. It is a bargain where decodes leave arithmetic idle and prompts are long, and a loss
     where neither holds.
 

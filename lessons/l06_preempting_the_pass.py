@@ -67,8 +67,8 @@ def _():
     the fixed part again, whether an urgent request comes or not, and the wait is still a whole chunk.
 
     The other answer: the pass looks at every layer whether it is still wanted. That is the idea of
-    **FlowPrefill**, the paper behind the post. A layer is short, and a glance is cheap. So much for the
-    idea. The rest of this lesson is about the glance.
+    **FlowPrefill**, the paper behind the post. A layer is short, and a glance is cheap. The rest
+    of this lesson is about the glance.
 
     ### What computes a pass
 
@@ -479,7 +479,7 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Two real defects of the version in vLLM, each of which cost its author real debugging time. Both were
+    Two real defects of the version in vLLM. Both were
     staged here with real processes that are held at named points, so that the bad order happens every time.
 
     ### Exhibit A: the engine that dies after a success

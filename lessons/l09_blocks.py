@@ -219,8 +219,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Six decisions make all of this. Each is a few lines, and each of them has a way to be wrong that no
-    text shows at once.
+    Six decisions make all of this, a few lines each.
 
     ## Take and give back
 
@@ -603,7 +602,7 @@ def _():
         1,
         "The letters of its second block stand in the king's prompt too, behind a king. There every letter "
         "looked at the king. The hash has to name the parent, and by it everything before. (A block too few "
-        "costs time and no text; the store shares full blocks alone.)",
+        "costs time and no text.)",
     )
     return
 
@@ -976,8 +975,7 @@ def _():
     mo.md(r"""
     ## What comes next
 
-    Now look at what you have: a plan, a queue, a way out of memory that is short, a window, a draft, and
-    blocks that remember. In [lesson 10](/?file=l10_capstone.py) all of it goes to work: your engine behind
+    In [lesson 10](/?file=l10_capstone.py) all that you have built goes to work: your engine behind
     a real endpoint, for clients that other people wrote.
     """)
     return

@@ -481,7 +481,7 @@ def _():
         2,
         "Each step gives a token, but not each token is news. What the client has is counted in the text, "
         "so send from there on, whatever is computed twice. Engines that keep the generated tokens of a "
-        "preempted request, as ours does, meet this less often; the sentence holds for all of them.",
+        "preempted request, as ours does, meet this less often.",
     )
     return
 
