@@ -52,7 +52,7 @@ LESSONS = (
     ),
     Lesson(
         stem="l02b_waiting",
-        title="Who waits",
+        title="Waiting",
         builds="Rank a queue so that waiting counts; measure what a priority moves, what it costs, "
         "and which request it starves.",
         minutes=20,

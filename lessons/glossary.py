@@ -26,6 +26,9 @@ def _():
     **Oracle**: the plain and slow way to write a text, `generate()`: one request at a time, every token
     computed anew for each new one. Every faster way has to write the same text.
 
+    **Greedy**: always the likeliest token. Otherwise a token is *sampled*: drawn at random from the
+    model's probabilities.
+
     **TTFT**: time to first token, from the arrival of a request on. **ITL**: inter-token latency, the
     gap between two tokens of one request; some sources call it TBT. **TPOT**: time per output token,
     the mean of a request's gaps.
@@ -40,16 +43,27 @@ def _():
 
     **Token budget**: the most tokens that one step may compute.
 
-    **KV cache**: keys and values that are kept so that they need not be computed again. **KV tokens**:
+    **Static batching**: a batch stays together until its longest text is done. **Continuous batching**:
+    what is done leaves after any step, and what waits takes its place.
+
+    **Padded**: every request's new tokens in a row of their own, the shorter rows filled up.
+    **Packed**: all of them in one flat row, with nothing filled up.
+
+    **KV cache**: keys and values, *K/V*, that are kept so that they need not be computed again. **KV tokens**:
     for how many tokens a request holds them. **KV budget**: for how many all requests together may.
 
-    **Admit**: let a waiting request in. **Preempt**: take the K/V of a running one away, to be
-    recomputed later; its tokens are kept.
+    **FCFS**: first come, first served; lesson 7 says FIFO, as its source does. **Admit**: let a waiting
+    request in. **Preempt**: take the K/V of a running one away, to be recomputed later; its tokens are
+    kept. That request is the **victim**.
+
+    **Starvation**: one request waits for as long as others keep coming. **Ageing**: waiting improves
+    its rank, which prevents that. **Livelock**: steps are computed, and no request gets on.
 
     **Sliding window**: a token sees only the last so many positions. **Sink**: one of the first
     positions, which stays visible all the same.
 
-    **Slot**: room for the K/V of the longest text that there can be, kept for one request. **Block**:
+    **Slot**: room for the K/V of the longest text that there can be, kept for one request. (In lesson
+    0 it is a place in the batch, and in lesson 4's ring the room of one token.) **Block**:
     room for the K/V of so many tokens in a row, 16 say; **block table**: which blocks hold a request's
     text, in its order. **Pool**: all blocks.
 
@@ -60,7 +74,7 @@ def _():
     **Copy on write**: several tables name a block until one of them is to write it; that one gets a copy.
 
     **Draft**: a cheap guess at coming tokens, which the model then judges in one pass. **Accept**: keep a
-    guessed token.
+    guessed token. **Target**: the model that judges, and whose text is wanted.
 
     **Retry-After**: a header of HTTP that goes with a refusal: after so many seconds it is worth asking
     again.
@@ -73,12 +87,12 @@ def _():
 
     ## Of promises
 
-    **Deadline**: when a request should have its first token. **Slack**: how long one can still wait with
-    it and be in time.
+    **Deadline**: when a request should have its first token, or, in lesson 7, its last. **Slack**: how long
+    it can still wait and be in time. Below zero it is **doomed**: late even if it runs at once.
 
     **SLO**: service-level objective, the promise of a service, such as a first token within 400 ms.
     **SLO attainment**: the share of requests that got what was promised. **Goodput**: how many requests
-    per second are served within their promise; throughput counts the others too.
+    per second are served within their promise. **Throughput** counts the others too, often in tokens.
 
     ## Of several processes
 

@@ -131,7 +131,8 @@ def _():
         "Without: 50 + 51 + ... + 69 = 1,190, because step after step feeds everything known. "
         "With: the first step feeds the 50 tokens of the prompt, and each of the other 19 steps "
         "feeds the one token that is new. That makes 69 and not 70: the last token is sampled, "
-        "but nothing is predicted from it, so it never goes in.",
+        "but nothing is predicted from it, so it never goes in. (1,400 would be the full length every "
+        "time, and 20 leaves the prompt out.)",
     )
     return
 
@@ -340,7 +341,7 @@ def _():
         "l00.tokens_computed",
         mo.md(r"""
         Counted in tokens, 200 characters cost 598 times as much as one without a cache, and 5 times as much
-        with it: that is the answer to the question at the top, and worth telling a friend. But look at
+        with it: that is the answer to the question at the top. But look at
         the last column. At 200 characters the cache computes 120 times fewer tokens, and the time saved is
         nowhere near 120 times. A decode computes *one* token, and still it takes a good part of what a step
         of fifty takes. Where does the time go?
@@ -395,8 +396,8 @@ def _():
     mo.md(r"""
     So a decode alone wastes nearly the whole step. The way out is to let other requests in: **one
     step computes one token for each of them.** That is batching, and it is where the throughput of
-    every serving engine comes from. It is also where the cost of the cache comes back, as you will
-    see: each of them needs its K/V in memory.
+    every serving engine comes from. It is also where the cost of the cache comes back:
+    each of them needs its K/V in memory.
 
     ## Which request waits for which?
 
@@ -428,7 +429,8 @@ def _():
         2,
         "Static: the first batch lasts as long as its longest, 9 steps, the second 6: 15. "
         "Continuous: while request 0 takes its 9 steps, all the others fit into the two slots beside "
-        "it. 27 tokens in three slots need at least 9 steps, so it cannot be done faster.",
+        "it. 27 tokens in three slots need at least 9 steps, so it cannot be done faster. (27 steps would "
+        "be one request at a time.)",
     )
     return
 
@@ -746,9 +748,10 @@ def _():
         "l00.bug_or_rounding",
         mo.md(r"""
         Float32 can promise that a right cache is *close*, and it cannot promise the same text for ever.
-        Float64 makes ties so rare that we test our engine with it, token for token. In 16 bits, which
-        is what nanoGPT's `sample.py` computes in by default, rounding alone can change a text. Pull request #613 was also tried on a CPU, where `sample.py` computes in float32;
-        there rounding is a far less likely excuse. We do not know which it was. Now you know how to find out.
+        Float64 makes flips so rare that we test our engine with it, token for token. In 16 bits, which
+        is what nanoGPT's `sample.py` computes in by default, rounding alone can change a text. Pull
+        request #613 was also tried on a CPU, where `sample.py` computes in float32; there rounding is a
+        far less likely excuse. We do not know which it was. Now you know how to find out.
 
         The same question came to Hugging Face transformers (issue #25420). A maintainer's answer there:
         a cache does change the logits, in most models and at all precisions; in float32 it can hardly
@@ -770,10 +773,10 @@ def _():
       in one flat row, and only attention asks which request they belong to. Our packed executor
       (`nanogpt/executors/packed.py`) does exactly this.
     - **vLLM** (Kwon et al., *Efficient Memory Management for Large Language Model Serving with
-      PagedAttention*, SOSP 2023) started from the table above: the engines that it measured reserved
-      a full context for each request, and only 20 to 38 percent of their KV memory held tokens.
-      Paging gives out small blocks instead. Our engine reserves whole slots, because they are easier
-      to see through; it wastes as those engines did.
+      PagedAttention*, SOSP 2023) started from the table above: engines reserved a request's memory
+      ahead, in one piece. Of their KV memory 20 percent held tokens where that was a full context, and
+      38 percent even where the length of every answer was known (Figure 2). Paging gives out small
+      blocks instead. Our engine reserves a full context, because that is easier to see through.
     - Your `cached_attention` copies the whole cache at every step. Hugging Face transformers'
       default cache (`DynamicCache`) does that too, in the same `torch.cat`. Serving engines write
       into memory that they reserved at the start.

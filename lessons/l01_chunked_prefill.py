@@ -144,7 +144,8 @@ def _():
 
     The times are *modelled*: the engine really ran our small model, and a clock charged each step
     what it would cost an 8-billion-parameter model on a data-centre GPU, one of our prompt tokens
-    standing for 16 of a real prompt. The formula and its five numbers are in `nanogpt/clock.py`.
+    standing for 16 of a real prompt. The formula is in `nanogpt/clock.py`, its five numbers in
+    `nanogpt/experiments/machines.py`.
 
     The idea of this lesson: **cut the prompt into chunks**, one per step, beside the decodes. No step
     may compute more than a **token budget**. With a budget of 32 and four decodes, 28 tokens are
@@ -411,7 +412,7 @@ def plan_step(
     budget: int,
 ) -> list[tuple[int, int]]:
     """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
-    raise NotImplementedError("Exercise 1.4: who computes how many tokens in this step?")
+    raise NotImplementedError("Exercise 1.4: which request computes how many tokens?")
 
 
 @app.cell(hide_code=True)
@@ -566,7 +567,7 @@ def _():
         "Look at what is right. A chunk of 1 has one row, and that row may see everything: no mask can "
         "hurt it. A whole prompt is a first chunk, with nothing before it. What is wrong needs **several "
         "rows and a past**. Restarted positions would spoil chunks of 1 too; rounding flips a near-tie now and "
-        "then, not four texts at once; an early sample would add a token to the text.",
+        "then, not three texts of three; an early sample would add a token to the text.",
     )
     return
 
@@ -614,7 +615,7 @@ def _(flips_by_layers, flips_table, model):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: the guest who waited for the party to end
+    ### Exhibit B: late to the party
 
     Two streams are running. Request 2 arrives at step 3 with a prompt of 9 tokens, and the
     budget is 32. Step through it, and look at the budget bars.
@@ -765,8 +766,9 @@ def _():
     mo.md(r"""
     On the modelled GPU every budget from 16 on *gains* throughput, and the newcomer's longer wait moves the
     mean TTFT by a few percent. A budget of 8 loses: more than half of such a step is paid for and
-    not used. On the CPU every smaller budget costs throughput and TTFT, and all it buys is
-    smaller gaps.
+    not used. On the modelled CPU no budget gains throughput, the small ones lose much of it, and every
+    one costs TTFT: smaller gaps are all that it buys. (Live, 64 may gain a little: attention makes a
+    prefill of 400 tokens dearer than the fitted line knows.)
 
     Why the difference? Ask the clocks for the price of one more thing to do, a chunk of 8 beside
     four decodes:
@@ -785,10 +787,9 @@ def _():
     mo.md(r"""
     The first 8 tokens (128 of a real prompt) cost the modelled GPU **nothing**. That is built into
     the model, not found by it: a step takes as long as the slower of two things, reading 16 GB of
-    weights and the arithmetic of its tokens, and with four tokens the arithmetic units wait. It is
-    the whole case for chunked prefill. It is also why the case fails on a small CPU, where no
-    arithmetic is idle, every further step pays its fixed cost again, and every chunk reads the past
-    of its prompt once more.
+    weights and the arithmetic of its tokens, and with four tokens the arithmetic units wait. That
+    is why small gaps can be had for nothing there. On a small CPU they cannot: no arithmetic is idle,
+    every further step pays its fixed cost again, and every chunk reads the past of its prompt once more.
 
     ### Which budget?
 
@@ -878,8 +879,8 @@ def _():
     further token is paid for by each reader.
 
     A budget here is not yet a server's `max_num_batched_tokens`: one of our prompt tokens stands for
-    16, a decode for itself. vLLM's defaults lie between 2,048 and 8,192 and more, by the machine and
-    the use.
+    16, a decode for itself. vLLM's defaults lie between 2,048 and 16,384, by the machine and the use
+    (`get_batch_defaults` in `vllm/engine/arg_utils.py`).
 
     ### Where it loses
 
@@ -894,7 +895,7 @@ def _():
       chunk adds one.
     - A prompt in chunks stands behind all decodes in every one of its steps. Its TTFT pays.
 
-    Publishing that table took honesty. The lesson in it: chunking trades TTFT and some throughput for
+    The lesson in that table: chunking trades TTFT and some throughput for
     even gaps. It is a bargain where decodes leave arithmetic idle and prompts are long, and a loss
     where neither holds.
 
@@ -907,7 +908,7 @@ def _():
     - **vLLM** has no prefill phase and no decode phase in its scheduler: each request has computed
       some of its tokens and should catch up. Running requests share the budget
       (`max_num_batched_tokens`) first, then waiting ones (`vllm/v1/core/sched/scheduler.py`,
-      `schedule`). Its designer wrote, before it was merged, that *TTFT is supposed to be a
+      `schedule`). The author of the proposal to chunk prefills there wrote that *TTFT is supposed to be a
       bit slower* for the per-step overhead and the repeated K/V reads ([RFC #3130](https://github.com/vllm-project/vllm/issues/3130)).
 
     And exhibit A is out there:
@@ -919,7 +920,7 @@ def _():
     - [hyprstream #1521](https://github.com/hyprstream/hyprstream/pull/1521): `tril` without the offset, on a cached forward of several tokens: the *whole
       prompt history* hidden. PyTorch's `is_causal=True` aligns top-left in the same way, which
       ExecuTorch's reference cache ran into ([#21749](https://github.com/pytorch/executorch/pull/21749)).
-    - [vLLM #26042](https://github.com/vllm-project/vllm/issues/26042): with one attention backend, chunked prefill took GSM8K from above 93 % to 65 %, and
+    - [vLLM #26042](https://github.com/vllm-project/vllm/issues/26042): with one attention backend, chunked prefill took GSM8K (school mathematics) from above 93 % to 65 %, and
       *it gets worse if the chunked prefill size goes smaller*: the symptom of exhibit A, word for
       word, from another cause.
 

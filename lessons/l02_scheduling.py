@@ -659,7 +659,7 @@ def _():
       under FCFS the one admitted last. Its K/V is freed and its output tokens stay. Under FCFS it goes to
       the *front* of the waiting queue; under priority it is pushed back on the heap by `(priority,
       arrival_time)`, its old place. In a step that preempted, none is admitted. Blocks that the prefix cache
-      still has are found again, so the fee is often less than it is here. Recompute was chosen over
+      still has are found again, so often less is recomputed than here. Recompute was chosen over
       swapping in 2023, since many small copies cost more than computing again
       ([#12](https://github.com/vllm-project/vllm/pull/12)).
     - **nano-vllm** preempts the newest, keeps its tokens, and puts it at the *front* of a deque
@@ -668,7 +668,7 @@ def _():
       (`python/minisgl/scheduler/prefill.py`). Then no request can outgrow the memory, and the price is
       memory reserved for tokens that may never come.
 
-    What the fee can grow to: a proposal in vLLM measured that 10 to 23 % of all computed tokens were
+    How much that can be: a proposal in vLLM measured that 10 to 23 % of all computed tokens were
     recomputed in online serving under KV pressure, and 79 % in a forced worst case
     ([RFC #54644](https://github.com/vllm-project/vllm/issues/54644)).
     """)

@@ -1,7 +1,7 @@
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="medium", app_title="2b · Who waits")
+app = marimo.App(width="medium", app_title="2b · Waiting")
 
 with app.setup(hide_code=True):
     import marimo as mo
@@ -15,7 +15,7 @@ with app.setup(hide_code=True):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    # 2b · Who waits
+    # 2b · Waiting
 
     *20 minutes. Builds on lesson 2: the queue and its ranks, admission, preemption. You write one
     function.*
@@ -112,8 +112,8 @@ def _():
     differ most: here FCFS preempts as well when requests grow, and there a victim started its text over.
     The control says that the measurement measures priority.
 
-    Nothing was made faster. Latency was moved from some requests to others, and a fee was charged on
-    the way: every recomputed token is arithmetic that had been done. And there is a request that
+    Nothing was made faster. Latency was moved from some requests to others, and not for nothing: every
+    recomputed token is arithmetic that had been done. And there is a request that
     the table does not show.
     """),
     )

@@ -301,7 +301,7 @@ def _():
     floats do not add the same in every order. So the logits of a request depend, in the last bits, on *how
     many others* are in its batch. As a rule it shows only when two tokens are nearly tied.
 
-    The cure is to never let an operation see another shape. `EngineConfig(batch_invariant=True)` runs tokens in
+    This engine's cure: no operation ever sees another shape. `EngineConfig(batch_invariant=True)` runs tokens in
     tiles of one fixed size, the last filled up with dummies, and attention over keys in tiles of another
     (`nanogpt/executors/batch_invariant.py`). Below, Romeo's logits in three kinds of company, each compared bit
     by bit with those that Romeo gets alone.

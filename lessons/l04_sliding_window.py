@@ -643,10 +643,10 @@ def _(load_model, overdrawn, overdrawn_facts):
             "The scheduler: it should count the whole text",
             "Visibility: queries see more than the window",
             "Eviction brings a full window back to full, but a long prompt never down to it",
-            "The KV budget is too small for three prompts of 40",
+            "The KV budget is too small for three such prompts",
         ),
         2,
-        "A prompt of 40 arrives in one chunk and one entry goes: it is 19 over. From then on one comes and one goes, and it stays 19 over for the rest of its "
+        "Prompts come in long chunks, and at each step one entry goes: one of 40 is left 19 over. From then on one comes and one goes, and it stays 19 over for the rest of its "
         "life. No query sees too much, because the mask asks for positions and not for what happens to lie there. The scheduler keeps its side of the contract and "
         "counts W; it admits a third request into memory that is not there.",
     )
@@ -685,7 +685,7 @@ def _():
     budget of 50, 164 in one of 80: its benchmark has no preemption. Our engine keeps the budget
     after every step, so what a window brings shows as fewer preemptions.
 
-    Then time. The post measures 18 to 21 % more tokens per second. **Our engine gets slower where
+    Then time. The post measures 18, 8 and 21 % more tokens per second. **Our engine gets slower where
     texts are short.** Tokens per second with a window, stored in the ring or by `evict`, over those
     of the full cache (packed, `python -m benchmarks.window`, one thread of an AMD EPYC, CPU time,
     median of 9; the spread is in `docs/benchmarks.md`):
@@ -705,7 +705,8 @@ def _():
     - On short texts, time; where memory was not short, that is all it does.
     - A preempted request under a window recomputes its whole text, not its last W tokens: what it
       kept came from what it had seen.
-    - Where prompts share a prefix, K/V that has left the window is gone for the next request too.
+    - Where prompts share a prefix, K/V that was let go is gone for the next request too. (The blocks
+      of lesson 9 keep it until the room is needed.)
 
     ## How production engines do it
 

@@ -25,7 +25,7 @@ def _():
     running prefill should give way and what may run beside an urgent one, and tell from a table
     whether all of that was worth it.
 
-    ## Who gives way, and is it worth it?
+    ## Which gives way, and is it worth it?
 
     A report of 4,000 tokens is being prefilled when another request comes in: 200 tokens, a voice
     assistant that was promised its first token within 100 ms. Such a promise is a *service-level
@@ -366,7 +366,7 @@ def _():
 
     | signs | the reference can make it | the reference is doomed |
     |:--|:--|:--|
-    | **the waiter can make it** | preempt if 1.2 times as urgent | preempt: the slot does it no good |
+    | **the waiter can make it** | preempt if 1.2 times as urgent | preempt: its place does it no good |
     | **the waiter is doomed** | never: it cannot be saved | never: neither is saved |
 
     One more, **Rule 1**: what was preempted once is immune. You will see under *Break it* what it is
@@ -386,7 +386,7 @@ def gate(
     waiter: slo.SloView, runners: list[slo.SloView], margin: float, mode: str
 ) -> int | None:
     """Return the id of the runner to preempt for `waiter`, or None if none is."""
-    raise NotImplementedError("Exercise 5.4: which slot, if any, goes to the waiter?")
+    raise NotImplementedError("Exercise 5.4: which runner, if any, gives way?")
 
 
 @app.cell(hide_code=True)
@@ -419,7 +419,7 @@ def _(shared_passes):
     mo.md(
         "The workers of the machine have a veto, **Rule 2**: a pass that has more than 90 % of its layers behind it lets itself finish.\n\n"
         "### Which come along?\n\n"
-        "The slot is free, the urgent request is at the head of the queue. Others wait, too. The fixed cost of a pass is paid once for all in it, so an engine likes to fill it up. "
+        "The place is free, the urgent request is at the head of the queue. Others wait, too. The fixed cost of a pass is paid once for all in it, so an engine likes to fill it up. "
         "But all of them get done when the pass ends:\n\n"
         + shared_passes()
         + "\n\nSo: one after the other comes along, as long as the head can bear it. The guard keeps a tenth of the head's SLO in reserve, since predictions err; the bound "
@@ -616,7 +616,7 @@ def _(REPORT_AND_VOICE, ROUND_COST, SEEN, passes, simulate):
             "Why was seeing alone a disaster? The report and the voice request again, with arrivals seen, and the old habit of filling every pass:\n\n"
             + passes(simulate(REPORT_AND_VOICE, SEEN, ROUND_COST))
             + "\n\nThe report is thrown out, and then let in again *together with* the request that it was thrown out for. All of the price, none of the gain. "
-            "`slo_batch` turns the ladder, though it has nothing to do with preempting: a slot won by force has to be kept free. "
+            "`slo_batch` turns the ladder, though it has nothing to do with preempting: a place won by force has to be kept free. "
             "Of the three repairs, all of them right, each alone does nothing, hardly anything, or ruins everything. "
             "A team that measures after each of them, and keeps what helps, keeps none of what matters."
         ),
@@ -645,7 +645,7 @@ def _():
 
 @app.function
 def exhibit_a(waiter: float, runner: float, margin: float) -> bool:
-    """Whether the waiter, by its urgency, may take the runner's slot."""
+    """Whether the waiter, by its urgency, may take the runner's place."""
     return waiter > margin * runner
 
 
@@ -711,10 +711,11 @@ def _(ladder, served, starved, ttft_ms):
             "Rule 1: what was preempted once is immune",
             "Rule 2: a pass past 90 % of its layers finishes",
             "The bound on the batch",
-            "The clamp at 1 ms",
+            "A margin of more than 1.2",
         ),
         0,
-        f"This run: {_facts(starved)}. With the reference: {_facts(served)}. Lesson 2 had this, too: strict priority starves. "
+        f"This run: {_facts(starved)}. With the reference: {_facts(served)}. Lesson 2b had this, too: strict priority starves. "
+        "(Rule 2 saves a pass only near its end, the bound lets fewer come along, and at a margin of 10 there are as many preemptions.) "
         f"And what does Rule 1 cost? Under random load, at 4 requests per second, of the urgent are in time: {_price} (modelled). It is insurance against the unlucky case, and on an average day it costs.",
     )
     return

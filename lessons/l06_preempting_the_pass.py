@@ -67,17 +67,17 @@ def _():
     the fixed part again, whether an urgent request comes or not, and the wait is still a whole chunk.
 
     The other answer: the pass looks at every layer whether it is still wanted. That is the idea of
-    **FlowPrefill**, the paper behind the post. A layer is short, and a glance is cheap. So much for the
-    idea. The rest of this lesson is about the glance.
+    **FlowPrefill**, the paper behind the post. A layer is short, and a glance is cheap. The rest
+    of this lesson is about the glance.
 
-    ### Who computes a pass
+    ### What computes a pass
 
     The model is spread over processes, one for each GPU, called *ranks*. Each rank computes a part of
     the heads and of the MLP, and twice in every layer all of them add up their parts in a *collective*,
     `all_reduce`. A collective is a meeting: no rank gets out before all have come.
 
-    A rank may look just before attention. vLLM's forward pass is mostly compiled, and a callback in a
-    captured graph would be recorded once and never run again; but in a batch with a prefill in it,
+    A rank may look just before attention. vLLM's forward pass is mostly compiled, and captured in *CUDA
+    graphs*: recordings of GPU work, whose replay calls no Python. But in a batch with a prefill in it,
     attention stays outside the graphs, and there the pass comes up for air, once per layer. (A batch of
     decodes alone is one graph by default, and cannot be left.) In our engine the pass is a generator that
     yields there, and between two steps a rank may stop for good, or for a while:
@@ -122,17 +122,17 @@ def _():
 @app.cell(hide_code=True)
 def _(stage):
     predict(
-        "l06.layer_28",
-        "A pass over a prompt of 7,986 tokens is aborted after layer 28 of 32, and computed again later. "
+        "l06.late_abort",
+        "A pass over a prompt of 7,986 tokens is aborted after layer 70 of 80, and computed again later. "
         "The rule is that a pass is let finish past 90 % of its layers. **How much work is lost?**",
         (
-            "None: the K/V of 28 layers lies in the cache, and the pass goes on from there",
+            "None: the K/V of 70 layers lies in the cache, and the pass goes on from there",
             "None: the rule forbids it, so late",
             "Nearly nine tenths of a pass, and the rule allows it",
             "An eighth of a pass",
         ),
         2,
-        stage.lost_at_28(),
+        stage.lost_at_70(),
     )
     return
 
@@ -439,7 +439,7 @@ def _():
 
     Now without a stage. Two processes, each with its half of a model with random weights (what a pass costs
     does not depend on what the model has learnt). They measure how long a pass takes, and lesson 5's line is
-    fitted to it. Then the same two requests twice, without a monitor and with one: a prefill of 1,400 tokens,
+    fitted to it. Then the same two requests in two *arms*, without a monitor and with one: a prefill of 1,400 tokens,
     and after a fifth of its time an urgent request of 24, promised its first token within half a pass.
 
     Your `clean_up` undoes the pass once it has passed its check. `local_vote` and `checkpoint` run inside the
@@ -479,7 +479,7 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Two real defects of the version in vLLM, each of which cost its author real debugging time. Both were
+    Two real defects of the version in vLLM. Both were
     staged here with real processes that are held at named points, so that the bad order happens every time.
 
     ### Exhibit A: the engine that dies after a success
@@ -502,20 +502,22 @@ def _(ranks):
 def _():
     predict(
         "l06.exhibit_a",
-        "The scheduler insists that it admits no request that was scheduled in the step before: that one "
-        "runs already. **What was forgotten?**",
+        "The wrong line leaves the victim in `previous_step`, and the scheduler asserts that it admits none "
+        "that stands there. Suppose that the urgent request runs alone first, and the victim is admitted "
+        "**a step later**. Does the engine die then?",
         (
-            "The victim's K/V was not released",
-            "The victim is still in the note of what the last step was scheduled with",
-            "The victim should have gone to the end of the queue",
-            "The urgent request was admitted twice",
+            "Yes: the victim stands there until something takes it out",
+            "Yes, unless its K/V has been released by then",
+            "No: the step between has written it anew, and nothing shows",
+            "No, but the victim's text comes out wrong",
         ),
-        1,
-        "A preemption for lack of memory happens inside scheduling, before the note is written, so the old "
-        "code for it never touches the note. This one happens in mid-pass, after it. The victim comes back "
-        "as a newcomer, and the note says that it never left. In your `clean_up` it is the line with "
-        "`previous_step`; in vLLM it was `prev_step_scheduled_req_ids`. Reusing a path that works means "
-        "inheriting the moment at which it runs.",
+        2,
+        "Tried with the same wrong line: the urgent request, then the victim, no error, and every text right, "
+        "since K/V and tokens were in order all along. `previous_step` holds the newest step alone, so the "
+        "defect shows only if the victim comes straight back. A test with a busy queue is green. The old "
+        "path, for lack of memory, runs before it is written (in vLLM `prev_step_scheduled_req_ids`), so it "
+        "never had to mend it. Reusing a path that works means inheriting the moment at "
+        "which it runs.",
     )
     return
 
@@ -523,7 +525,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: preempted for no one
+    ### Exhibit B: preempted for nothing
 
     Now and then a prefill is aborted although no request is waiting. No error, every text is right; one of
     them only waited longer than it had to. Held at the right point it happens every time:
@@ -542,19 +544,21 @@ def _(ranks):
 def _():
     predict(
         "l06.exhibit_b",
-        "The flag is cleared by the engine after every step, without fail. **How can step 4 find it set?**",
+        "It is the boolean of 6.1: decided in step 3, written after the engine had cleared it. "
+        "**Which repair lets a boolean do?**",
         (
-            "A rank has the old value in its cache",
-            "The engine cleared it too early, before all ranks had read it",
-            "The monitor decided during step 3 and wrote after the clearing",
-            "Two monitors are running",
+            "The engine clears it once more, as each step begins",
+            "The monitor looks once more, right before it writes, whether step 3 still runs",
+            "Both of them together",
+            "None of these",
         ),
-        2,
-        "Between deciding and writing there is a gap, and a thread can be put to sleep in it for as long as "
-        "the operating system likes. Clearing more often only makes the gap rarer to hit. The target that "
-        "names its step can arrive at any time: step 4 reads 3 and goes on. It is 6.1, with the boolean put "
-        "back in. The same mistake is left in one corner of the published version: the queue for its "
-        "cheaper, scheduler-level preemption carries bare request ids.",
+        3,
+        "**None.** Between the last look and the write there is always a gap, and a thread can be put to "
+        "sleep in it for as long as the operating system likes: step 4 begins, clears the flag, and then it "
+        "is set. Each repair makes that rarer, so that no test meets it any more. A target that names its "
+        "step can arrive at any time: step 4 reads 3 and goes on. The same mistake is left in one corner of "
+        "the published version: the queue for its cheaper, scheduler-level preemption carries bare request "
+        "ids.",
     )
     return
 

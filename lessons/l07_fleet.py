@@ -30,7 +30,7 @@ def _():
     urgent, send each to the worker that will be done with it first, and judge from many seeds whether
     any of this was worth it.
 
-    ## Who goes next, and where to?
+    ## Which goes next, and where to?
 
     One engine is full. So there are four now, called *workers*: each with a batch of 32, 2,048 KV
     tokens and a prefix cache of its own. In front of them there is one stream of requests. Each has a
@@ -257,7 +257,7 @@ def _(fleet, rush_runs):
 
     after(
         "l07.overload",
-        Figure(fleet.rush_chart(rush_runs), "Who pays for the short waits of the others?"),
+        Figure(fleet.rush_chart(rush_runs), "Which requests pay for the short waits of the others?"),
     )
     return (Figure,)
 
@@ -364,7 +364,7 @@ def _(FleetView, routing):
 def _(routing):
     predict(
         "l07.score",
-        "Two workers are alike and empty but for this: one knows 33 tokens of the prompt and has a "
+        "Two workers are alike but for this: one knows 33 tokens of the prompt and has a "
         "**full** batch but one, the other knows none and is **idle**. 2,048 KV tokens each; say that "
         "its 31 running requests use all but 100 of them. Which wins by the source's score?",
         (
@@ -730,7 +730,7 @@ def _(exhibits, suspect):
     predict(
         "l07.baseline",
         "Against this baseline the ITL gets worse, against `nanogpt.fleet.FIFO` it gets better, and the "
-        "TTFT gains about twice as much. **What is wrong with the baseline?**",
+        "median TTFT gains two thirds more. **What is wrong with the baseline?**",
         (
             "It has fewer workers",
             "It has the prefix cache and speculation, which were never switched off",
@@ -913,9 +913,9 @@ def _():
     ## How production engines do it
 
     - **Continuous batching** comes from **Orca** (Yu et al., OSDI 2022): schedule iteration by iteration,
-      up to 36.9 times the throughput of FasterTransformer at the same latency, by its abstract.
+      36.9 times the throughput of FasterTransformer at the same latency for GPT-3, by its abstract.
     - **SGLang's router** ([Model Gateway](https://docs.sglang.io/advanced_features/router.html)) keeps a
-      radix tree of the text sent to each worker. If the longest match is above `cache_threshold` (0.3) of
+      radix tree, a tree of prefixes, of the text sent to each worker. If the longest match is above `cache_threshold` (0.3) of
       the prompt, the request goes where the match is; but once the busiest worker has over 64 requests
       more than the idlest, and over 1.5 times as many, the shortest queue gets it. Two modes and a
       switch; yours is one formula, as it knows both in tokens. **vLLM's router** is

@@ -225,7 +225,7 @@ def _():
 @app.function
 def accept(p: list[float], q: list[float], token: int, u: float, v: float) -> tuple[bool, int]:
     """Return `(kept, token)`: whether the drafted token stays, and which token stands there then."""
-    raise NotImplementedError("Exercise 8.1: does the draft stay, and if not, who stands there?")
+    raise NotImplementedError("Exercise 8.1: does the draft stay, and if not, what stands there?")
 
 
 @app.cell(hide_code=True)
@@ -840,9 +840,9 @@ def _():
       of a rejected guess *recovered*. Its rollback is your 8.4: the scheduler takes the number of rejected
       tokens off `num_computed_tokens`. Its
       [n-gram speculation](https://docs.vllm.ai/en/latest/features/speculative_decoding/n_gram/) is the
-      lookup of exhibit C, in the request's own text. [Its documentation](https://docs.vllm.ai/en/v0.19.0/features/speculative_decoding/)
-      promises lower latency above all *under medium-to-low QPS, memory-bound workloads*; but its table
-      gives EAGLE a *medium to high* gain at high QPS too. That our draft makes a crowd slow is true of
+      lookup of exhibit C, in the request's own text. [Its documentation](https://docs.vllm.ai/en/latest/features/speculative_decoding/)
+      promises lower latency above all *under medium-to-low QPS* (requests per second), *memory-bound
+      workloads*; but its table gives EAGLE (below) a *medium to high* gain at high QPS too. That our draft makes a crowd slow is true of
       K = 4 and of these p, not of every draft.
     - **Medusa** (Cai et al., [2401.10774](https://arxiv.org/abs/2401.10774)) has no draft model: extra heads
       on the target guess several places ahead, and a tree of guesses is verified in one pass. **EAGLE** (Li

@@ -219,8 +219,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Six decisions make all of this. Each is a few lines, and each of them has a way to be wrong that no
-    text shows at once.
+    Six decisions make all of this, a few lines each.
 
     ## Take and give back
 
@@ -602,7 +601,8 @@ def _():
         ),
         1,
         "The letters of its second block stand in the king's prompt too, behind a king. There every letter "
-        "looked at the king. The hash has to name the parent, and by it everything before.",
+        "looked at the king. The hash has to name the parent, and by it everything before. (A block too few "
+        "costs time and no text.)",
     )
     return
 
@@ -650,7 +650,8 @@ def _():
         ),
         1,
         "Each of them writes what it computes into the next free place, and it is the same place. A block that "
-        "another table names has to be copied before it is written.",
+        "another table names has to be copied before it is written. (What the second found was right when it "
+        "was found.)",
     )
     return
 
@@ -697,7 +698,8 @@ def _():
         ),
         0,
         "Two tables named the first block. When one of them went, the block was freed under the other, taken by "
-        "the third request, and written over. The count says when a block is free: when no table is left.",
+        "the third request, and written over. The count says when a block is free: when no table is left. "
+        "(A preempted request would come back with the right text.)",
     )
     return
 
@@ -747,7 +749,8 @@ def _():
         ),
         2,
         "The blocks had their hashes as soon as they were taken. Then the step failed, and what was found by them was "
-        "whatever lay there. Only what a committed step has computed may be found: `num_committed // size`.",
+        "whatever lay there. Only what a committed step has computed may be found: `num_committed // size`. "
+        "(The hashes are the right ones for what should have lain there.)",
     )
     return
 
@@ -795,14 +798,15 @@ def _():
         "l09.exhibit_e",
         "The second request finds its whole prompt but the end, and goes on as no model would. **What is broken?**",
         (
-            "The prompt was too short",
+            "A block was shared before it was full",
             "Tokens alone do not say what K/V is",
             "The adapter was loaded too late",
             "A parent is missing from the hash",
         ),
         1,
         "All tokens are in the hash, and it is still not enough: K/V comes from weights, and these are others. "
-        "Whatever K/V depends on has to be in there: the adapter, the images behind placeholder tokens.",
+        "Whatever K/V depends on has to be in there: the adapter, the images behind placeholder tokens. (Only "
+        "full blocks have a hash here, and the parents are in it: all tokens up to its block's end.)",
     )
     return
 
@@ -934,7 +938,7 @@ def _():
     - **Under a sliding window** a block goes back once no token in it is seen, and a newcomer needs only the
       blocks that are still seen, not all from the first on: `SlidingWindowManager` in vLLM, and this engine
       with `sliding_window` beside `block_size`.
-    - **One thing is done otherwise.** vLLM names a full block when it is *taken*, before it is computed, so
+    - **One thing is done otherwise.** vLLM gives a full block its hash when it is *taken*, before it is computed, so
       requests that start in one step share already.
     - **SGLang** keeps a radix tree over the tokens
       ([RadixAttention, Zheng et al., 2312.07104](https://arxiv.org/abs/2312.07104)). A node holds a run of
@@ -971,8 +975,7 @@ def _():
     mo.md(r"""
     ## What comes next
 
-    Now look at what you have: a plan, a queue, a way out of memory that is short, a window, a draft, and
-    blocks that remember. In [lesson 10](/?file=l10_capstone.py) all of it goes to work: your engine behind
+    In [lesson 10](/?file=l10_capstone.py) all that you have built goes to work: your engine behind
     a real endpoint, for clients that other people wrote.
     """)
     return

@@ -269,7 +269,7 @@ def _():
     ## Your engine, served
 
     Now everything that you have passed in this course goes into one engine, and the three functions above
-    into the server before it. What is missing is the reference. Settings decide which parts have work to
+    into the server before it. For what you have not passed the reference stands in. Settings decide which parts have work to
     do: with `executor="fused"` those of lesson 3, with `sliding_window=48` those of lesson 4, with
     `block_size=16` those of lesson 9. Change them and run the cell.
     """)
@@ -481,7 +481,7 @@ def _():
         2,
         "Each step gives a token, but not each token is news. What the client has is counted in the text, "
         "so send from there on, whatever is computed twice. Engines that keep the generated tokens of a "
-        "preempted request, as ours does, meet this less often; the sentence holds for all of them.",
+        "preempted request, as ours does, meet this less often.",
     )
     return
 
@@ -525,10 +525,10 @@ def _():
             "Emoji are not UTF-8",
             "Tokens are decoded one by one",
             "The last token is lost",
-            "The terminal's font",
+            "The client reads another encoding",
         ),
         1,
-        "The two bytes of é happened to lie in one token, the four of 😀 in three. A piece of a character is "
+        "The é rules another encoding out: its two bytes happened to lie in one token, the four of 😀 in three. A piece of a character is "
         "no text: decoded alone, each piece becomes U+FFFD, and the bytes are gone. Put the bytes together "
         "first, and keep an unfinished end back.",
     )
@@ -573,13 +573,13 @@ def _():
         (
             "The second client should be refused",
             "The engine computes for a reader who has left",
-            "The first client left too early",
+            "The server heard too late that the first had left",
             "One request at a time is too few",
         ),
         1,
         "The request of the first is computed to its last token, and each of its steps is one that the "
         "second waits for. In production this shows as load without traffic: people stop answers all the "
-        "time, and retry.",
+        "time, and retry. (The server heard in time: `exhibit_c` was asked, and let the request run.)",
     )
     return
 
@@ -622,12 +622,12 @@ def _():
             "Nothing: a queue is for waiting",
             "The batch is too small for so many",
             "How long the last one waits has no limit",
-            "The first ones are served too fast",
+            "The newest should be served first",
         ),
         2,
-        "Here the last of 24 waits a second or so. With clients that keep coming it is minutes, and then those "
-        "in front have left before their turn. A refusal in a millisecond, with a time to come again, is worth "
-        "more than a place at the end.",
+        "Here 24 come and no more, so the last one is served in the end. With clients that keep coming it waits "
+        "minutes, and then those in front have left before their turn. A refusal in a millisecond, with a time to come again, is worth "
+        "more than a place at the end. (Another order only lets others wait so long.)",
     )
     return
 
@@ -671,13 +671,13 @@ def _():
         "One client has left, and the two others have only the beginning of a text. **What is broken?**",
         (
             "K/V is freed that a step is using",
-            "The batch needs three requests",
+            "The step waits for a row that does not come",
             "The leaver took the others' tokens along",
             "Requests 0 and 2 were preempted",
         ),
         0,
-        "The step was planned with three rows, and the K/V of one is gone under it. Ours falls over at once, "
-        "since a slot is looked up by its request. An engine that keeps addresses does not notice: it goes on "
+        "The step was planned with three rows, and the K/V of one is gone under it. Ours waits for nothing "
+        "and falls over, since a slot is looked up by its request. An engine that keeps addresses does not notice: it goes on "
         "to write into memory that another request has been given. Note it in `leaving`, and let it go when "
         "the step is over.",
     )

@@ -26,7 +26,7 @@ NOTHING_ANSWERS: dict[str, str] = {
     "l03.harmless": "only its own reveal says it",
     "l04.position_64": "only its own reveal says it",
     "l05.price": "only its own reveal says it",
-    "l06.layer_28": "only its own reveal says it",
+    "l06.late_abort": "only its own reveal says it",
     "l06.exhibit_a": "only its own reveal says it",
     "l06.exhibit_b": "only its own reveal says it",
 }

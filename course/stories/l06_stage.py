@@ -38,11 +38,11 @@ def passes_table() -> str:
     return f"{head}\n|--:|--:|--:|--:|--:|\n" + "\n".join(rows)
 
 
-def lost_at_28() -> str:
-    """What an abort after layer 28 of 32 throws away, and what it saves, in words."""
-    done = 28 / 32
+def lost_at_70() -> str:
+    """What an abort after layer 70 of 80 throws away, and what it saves, in words."""
+    done = 70 / POST_COST.num_layers
     return (
-        f"28 of 32 layers are {done:.1%}, which is not more than 90 %. The K/V that these layers "
+        f"70 of 80 layers are {done:.1%}, which is not more than 90 %. The K/V that these layers "
         "wrote is of no use: the next pass starts with the embeddings and computes every layer "
         "again, since what goes from layer to layer was thrown away. On the post's line that is "
         f"{done * pass_ms(7986):,.0f} ms of work, to save the urgent request the "

@@ -259,7 +259,7 @@ EXERCISE = Exercise(
         result=[2, 4, 3],
     ),
     hints=(
-        "When does a slot become free, and who may use it from then on?",
+        "When does a slot become free, and which request may use it from then on?",
         "Keep a number for each slot: the step after which it is free. What does a request that "
         "takes the slot do to that number?",
         "In continuous batching a request takes the slot whose number is the smallest. In static "

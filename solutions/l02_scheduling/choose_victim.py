@@ -284,7 +284,7 @@ NOT_LATER = "the first one is not later than itself"
 
 EXERCISE = Exercise(
     number=3,
-    title="Who gives way",
+    title="Which gives way",
     minutes=10,
     points=3,
     part="choose_victim",

@@ -168,7 +168,7 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Which list had the order of the rows when the model ran?",
-        "Take the case of three rows whose middle request is done by now. Who gets the third "
+        "Take the case of three rows whose middle request is done by now. Which one gets the third "
         "token?",
         "One of the three lists is not needed. The other two are equally long, and Python has "
         "a function that walks through two lists together.",

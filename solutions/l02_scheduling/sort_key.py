@@ -82,7 +82,7 @@ UNKNOWN_POLICY = Misconception(
     "unknown_policy",
     "An unknown policy has no rank: None.",
     "There is no policy of that name: raise a ValueError, or a typing error in a setting goes "
-    "unnoticed and decides who waits.",
+    "unnoticed and decides which waits.",
     also=(
         lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None,
         lambda policy, r: sort_key("priority" if policy == "priority" else "fcfs", r),
@@ -237,7 +237,7 @@ SAME_FOR_ALL = "it is the same for every request and changes no order"
 
 EXERCISE = Exercise(
     number=1,
-    title="Who goes first",
+    title="Which goes first",
     minutes=6,
     points=1,
     part="sort_key",

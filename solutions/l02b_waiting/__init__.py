@@ -1,1 +1,1 @@
-"""Lesson 2b, who waits: a module for each exercise."""
+"""Lesson 2b, waiting: a module for each exercise."""

@@ -16,7 +16,7 @@ def aged_key(request, rate):
 
 
 def test_lesson_2b_opens_by_its_link_and_runs_by_itself(lesson):
-    assert_ran_by_itself(lesson, "Who waits", ("curves", "prediction", "hints"), not_started=1)
+    assert_ran_by_itself(lesson, "Waiting", ("curves", "prediction", "hints"), not_started=1)
 
 
 def test_the_bills_of_priority_wait_for_their_prediction(lesson):
