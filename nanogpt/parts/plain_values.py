@@ -13,7 +13,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from nanogpt.validate import shortened
+
 _MOST_CELLS = 20_000_000
+_MOST_LETTERS = 60  # of a type's name
 _DISPATCH = "__torch_dispatch__"
 
 
@@ -99,7 +102,7 @@ def as_tensor(value: Any) -> Tensor | None:
 def kind_of(value: Any) -> str:
     """What `value` is in a word or three, for a sentence: "int", "float64", "sparse tensor"."""
     if not isinstance(value, Tensor) or type(value) is not Tensor:
-        return type(value).__name__
+        return shortened(type(value).__name__, _MOST_LETTERS)
     if value.numel() > _MOST_CELLS:
         return "tensor of more than 20 million cells"
     if value.is_meta:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from course.called import Opaque
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.harness import returned_nothing
@@ -107,6 +108,18 @@ def with_hash_of_none(tokens: list[int], size: int, salt: str) -> Any:
     return hashes
 
 
+def dressed(up: Callable[[int], str]) -> Callable[[list[int], int, str], list[str]]:
+    """Python's own hash, made to look like something else."""
+    return lambda *args: [up(hash(each)) for each in right_labels(*args)]
+
+
+hash_filled_up = dressed(lambda number: f"{number % 2**64:064x}")
+hash_in_letters = dressed(
+    lambda number: "".join(chr(97 + int(d)) for d in str(abs(number))) + "xyz"
+)
+hash_four_times = dressed(lambda number: 4 * f"{number % 2**64:016x}")
+
+
 def with_crc32(tokens: list[int], size: int, salt: str) -> Any:
     return [f"{zlib.crc32(repr(each).encode()):08x}" for each in right_labels(tokens, size, salt)]
 
@@ -127,8 +140,10 @@ def as_bytes(tokens: list[int], size: int, salt: str) -> Any:
     return [bytes.fromhex(each) for each in block_hashes(tokens, size, salt)]
 
 
-def is_no_string(item: Any) -> bool:
-    return not isinstance(item, str)
+def type_of_the_first_other(value: Any) -> str:
+    """Of what is no string among the items; "" where all are."""
+    other = next((item for item in as_items(value) or () if not isinstance(item, str)), "")
+    return "" if other == "" else other.type_name if isinstance(other, Opaque) else kind_of(other)
 
 
 FORMS = (
@@ -151,9 +166,9 @@ FORMS = (
         "A hash is a number.",
         lambda value: (
             "A hash is a string here, so that it means the same in every process and file; this "
-            f"one is of the type {kind_of(next(filter(is_no_string, as_items(value) or ())))}."
+            f"one is of the type {type_of_the_first_other(value)}."
         ),
-        form=lambda value: any(map(is_no_string, as_items(value) or ())),
+        form=lambda value: type_of_the_first_other(value) != "",
         also=(as_numbers, as_bytes),
     ),
 )
@@ -321,7 +336,16 @@ WEAK = Misconception(
         f"{bits} bits are too few, since colliding texts can be worked out: take a whole digest of "
         "`hashlib`, and not Python's own `hash()`, which differs in each process for a string."
     ),
-    also=(with_hash, with_hash_of_none, with_crc32, cut_short(16), cut_short(24)),
+    also=(
+        with_hash,
+        with_hash_of_none,
+        hash_filled_up,
+        hash_in_letters,
+        hash_four_times,
+        with_crc32,
+        cut_short(16),
+        cut_short(24),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -345,8 +369,9 @@ def any_texts(rng: random.Random) -> list[Group]:
     return groups
 
 
-def a_long_text(rng: random.Random) -> list[tuple[list[int], int, str]]:
-    return [([rng.randrange(50_257) for _ in range(24)], 8, "")]
+def many_texts(rng: random.Random) -> list[tuple[list[int], int, str]]:
+    """Many texts of one long block, for what their hashes have in common."""
+    return [([rng.randrange(50_257) for _ in range(24)], 24, "") for _ in range(150)]
 
 
 EVIDENCE: list[Group] = [
@@ -380,7 +405,8 @@ EXERCISE = Exercise(
         signature="block_hashes(tokens: list[int], size: int, salt: str) -> list[str]",
         rules=(
             "`tokens` are a text's token ids, whole numbers from 0, in blocks of `size`. `salt` is "
-            "a string for all else that makes K/V differ: another adapter, say, has another salt.",
+            "a string for all else that makes K/V differ: another adapter, say, has another salt. "
+            "No salt is itself such a hash.",
             "The result has one string for each full block, in order.",
             "Two blocks of this size get the same string exactly when their K/V is the same in "
             "every layer: here, in another text, in another process, tomorrow.",
@@ -425,7 +451,13 @@ EXERCISE = Exercise(
         ),
         (
             "the same text behind another salt",
-            JUDGE.on([([1, 2, 3, 4], 2, ""), ([1, 2, 3, 4], 2, "adapter"), ([1, 2], 2, "")]),
+            JUDGE.on(
+                [([1, 2, 3, 4], 2, ""), ([1, 2, 3, 4], 2, "adapter"), ([1, 2], 2, "")],
+                *(
+                    [([1, 2, 3, 4], 2, a), ([1, 2, 3, 4], 2, b)]
+                    for a, b in (("A", "a"), ("x", "x "), ("é", "è"))
+                ),
+            ),
         ),
         (
             "large blocks",
@@ -434,7 +466,8 @@ EXERCISE = Exercise(
                     ([*range(32)], 16, ""),
                     ([*range(15), 99, *range(16, 32)], 16, ""),
                     ([*range(31)], 16, ""),
-                ]
+                ],
+                [([first, *range(1, 128)], 16, "") for first in (0, 128)],
             ),
         ),
         (
@@ -443,6 +476,7 @@ EXERCISE = Exercise(
                 [([1, 2], 2, ""), ([2, 1], 2, ""), ([3, 4, 1, 2], 2, ""), ([4, 3, 1, 2], 2, "")],
                 [([0, 3], 2, ""), ([1, 2], 2, ""), ([2, 2], 2, ""), ([1, 1], 2, "")],
                 [([12, 3], 2, ""), ([1, 23], 2, "")],
+                [([123_456, 7], 2, ""), ([12_345, 600_007], 2, ""), ([12_345, 67], 2, "")],
                 [([12, 3], 2, ""), ([2, 3], 2, "1")],
                 [([1, 2], 2, "3"), ([1, 23], 2, "")],
                 [([5, 300], 2, ""), ([5, 44], 2, ""), ([5, 50_256], 2, ""), ([5, 55_296], 2, "")],
@@ -451,7 +485,7 @@ EXERCISE = Exercise(
             ),
         ),
         ("any texts", JUDGE.on_drawn(any_texts)),
-        ("a long text", lambda ask, rng: JUDGE.strong(ask, a_long_text(rng))),
+        ("many texts", lambda ask, rng: JUDGE.strong(ask, many_texts(rng))),
         ("a very long text", JUDGE.on([(LONG, 520, ""), (ONE_OTHER, 520, "")])),
     ),
     draw_call=draw_call,
