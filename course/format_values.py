@@ -7,7 +7,6 @@ from reprlib import Repr
 from typing import Any, cast
 
 from course.called import with_article
-from nanogpt.validate import shortened
 
 _MAX_TEXT = 600  # characters
 _MAX_SIDE = 24  # rows or columns of a drawn matrix
@@ -42,7 +41,7 @@ class _Bounded(Repr):
         try:
             return cut(repr(x), self.maxother)
         except Exception:
-            return f"<{with_article(shortened(type(x).__name__, 60))}>"
+            return f"<{with_article(cut(type(x).__name__, 60))}>"
 
     def repr_Tensor(self, x: Any, level: int) -> str:
         return _tensor(x)
@@ -96,6 +95,22 @@ def _kind(value: Any) -> str:
     """The type in a word; of a tensor the type of its cells too."""
     name = type(value).__name__
     return f"{name} of {value.dtype}" if name == "Tensor" else name
+
+
+def brief(value: Any, other: Any) -> str:
+    """A list of records by their ids where these tell it from `other`; all else as it is."""
+    ids, other_ids = _ids(value), _ids(other)
+    if ids is None or other_ids is None or ids == other_ids:
+        return show(value)
+    return f"the ids {ids}"
+
+
+def _ids(value: Any) -> list[Any] | None:
+    """The ids of the records in a list, of which there may be none; None if it holds others."""
+    if not isinstance(value, list):
+        return None
+    ids = [getattr(item, "id", None) for item in cast("list[Any]", value)]
+    return None if None in ids else ids
 
 
 def cut(text: str, most: int = _MAX_TEXT) -> str:

@@ -7,11 +7,11 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from course.answering import Answer, LostError
 from course.called import Called, Opaque, Raised
-from course.format_values import cut, expected_and_got, show, show_call
+from course.format_values import brief, cut, expected_and_got, show_call
 from course.report import Report, Status
 from course.same_values import same
 from nanogpt.parts.limits import BACKSTOP, describe_timeout, run_limited
@@ -113,25 +113,10 @@ class Ask:
             self.changed = self._change(args, called.args_after)
         return called
 
-    def those_of(self, cases: Sequence[tuple[Any, ...]]) -> list[tuple[tuple[Any, ...], Any]]:
-        """Each of these cases that the function returns for, with its value.
-
-        They are asked for what they tell about a failure, so none of them ends the check.
-        """
-        found: list[tuple[tuple[Any, ...], Any]] = []
-        for args in cases:
-            try:
-                called = self.call(*args, may_raise=True)
-            except _Ended:  # out of time, or lost
-                break
-            if called.error is None:
-                found.append((args, called.value))
-        return found
-
-    def asked_again(self) -> Failure | None:
+    def asked_again(self, most: int = _ASKED_AGAIN) -> Failure | None:
         """What is wrong where one of the first calls, made once more, comes to something else."""
         began = time.perf_counter()
-        for args, before in self._first:
+        for args, before in self._first[:most]:
             failure = self._again(args, before)
             if failure or time.perf_counter() - began > _CALL_LIMIT_S:
                 return failure
@@ -188,8 +173,8 @@ class Ask:
             )
             rows: Rows = (
                 ("input", cut(self.draw_call(self.name, before), _MAX_CHANGED)),
-                ("before", cut(f"{name} = {_brief(old, new)}", _MAX_CHANGED)),
-                ("after", cut(f"{name} = {_brief(new, old)}", _MAX_CHANGED)),
+                ("before", cut(f"{name} = {brief(old, new)}", _MAX_CHANGED)),
+                ("after", cut(f"{name} = {brief(new, old)}", _MAX_CHANGED)),
             )
             return Failure(idea, rows, "in_place")
         return None
@@ -212,22 +197,6 @@ def _once_and_later(before: Any, now: Any) -> Rows:
     """The rows of a result at first and later, which never look alike."""
     (_, first), (_, later) = expected_and_got(before, now)
     return ("first", cut(first, _MAX_CHANGED)), ("later", cut(later, _MAX_CHANGED))
-
-
-def _brief(value: Any, other: Any) -> str:
-    """A list of records by their ids where these tell it from `other`; all else as it is."""
-    ids, other_ids = _ids(value), _ids(other)
-    if ids is None or other_ids is None or ids == other_ids:
-        return show(value)
-    return f"the ids {ids}"
-
-
-def _ids(value: Any) -> list[Any] | None:
-    """The ids of the records in a list, of which there may be none; None if it holds others."""
-    if not isinstance(value, list):
-        return None
-    ids = [getattr(item, "id", None) for item in cast("list[Any]", value)]
-    return None if None in ids else ids
 
 
 class _Ended(Exception):
@@ -269,16 +238,14 @@ def run_checks(
     names = tuple(title for title, _ in checks)
 
     def report(status: Status, passed: int, idea: str, failure: Failure | None = None) -> Report:
+        rows = failure.example if failure else ask.shown
         return Report(
             exercise=exercise,
             status=status,
             checks=names,
             passed=passed,
             idea=cut(idea, _MAX_IDEA),
-            example=tuple(
-                (label, cut(text, _MAX_ROW))
-                for label, text in (failure.example if failure else ask.shown)
-            ),
+            example=tuple((label, cut(text, _MAX_ROW)) for label, text in rows),
             misconception=failure.misconception if failure else None,
             stdout=ask.first_stdout if status == "passed" else ask.last_stdout,
             seconds=time.perf_counter() - began,
@@ -293,7 +260,7 @@ def run_checks(
             if status == "failed" and failure and not failure.misconception:
                 failure = ask.asked_again() or failure
             elif failure is None and passed == len(checks) - 1:
-                failure = ask.asked_again() or ask.changed_result()
+                failure = ask.asked_again(1) or ask.changed_result()
             if failure is not None:
                 return report(status, passed, failure.idea, failure)
     finally:

@@ -10,11 +10,6 @@ class PartError(Exception):
     """A learner's part failed; the message is one sentence that its author can act on."""
 
 
-def shortened(text: str, most: int) -> str:
-    """The text, with an ellipsis for its end where it is longer than `most` characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def check_int(name: str, value: object, low: int, high: int | None = None) -> None:
     """Refuse what is not a whole number from `low` to `high` (None: no upper limit).
 

@@ -120,7 +120,7 @@ class Comparison(Generic[Answer]):
     def _more(self, ask: Ask, cases: Sequence[Args], start: int) -> list[Result]:
         """More results, which tell more about the mistake."""
         more = [*cases[start : start + 20], *self.evidence]
-        return [(args, self.read(got, args)) for args, got in ask.those_of(more)]
+        return [(args, self.read(got, args)) for args, got in those_of(ask, more)]
 
     def _failure(self, ask: Ask, returned: Any, results: list[Result]) -> Failure:
         """Explain the first result, which came as `returned`, in the light of the others."""
@@ -148,6 +148,22 @@ class Comparison(Generic[Answer]):
             if near.form and near.form(got, wanted):
                 return near.failure(rows, got, wanted)
         return Failure(self.idea, rows)
+
+
+def those_of(ask: Ask, cases: Sequence[Args]) -> list[Result]:
+    """Each of these cases that the answer returns for, with its value; none ends the check.
+
+    They are asked for what they tell about a failure.
+    """
+    found: list[Result] = []
+    try:
+        for args in cases:
+            called = ask.call(*args, may_raise=True)
+            if called.error is None:
+                found.append((args, called.value))
+    except Exception:  # out of time, or lost
+        return found
+    return found
 
 
 def explaining(

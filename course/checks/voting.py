@@ -14,8 +14,7 @@ from typing import Any, Literal, cast
 from course.checks.comparing import a_kind
 from course.format_values import show
 from course.observed_call import plain
-from nanogpt.parts.plain_values import as_items, as_whole
-from nanogpt.validate import shortened
+from nanogpt.parts.plain_values import as_items, as_whole, shortened
 
 Moves = Generator[tuple[Any, ...], int, None]
 Checkpoint = Callable[[int], Moves]
@@ -190,27 +189,16 @@ def _meet(ranks: Sequence[_Rank]) -> None:
 def _generator(value: object) -> Moves:
     if isinstance(value, Generator):
         return cast(Moves, value)
-    if isinstance(value, AsyncGenerator | Coroutine):
-        if isinstance(value, Coroutine):
-            value.close()  # it is not awaited, on purpose
-        raise _NotAMoveError(
-            "is_async",
-            f"returns {_short(value)}",
-            f"An `async def` makes {a_kind(value)}, which no rank can run: write a plain `def`, "
-            "since each `yield` waits by itself.",
-        )
+    key, why = "not_a_generator", "the moves are what is yielded, so it takes a `yield` for each"
     if isinstance(value, FunctionType):
-        raise _NotAMoveError(
-            "not_a_generator",
-            f"returns {_short(value)}",
-            "A call came back with a function, which makes no moves until it is called.",
-        )
+        why = "it makes no moves until it is called"
+    if isinstance(value, Coroutine):
+        value.close()  # it is not awaited, on purpose
+    if isinstance(value, AsyncGenerator | Coroutine):
+        key, why = "is_async", "no rank awaits an `async def`, so write a plain `def`"
     what = "nothing" if value is None else a_kind(value)
     raise _NotAMoveError(
-        "not_a_generator",
-        f"returns {_short(value)}",
-        f"A call came back with {what} at once: the moves are what is yielded, so it takes a "
-        "`yield` for each of them.",
+        key, f"returns {_short(value)}", f"A call came back with {what} at once: {why}."
     )
 
 

@@ -10,7 +10,8 @@ from types import CodeType
 from typing import Any, TypeAlias, TypeVar
 
 from nanogpt.parts.limits import call_limited, describe_timeout, run_limited
-from nanogpt.validate import PartError, shortened
+from nanogpt.parts.plain_values import shortened
+from nanogpt.validate import PartError
 
 Record = TypeVar("Record")
 Check: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]

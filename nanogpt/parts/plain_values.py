@@ -13,8 +13,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from nanogpt.validate import shortened
-
 _MOST_CELLS = 20_000_000
 _MOST_LETTERS = 60  # of a type's name
 _DISPATCH = "__torch_dispatch__"
@@ -112,6 +110,11 @@ def kind_of(value: Any) -> str:
     if value.is_quantized:
         return "quantised tensor"
     return "tensor" if value.layout == torch.strided else "sparse tensor"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, with an ellipsis for its end where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _scalar(value: Any) -> Any:

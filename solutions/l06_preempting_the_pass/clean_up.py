@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from course.checks.comparing import Args, Result
+from course.checks.comparing import Args, Result, those_of
 from course.exercise import Exercise
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.task import Task
@@ -135,7 +135,7 @@ def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
         if field:
             then = next_step(got, args)
             rows += (("then", then),) if then else ()
-            more = ask.those_of(any_books(random.Random(0), 20))
+            more = those_of(ask, any_books(random.Random(0), 20))
             return wrong_books(field, rows, results + more)
     return None
 

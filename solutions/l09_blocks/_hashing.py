@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from course.checks.comparing import Args
+from course.checks.comparing import Args, those_of
 from course.exercise import Misconception
 from course.format_values import named, show
 from course.harness import Ask, Check, Failure, Rows
@@ -154,7 +154,7 @@ class SameAndOther:
 
     def _more(self, ask: Ask) -> list[tuple[Group, list[Any]]]:
         """More results, which tell more about the mistake."""
-        found = [(group, [got for _, got in ask.those_of(group)]) for group in self.evidence]
+        found = [(group, [got for _, got in those_of(ask, group)]) for group in self.evidence]
         return [
             (group, hashes)
             for group, hashes in found

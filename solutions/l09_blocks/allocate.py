@@ -253,7 +253,7 @@ def any_table(rng: random.Random) -> list[Args]:
         size = rng.choice((1, 2, 4, 8, 16, 64, 256))
         needed = rng.randint(1, 9)
         num_tokens = needed * size - rng.choice((0, 0, rng.randrange(size)))
-        num_blocks = max(0, needed - rng.choice((0, 0, 1, 1, 2, 3, 9)))
+        num_blocks = max(0, needed - rng.choice((0, 0, 1, 1, 2, 3, 9, -1, -2)))
         num_free = max(0, max(0, needed - num_blocks) + rng.choice((-2, -1, 0, 0, 1, 5)))
         cases.append((num_blocks, num_tokens, size, rng.sample(range(40), num_free)))
     return sorted(cases, key=lambda case: (len(case[3]), case[1]))

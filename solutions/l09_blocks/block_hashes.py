@@ -4,19 +4,25 @@ import hashlib
 import json
 import random
 import uuid
-import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from course.called import Opaque
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.harness import returned_nothing
 from course.task import Task
 from nanogpt.parts.plain_values import as_items, kind_of
-from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends, right_labels
+from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends
+from solutions.l09_blocks._weak_hashes import (
+    hash_filled_up,
+    hash_four_times,
+    hash_in_letters,
+    with_crc32,
+    with_hash,
+    with_hash_of_none,
+)
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -93,37 +99,6 @@ def rest_alone(tokens: list[int], size: int, salt: str) -> list[str]:
     return [hashlib.sha256(repr(block).encode()).hexdigest() for block in blocks]
 
 
-def with_hash(tokens: list[int], size: int, salt: str) -> Any:
-    hashes, parent = [], 0
-    for end in ends(tokens, size):
-        parent = hash((parent, salt, tuple(tokens[end - size : end])))
-        hashes.append(str(parent))
-    return hashes
-
-
-def with_hash_of_none(tokens: list[int], size: int, salt: str) -> Any:
-    hashes: list[str] = []
-    for end in ends(tokens, size):
-        hashes.append(hex(hash((hashes[-1] if hashes else None, salt, *tokens[end - size : end]))))
-    return hashes
-
-
-def dressed(up: Callable[[int], str]) -> Callable[[list[int], int, str], list[str]]:
-    """Python's own hash, made to look like something else."""
-    return lambda *args: [up(hash(each)) for each in right_labels(*args)]
-
-
-hash_filled_up = dressed(lambda number: f"{number % 2**64:064x}")
-hash_in_letters = dressed(
-    lambda number: "".join(chr(97 + int(d)) for d in str(abs(number))) + "xyz"
-)
-hash_four_times = dressed(lambda number: 4 * f"{number % 2**64:016x}")
-
-
-def with_crc32(tokens: list[int], size: int, salt: str) -> Any:
-    return [f"{zlib.crc32(repr(each).encode()):08x}" for each in right_labels(tokens, size, salt)]
-
-
 def cut_short(digits: int) -> Callable[[list[int], int, str], list[str]]:
     return lambda *args: [each[:digits] for each in block_hashes(*args)]
 
@@ -143,7 +118,7 @@ def as_bytes(tokens: list[int], size: int, salt: str) -> Any:
 def type_of_the_first_other(value: Any) -> str:
     """Of what is no string among the items; "" where all are."""
     other = next((item for item in as_items(value) or () if not isinstance(item, str)), "")
-    return "" if other == "" else other.type_name if isinstance(other, Opaque) else kind_of(other)
+    return "" if other == "" else getattr(other, "type_name", None) or kind_of(other)
 
 
 FORMS = (

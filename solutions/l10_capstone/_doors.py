@@ -6,9 +6,8 @@ from typing import Any
 
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.parts.plain_values import as_items, as_whole
+from nanogpt.parts.plain_values import as_items, as_whole, shortened
 from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
-from nanogpt.validate import shortened
 
 Fits = Callable[[DoorLimits, NewRequest], bool]
 Full = Callable[[QueueView, DoorLimits], bool]

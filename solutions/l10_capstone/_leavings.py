@@ -6,9 +6,8 @@ from typing import Any, TypeAlias
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole
+from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole, shortened
 from nanogpt.server.server_parts import on_disconnect
-from nanogpt.validate import shortened
 
 State: TypeAlias = dict[str, Any]
 Field: TypeAlias = Callable[[State, int], Any]
