@@ -112,7 +112,7 @@ class SameAndOther:
         rows = _rows(
             f"{draw_call(ask.name, cases[0])}, and {len(cases) - 1} other texts",
             "at least 128 bits in each string",
-            f"{_brief(hashes[0])}, a number of at most {bits} bits in each",
+            f"a number of at most {bits} bits in each",
         )
         return self.weak.failure(rows, bits)
 
@@ -188,15 +188,15 @@ def _most_bits(hashes: Sequence[str]) -> int:
 
 
 def _bits_of_columns(hashes: Sequence[str]) -> int:
-    """How many bits they have by the characters at each place, of which a copy counts once.
+    """At most how many bits they have by the characters at each place; a copied place adds none.
 
-    Few hashes do not show all characters, so what comes near to 128 counts as that.
+    96 or 128: a few hashes do not show every character that may stand at a place.
     """
     columns = {
         tuple(pattern([column])[0]) for column in itertools.zip_longest(*hashes, fillvalue="")
     }
-    bits = math.ceil(sum(math.log2(max(column) + 1) for column in columns) / 8) * 8
-    return bits if bits < 112 else 128
+    bits = sum(math.log2(max(column) + 1) for column in columns)
+    return 96 if bits < 112 else 128
 
 
 def _wrong_pair(group: Group, found: Sequence[Sequence[str]]) -> _Pair | None:

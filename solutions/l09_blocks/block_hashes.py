@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +14,16 @@ from course.harness import returned_nothing
 from course.task import Task
 from nanogpt.parts.plain_values import as_items, kind_of
 from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends
-from solutions.l09_blocks._weak_hashes import (
+from solutions.l09_blocks._wrong_hashes import (
     hash_filled_up,
     hash_four_times,
     hash_in_letters,
+    rest_alone,
+    with_a_number_of_its_own,
     with_crc32,
     with_hash,
     with_hash_of_none,
+    with_the_rest,
 )
 
 # --- right answers ------------------------------------------------------------------------------
@@ -88,23 +90,8 @@ def mistaken(key: str, belief: str, idea: str, *says: Says) -> Misconception:
     return Misconception(key, belief, idea, answer, alike=alike)
 
 
-def with_the_rest(tokens: list[int], size: int, salt: str) -> list[str]:
-    starts = range(0, len(tokens), size)
-    return [hashlib.sha256(repr((salt, tokens[: s + size])).encode()).hexdigest() for s in starts]
-
-
-def rest_alone(tokens: list[int], size: int, salt: str) -> list[str]:
-    starts = range(0, len(tokens), size)
-    blocks = [(salt, tokens[s : s + size]) for s in starts]
-    return [hashlib.sha256(repr(block).encode()).hexdigest() for block in blocks]
-
-
 def cut_short(digits: int) -> Callable[[list[int], int, str], list[str]]:
     return lambda *args: [each[:digits] for each in block_hashes(*args)]
-
-
-def with_a_number_of_its_own(tokens: list[int], size: int, salt: str) -> Any:
-    return [f"{uuid.uuid4().hex}" for _ in ends(tokens, size)]
 
 
 def as_numbers(tokens: list[int], size: int, salt: str) -> Any:

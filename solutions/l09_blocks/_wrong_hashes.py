@@ -1,5 +1,7 @@
-"""Hashes that stand for too few bits, or differ in each process, as they are and made up."""
+"""Wrong hashes: of blocks that are not full, of too few bits, another one each time."""
 
+import hashlib
+import uuid
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -36,3 +38,18 @@ hash_four_times = dressed(lambda number: 4 * f"{number % 2**64:016x}")
 
 def with_crc32(tokens: list[int], size: int, salt: str) -> Any:
     return [f"{zlib.crc32(repr(each).encode()):08x}" for each in right_labels(tokens, size, salt)]
+
+
+def with_the_rest(tokens: list[int], size: int, salt: str) -> list[str]:
+    starts = range(0, len(tokens), size)
+    return [hashlib.sha256(repr((salt, tokens[: s + size])).encode()).hexdigest() for s in starts]
+
+
+def rest_alone(tokens: list[int], size: int, salt: str) -> list[str]:
+    starts = range(0, len(tokens), size)
+    blocks = [(salt, tokens[s : s + size]) for s in starts]
+    return [hashlib.sha256(repr(block).encode()).hexdigest() for block in blocks]
+
+
+def with_a_number_of_its_own(tokens: list[int], size: int, salt: str) -> Any:
+    return [f"{uuid.uuid4().hex}" for _ in ends(tokens, size)]
