@@ -333,7 +333,7 @@ def any_texts(rng: random.Random) -> list[Group]:
 
 def many_texts(rng: random.Random) -> list[tuple[list[int], int, str]]:
     """Many texts of one long block, for what their hashes have in common."""
-    return [([rng.randrange(50_257) for _ in range(24)], 24, "") for _ in range(150)]
+    return [([rng.randrange(50_257) for _ in range(24)], 24, "") for _ in range(80)]
 
 
 EVIDENCE: list[Group] = [
