@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from reprlib import Repr
 from typing import Any, cast
 
+from course.called import with_article
+
 _MAX_TEXT = 600  # characters
 _MAX_SIDE = 24  # rows or columns of a drawn matrix
 _MAX_ITEMS = 400  # of a list or a tensor, before it is written out
@@ -34,6 +36,13 @@ class _Bounded(Repr):
         ]
         return "{" + ", ".join([*pairs, *(["..."] if len(x) > len(pairs) else [])]) + "}"
 
+    def repr_instance(self, x: Any, level: int) -> str:
+        """As it shows itself; where it cannot, its type, and never where in memory it lies."""
+        try:
+            return cut(repr(x), self.maxother)
+        except Exception:
+            return f"<{with_article(cut(type(x).__name__, 60))}>"
+
     def repr_Tensor(self, x: Any, level: int) -> str:
         return _tensor(x)
 
@@ -42,13 +51,13 @@ def show(value: Any) -> str:
     """The value as text; a boolean matrix as rows of 1 and 0, a long value cut in its middle."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        return _cut(_tensor(value))
+        return cut(_tensor(value))
     if isinstance(value, list | tuple) and len(cast("Sequence[Any]", value)) > _MAX_ITEMS:
         items = cast("Sequence[Any]", value)
         half = _MAX_ITEMS // 2
         ends = _BOUNDED.repr(items[:half])[:-1], _BOUNDED.repr(items[-half:])[1:]
-        return f"{_cut(', ... '.join(ends))} ({len(items)} entries)"
-    return _cut(_BOUNDED.repr(value))
+        return f"{cut(', ... '.join(ends))} ({len(items)} entries)"
+    return cut(_BOUNDED.repr(value))
 
 
 def show_call(name: str, args: tuple[Any, ...]) -> str:
@@ -71,10 +80,10 @@ def expected_and_got(
 ) -> tuple[tuple[str, str], tuple[str, str]]:
     """The rows expected and got, which never look alike: types are named where the digits agree.
 
-    Strings are taken as they are.
+    Strings are taken as they are, cut where they are long.
     """
-    wanted = expected if isinstance(expected, str) else draw(expected)
-    came = got if isinstance(got, str) else draw(got)
+    wanted = cut(expected) if isinstance(expected, str) else draw(expected)
+    came = cut(got) if isinstance(got, str) else draw(got)
     if wanted == came and not isinstance(expected, str):
         wanted, came = show(expected), show(got)  # all digits
     if wanted == came:
@@ -88,9 +97,26 @@ def _kind(value: Any) -> str:
     return f"{name} of {value.dtype}" if name == "Tensor" else name
 
 
-def _cut(text: str) -> str:
-    half = _MAX_TEXT // 2
-    return text if len(text) <= _MAX_TEXT else f"{text[:half]} ... {text[-half:]}"
+def brief(value: Any, other: Any) -> str:
+    """A list of records by their ids where these tell it from `other`; all else as it is."""
+    ids, other_ids = _ids(value), _ids(other)
+    if ids is None or other_ids is None or ids == other_ids:
+        return show(value)
+    return f"the ids {ids}"
+
+
+def _ids(value: Any) -> list[Any] | None:
+    """The ids of the records in a list, of which there may be none; None if it holds others."""
+    if not isinstance(value, list):
+        return None
+    ids = [getattr(item, "id", None) for item in cast("list[Any]", value)]
+    return None if None in ids else ids
+
+
+def cut(text: str, most: int = _MAX_TEXT) -> str:
+    """The text with its middle left out where it is longer than `most` characters."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
 
 
 def _tensor(tensor: Any) -> str:

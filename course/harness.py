@@ -7,11 +7,11 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from course.answering import Answer, LostError
 from course.called import Called, Opaque, Raised
-from course.format_values import expected_and_got, show, show_call
+from course.format_values import brief, cut, expected_and_got, show_call
 from course.report import Report, Status
 from course.same_values import same
 from nanogpt.parts.limits import BACKSTOP, describe_timeout, run_limited
@@ -20,6 +20,8 @@ _CALL_LIMIT_S = 1.0  # of computing, in one call
 _ALL_CALLS_LIMIT_S = 10.0  # of computing, in all calls of one report together
 _ALL_CALLS_WALL_S = 20.0  # from the first of them on, for what waits in every call
 _CHECK_LIMIT_S = 15.0  # of the check itself, in case an answer leads it round in circles
+_ASKED_AGAIN = 30  # of the first calls, at most: what draws may come to the same a few times
+_MAX_IDEA, _MAX_ROW, _MAX_CHANGED = 500, 2500, 340  # characters, whatever an answer returns
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -65,7 +67,7 @@ class Ask:
         self.draw_call = draw_call
         self.count = 0
         self.args: tuple[Any, ...] = ()
-        self._first: tuple[tuple[Any, ...], Any] | None = None
+        self._first: list[tuple[tuple[Any, ...], Any]] = []
         self.first_stdout = self.last_stdout = ""
         self.changed: Failure | None = None
         self.shown: Rows = ()
@@ -105,17 +107,22 @@ class Ask:
             raise _Ended("timeout", f"Your `{self.name}` {slow}.")
         if called.error is not None and (called.error.is_stub or not may_raise):
             raise self._ended_by(called.error)
-        if self.count == 1 and called.error is None:
-            self._first = args, called.value
+        if self.count <= _ASKED_AGAIN and called.error is None:
+            self._first.append((args, called.value))
         if self.changed is None and called.error is None:
             self.changed = self._change(args, called.args_after)
         return called
 
-    def asked_again(self) -> Failure | None:
-        """What is wrong where the first call, made once more, comes to something else."""
-        if self._first is None:
-            return None
-        args, before = self._first
+    def asked_again(self, most: int = _ASKED_AGAIN) -> Failure | None:
+        """What is wrong where one of the first calls, made once more, comes to something else."""
+        began = time.perf_counter()
+        for args, before in self._first[:most]:
+            failure = self._again(args, before)
+            if failure or time.perf_counter() - began > _CALL_LIMIT_S:
+                return failure
+        return None
+
+    def _again(self, args: tuple[Any, ...], before: Any) -> Failure | None:
         try:
             limit_s = _CALL_LIMIT_S
             called = self._answer.call(args, limit_s=limit_s, wall_s=BACKSTOP * limit_s, seed=0)
@@ -165,9 +172,9 @@ class Ask:
                 "still needs it as it was: build new values instead."
             )
             rows: Rows = (
-                ("input", _cut(self.draw_call(self.name, before))),
-                ("before", _cut(f"{name} = {_brief(old, new)}")),
-                ("after", _cut(f"{name} = {_brief(new, old)}")),
+                ("input", cut(self.draw_call(self.name, before), _MAX_CHANGED)),
+                ("before", cut(f"{name} = {brief(old, new)}", _MAX_CHANGED)),
+                ("after", cut(f"{name} = {brief(new, old)}", _MAX_CHANGED)),
             )
             return Failure(idea, rows, "in_place")
         return None
@@ -189,27 +196,7 @@ class Ask:
 def _once_and_later(before: Any, now: Any) -> Rows:
     """The rows of a result at first and later, which never look alike."""
     (_, first), (_, later) = expected_and_got(before, now)
-    return ("first", _cut(first)), ("later", _cut(later))
-
-
-def _brief(value: Any, other: Any) -> str:
-    """A list of records by their ids where these tell it from `other`; all else as it is."""
-    ids, other_ids = _ids(value), _ids(other)
-    if ids is None or other_ids is None or ids == other_ids:
-        return show(value)
-    return f"the ids {ids}"
-
-
-def _ids(value: Any) -> list[Any] | None:
-    """The ids of the records in a list, of which there may be none; None if it holds others."""
-    if not isinstance(value, list):
-        return None
-    ids = [getattr(item, "id", None) for item in cast("list[Any]", value)]
-    return None if None in ids else ids
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 360 else f"{text[:170]} ... {text[-170:]}"
+    return ("first", cut(first, _MAX_CHANGED)), ("later", cut(later, _MAX_CHANGED))
 
 
 class _Ended(Exception):
@@ -251,13 +238,14 @@ def run_checks(
     names = tuple(title for title, _ in checks)
 
     def report(status: Status, passed: int, idea: str, failure: Failure | None = None) -> Report:
+        rows = failure.example if failure else ask.shown
         return Report(
             exercise=exercise,
             status=status,
             checks=names,
             passed=passed,
-            idea=idea,
-            example=failure.example if failure else ask.shown,
+            idea=cut(idea, _MAX_IDEA),
+            example=tuple((label, cut(text, _MAX_ROW)) for label, text in rows),
             misconception=failure.misconception if failure else None,
             stdout=ask.first_stdout if status == "passed" else ask.last_stdout,
             seconds=time.perf_counter() - began,
@@ -272,7 +260,7 @@ def run_checks(
             if status == "failed" and failure and not failure.misconception:
                 failure = ask.asked_again() or failure
             elif failure is None and passed == len(checks) - 1:
-                failure = ask.asked_again() or ask.changed_result()
+                failure = ask.asked_again(1) or ask.changed_result()
             if failure is not None:
                 return report(status, passed, failure.idea, failure)
     finally:

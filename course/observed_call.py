@@ -31,6 +31,7 @@ _MAX_STDOUT = 10_000  # characters
 _MAX_SHOWN = 50_000  # of them, below a cell with a run: a page gets through so many at once
 _CUT = "\n... (the rest was cut)\n"
 _DEEPEST = 30  # containers in each other
+_MOST_BITS = 1023  # of a whole number: the largest float has 1024
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _OURS = ("nanogpt", "course", "widgets", "solutions")  # whose dataclasses are plain data
 
@@ -86,7 +87,9 @@ def plain(value: Any, *, cloned: bool = True) -> Any:
 
 def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
     """The same, within the containers whose ids are `around`."""
-    if value is None or type(value) in (bool, int, float, str, bytes):
+    if type(value) is int:
+        return _if_a_float_holds_it(value)
+    if value is None or type(value) in (bool, float, str, bytes):
         return value
     if len(around) > _DEEPEST or id(value) in around:
         return Opaque(f"{type(value).__name__} without a bottom")
@@ -109,7 +112,7 @@ def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
         return tensor.clone() if cloned else tensor
     for scalar in (as_truth(value), as_number(value), as_items(value)):
         if scalar is not None:
-            return scalar
+            return _if_a_float_holds_it(scalar) if type(scalar) is int else scalar
     if _is_record(value):
         # Field by field, past __init__ and frozen: the record's own code is not asked.
         twin = object.__new__(type(value))
@@ -117,6 +120,12 @@ def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
             object.__setattr__(twin, name, _plain(getattr(value, name), around, cloned))
         return twin
     return Opaque(kind_of(value))
+
+
+def _if_a_float_holds_it(number: int) -> int | Opaque:
+    """No answer is larger, and Python refuses to compute with such a float or to write it out."""
+    bits = number.bit_length()
+    return number if bits <= _MOST_BITS else Opaque(f"int of about {int(bits * 0.30103)} digits")
 
 
 @functools.cache

@@ -93,17 +93,19 @@ class Comparison(Generic[Answer]):
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """Ask about each case; the first wrong result becomes the failure, smallest case first."""
-        results: list[Result] = []
+        right: list[Result] = []
         for args in cases:
-            results.append((args, self._asked(ask, args)))
-            if self._problem(*results[-1]):
-                right, wrong = results[:-1], results[-1]
-                return self._failure(ask, [wrong, *self._more(ask, cases, len(results)), *right])
+            returned = ask(*args)
+            result = args, self.read(returned, args)
+            if self._problem(*result):
+                more = self._more(ask, cases, len(right) + 1)
+                return self._failure(ask, returned, [result, *more, *right])
+            right.append(result)
         return None
 
-    def _asked(self, ask: Ask, args: Args) -> Any:
+    def read(self, returned: Any, args: Args) -> Any:
         """The result, in the types of the reference's where they may stand for each other."""
-        return like(ask(*args), self.reference(*args))
+        return like(returned, self.reference(*args))
 
     def _problem(self, args: Args, value: Any) -> bool:
         return self._ill_formed(value) is not None or not same(value, self.reference(*args))
@@ -116,28 +118,24 @@ class Comparison(Generic[Answer]):
         return self.form(value)
 
     def _more(self, ask: Ask, cases: Sequence[Args], start: int) -> list[Result]:
-        """More results tell more about the mistake; an answer that breaks off has said enough."""
-        results: list[Result] = []
-        try:
-            for args in [*cases[start : start + 20], *self.evidence]:
-                results.append((args, self._asked(ask, args)))
-        except Exception:
-            return results
-        return results
+        """More results, which tell more about the mistake."""
+        more = [*cases[start : start + 20], *self.evidence]
+        return [(args, self.read(got, args)) for args, got in those_of(ask, more)]
 
-    def _failure(self, ask: Ask, results: list[Result]) -> Failure:
-        """Explain the first result in the light of the others."""
+    def _failure(self, ask: Ask, returned: Any, results: list[Result]) -> Failure:
+        """Explain the first result, which came as `returned`, in the light of the others."""
         args, got = results[0]
         rows: Rows = (
             ("input", ask.draw_call(ask.name, args)),
-            *expected_and_got(self.reference(*args), got, self.draw),
+            *expected_and_got(self.reference(*args), returned, self.draw),
         )
         problem = self._ill_formed(got)
-        if problem and got is None:
-            return Failure(returned_nothing(ask.name), rows, "no_return")
+        if problem and returned is None and problem[0] != "no_return":
+            problem = ("no_return", returned_nothing(ask.name))
         mistake = explaining(self.mistakes, self.reference, results)
         if mistake:  # never one of another form than the result: they would not be the same
-            return Failure(mistake.sentence(got), rows, mistake.key)
+            # What gives two answers to one question is none of them, whatever it looks like.
+            return ask.asked_again() or Failure(mistake.sentence(got), rows, mistake.key)
         if problem:
             return Failure(problem[1], rows, problem[0])
         wanted = self.reference(*args)
@@ -150,6 +148,22 @@ class Comparison(Generic[Answer]):
             if near.form and near.form(got, wanted):
                 return near.failure(rows, got, wanted)
         return Failure(self.idea, rows)
+
+
+def those_of(ask: Ask, cases: Sequence[Args]) -> list[Result]:
+    """Each of these cases that the answer returns for, with its value; none ends the check.
+
+    They are asked for what they tell about a failure.
+    """
+    found: list[Result] = []
+    try:
+        for args in cases:
+            called = ask.call(*args, may_raise=True)
+            if called.error is None:
+                found.append((args, called.value))
+    except Exception:  # out of time, or lost
+        return found
+    return found
 
 
 def explaining(
@@ -210,12 +224,12 @@ def not_a_list(belief: str, *ways: Callable[..., Any]) -> Misconception:
 
 
 def a_kind(value: Any) -> str:
-    """What it is, with its article; a number that was refused for what it says, with its digits."""
+    """What it is, with its article; a number that was refused for what it says, with that."""
     if isinstance(value, Opaque):
         return with_article(value.type_name)
     if type(value) in (int, float, bool):
-        return f"the {kind_of(value)} {value}"
-    return "nothing" if value is None else with_article(kind_of(value))
+        return f"the {kind_of(value)} {show(value)}"
+    return "None" if value is None else with_article(kind_of(value))
 
 
 def tokens(rng: random.Random, length: int) -> list[int]:

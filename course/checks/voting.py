@@ -6,13 +6,15 @@ so that its limit holds for all ranks together, and what comes out is plain data
 
 import contextlib
 import itertools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any, Literal, cast
 
 from course.checks.comparing import a_kind
 from course.format_values import show
-from nanogpt.parts.plain_values import as_items, as_whole
+from course.observed_call import plain
+from nanogpt.parts.plain_values import as_items, as_whole, shortened
 
 Moves = Generator[tuple[Any, ...], int, None]
 Checkpoint = Callable[[int], Moves]
@@ -187,12 +189,16 @@ def _meet(ranks: Sequence[_Rank]) -> None:
 def _generator(value: object) -> Moves:
     if isinstance(value, Generator):
         return cast(Moves, value)
+    key, why = "not_a_generator", "the moves are what is yielded, so it takes a `yield` for each"
+    if isinstance(value, FunctionType):
+        why = "it makes no moves until it is called"
+    if isinstance(value, Coroutine):
+        value.close()  # it is not awaited, on purpose
+    if isinstance(value, AsyncGenerator | Coroutine):
+        key, why = "is_async", "no rank awaits an `async def`, so write a plain `def`"
     what = "nothing" if value is None else a_kind(value)
     raise _NotAMoveError(
-        "not_a_generator",
-        f"returns {_short(value)}",
-        f"A call came back with {what} at once: the moves are what is yielded, so it takes a "
-        "`yield` for each of them.",
+        key, f"returns {_short(value)}", f"A call came back with {what} at once: {why}."
     )
 
 
@@ -203,6 +209,13 @@ def _checked(move: object) -> tuple[Any, ...]:
             "no_comma",
             "yields 'leave'",
             'It is the comma that makes a tuple: `yield ("leave",)`, not `yield ("leave")`.',
+        )
+    if isinstance(move, Generator):
+        raise _NotAMoveError(
+            "no_from",
+            f"yields {_short(move)}",
+            "What is yielded here is a generator and not its moves: `yield from` makes these one "
+            "by one.",
         )
     match as_items(move):
         case ["leave"]:
@@ -220,8 +233,7 @@ def _checked(move: object) -> tuple[Any, ...]:
 
 
 def _short(value: object) -> str:
-    text = show(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+    return shortened(show(plain(value)), _MAX_SHOWN)
 
 
 class Played:

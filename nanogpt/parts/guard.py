@@ -10,12 +10,13 @@ from types import CodeType
 from typing import Any, TypeAlias, TypeVar
 
 from nanogpt.parts.limits import call_limited, describe_timeout, run_limited
+from nanogpt.parts.plain_values import shortened
 from nanogpt.validate import PartError
 
 Record = TypeVar("Record")
 Check: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_MAX_MESSAGE = 200
+_MAX_MESSAGE, _MAX_KIND, _MAX_LINE = 200, 60, 100  # characters
 
 
 def guarded(
@@ -65,13 +66,13 @@ def describe_error(error: BaseException, function: Callable[..., Any]) -> str:
     Lines count from the `def`. Frames of other code are left out: the line named is the last one
     of the function itself, which called them.
     """
-    kind, message = type(error).__name__, _message(error)
+    kind, message = shortened(type(error).__name__, _MAX_KIND), _message(error)
     place = _own_line(error, function)
     if place is None:
         return f"raised {kind}{': ' if message else ''}{message}"
     number, text = place
     return f"raised {kind} on its line {number}{': ' if message else ''}{message}" + (
-        f" (`{text}`)" if text else ""
+        f" (`{shortened(text, _MAX_LINE)}`)" if text else ""
     )
 
 
@@ -79,7 +80,7 @@ def _message(error: BaseException) -> str:
     """The error's own text on one line. Asked under a limit: `__str__` may be the learner's too."""
     outcome = run_limited(str, (error,), limit_s=0.2)
     text = " ".join(outcome.value.split()) if isinstance(outcome.value, str) else ""
-    return text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 1] + "…"
+    return shortened(text, _MAX_MESSAGE)
 
 
 def _own_line(error: BaseException, function: Callable[..., Any]) -> tuple[int, str] | None:

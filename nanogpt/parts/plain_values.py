@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 _MOST_CELLS = 20_000_000
+_MOST_LETTERS = 60  # of a type's name
 _DISPATCH = "__torch_dispatch__"
 
 
@@ -99,7 +100,7 @@ def as_tensor(value: Any) -> Tensor | None:
 def kind_of(value: Any) -> str:
     """What `value` is in a word or three, for a sentence: "int", "float64", "sparse tensor"."""
     if not isinstance(value, Tensor) or type(value) is not Tensor:
-        return type(value).__name__
+        return shortened(type(value).__name__, _MOST_LETTERS)
     if value.numel() > _MOST_CELLS:
         return "tensor of more than 20 million cells"
     if value.is_meta:
@@ -109,6 +110,11 @@ def kind_of(value: Any) -> str:
     if value.is_quantized:
         return "quantised tensor"
     return "tensor" if value.layout == torch.strided else "sparse tensor"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, with an ellipsis for its end where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _scalar(value: Any) -> Any:

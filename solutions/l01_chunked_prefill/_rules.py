@@ -7,7 +7,7 @@ from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.format_values import show
 from course.harness import returned_nothing
-from nanogpt.parts.plain_values import as_items, as_whole
+from nanogpt.parts.plain_values import as_items, as_whole, shortened
 from solutions.l01_chunked_prefill._plans import (
     Snapshot,
     behind_decodes,
@@ -105,7 +105,7 @@ def illegal(snapshot: Snapshot, plan: Any) -> Broken | None:
     seen: set[int] = set()
     for entry in plan:
         if not is_pair(entry):
-            return NOT_PAIRS, f"one holds {show(entry)}"
+            return NOT_PAIRS, f"one holds {shortened(show(entry), 60)}"
         request_id, n = entry
         if request_id not in limits:
             return UNKNOWN_ID, request_id

@@ -102,7 +102,7 @@ def as_exact_fractions(points: Points) -> list[Fraction]:
 
 def draw_line(value: Any) -> str:
     if not are_two(value) or wrong_part(value):
-        return repr(value)
+        return show(value)
     return f"(a={value[0]:.6g}, c={value[1]:.6g})"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from course.checks.comparing import Args, Comparison
 from course.checks.near import Near
 from course.exercise import Exercise, Misconception
-from course.format_values import named
+from course.format_values import named, show
 from course.task import Task
 from solutions.l05_slo_policy._numbers import not_a_number, not_finite
 
@@ -256,7 +256,7 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "The sign says whether the request can still make it, the size how near its deadline is in "
     "milliseconds.",
-    draw=lambda value: f"{value:.6g}" if type(value) in (float, Near) else repr(value),
+    draw=lambda value: f"{value:.6g}" if type(value) in (float, Near) else show(value),
     evidence=[
         *((5_000, 80_000), (-5_000, 80_000), (-90_000, -30_000), (0, 40_000), (300, 500)),
         *((-20_000, 400), (-20_000, -300), (0, 0), (-7_000, 2_000_000), (7_000, 3_000_000)),

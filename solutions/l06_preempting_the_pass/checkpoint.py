@@ -131,6 +131,20 @@ def max_without_a_vote(vote: int) -> Moves:
         yield ("leave",)
 
 
+async def waits(vote: int) -> Any:
+    agreed = yield ("max", vote)
+    if agreed:
+        yield ("leave",)
+
+
+async def awaits(vote: int) -> Any:
+    return ("max", vote)
+
+
+def yields_moves(vote: int) -> Moves:
+    yield checkpoint(vote)
+
+
 MISCONCEPTIONS = (
     Misconception(
         "no_collective",
@@ -170,9 +184,10 @@ MISCONCEPTIONS = (
     Misconception(
         "never_leaves",
         "The last move is returned.",
-        'When the collective answers 1, every rank has to `yield ("leave",)`: a `return` only ends '
-        "the checkpoint, and the pass goes on to its last layer.",
+        'When the collective answers the number 1, every rank has to `yield ("leave",)`, and none '
+        "does here: a `return` only ends the checkpoint, and `is True` is false of a number.",
         returns_the_leave,
+        also=(bringing(leaves=lambda vote, agreed: agreed is True),),
     ),
     Misconception(
         "inverted",
@@ -231,6 +246,8 @@ MISCONCEPTIONS = (
         "The vote is what is yielded.",
         also=(yields_the_vote, max_without_a_vote, bringing(lambda vote: vote == 1)),
     ),
+    Misconception("is_async", "It waits, so it is `async`.", also=(waits, awaits)),
+    Misconception("no_from", "A generator yields what it is made of.", also=(yields_moves,)),
     Misconception(
         "not_a_generator",
         "The move is returned.",
@@ -238,6 +255,7 @@ MISCONCEPTIONS = (
             lambda vote: ("max", vote),
             lambda vote: [("max", vote), ("leave",)],
             lambda vote: None,
+            lambda vote: lambda: checkpoint(vote),
         ),
     ),
 )

@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from course.checks.comparing import Args, Result
+from course.checks.comparing import Args, Result, those_of
 from course.exercise import Exercise
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.task import Task
@@ -135,24 +135,14 @@ def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
         if field:
             then = next_step(got, args)
             rows += (("then", then),) if then else ()
-            return wrong_books(field, rows, results + more(ask))
+            more = those_of(ask, any_books(random.Random(0), 20))
+            return wrong_books(field, rows, results + more)
     return None
 
 
 def wrong_field(args: Args, got: Books) -> str | None:
     wanted = clean_up(*args)
     return next((name for name in FIELDS if getattr(got, name) != getattr(wanted, name)), None)
-
-
-def more(ask: Ask) -> list[Result]:
-    """More results tell more about the mistake; an answer that breaks off has said enough."""
-    results: list[Result] = []
-    try:
-        for args in any_books(random.Random(0), 20):
-            results.append((args, ask(*args)))
-    except Exception:
-        return results
-    return results
 
 
 def wrong_books(field: str, rows: Rows, results: Sequence[Result]) -> Failure:

@@ -177,9 +177,10 @@ MISCONCEPTIONS = (
     stopping(
         "rounded",
         "About 90 % is 90 %.",
-        "Passes with 91 to 95 % of their layers done are left here too: compare the share with 90 "
-        "% as it is, without rounding.",
+        "A share a little above 90 % is rounded down to it here, and such a pass is left too: "
+        "compare the share as it is, without rounding.",
         lambda layer, num_layers: round(layer / num_layers, 1) <= 0.9,
+        lambda layer, num_layers: round(layer / num_layers, 2) <= 0.9,
     ),
     Misconception(
         "no_target_is_0",
@@ -228,6 +229,7 @@ def any_votes(rng: random.Random, count: int) -> list[Args]:
         target = rng.choice([step, step, step, step - 1, step + 1, rng.randint(0, 50), NOTHING])
         edge = 9 * num_layers // 10
         layer = rng.choice([0, edge - 1, edge, edge + 1, rng.randrange(num_layers)])
+        target = int(str(target))  # another object than `step`, so that `is` is no `==`
         cases.append((target, step, min(max(layer, 0), num_layers - 1), num_layers))
     return cases
 
@@ -237,7 +239,10 @@ JUDGE = Comparison(
     MISCONCEPTIONS,
     "Two things decide: which step was meant, and how much of this pass is done.",
     evidence=[
-        *((5, 5, layer, layers) for layer, layers in ((9, 11), (18, 21), (29, 30), (39, 40))),
+        *(
+            (5, 5, layer, layers)
+            for layer, layers in ((9, 11), (18, 21), (19, 21), (29, 30), (39, 40))
+        ),
         *((5, 5, layer, 100) for layer in (10, 11, 89, 90, 91, 92, 93, 94, 95)),
         *((0, 0, 1, 4), (0, 5, 1, 4), (1, 5, 1, 4)),
         *any_votes(random.Random(0), 40),
@@ -247,7 +252,7 @@ NAMED = ((7, 0, 4), (7, 2, 4), (12, 5, 12), (1, 0, 2), (0, 1, 4))
 OTHERS = ((6, 7), (1, 7), (8, 7), (19, 7), (NOTHING, 7), (NOTHING, 1), (0, 7), (NOTHING, 0))
 NEARLY_DONE = (
     (11, 12), (9, 10), (18, 20), (19, 20), (28, 32), (29, 32), (10, 12), (7, 8), (3, 4), (0, 1),
-    (72, 80), (73, 80), (90, 100), (91, 100),
+    (72, 80), (73, 80), (90, 100), (91, 100), (19, 21),
 )  # fmt: skip
 
 EXERCISE = Exercise(

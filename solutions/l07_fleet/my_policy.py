@@ -11,6 +11,7 @@ from course.format_values import show, show_call
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
+from nanogpt.parts.plain_values import shortened
 from solutions.l07_fleet._decisions import ILLEGAL, illegal, pair_of
 from solutions.l07_fleet._policies import pairs, to_compute
 from solutions.l07_fleet._score import (
@@ -200,8 +201,7 @@ def draw_asked(name: str, args: tuple[FleetSnapshot | Load]) -> str:
 
 def draw_decision(decision: Any) -> str:
     """The decision, or what came instead."""
-    text = show(decision)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return shortened(show(decision), 80)
 
 
 def waiting(id: int, tokens: int = 200, **fields: int) -> WaitingView:

@@ -103,8 +103,9 @@ def by_popping_to_the_end(heap: list[Entry], generations: Generations, event: Ev
 class Heaps(Comparison[Any]):
     """A comparison of results whose heap is sorted first, if it was one."""
 
-    def _asked(self, ask: Ask, args: Args) -> Any:
-        return settled(Comparison[Any]._asked(self, ask, args))
+    def read(self, returned: Any, args: Args) -> Any:
+        """With its heap sorted, if it is one."""
+        return settled(Comparison[Any].read(self, returned, args))
 
     def judge(self, ask: Ask, cases: Sequence[Args]) -> Failure | None:
         """The first wrong event; and, where it makes a difference, what comes of it later."""
@@ -152,21 +153,21 @@ def draw_event(event: Event) -> str:
 def lines_of(heap: Any) -> str:
     if not isinstance(heap, list):  # an answer's own, handed back to it
         return f"heap = {show(heap)}"
-    entries = "\n       ".join(map(repr, cast("list[Any]", heap)))
+    entries = "\n       ".join(map(show, cast("list[Any]", heap)))
     return f"heap = [{entries}]"
 
 
 def draw_call(name: str, args: Args) -> str:
     heap, generations, event = args
     call = f"{name}(heap, generations, {draw_event(event)})"
-    return f"{call}\n{lines_of(heap)}\ngenerations = {generations}"
+    return f"{call}\n{lines_of(heap)}\ngenerations = {show(generations)}"
 
 
 def draw(value: Any) -> str:
     if any(each.form and each.form(value) for each in FORMS):
-        return repr(value)
-    heap, generations, popped = value
-    return f"{lines_of(heap)}\ngenerations = {generations}\npopped = {popped!r}"
+        return show(value)
+    heap, generations, popped = settled(value)
+    return f"{lines_of(heap)}\ngenerations = {show(generations)}\npopped = {show(popped)}"
 
 
 JUDGE = Heaps(

@@ -36,7 +36,7 @@ def not_a_number(belief: str, way: Callable[..., Any]) -> Misconception:
         "not_a_number",
         belief,
         lambda value: f"The answer is a number, not {a_kind(value)}.",
-        form=lambda value: as_number(value) is None,
+        form=lambda value: as_number(value) is None or value != value,
         also=(way,),
     )
 
@@ -45,7 +45,7 @@ NOT_FINITE = Misconception(
     "not_finite",
     "It never ends.",
     "The answer is finite: one pass yields at most k + 1 tokens.",
-    form=lambda value: not math.isfinite(value),
+    form=lambda value: value in (math.inf, -math.inf),
     also=(lambda *args: math.inf,),
 )
 # Key, belief and idea; what is written differs.
@@ -84,6 +84,11 @@ DIVIDES_BY_ZERO = (
     "At p = 1 the closed form is 0 / 0, and the engine dies of its best draft: there the answer is "
     "k + 1, which the sum gives by itself.",
 )
+
+
+def nan_at_1(rule: Rule) -> Rule:
+    """The rule with the nan that numpy and torch make of 0 / 0."""
+    return lambda p, *rest: math.nan if p == 1 else rule(p, *rest)
 
 
 def draw_number(value: Any) -> str:

@@ -89,7 +89,8 @@ MISCONCEPTIONS = (
         "no_return",
         "The result is computed.",
         returned_nothing("accept", "kept, token"),
-        lambda *args: None,
+        form=lambda value: value is None,
+        also=(lambda *args: None,),
     ),
     Misconception(
         "inverted_ratio",

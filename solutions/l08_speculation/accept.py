@@ -142,8 +142,8 @@ def judge_reached(ask: Ask, args: Args) -> Failure | None:
     if called.error is not None:
         ask(*args)  # ends the check with the error's own words
     failure = JUDGE.judge(ask, [args])
-    if failure is not None and failure.misconception is None and near_1:
-        return replace(failure, idea=NOT_REACHED)
+    if failure is not None and failure.misconception in (None, "no_return") and near_1:
+        return replace(failure, idea=NOT_REACHED, misconception=None)
     return failure
 
 
@@ -179,6 +179,8 @@ def any_drafts(rng: random.Random) -> Sequence[Args]:
 ZERO, ONE, TWO = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]  # one token is certain
 LESS_OF_1 = [0.5, 0.125, 0.375], [0.25, 0.5, 0.25]
 LIKELY_2 = [0.25, 0.25, 0.5], [0.25, 0.5, 0.25]
+THIRD_OF_0 = [0.25, 0.75], [0.75, 0.25]
+NEARLY_THERE = [0.4996, 0.2502, 0.2502], [0.5, 0.25, 0.25]
 LESS_OF_0 = [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]
 # What is missing: 0, 0.25, 0.125, 0, 0.125, 0.
 SOME_WITHOUT = [0.0, 0.375, 0.125, 0.125, 0.375, 0.0], [0.5, 0.125, 0.0, 0.125, 0.25, 0.0]
@@ -234,11 +236,17 @@ EXERCISE = Exercise(
                 (*LESS_OF_1, 2, 0.9375, 0.0),
                 (*LIKELY_2, 0, 0.75, 0.75),
                 (*LIKELY_2, 1, 0.375, 0.75),
+                (*THIRD_OF_0, 0, 0.332, 0.5),
+                (*THIRD_OF_0, 0, 0.3333, 0.5),
             ),
         ),
         (
             "a draft that goes",
-            JUDGE.on((*LESS_OF_0, 0, 0.75, 0.75), (*LESS_OF_0, 0, 0.5625, 0.875)),
+            JUDGE.on(
+                (*LESS_OF_0, 0, 0.75, 0.75),
+                (*LESS_OF_0, 0, 0.5625, 0.875),
+                (*NEARLY_THERE, 0, 0.9995, 0.75),
+            ),
         ),
         ("distributed as p", lambda ask, rng: judge_law(ask, JUDGE)),
         (

@@ -21,6 +21,7 @@ from solutions.l08_speculation._means import (
     ONE_DRAFT_LESS,
     draw_number,
     mistaken,
+    nan_at_1,
     near,
     not_a_number,
 )
@@ -74,7 +75,11 @@ def at_p_1(certain: Callable[[int], float]) -> Callable[[float, int], float]:
     return lambda p, k: certain(k) if p == 1 else expected_tokens(p, k)
 
 
-CLOSED_FORM = Misconception(*DIVIDES_BY_ZERO, also=(lambda p, k: (1 - p ** (k + 1)) / (1 - p),))
+CLOSED_FORM = Misconception(
+    *DIVIDES_BY_ZERO,
+    near(nan_at_1(expected_tokens)),
+    also=(lambda p, k: (1 - p ** (k + 1)) / (1 - p),),
+)
 MISCONCEPTIONS = (
     not_a_number("One number per draft.", lambda p, k: [p**i for i in range(k + 1)]),
     NOT_FINITE,

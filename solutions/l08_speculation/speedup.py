@@ -18,6 +18,7 @@ from solutions.l08_speculation._means import (
     ONE_DRAFT_LESS,
     draw_number,
     mistaken,
+    nan_at_1,
     near,
     not_a_number,
 )
@@ -67,7 +68,9 @@ def over_the_round(tokens: Callable[[float, int], float]) -> Callable[..., float
 
 
 CLOSED_FORM = Misconception(
-    *DIVIDES_BY_ZERO, also=(over_the_round(lambda p, k: (1 - p ** (k + 1)) / (1 - p)),)
+    *DIVIDES_BY_ZERO,
+    near(nan_at_1(speedup)),
+    also=(over_the_round(lambda p, k: (1 - p ** (k + 1)) / (1 - p)),),
 )
 MISCONCEPTIONS = (
     not_a_number("Is it worth it?", lambda p, k, alpha: speedup(p, k, alpha) > 1),

@@ -6,10 +6,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from course.checks.comparing import Args, Comparison, list_of_ints
+from course.checks.comparing import Args, Comparison, a_kind, list_of_ints
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
+from nanogpt.parts.plain_values import as_items
 
 Allocate = Callable[[int, int, int, list[int]], Any]
 
@@ -128,9 +129,18 @@ MISCONCEPTIONS = (
     Misconception(
         "not_a_list",
         "One block is needed.",
-        lambda value: (list_of_ints(value) or ("", ""))[1],
+        lambda value: (
+            "The answer is a list of blocks, or None where too few are free; this is "
+            f"{a_kind(value)}."
+            if as_items(value) is None
+            else (list_of_ints(value) or ("", ""))[1]
+        ),
         form=lambda value: value is not None and list_of_ints(value) is not None,
-        also=(lambda *args: (allocate(*args) or [-1])[0], lambda *args: lacking(*args[:3])),
+        also=(
+            lambda *args: (allocate(*args) or [-1])[0],
+            lambda *args: lacking(*args[:3]),
+            taking(lacking, lambda free, wanted: False),
+        ),
     ),
     Misconception(
         "no_return",
@@ -220,6 +230,17 @@ MISCONCEPTIONS = (
             else list(range(num_blocks, -(-num_tokens // size)))
         ),
     ),
+    Misconception(
+        "below_0",
+        "A slice of fewer than none is empty.",
+        "The table has more blocks than it needs here, and a slice up to a number below 0 leaves "
+        "only the last ones out: nothing is taken.",
+        lambda num_blocks, num_tokens, size, free: (
+            None
+            if lacking(num_blocks, num_tokens, size) > len(free)
+            else free[: lacking(num_blocks, num_tokens, size)]
+        ),
+    ),
     Misconception("in_place", "What is taken comes off the list.", also=(pops,)),
 )
 
@@ -232,7 +253,7 @@ def any_table(rng: random.Random) -> list[Args]:
         size = rng.choice((1, 2, 4, 8, 16, 64, 256))
         needed = rng.randint(1, 9)
         num_tokens = needed * size - rng.choice((0, 0, rng.randrange(size)))
-        num_blocks = max(0, needed - rng.choice((0, 0, 1, 1, 2, 3, 9)))
+        num_blocks = max(0, needed - rng.choice((0, 0, 1, 1, 2, 3, 9, -1, -2)))
         num_free = max(0, max(0, needed - num_blocks) + rng.choice((-2, -1, 0, 0, 1, 5)))
         cases.append((num_blocks, num_tokens, size, rng.sample(range(40), num_free)))
     return sorted(cases, key=lambda case: (len(case[3]), case[1]))

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import random
-import uuid
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +13,18 @@ from course.exercise import Exercise, Misconception
 from course.harness import returned_nothing
 from course.task import Task
 from nanogpt.parts.plain_values import as_items, kind_of
-from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends, right_labels
+from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends
+from solutions.l09_blocks._wrong_hashes import (
+    hash_filled_up,
+    hash_four_times,
+    hash_in_letters,
+    rest_alone,
+    with_a_number_of_its_own,
+    with_crc32,
+    with_hash,
+    with_hash_of_none,
+    with_the_rest,
+)
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -81,42 +90,8 @@ def mistaken(key: str, belief: str, idea: str, *says: Says) -> Misconception:
     return Misconception(key, belief, idea, answer, alike=alike)
 
 
-def with_the_rest(tokens: list[int], size: int, salt: str) -> list[str]:
-    starts = range(0, len(tokens), size)
-    return [hashlib.sha256(repr((salt, tokens[: s + size])).encode()).hexdigest() for s in starts]
-
-
-def rest_alone(tokens: list[int], size: int, salt: str) -> list[str]:
-    starts = range(0, len(tokens), size)
-    blocks = [(salt, tokens[s : s + size]) for s in starts]
-    return [hashlib.sha256(repr(block).encode()).hexdigest() for block in blocks]
-
-
-def with_hash(tokens: list[int], size: int, salt: str) -> Any:
-    hashes, parent = [], 0
-    for end in ends(tokens, size):
-        parent = hash((parent, salt, tuple(tokens[end - size : end])))
-        hashes.append(str(parent))
-    return hashes
-
-
-def with_hash_of_none(tokens: list[int], size: int, salt: str) -> Any:
-    hashes: list[str] = []
-    for end in ends(tokens, size):
-        hashes.append(hex(hash((hashes[-1] if hashes else None, salt, *tokens[end - size : end]))))
-    return hashes
-
-
-def with_crc32(tokens: list[int], size: int, salt: str) -> Any:
-    return [f"{zlib.crc32(repr(each).encode()):08x}" for each in right_labels(tokens, size, salt)]
-
-
 def cut_short(digits: int) -> Callable[[list[int], int, str], list[str]]:
     return lambda *args: [each[:digits] for each in block_hashes(*args)]
-
-
-def with_a_number_of_its_own(tokens: list[int], size: int, salt: str) -> Any:
-    return [f"{uuid.uuid4().hex}" for _ in ends(tokens, size)]
 
 
 def as_numbers(tokens: list[int], size: int, salt: str) -> Any:
@@ -127,8 +102,10 @@ def as_bytes(tokens: list[int], size: int, salt: str) -> Any:
     return [bytes.fromhex(each) for each in block_hashes(tokens, size, salt)]
 
 
-def is_no_string(item: Any) -> bool:
-    return not isinstance(item, str)
+def type_of_the_first_other(value: Any) -> str:
+    """Of what is no string among the items; "" where all are."""
+    other = next((item for item in as_items(value) or () if not isinstance(item, str)), "")
+    return "" if other == "" else getattr(other, "type_name", None) or kind_of(other)
 
 
 FORMS = (
@@ -151,9 +128,9 @@ FORMS = (
         "A hash is a number.",
         lambda value: (
             "A hash is a string here, so that it means the same in every process and file; this "
-            f"one is of the type {kind_of(next(filter(is_no_string, as_items(value) or ())))}."
+            f"one is of the type {type_of_the_first_other(value)}."
         ),
-        form=lambda value: any(map(is_no_string, as_items(value) or ())),
+        form=lambda value: type_of_the_first_other(value) != "",
         also=(as_numbers, as_bytes),
     ),
 )
@@ -321,7 +298,16 @@ WEAK = Misconception(
         f"{bits} bits are too few, since colliding texts can be worked out: take a whole digest of "
         "`hashlib`, and not Python's own `hash()`, which differs in each process for a string."
     ),
-    also=(with_hash, with_hash_of_none, with_crc32, cut_short(16), cut_short(24)),
+    also=(
+        with_hash,
+        with_hash_of_none,
+        hash_filled_up,
+        hash_in_letters,
+        hash_four_times,
+        with_crc32,
+        cut_short(16),
+        cut_short(24),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -345,8 +331,9 @@ def any_texts(rng: random.Random) -> list[Group]:
     return groups
 
 
-def a_long_text(rng: random.Random) -> list[tuple[list[int], int, str]]:
-    return [([rng.randrange(50_257) for _ in range(24)], 8, "")]
+def many_texts(rng: random.Random) -> list[tuple[list[int], int, str]]:
+    """Many texts of one long block, for what their hashes have in common."""
+    return [([rng.randrange(50_257) for _ in range(24)], 24, "") for _ in range(80)]
 
 
 EVIDENCE: list[Group] = [
@@ -380,7 +367,8 @@ EXERCISE = Exercise(
         signature="block_hashes(tokens: list[int], size: int, salt: str) -> list[str]",
         rules=(
             "`tokens` are a text's token ids, whole numbers from 0, in blocks of `size`. `salt` is "
-            "a string for all else that makes K/V differ: another adapter, say, has another salt.",
+            "a string for all else that makes K/V differ: another adapter, say, has another salt. "
+            "No salt is itself such a hash.",
             "The result has one string for each full block, in order.",
             "Two blocks of this size get the same string exactly when their K/V is the same in "
             "every layer: here, in another text, in another process, tomorrow.",
@@ -425,7 +413,13 @@ EXERCISE = Exercise(
         ),
         (
             "the same text behind another salt",
-            JUDGE.on([([1, 2, 3, 4], 2, ""), ([1, 2, 3, 4], 2, "adapter"), ([1, 2], 2, "")]),
+            JUDGE.on(
+                [([1, 2, 3, 4], 2, ""), ([1, 2, 3, 4], 2, "adapter"), ([1, 2], 2, "")],
+                *(
+                    [([1, 2, 3, 4], 2, a), ([1, 2, 3, 4], 2, b)]
+                    for a, b in (("A", "a"), ("x", "x "), ("é", "è"))
+                ),
+            ),
         ),
         (
             "large blocks",
@@ -434,7 +428,8 @@ EXERCISE = Exercise(
                     ([*range(32)], 16, ""),
                     ([*range(15), 99, *range(16, 32)], 16, ""),
                     ([*range(31)], 16, ""),
-                ]
+                ],
+                [([first, *range(1, 128)], 16, "") for first in (0, 128)],
             ),
         ),
         (
@@ -443,6 +438,7 @@ EXERCISE = Exercise(
                 [([1, 2], 2, ""), ([2, 1], 2, ""), ([3, 4, 1, 2], 2, ""), ([4, 3, 1, 2], 2, "")],
                 [([0, 3], 2, ""), ([1, 2], 2, ""), ([2, 2], 2, ""), ([1, 1], 2, "")],
                 [([12, 3], 2, ""), ([1, 23], 2, "")],
+                [([123_456, 7], 2, ""), ([12_345, 600_007], 2, ""), ([12_345, 67], 2, "")],
                 [([12, 3], 2, ""), ([2, 3], 2, "1")],
                 [([1, 2], 2, "3"), ([1, 23], 2, "")],
                 [([5, 300], 2, ""), ([5, 44], 2, ""), ([5, 50_256], 2, ""), ([5, 55_296], 2, "")],
@@ -451,7 +447,7 @@ EXERCISE = Exercise(
             ),
         ),
         ("any texts", JUDGE.on_drawn(any_texts)),
-        ("a long text", lambda ask, rng: JUDGE.strong(ask, a_long_text(rng))),
+        ("many texts", lambda ask, rng: JUDGE.strong(ask, many_texts(rng))),
         ("a very long text", JUDGE.on([(LONG, 520, ""), (ONE_OTHER, 520, "")])),
     ),
     draw_call=draw_call,

@@ -297,6 +297,7 @@ EXERCISE = Exercise(
                 ([block(0, 8, 2), block(6, 4, 0), block(5, 6, 3), block(1, 1, 1)],),
                 ([block(7, 1, 0)],),
                 ([block(3, 5, 140), block(1, 4, 0)],),
+                ([block(3, 5, 5000), block(1, 4, 0)],),
                 ([block(4, 1, 1), block(2, 0, 0)],),
             ),
         ),

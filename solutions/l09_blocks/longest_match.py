@@ -166,7 +166,8 @@ MISCONCEPTIONS = (
         "no_return",
         "The blocks are found.",
         returned_nothing("longest_match", "blocks, num_cached"),
-        lambda *args: None,
+        form=lambda value: value is None,
+        also=(lambda *args: None,),
     ),
     Misconception(
         "over_a_gap",

@@ -175,7 +175,8 @@ MISCONCEPTIONS = (
         "no_return",
         "The table is changed.",
         returned_nothing("writable", "table, copy"),
-        lambda *args: None,
+        form=lambda value: value is None,
+        also=(lambda *args: None,),
     ),
     Misconception(
         "in_place_of_others",
@@ -374,6 +375,7 @@ EXERCISE = Exercise(
                 ([5, 2], [0, 0, 2, 0, 0, 2], 1, [1, 4]),
                 ([5, 2], [0, 0, 2, 0, 0, 1, 1], 1, [4, 1]),
                 ([3], [0, 0, 0, 4], 0, [1]),
+                ([3, 1], [0, 1, 0, 2], 0, [0, 2]),
             ),
         ),
         (

@@ -6,7 +6,7 @@ from typing import Any
 
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.parts.plain_values import as_items, as_whole
+from nanogpt.parts.plain_values import as_items, as_whole, shortened
 from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
 
 Fits = Callable[[DoorLimits, NewRequest], bool]
@@ -107,8 +107,7 @@ def status_of(verdict: Any) -> int | None:
 
 def shown(value: Any) -> str:
     """The value itself, text in double quotes as in the rules."""
-    text = f'"{value}"' if isinstance(value, str) else show(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return shortened(f'"{value}"' if isinstance(value, str) else show(value), 60)
 
 
 def misfit(value: Any) -> bool:

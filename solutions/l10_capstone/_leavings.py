@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole
+from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole, shortened
 from nanogpt.server.server_parts import on_disconnect
 
 State: TypeAlias = dict[str, Any]
@@ -100,7 +100,7 @@ def misfit(value: Any) -> str:
             return f'{four}: here "{name}" is missing.'
     for name in mapping:
         if name not in KEYS:
-            return f"{four} and no other, but here is {show(name)} too."
+            return f"{four} and no other, but here is {shortened(show(name), 60)} too."
     for name in ("waiting", "leaving"):
         items = as_items(mapping[name])
         if items is None or any(as_whole(item) is None for item in items):
