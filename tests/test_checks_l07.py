@@ -475,7 +475,7 @@ def test_the_load_is_what_the_task_says() -> None:
     assert len(requests) == NUM_REQUESTS == 135
     assert {r.deadline_us - r.arrival_us for r in requests} == {200_000, 500_000, 1_000_000}
     rules = " ".join(exercise("l07.my_policy").task.rules)
-    assert "serves 4 loads of 135 requests" in rules and "with 3 workers" in rules
+    assert "serves 4 unseen loads of 135 requests with 3 workers" in rules
     assert "at least 20 percentage points above FIFO's" in rules
     assert "on no load more than 2 below" in rules
     assert "no request waits longer than 2 s" in rules

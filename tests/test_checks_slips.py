@@ -1,4 +1,4 @@
-"""Slips in answers to lessons 6, 8 and 9 that once passed, or were told another cause than theirs.
+"""Slips in answers to exercises that once passed, or were told another cause than theirs.
 
 And what an answer may return that is too long to show, in any exercise.
 """
@@ -12,15 +12,42 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from answers import IDS, worked
 
 from course.registry import exercise
 
+sample_rows, evict, fit = worked("l03.sample_rows"), worked("l04.evict"), worked("l05.fit")
 vote, clean_up = worked("l06.local_vote"), worked("l06.clean_up")
 accept, expected_tokens = worked("l08.accept"), worked("l08.expected_tokens")
 allocate, block_hashes = worked("l09.allocate"), worked("l09.block_hashes")
 writable, longest_match = worked("l09.writable"), worked("l09.longest_match")
 SEEDS = range(5)
+
+# --- lessons 3 to 5 -------------------------------------------------------------------------------
+
+
+def sampled_by_identity(num_new: list[int], cursors: list[int], num_known: list[int]) -> list[int]:
+    rows = enumerate(zip(num_new, cursors, num_known, strict=True))
+    return [row for row, (new, cursor, known) in rows if cursor + new is known]
+
+
+def sampled_as_a_set(*args: Any) -> list[int]:
+    return list(set(sample_rows(*args)))
+
+
+def views_where_little_goes(
+    k: torch.Tensor, v: torch.Tensor, window: int, sinks: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if sinks == 0 and window < k.shape[1] < 2 * window:
+        return k[:, -window:], v[:, -window:]
+    return evict(k, v, window, sinks)
+
+
+def never_falls(points: list[tuple[int, float]]) -> tuple[float, float]:
+    slope, base = fit(points)
+    return max(slope, 0.0), base
+
 
 # --- lesson 6 ------------------------------------------------------------------------------------
 
@@ -123,6 +150,10 @@ def a_slice_below_0(num_blocks: int, num_tokens: int, size: int, free: Any) -> A
 
 
 WRONG = [
+    ("l03.sample_rows", sampled_by_identity, None),
+    ("l03.sample_rows", sampled_as_a_set, "order"),
+    ("l04.evict", views_where_little_goes, "view"),
+    ("l05.fit", never_falls, None),
     ("l06.local_vote", to_two_digits, "rounded"),
     ("l06.local_vote", by_identity, None),
     ("l06.checkpoint", is_true, "never_leaves"),

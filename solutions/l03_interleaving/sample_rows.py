@@ -147,6 +147,7 @@ MISCONCEPTIONS = (
         "These are the right rows in another order: give them as they stand in the batch, the "
         "lowest number first.",
         lambda *args: sample_rows(*args)[::-1],
+        alike=(lambda *args: list(set(sample_rows(*args))),),
     ),
     Misconception(
         "first_only",
@@ -190,6 +191,9 @@ def any_mix(rng: random.Random) -> list[Args]:
         cases.append(
             (num_new, cursors, [end + rng.choice((0, 0, 1, rng.randint(2, 40))) for end in ends])
         )
+    low = rng.randint(1, 7)
+    sampled = low, 8 + rng.randrange(low)  # a set of these two begins with the second
+    cases.append(([2] * 16, [4] * 16, [6 if row in sampled else 9 for row in range(16)]))
     return cases
 
 
@@ -239,7 +243,14 @@ EXERCISE = Exercise(
             "decodes, and a chunk inside its prompt",
             JUDGE.on(([1, 1, 8], [21, 14, 0], [22, 15, 30]), ([4], [0], [9])),
         ),
-        ("last chunks", JUDGE.on(([1, 3], [21, 5], [22, 8]), ([8, 2], [0, 6], [30, 8]))),
+        (
+            "last chunks",
+            JUDGE.on(
+                ([1, 3], [21, 5], [22, 8]),
+                ([8, 2], [0, 6], [30, 8]),
+                ([1], [299], [300]),  # equal numbers that are no longer one object
+            ),
+        ),
         (
             "chunks with one token to go",
             JUDGE.on(([1, 1], [9, 4], [10, 7]), ([1, 3], [5, 4], [6, 8])),

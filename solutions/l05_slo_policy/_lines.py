@@ -134,7 +134,7 @@ WRONG_ERROR = Misconception(
     "wrong_error",
     "The division will complain.",
     lambda got: (
-        f"Too few lengths are a wrong value and deserve a ValueError that says so; a {got} looks "
+        f"Too few lengths are a wrong value and deserve a ValueError that says so; `{got}` looks "
         "like a mistake in your own code."
     ),
     also=(divides_by_the_spread,),
