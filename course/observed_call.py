@@ -123,7 +123,7 @@ def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
 
 
 def _if_a_float_holds_it(number: int) -> int | Opaque:
-    """No answer is larger, and Python refuses to compute with such a float or to write it out."""
+    """Python computes with no larger float; no answer has to be larger."""
     bits = number.bit_length()
     return number if bits <= _MOST_BITS else Opaque(f"int of about {int(bits * 0.30103)} digits")
 

@@ -29,7 +29,7 @@ from solutions.l07_fleet._queues import settled
 from solutions.l07_fleet._rush import Prefills, Rush
 from solutions.l07_fleet._score import LONGEST_WAIT_US, MARGIN, NUM_LOADS, WANTED, Score
 from solutions.l07_fleet._serving import Habits, Served, serve, serve_by_fifo
-from solutions.l07_fleet.bump import remembering
+from solutions.l07_fleet.bump import bump
 from solutions.l07_fleet.my_policy import scored_loads
 from solutions.l07_fleet.on_event import any_states
 from solutions.l07_fleet.route import any_choices
@@ -191,6 +191,18 @@ def test_a_misconception_is_shown_on_a_case_made_for_it(
 ) -> None:
     rows = card(name)
     assert (rows["input"], rows["expected"], rows["got"]) == (asked, expected, got)
+
+
+def remembering() -> Callable[..., int]:
+    """Begins where its last answer for the same deadline ended."""
+    known: dict[int, int] = {}
+
+    def answer(priority: int, now: int, deadline: int, remaining: int) -> int:
+        before = known.get(deadline, priority)
+        known[deadline] = bump(min(before, priority), now, deadline, remaining)
+        return known[deadline]
+
+    return answer
 
 
 def test_an_answer_that_remembers_is_asked_again() -> None:

@@ -86,18 +86,6 @@ def at_every_tick(tick_us: int) -> Callable[..., int]:
     )
 
 
-def remembering() -> Callable[..., int]:
-    """Begins where its last answer for the same deadline ended."""
-    known: dict[int, int] = {}
-
-    def answer(priority: int, now: int, deadline: int, remaining: int) -> int:
-        before = known.get(deadline, priority)
-        known[deadline] = bump(min(before, priority), now, deadline, remaining)
-        return known[deadline]
-
-    return answer
-
-
 COMPOUNDS = Misconception(
     "compounds",
     "The longer, the more urgent.",
@@ -105,7 +93,6 @@ COMPOUNDS = Misconception(
     "`priority` each time, which is its own.",
     at_every_tick(1_000),
     alike=(at_every_tick(10_000),),
-    also=(remembering(),),
 )
 MISCONCEPTIONS = (
     Misconception(
