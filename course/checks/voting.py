@@ -14,7 +14,8 @@ from typing import Any, Literal, cast
 from course.checks.comparing import a_kind
 from course.format_values import show
 from course.observed_call import plain
-from nanogpt.parts.plain_values import as_items, as_whole, shortened
+from nanogpt.parts.guard import shortened
+from nanogpt.parts.plain_values import as_items, as_whole
 
 Moves = Generator[tuple[Any, ...], int, None]
 Checkpoint = Callable[[int], Moves]

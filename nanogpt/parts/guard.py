@@ -10,7 +10,6 @@ from types import CodeType
 from typing import Any, TypeAlias, TypeVar
 
 from nanogpt.parts.limits import call_limited, describe_timeout, run_limited
-from nanogpt.parts.plain_values import shortened
 from nanogpt.validate import PartError
 
 Record = TypeVar("Record")
@@ -126,3 +125,8 @@ def _def_line(code: CodeType) -> int:
         number += 1
         text = linecache.getline(code.co_filename, number).lstrip()
     return number if text else first
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, with an ellipsis for its end where it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

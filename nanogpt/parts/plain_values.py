@@ -13,6 +13,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from nanogpt.parts.guard import shortened
+
 _MOST_CELLS = 20_000_000
 _MOST_LETTERS = 60  # of a type's name
 _DISPATCH = "__torch_dispatch__"
@@ -110,11 +112,6 @@ def kind_of(value: Any) -> str:
     if value.is_quantized:
         return "quantised tensor"
     return "tensor" if value.layout == torch.strided else "sparse tensor"
-
-
-def shortened(text: str, most: int) -> str:
-    """The text, with an ellipsis for its end where it is longer than `most` characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _scalar(value: Any) -> Any:

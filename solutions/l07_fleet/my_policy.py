@@ -11,7 +11,7 @@ from course.format_values import show, show_call
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
-from nanogpt.parts.plain_values import shortened
+from nanogpt.parts.guard import shortened
 from solutions.l07_fleet._decisions import ILLEGAL, illegal, pair_of
 from solutions.l07_fleet._policies import pairs, to_compute
 from solutions.l07_fleet._score import (

@@ -6,7 +6,8 @@ from typing import Any
 
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.parts.plain_values import as_items, as_whole, shortened
+from nanogpt.parts.guard import shortened
+from nanogpt.parts.plain_values import as_items, as_whole
 from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
 
 Fits = Callable[[DoorLimits, NewRequest], bool]
