@@ -6,9 +6,8 @@ so that its limit holds for all ranks together, and what comes out is plain data
 
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any, Literal, cast
 
 from course.checks.comparing import a_kind
@@ -190,14 +189,15 @@ def _meet(ranks: Sequence[_Rank]) -> None:
 def _generator(value: object) -> Moves:
     if isinstance(value, Generator):
         return cast(Moves, value)
-    key, why = "not_a_generator", "the moves are what is yielded, so it takes a `yield` for each"
-    if isinstance(value, FunctionType):
-        why = "it makes no moves until it is called"
     if isinstance(value, Coroutine):
         value.close()  # it is not awaited, on purpose
-    if isinstance(value, AsyncGenerator | Coroutine):
-        key, why = "is_async", "no rank awaits an `async def`, so write a plain `def`"
+    key, why = "not_a_generator", "the moves are what is yielded, so it takes a `yield` for each"
+    # By its kind in words, which is all that comes of it from another process.
     what = "nothing" if value is None else a_kind(value)
+    if what == "a function":
+        why = "it makes no moves until it is called"
+    if what in ("an async_generator", "a coroutine"):
+        key, why = "is_async", "no rank awaits an `async def`, so write a plain `def`"
     raise _NotAMoveError(
         key, f"returns {_short(value)}", f"A call came back with {what} at once: {why}."
     )
@@ -211,7 +211,7 @@ def _checked(move: object) -> tuple[Any, ...]:
             "yields 'leave'",
             'It is the comma that makes a tuple: `yield ("leave",)`, not `yield ("leave")`.',
         )
-    if isinstance(move, Generator):
+    if a_kind(move) == "a generator":
         raise _NotAMoveError(
             "no_from",
             f"yields {_short(move)}",
