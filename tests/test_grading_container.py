@@ -232,3 +232,20 @@ def test_the_status_is_that_of_the_grader_inside_and_ctrl_c_waits_for_its_end(
         assert grading.stdout.readline() == "running\n"
         os.killpg(grading.pid, signal.SIGINT)  # as a terminal does: it and the engine
         assert grading.wait(60) == 130
+
+
+def test_ctrl_c_in_the_moment_in_which_the_engine_ends_leaves_its_status(
+    engines: Engines, a_class: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = os.waitpid
+
+    def interrupted(pid: int, options: int) -> tuple[int, int]:
+        ended = wait(pid, options)
+        if ended[0] and engines.asked("run"):
+            signal.raise_signal(signal.SIGINT)
+        return ended
+
+    engines.install("podman")
+    engines.say("run")
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    assert main(["grade", str(a_class), "--container", "--out", str(tmp_path / "marks")]) == 1

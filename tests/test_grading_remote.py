@@ -15,6 +15,8 @@ import pytest
 import torch
 from answers import IDS, report_on, right, wrong
 from golden_verdicts import UNLIKE_ITSELF
+from test_checks_slips import WRONG as SLIPS
+from test_checks_slips import draws_itself
 
 from course import harness
 from course.answering import Answer, Here, LostError, LostStatus, argument_names
@@ -126,6 +128,16 @@ def test_right_and_wrong_answers_get_the_same_report_in_both_places(exercise_id:
     answers = {each.__name__: each for each in right(exercise_id)}
     assert_alike(exercise(exercise_id), answers)
     assert_alike(exercise(exercise_id), {each.name: each.function for each in wrong(exercise_id)})
+
+
+@pytest.mark.parametrize(("exercise_id", "slip", "key"), SLIPS)
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_slips_get_the_same_report_in_both_places(
+    exercise_id: str, slip: Function, key: str | None
+) -> None:
+    if slip is draws_itself:
+        pytest.skip("what it draws differs")
+    assert_alike(exercise(exercise_id), {"slip": slip}, known=False)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from argparse import Namespace
@@ -132,9 +133,10 @@ def _succeeds(command: Sequence[str]) -> bool:
 
 def _status_of(command: Sequence[str]) -> int:
     """The exit status of a command that has the terminal. Ctrl-C is for it; its end is awaited."""
-    process = subprocess.Popen(command)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
+    # An exception that comes just as it ends would lose its status; this is no such thing, and
+    # not inherited either.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        return subprocess.call(command)
+    finally:
+        signal.signal(signal.SIGINT, before)
