@@ -17,7 +17,8 @@ from answers import IDS, worked
 
 from course.registry import exercise
 
-sample_rows, evict, fit = worked("l03.sample_rows"), worked("l04.evict"), worked("l05.fit")
+sample_rows, pack, evict = worked("l03.sample_rows"), worked("l03.pack"), worked("l04.evict")
+judge, fit = worked("l04.judge"), worked("l05.fit")
 vote, clean_up = worked("l06.local_vote"), worked("l06.clean_up")
 accept, expected_tokens = worked("l08.accept"), worked("l08.expected_tokens")
 allocate, block_hashes = worked("l09.allocate"), worked("l09.block_hashes")
@@ -42,6 +43,25 @@ def views_where_little_goes(
     if sinks == 0 and window < k.shape[1] < 2 * window:
         return k[:, -window:], v[:, -window:]
     return evict(k, v, window, sinks)
+
+
+def borders_changed_places(past_lens: list[int], num_new: list[int]) -> Any:
+    cu_q, cu_k, mask = pack(past_lens, num_new)
+    return cu_k, cu_q, mask
+
+
+def or_a_window_of(right: Callable[..., Any], most: int) -> Callable[..., Any]:
+    """The right answer, to which no window is a long one."""
+    return lambda *args: right(*args[:2], most if args[2] is None else args[2], args[3])
+
+
+def through_single_precision(k: torch.Tensor, v: torch.Tensor, window: int, sinks: int) -> Any:
+    return [x.to(k.dtype) for x in evict(k.float(), v.float(), window, sinks)]
+
+
+def with_v_from_k(k: torch.Tensor, v: torch.Tensor, window: int, sinks: int) -> Any:
+    kept = evict(k, v, window, sinks)[0]
+    return kept, -kept
 
 
 def never_falls(points: list[tuple[int, float]]) -> tuple[float, float]:
@@ -153,6 +173,12 @@ WRONG = [
     ("l03.sample_rows", sampled_by_identity, None),
     ("l03.sample_rows", sampled_as_a_set, "order"),
     ("l04.evict", views_where_little_goes, "view"),
+    ("l03.pack", borders_changed_places, "changed_places"),
+    ("l04.visible", or_a_window_of(worked("l04.visible"), 999), None),
+    ("l04.held", or_a_window_of(worked("l04.held"), 999), None),
+    ("l04.evict", through_single_precision, None),
+    ("l04.evict", with_v_from_k, None),
+    ("l04.judge", lambda *args: (judge(*args)[0], math.nan), None),
     ("l05.fit", never_falls, None),
     ("l06.local_vote", to_two_digits, "rounded"),
     ("l06.local_vote", by_identity, None),

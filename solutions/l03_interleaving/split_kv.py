@@ -130,7 +130,9 @@ MISCONCEPTIONS = (
     Misconception(
         "count",
         "The chunk's request is the one that is cut out.",
-        lambda got, wanted: f"{len(wanted)} requests need as many tensors; here are {len(got)}.",
+        lambda got, wanted: (
+            f"There is a tensor for each request, so {len(wanted)} of them, not {len(got)}."
+        ),
         form=lambda got, wanted: len(got) != len(wanted),
         also=(lambda *args: split_kv(*args)[:1],),
     ),

@@ -170,6 +170,13 @@ MISCONCEPTIONS = (
         form=lambda got, wanted: no_list_of_ints(got) != "",
         also=(having(cu_q=lambda q, k, mask: q[-1]),),
     ),
+    Misconception(
+        "changed_places",
+        "The keys' borders, then the queries'.",
+        "The two lists changed places: first `cu_q`, the borders of the queries, then `cu_k`.",
+        form=lambda got, wanted: [*got[:2]] == [*wanted[1::-1]] != [*wanted[:2]],
+        also=(lambda *lengths: (*pack(*lengths)[1::-1], pack(*lengths)[2]),),
+    ),
     *mask_forms(
         changed,
         of_shape(

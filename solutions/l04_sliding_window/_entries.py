@@ -41,10 +41,13 @@ def case(
     dtype: torch.dtype = torch.float32,
     size: int = 2,
 ) -> Args:
-    """K/V of H heads and S entries of D = `size` that are all different, and what to keep."""
+    """K/V of H heads and S entries of D = `size` that are all different, and what to keep.
+
+    What they say takes all of their type, and v does not follow from k by its sign.
+    """
     count = heads * length * size
-    k = (torch.arange(1, count + 1, dtype=dtype) / 4).view(heads, length, size)  # (H, S, D)
-    return k, -k, window, sinks
+    k = (torch.arange(1, count + 1, dtype=dtype) / 3).view(heads, length, size)  # (H, S, D)
+    return k, -1 - k, window, sinks
 
 
 def draw_eviction(name: str, args: Args) -> str:

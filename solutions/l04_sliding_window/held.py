@@ -188,6 +188,7 @@ def any_step(rng: random.Random) -> list[Args]:
             (rng.randint(0, 30), rng.choice((1, rng.randint(1, 30))), window, rng.choice((0, 2, 9)))
         )
     cases.append((rng.randint(300, 900), rng.randint(100, 300), rng.randint(50, 100), 5))
+    cases.append((rng.randint(3000, 5000), rng.randint(1, 300), None, 2))
     return sorted(cases, key=lambda args: args[0] + args[1])
 
 

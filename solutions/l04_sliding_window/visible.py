@@ -247,7 +247,7 @@ def any_pair(rng: random.Random) -> list[Args]:
         keys = (edge, max(0, edge - 1), sinks, rng.randint(0, query))
         cases += [(query, key, window, sinks) for key in keys]
     for _ in range(5):
-        query, key = rng.sample(range(1000), 2)
+        query, key = rng.sample(range(5000), 2)
         cases.append((query, key, None, rng.randint(0, 3)))
     return sorted(cases, key=lambda args: args[0])
 

@@ -176,7 +176,8 @@ def close(a: float, b: float) -> bool:
 def explanation(ask: Ask, part: int, args: Args, got: float) -> Misconception | None:
     """The mistake that gives this wrong number, and the same as the answer for more logits."""
     if not math.isfinite(got):
-        return NOT_FINITE
+        large = max(float(logits.abs().max()) for logits in args[:2]) > 50
+        return NOT_FINITE if large else None
     results = [(args, got), *more_measures(ask, part, 1.0)]
     if part == 0:
         sure = more_measures(ask, part, 1e4)

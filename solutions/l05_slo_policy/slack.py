@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from course.checks.comparing import Args, Comparison
+from course.checks.near import Near
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
@@ -55,6 +56,13 @@ def from_the_latest_start(
 ) -> float:
     latest_start = deadline - a * (total - done) - c * (total > done)
     return latest_start - now
+
+
+def in_milliseconds(now: int, deadline: int, total: int, done: int, a: float, c: float) -> float:
+    left_ms = (deadline - now) / 1000
+    if done < total:
+        left_ms -= (total - done) * (a / 1000) + c / 1000
+    return left_ms * 1000
 
 
 def as_a_number_of_numpy(now: int, deadline: int, total: int, done: int, a: float, c: float) -> Any:
@@ -215,7 +223,7 @@ def any_requests(rng: random.Random) -> list[Args]:
 
 
 JUDGE = Comparison(
-    slack,
+    lambda *args: Near(slack(*args), scale=1000),  # computed in any unit
     MISCONCEPTIONS,
     "The slack is what is left of the time until the deadline once the work that is still to do "
     "has had its share.",
@@ -262,6 +270,7 @@ EXERCISE = Exercise(
         in_whole_microseconds,
         from_the_whole_prompt,
         from_the_latest_start,
+        in_milliseconds,
         as_a_number_of_numpy,
     ),
     misconceptions=MISCONCEPTIONS,
