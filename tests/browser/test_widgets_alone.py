@@ -5,6 +5,7 @@ import re
 import pytest
 from driving import (
     assert_one_tab_stop_each,
+    box,
     focus_toolbar,
     from_the_start,
     live,
@@ -292,6 +293,35 @@ def test_the_cursor_is_scrolled_into_view_in_a_narrow_page(show):
     page.keyboard.press("End")
     cursor = page.locator(".sn-tl-cursor").bounding_box()
     assert cursor["x"] + cursor["width"] <= 390
+
+
+def test_the_cursor_is_in_view_after_turning_the_page_and_back(show):
+    page = show([Timeline(a_trace(8))], width=390)
+    focus_toolbar(page)
+    page.keyboard.press("End")
+    for width in (1000, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => done(1)))")
+        left, right = box(page.locator(".sn-tl-cursor"))
+        assert 0 <= left < right <= width
+
+
+def test_a_picture_that_is_all_in_sight_asks_for_no_layout_when_it_steps(show):
+    page = show([Timeline(a_trace(8))])
+    page.evaluate(
+        """() => {
+            window.asked = [];
+            for (const name of ["scrollLeft", "clientWidth"]) {
+                const kept = Object.getOwnPropertyDescriptor(Element.prototype, name);
+                const get = function () { window.asked.push(name); return kept.get.call(this); };
+                Object.defineProperty(Element.prototype, name, { ...kept, get });
+            }
+        }"""
+    )
+    focus_toolbar(page)
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("window.asked") == []
 
 
 # ---- the other widgets ---------------------------------------------------------------------------

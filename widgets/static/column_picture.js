@@ -1,6 +1,6 @@
 // What pictures of steps as columns have in common: colours, numbers, pressing one, the cursor.
 
-import { pointIn, svg } from "./dom.js";
+import { node, pointIn, svg } from "./dom.js";
 import { scrollFor, widthOf } from "./timeline_layout.js";
 
 const HUES = 8;
@@ -53,6 +53,38 @@ export function makeReachable(scroller, scrolls, label) {
   }
 }
 
+// The element that a picture of columns scrolls in: `place` puts in a picture that may be wider than
+// the room for it, `reveal` scrolls to a column. To read or set where an element stands makes the
+// browser lay out the page at once, so that is noted here, and set only where it has to change.
+export function createScroller() {
+  const element = node("div", { class: "sn-scroll" });
+  let offset = 0;
+  let most = 0;
+  let room = 0;
+  let moved = false;
+  element.addEventListener("scroll", () => {
+    offset = element.scrollLeft;
+  });
+
+  function place(picture, width, label) {
+    room = width;
+    most = Math.max(0, Number(picture.getAttribute("width")) - room);
+    moved = offset > 0; // what is put in anew may begin at its start again
+    element.replaceChildren(picture);
+    makeReachable(element, most > 1, label);
+  }
+
+  function reveal(column) {
+    const wanted = Math.min(scrollFor(column, room, Math.min(offset, most)), most);
+    if (wanted === offset && !moved) return;
+    element.scrollLeft = wanted;
+    offset = wanted;
+    moved = false;
+  }
+
+  return { element, place, reveal };
+}
+
 // Moves the cursors to a column, shades what lies ahead of it, and scrolls it into view.
 export function pointAtColumn({ columns, cursors, aheads, total }, scroller, index) {
   columns.forEach((side, at) => {
@@ -65,5 +97,5 @@ export function pointAtColumn({ columns, cursors, aheads, total }, scroller, ind
     cursors[at].setAttribute("width", column.width + 2);
   });
   const column = columns.map((side) => side[index]).find(Boolean);
-  if (column) scroller.scrollLeft = scrollFor(column, scroller.clientWidth, scroller.scrollLeft);
+  if (column) scroller.reveal(column);
 }

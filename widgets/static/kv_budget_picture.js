@@ -2,7 +2,7 @@
 
 import { createAhead } from "./ahead.js";
 import { hatch } from "./chart.js";
-import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
+import { createScroller, pointAtColumn, pressColumns } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
 import { deepestQueue, mostHeld, stepWidth } from "./kv_budget_layout.js";
 import { EDGE, HEAD, drawLabels, drawSide, drawTimes, sideHeight, sideTops } from "./kv_budget_rows.js";
@@ -17,7 +17,7 @@ export function createKVPicture(sides, label) {
   const tops = sideTops(traces);
   const patterns = { waiting: freshId("waiting"), preempted: freshId("preempted"), recomputing: freshId("again") };
   const shared = { patterns, most: Math.max(...traces.map(mostHeld)), deepest: Math.max(...traces.map(deepestQueue)) };
-  const scroller = node("div", { class: "sn-scroll" });
+  const scroller = createScroller();
   const stage = node("div", { class: "sn-kv-stage" });
   let drawn = { columns: [], cursors: [], aheads: [], total: 0 };
 
@@ -43,9 +43,8 @@ export function createKVPicture(sides, label) {
     });
     if (axis === "time") picture.append(drawTimes(unit, total - 2 * EDGE - 14, foot));
     pressColumns(picture, tops, columns, press);
-    scroller.replaceChildren(picture);
-    makeReachable(scroller, total > room + 1, "KV tokens, scrolls sideways");
-    stage.replaceChildren(labels, scroller);
+    scroller.place(picture, room, "KV tokens, scrolls sideways");
+    stage.replaceChildren(labels, scroller.element);
     drawn = { columns, cursors, aheads, total };
   }
 

@@ -2,7 +2,7 @@
 
 import { createAhead } from "./ahead.js";
 import { hatch, scale } from "./chart.js";
-import { makeReachable, pointAtColumn, pressColumns, requestHue, stepNumbers } from "./column_picture.js";
+import { createScroller, pointAtColumn, pressColumns, requestHue, stepNumbers } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
 import { stepWidth } from "./kv_budget_layout.js";
 import { growthBoxes, growthSteps, mostOf, mostPadding, topOf } from "./kv_growth_layout.js";
@@ -130,7 +130,7 @@ function drawLabels(sides, tops, unit, shared, narrow) {
 // The scrolling picture: drawn again for another width, unit or window, its cursor moved per step.
 export function createGrowthPicture(runs) {
   const stripes = freshId("padding");
-  const scroller = node("div", { class: "sn-scroll" });
+  const scroller = createScroller();
   const stage = node("div", { class: "sn-kg-stage" });
   let drawn = { columns: [], cursors: [], aheads: [], total: 0 };
 
@@ -155,9 +155,8 @@ export function createGrowthPicture(runs) {
       picture.append(side, aheads[at].element, cursors[at]);
     });
     pressColumns(picture, tops, columns, press);
-    scroller.replaceChildren(picture);
-    makeReachable(scroller, total > room + 1, "KV growth, scrolls sideways");
-    stage.replaceChildren(labels, scroller);
+    scroller.place(picture, room, "KV growth, scrolls sideways");
+    stage.replaceChildren(labels, scroller.element);
     drawn = { columns, cursors, aheads, total };
   }
 

@@ -2,7 +2,7 @@
 
 import { createAhead } from "./ahead.js";
 import { hatch } from "./chart.js";
-import { makeReachable, pointAtColumn, pressColumns } from "./column_picture.js";
+import { createScroller, pointAtColumn, pressColumns } from "./column_picture.js";
 import { freshId, node, svg } from "./dom.js";
 import { columnsOf, mostTokens, pixelsPerUnit, widthOf } from "./timeline_layout.js";
 import {
@@ -25,7 +25,7 @@ function drawDifference(side, column) {
 // `differs` is the index of the first step that differs, or null.
 export function createPicture(sides, alphabet, label, differs) {
   const patterns = { waiting: freshId("waiting"), idle: freshId("idle") };
-  const scroller = node("div", { class: "sn-scroll" });
+  const scroller = createScroller();
   const stage = node("div", { class: "sn-tl-stage" });
   let drawn = { columns: [], cursors: [], aheads: [] };
 
@@ -54,9 +54,8 @@ export function createPicture(sides, alphabet, label, differs) {
     });
     if (axis === "time") picture.append(drawTimeAxis(scale, total - 2 * EDGE - 14, foot));
     pressColumns(picture, sides.map((side) => side.top), columns, press);
-    scroller.replaceChildren(picture);
-    makeReachable(scroller, total > room + 1, "Timeline, scrolls sideways");
-    stage.replaceChildren(labels, scroller);
+    scroller.place(picture, room, "Timeline, scrolls sideways");
+    stage.replaceChildren(labels, scroller.element);
     drawn = { columns, cursors, aheads, total };
   }
 
