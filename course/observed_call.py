@@ -32,6 +32,8 @@ _MAX_SHOWN = 50_000  # of them, below a cell with a run: a page gets through so 
 _CUT = "\n... (the rest was cut)\n"
 _DEEPEST = 30  # containers in each other
 _MOST_BITS = 1023  # of a whole number: the largest float has 1024
+_LARGEST = 2**_MOST_BITS - 1  # the largest such number
+_ATOMS = frozenset((bool, float, str, bytes, type(None)))
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _OURS = ("nanogpt", "course", "widgets", "solutions")  # whose dataclasses are plain data
 
@@ -89,13 +91,15 @@ def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
     """The same, within the containers whose ids are `around`."""
     if type(value) is int:
         return _if_a_float_holds_it(value)
-    if value is None or type(value) in (bool, float, str, bytes):
+    if type(value) in _ATOMS:
         return value
     if len(around) > _DEEPEST or id(value) in around:
         return Opaque(f"{type(value).__name__} without a bottom")
     around = (*around, id(value))
     if isinstance(value, list | tuple):
-        items = [_plain(item, around, cloned) for item in as_items(value) or ()]
+        items = as_items(value) or []
+        if not _all_plain(items):
+            items = [_plain(item, around, cloned) for item in items]
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, dict):
         entries = cast("dict[Any, Any]", as_mapping(value))
@@ -120,6 +124,14 @@ def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
             object.__setattr__(twin, name, _plain(getattr(value, name), around, cloned))
         return twin
     return Opaque(kind_of(value))
+
+
+def _all_plain(items: list[Any]) -> bool:
+    """Whether plain data is all that they are. An answer may return a hundred thousand numbers."""
+    kinds = set(map(type, items))
+    if kinds == {int}:
+        return max(items) <= _LARGEST and min(items) >= -_LARGEST
+    return kinds <= _ATOMS
 
 
 def _if_a_float_holds_it(number: int) -> int | Opaque:

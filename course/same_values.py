@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_truth, as_whole
 
-_SCALARS = (int, str, bool, type(None))
+_SCALARS = frozenset((int, str, bool, type(None)))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -55,6 +55,8 @@ def like(value: Any, wanted: Any) -> Any:
 
     Whatever may not is left as it is: a form says so in words.
     """
+    if type(value) in _SCALARS:  # stands for itself alone, whatever is wanted
+        return value
     if isinstance(wanted, bool):
         return _or_itself(as_truth(value), value)
     if isinstance(wanted, int):
@@ -67,6 +69,8 @@ def like(value: Any, wanted: Any) -> Any:
             return value
         if len(items) != len(models):
             models = models[:1] * len(items)  # a list of any length holds one kind of item
+        if _SCALARS.issuperset(map(type, items)):
+            return type(wanted)(items)  # pyright: ignore[reportUnknownVariableType]
         filled = [like(item, model) for item, model in zip(items, models, strict=False)]
         return type(wanted)(filled or items)  # pyright: ignore[reportUnknownVariableType]
     if isinstance(wanted, dict):

@@ -28,6 +28,8 @@ def as_truth(value: Any) -> bool | None:
 
 def as_number(value: Any) -> int | float | None:
     """The int or float that `value` equals, which is no bool; else None. NaN is a float."""
+    if type(value) is int or type(value) is float:  # nearly all that are asked about
+        return value
     value = _scalar(value)
     if isinstance(value, bool):
         return None
