@@ -7,7 +7,7 @@ from fakes import tiny_model
 
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
 from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.executors.int8 import Int8Executor, Int8Products, rounded
+from nanogpt.executors.int8 import FEWER_STEPS, Int8Executor, Int8Products, exact_steps, rounded
 from nanogpt.executors.packed import PackedExecutor
 
 
@@ -18,11 +18,14 @@ def layer_of(weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.nn
     return layer
 
 
+# Those of every processor, and those of this one.
+IN_STEPS = pytest.mark.parametrize("steps", sorted({FEWER_STEPS, exact_steps()}))
 PROMPT = encode("First Citizen:\nBefore we proceed any further, hear me speak.\n")
 
 
+@IN_STEPS
 @pytest.mark.parametrize("num_rows", [1, 7, 64])
-def test_a_product_is_the_exact_one_within_a_step_of_each_factor(num_rows: int):
+def test_a_product_is_the_exact_one_within_a_step_of_each_factor(num_rows: int, steps: int):
     generator = torch.Generator().manual_seed(num_rows)
     weight = torch.randn(96, 48, generator=generator) * torch.logspace(-3, 1, 96).unsqueeze(1)
     x = torch.randn(num_rows, 48, generator=generator)
@@ -30,9 +33,9 @@ def test_a_product_is_the_exact_one_within_a_step_of_each_factor(num_rows: int):
     exact = F.linear(x.double(), weight.double())
     # Half a step of either factor, in every one of the 48 terms.
     scales = weight.abs().amax(1) / 127
-    step = x.abs().max() / 127
+    step = x.abs().max() / steps
     off = (step * weight.abs().sum(1) + scales * x.abs().sum(1, keepdim=True)) / 2 + 1e-4
-    products, bias = Int8Products(), torch.randn(96, generator=generator)
+    products, bias = Int8Products(steps), torch.randn(96, generator=generator)
     layer, biased = layer_of(weight), layer_of(weight, bias)
     assert ((products.linear(x, layer) - exact).abs() <= off * 1.05).all()
     assert ((products.linear(x, biased) - bias - exact).abs() <= off * 1.05).all()
@@ -42,22 +45,29 @@ def test_a_product_is_the_exact_one_within_a_step_of_each_factor(num_rows: int):
         assert ((products.gelu(x, biased, form) - gelu).abs() < 1e-4).all()
 
 
-def test_whole_numbers_within_127_steps_are_exact():
+@IN_STEPS
+def test_whole_numbers_within_the_steps_are_exact(steps: int):
     weight = torch.randint(-127, 128, (32, 16)).float()
     weight[:, 0] = 127
-    x = torch.randint(-127, 128, (5, 16)).float()
-    x[0, 0] = -127
-    assert torch.equal(Int8Products().linear(x, layer_of(weight)), F.linear(x, weight))
+    x = torch.randint(-steps, steps + 1, (5, 16)).float()
+    x[0, 0] = -steps
+    assert torch.equal(Int8Products(steps).linear(x, layer_of(weight)), F.linear(x, weight))
+
+
+@IN_STEPS
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_products_of_all_add_up(steps: int, sign: int):
+    weight, x = torch.full((32, 384), 127.0), torch.full((3, 384), float(sign * steps))
+    products = Int8Products(steps).linear(x, layer_of(weight))
+    assert products.eq(sign * 384 * 127 * steps).all()
 
 
 def test_inputs_and_rows_of_zeros_give_zeros():
     weight = torch.zeros(16, 16)
     weight[0] = 3.0
     assert Int8Products().linear(torch.zeros(2, 16), layer_of(weight)).eq(0).all()
-    assert Int8Products().linear(torch.ones(2, 16), layer_of(weight))[0].tolist() == [
-        48.0,
-        *[0.0] * 15,
-    ]
+    ones = Int8Products().linear(torch.ones(2, 16), layer_of(weight))
+    assert ones[0, 0].item() == pytest.approx(48) and ones[:, 1:].eq(0).all()
 
 
 def test_an_input_that_is_not_finite_does_not_come_out_as_a_number():

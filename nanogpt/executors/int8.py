@@ -1,7 +1,9 @@
 """The packed executor with products of 8-bit integers: quicker, and its texts are others.
 
 Each row of a weight is stored in 127 steps on either side of zero, a quarter of the memory; the
-inputs of a product are rounded in the same way when they come, by the largest of them in the step.
+inputs of a product are rounded in the same way when they come, by the largest of them in the step,
+to 127 steps or to 63: a processor without an instruction for such products (VNNI) adds two of them
+in 16 bits, which two of 254 * 127 do not fit, and cuts off what is too much.
 So a token's logits depend, within rounding, on what shares its step, and a near-tie may fall the
 other way. Attention, norms, embeddings and logits stay as they are. Made by
 `Engine(model, config, make_executor=Int8Executor)`.
@@ -12,6 +14,7 @@ Shapes: N rows of I inputs, O outputs.
 Source: Dettmers et al., "LLM.int8()" (2022), section 2.1, for symmetric scales by row of a weight.
 """
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +27,7 @@ from nanogpt.model import GPT, Products
 from nanogpt.parts import Parts
 
 STEPS = 127
-ZERO = 128  # inputs are stored without a sign
+FEWER_STEPS = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,14 @@ class Int8Weight:
 
 
 class Int8Products(Products):
-    """Products of integers. Mutable: the weights rounded so far."""
+    """Products of integers. Mutable: the weights rounded so far.
 
-    def __init__(self) -> None:
+    Inputs are rounded to `input_steps` on either side of zero, by default what `exact_steps` finds.
+    """
+
+    def __init__(self, input_steps: int | None = None) -> None:
         self.weights: dict[Tensor, Int8Weight] = {}
+        self.input_steps = exact_steps() if input_steps is None else input_steps
 
     def linear(self, x: Tensor, layer: Linear) -> Tensor:
         """The bare product. Shapes: x (N, I), layer (O, I) -> (N, O)."""
@@ -62,10 +69,11 @@ class Int8Products(Products):
             own = self.weights[weight] = rounded(weight)
         low, high = torch.aminmax(x)
         # An input of zeros alone has no scale, and needs none.
-        scale = max(-low.item(), high.item()) / STEPS or 1.0
-        steps = torch.add(ZERO, x, alpha=1 / scale).round_().to(torch.uint8)  # (N, I)
+        scale = max(-low.item(), high.item()) / self.input_steps or 1.0
+        zero = self.input_steps + 1  # inputs are stored without a sign
+        steps = torch.add(zero, x, alpha=1 / scale).round_().to(torch.uint8)  # (N, I)
         return torch.ops.onednn.qlinear_pointwise.default(
-            steps, scale, ZERO, own.steps, own.scales, own.zeros,
+            steps, scale, zero, own.steps, own.scales, own.zeros,
             layer.bias, 1.0, 0, torch.float32, then, [], form,
         )  # fmt: skip
 
@@ -77,6 +85,16 @@ def rounded(weight: Tensor) -> Int8Weight:
     steps = (weight / scales.unsqueeze(1)).round().to(torch.int8).contiguous()  # (O, I)
     packed = torch.ops.onednn.qlinear_prepack(steps, None)
     return Int8Weight(weight._version, packed, scales, torch.zeros(len(scales), dtype=torch.int32))
+
+
+@functools.cache
+def exact_steps() -> int:
+    """The most steps of inputs, 127 or 63, whose products this processor adds up exactly."""
+    layer = Linear(16, 16, bias=False).requires_grad_(False)
+    layer.weight.fill_(STEPS)
+    largest = torch.full((1, 16), float(STEPS))
+    found = Int8Products(STEPS).linear(largest, layer)
+    return STEPS if found.eq(16 * STEPS**2).all() else FEWER_STEPS
 
 
 class Int8Executor(PackedExecutor):
