@@ -50,7 +50,7 @@ READY = """() => Object.keys(window.seen).length === 3
     && !document.querySelector('[data-status="running"], [data-status="queued"]')"""
 # From the key press to the card's new status, and to the end of the last picture's cell and of all.
 # What it looks at every 5 ms are collections that the page keeps up to date: to search the document
-# so often would take a tenth of the thread whose work is measured.
+# so often would take time of the thread whose work is measured.
 TIME = """([exercise, status]) => {
     window.edit = {};
     const cards = document.getElementsByClassName("sng-report");
