@@ -3,7 +3,7 @@
 Each row of a weight is stored in 127 steps on either side of zero, a quarter of the memory; the
 inputs of a product are rounded in the same way when they come, by the largest of them in the step,
 to 127 steps or to 63: a processor without an instruction for such products (VNNI) adds two of them
-in 16 bits, which two of 254 * 127 do not fit, and cuts off what is too much.
+in 16 bits, which two of 255 * 127 do not fit, and cuts off what is too much.
 So a token's logits depend, within rounding, on what shares its step, and a near-tie may fall the
 other way. Attention, norms, embeddings and logits stay as they are. Made by
 `Engine(model, config, make_executor=Int8Executor)`.

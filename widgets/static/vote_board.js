@@ -1,10 +1,9 @@
 // Steps through the layers of a pass: every rank's vote, the collective's answer, who left where.
 
 import { chartText, hatch } from "./chart.js";
-import { makeReachable } from "./column_picture.js";
+import { createScroller } from "./column_picture.js";
 import { freshId, mount, node, svg } from "./dom.js";
 import { createPlayer, textButton } from "./player.js";
-import { scrollFor } from "./timeline_layout.js";
 import { boardOpening, boardPlaces, checkAt, hasEnded, layerWords, layersRun, stateAt, timesWords, workKind, workWords, writeAt } from "./vote_board_layout.js";
 
 const INSET = 2;
@@ -111,7 +110,7 @@ function legend(boards) {
 
 function build(root, model) {
   const boards = model.get("boards");
-  const scroller = node("div", { class: "sn-scroll" });
+  const scroller = createScroller();
   const times = node("p", { class: "sn-vb-times" });
   const chip = node("span", { class: "sn-chip sn-chip-strong" });
   let board = boards[model.get("shown")];
@@ -125,11 +124,9 @@ function build(root, model) {
     chip.classList.toggle("sn-vb-chip-bad", kind === "lost");
     times.textContent = over ? [timesWords(board), workWords(board)].filter(Boolean).join(" ") : "";
     if (!width) return;
-    const kept = scroller.scrollLeft;
     const { picture, places } = drawBoard(board, step, width);
-    scroller.replaceChildren(picture);
-    makeReachable(scroller, places.width > width + 1, "Votes, scrolls sideways");
-    scroller.scrollLeft = scrollFor({ x: places.x(step), width: places.cell }, scroller.clientWidth, kept);
+    scroller.place(picture, width, "Votes, scrolls sideways");
+    scroller.reveal({ x: places.x(step), width: places.cell });
   };
   const buttons = boards.map((each) => textButton(each.label, () => {
     board = each;
@@ -149,7 +146,7 @@ function build(root, model) {
   const title = model.get("title");
   root.append(
     node("div", { class: "sn-head" }, title ? node("p", { class: "sn-title" }, title) : "", chip),
-    player.toolbar, player.keys, player.live, scroller, times, legend(boards),
+    player.toolbar, player.keys, player.live, scroller.element, times, legend(boards),
   );
   player.live.classList.add("sn-vb-live");
   player.open(model, boardOpening(board));
