@@ -131,23 +131,34 @@ def test_a_stream_that_says_all_again_is_one_sentence_and_a_right_one_the_oracle
     assert "tep 0: " in press_on(timeline, "Home")
 
 
+def num_yours(served) -> int:
+    """How many parts the served engine has taken, with those of other lessons."""
+    return int(re.findall(r"(\d+) of \d+ parts are yours\.", served.inner_text())[0])
+
+
+def expect_yours(served, num_parts: int) -> None:
+    counted = re.compile(rf"\b{num_parts} of \d+ parts are yours\.")
+    expect(served).to_contain_text(counted, timeout=WAIT_MS)
+
+
 def test_after_an_endless_part_the_work_goes_on(lesson, served):
+    before = num_yours(served)
     lesson.answer(EVENTS_ENDLESS)
     expect(lesson.report("next_events", "timeout")).to_contain_text("Took too long")
     expect(lesson.stand_in("next_events")).to_be_visible()
+    expect_yours(served, before - 1)
     lesson.answer(EVENTS)
     lesson.report("next_events", "passed")
     expect(lesson.stand_in("next_events")).to_have_count(0)
-    expect(served).to_contain_text("All six texts are the oracle's", timeout=WAIT_MS)
+    expect_yours(served, before)
+    expect(served).to_contain_text("All six texts are the oracle's")
 
 
 def test_all_three_are_counted_and_a_repaired_exhibit_loses_its_symptom(lesson, served):
-    counted = re.compile(r"(\d+) of \d+ parts are yours\.")
-    before = int(counted.findall(served.inner_text())[0])  # with those of other lessons
+    before = num_yours(served)
     lesson.answer(LEAVING)
     lesson.report("on_disconnect", "passed")
-    one_more = re.compile(rf"\b{before + 1} of \d+ parts are yours\.")
-    expect(served).to_contain_text(one_more, timeout=WAIT_MS)
+    expect_yours(served, before + 1)
     expect(served).not_to_contain_text("The reference stands in")
 
     ground = lesson.page.locator(".output", has_text="what it has given")
