@@ -1,5 +1,6 @@
 """Settings of every test: no test writes to the learner's own folder."""
 
+import itertools
 import os
 import signal
 import sys
@@ -55,11 +56,19 @@ def waits_for_notebooks(item: pytest.Item) -> bool:
     return "notebooks" in getattr(item, "fixturenames", ())
 
 
+@pytest.fixture(scope="session")
+def learner_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders that are not there yet: pytest's own takes longer the more tests have had one."""
+    learners = tmp_path_factory.mktemp("learners")
+    return (learners / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def learner_folder(tmp_path, monkeypatch):
+def learner_folder(learner_folders: Iterator[Path], monkeypatch) -> Path:
     """Point the course's machinery at a folder of this test's own."""
-    monkeypatch.setenv("SERVING_NANOGPT_WORK", str(tmp_path / "learner"))
-    return tmp_path / "learner"
+    folder = next(learner_folders)
+    monkeypatch.setenv("SERVING_NANOGPT_WORK", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")
