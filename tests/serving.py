@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from driving import LIMIT_MS
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 from support import ROOT, copy_course, lend_python
 
 from course.launcher.doctor import is_temporary
@@ -91,6 +91,12 @@ def _address(process: subprocess.Popen[str]) -> str:
     pytest.fail(f"the course did not open: {''.join(said)}")
 
 
+def told(message: ConsoleMessage) -> str:
+    """What a page's console says, and of what it could not load the address."""
+    where = message.location["url"] if message.text.startswith("Failed to load") else ""
+    return f"{message.text} {where}".rstrip()
+
+
 @contextlib.contextmanager
 def first_page(chromium: Browser, course: CourseServer, complaints: list[str]) -> Iterator[Page]:
     """A page of a laptop's size on the first page of the course.
@@ -105,7 +111,7 @@ def first_page(chromium: Browser, course: CourseServer, complaints: list[str]) -
             complaints.append(f"asked for {url}")
 
     page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("console", lambda m: complaints.append(told(m)) if m.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: saw(request.url))
     page.on("websocket", lambda socket: saw(socket.url))

@@ -121,7 +121,7 @@ class LessonContents(AsyncLargeFileManager):
         if on_disk not in (seen, text):
             kept, _ = keep(lesson, text.encode(), lesson.parent)
             reason = f"{lesson.name} was changed outside this page. What the page holds gave way."
-            raise HTTPError(409, f"{note(kept, reason)} File > Reload Notebook from Disk goes on.")
+            raise HTTPError(409, f"{note(kept, reason)} The page shows the file again.")
         if text != on_disk:
             try:
                 write_atomically(lesson, text.encode())

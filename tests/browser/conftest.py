@@ -104,12 +104,16 @@ def complaints() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_complained(complaints: list[str]) -> Iterator[None]:
+def nothing_complained(request: pytest.FixtureRequest, complaints: list[str]) -> Iterator[None]:
     """In no test does the console show an error or the page ask another machine for anything."""
     yield
     seen = complaints.copy()
     complaints.clear()
-    assert seen == []
+    log = ""
+    if seen and "course_server" in request.fixturenames:
+        file = request.getfixturevalue("course_server").work / "server.log"
+        log = file.read_text(encoding="utf-8", errors="replace")[-5000:]
+    assert seen == [], f"{seen}\n{log}"
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,38 @@ const STYLE = `
 .jp-RenderedHTMLCommon .sng-report :is(td, th) { text-align: left }
 `;
 
+// Runs every cell of a lesson, and leaves the page at its top.
+async function run(app, panel) {
+  const here = { semanticWidget: panel.id, activate: false };
+  void app.commands.execute("notebook:run-all-cells", here);
+  panel.content.activeCellIndex = 0; // it has gone to the last
+  await panel.content.scrollToItem(0);
+}
+
+// Has a page show the file once a save of its own was refused because the file was changed outside
+// it: each later save would be refused too, and each time JupyterLab would say so.
+function follow(app, panel, context) {
+  const { contents } = app.serviceManager;
+  let following = false;
+  context.saveState.connect(async (_, state) => {
+    if (state !== "failed" || following) return;
+    const content = context.model.toJSON(); // with what was typed while the save was under way
+    try {
+      await contents.save(context.path, { type: "notebook", format: "json", content });
+    } catch (error) {
+      if (error.response?.status !== 409) return;
+      following = true;
+      await context.revert().finally(() => {
+        following = false;
+      });
+      await run(app, panel);
+    }
+  });
+}
+
 const lessons = {
   id: "serving-nanogpt:lessons",
-  description: "Runs a lesson when it is opened, as marimo does.",
+  description: "Runs a lesson when it is opened and follows its file, as marimo does.",
   autoStart: true,
   activate(app) {
     const style = document.createElement("style");
@@ -38,11 +67,9 @@ const lessons = {
       createNew(panel, context) {
         void Promise.all([context.ready, panel.revealed]).then(async () => {
           if (!context.model.getMetadata("serving_nanogpt")) return;
+          follow(app, panel, context);
           await panel.sessionContext.ready;
-          const here = { semanticWidget: panel.id, activate: false };
-          void app.commands.execute("notebook:run-all-cells", here);
-          panel.content.activeCellIndex = 0; // it has gone to the last
-          await panel.content.scrollToItem(0);
+          await run(app, panel);
         });
       },
     });
