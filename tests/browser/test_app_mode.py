@@ -4,6 +4,7 @@ import pytest
 from driving import LIMIT_MS, Lesson, assert_accessible, assert_fits, assert_stands_out
 from notebooks import STEMS
 from playwright.sync_api import expect
+from support import ROOT
 
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
@@ -32,14 +33,17 @@ def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_ser
     tasks = page.locator(".sng-task")
     expect(tasks).to_have_count(len(lesson_exercises(stem)), timeout=LIMIT_MS)
     lesson = Lesson(page, stem.partition("_")[0], 0)
-    lesson.wait_until_run()
+    expect(lesson.page.locator(".sng-report").first).to_be_attached(timeout=LIMIT_MS)
+    questions = page.locator(".sn-prediction")
+    asked = (ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8").count(" predict(\n")
+    expect(questions).to_have_count(asked, timeout=LIMIT_MS)
     assert page.locator(".cm-content").count() == 0
     assert page.locator(".marimo-error").count() == 0
     # "Your code" stands above an editor, and here is none; nor do slow selectors reach a page.
     label = "card => getComputedStyle(card, '::after').content"
     assert {each.evaluate(label) for each in page.locator("[data-yours]").all()} <= {"none"}
     assert page.evaluate(SELECTORS_WITH_HAS) == [":root:has(> body.dark)"]
-    question = page.locator(".sn-prediction").first
+    question = questions.first
     question.get_by_role("button", name="Show me").click()
     expect(
         page.locator(f".sn-waits[data-after='{question.get_attribute('data-key')}']")
