@@ -143,7 +143,7 @@ def assert_no_text_is_cut_off(page: Page) -> None:
     pictures = page.locator(".sn svg")
     assert pictures.count() > 0
     with contextlib.suppress(AssertionError):  # a page that was resized is drawn anew
-        wait_for(lambda: pictures.evaluate_all(OUTSIDE) == [], limit_s=10)
+        wait_for(lambda: pictures.evaluate_all(OUTSIDE) == [])
     assert pictures.evaluate_all(OUTSIDE) == []
 
 

@@ -232,7 +232,7 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def left_of(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
     """Those that are still there after a moment."""
-    _, alive = psutil.wait_procs(processes, timeout=10)
+    _, alive = psutil.wait_procs(processes, timeout=60)
     return [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
 
 

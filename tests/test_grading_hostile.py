@@ -115,7 +115,7 @@ def lines_of(path: str) -> list[str]:
 
 def ended(zygote: Zygote, others: set[int]) -> set[int]:
     """What is left of a submission's processes, once they had a moment to end."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while (left := _left(zygote, others)) and time.monotonic() < until:
         time.sleep(0.01)
     return left

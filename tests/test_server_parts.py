@@ -219,7 +219,11 @@ def test_a_stricter_door_and_other_types_are_let_through() -> None:
 
 
 def test_a_part_that_never_ends_is_given_up_after_a_second_and_not_asked_again() -> None:
+    num_calls = 0
+
     def endless(*_: Any) -> Any:
+        nonlocal num_calls
+        num_calls += 1
         while True:
             pass
 
@@ -227,9 +231,8 @@ def test_a_part_that_never_ends_is_given_up_after_a_second_and_not_asked_again()
     asked = guard.guarded().next_events
     with pytest.raises(PartError, match=r"took longer than 1 s|had not finished"):
         asked([b"To"], 0, False)
-    began = time.monotonic()
     assert asked([b"To"], 0, False) == ["To"]
-    assert time.monotonic() - began < 0.5
+    assert num_calls == 1
 
 
 # --- in the real server ---------------------------------------------------------------------------
@@ -250,7 +253,7 @@ def failed(url: str, prompt: str, num_tokens: int) -> str:
 
 
 def wait_until(done: Callable[[], Any]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not done():
         assert time.monotonic() < end, "it never came to that"
         time.sleep(0.01)

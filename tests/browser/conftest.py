@@ -13,7 +13,7 @@ from support import CHROMIUM, ROOT, find_program
 
 from widgets.standalone import page as html_page
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 # No name but this machine's can be looked up, so that nothing of a test leaves it.
 ALONE = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, "

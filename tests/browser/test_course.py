@@ -162,7 +162,7 @@ def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson,
     keyboard.press("Control+Enter")
     expect(lesson.report("chunk_size", "passed")).to_contain_text("Passed")
     file = course_server.work / "l01_chunked_prefill.py"
-    wait_for(lambda: f"    {SIZE}\n" in file.read_text(), limit_s=30)
+    wait_for(lambda: f"    {SIZE}\n" in file.read_text())
     assert SIZE not in (course_server.root / "lessons" / file.name).read_text()
 
 

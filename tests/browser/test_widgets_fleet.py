@@ -19,9 +19,6 @@ from widgets import FleetView, LazyHeap, PairedSeeds, SpeculationStrip
 
 pytestmark = pytest.mark.browser
 
-STEP_LIMIT_MS = 50
-
-
 # ---- samples -------------------------------------------------------------------------------------
 
 
@@ -215,33 +212,35 @@ def test_the_pointer_tells_of_its_moment_and_a_press_goes_there(show):
     assert "loses its place at worker 1" in live(page)
 
 
-def test_a_long_trace_steps_and_moves_its_window_without_a_stall(show):
+def test_a_step_of_a_long_trace_changes_no_more_than_its_window_shows(show):
     page = show([a_fleet(FIFO, 200, 8, zoom=5)])
-    longest = page.evaluate(
+    changes, last = page.evaluate(
         """() => {
             const root = document.querySelector(".sn");
             const item = root.querySelector("[role=toolbar] [tabindex='0']");
             const scrubber = root.querySelector(".sn-scrubber");
-            const times = [];
-            const timed = (act) => {
-                const from = performance.now();
+            const observer = new MutationObserver(() => {});
+            const all = { subtree: true, childList: true, attributes: true, characterData: true };
+            observer.observe(root, all);
+            const changes = [];
+            const counted = (act) => {
                 act();
-                times.push(performance.now() - from);
+                const touched = (each) => each.addedNodes.length + each.removedNodes.length || 1;
+                changes.push(observer.takeRecords().reduce((sum, each) => sum + touched(each), 0));
             };
             for (let step = 0; step < 200; step += 1) {
                 const key = new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true });
-                timed(() => item.dispatchEvent(key));
+                counted(() => item.dispatchEvent(key));
             }
             for (let at = 0; at < 40; at += 1) {
                 scrubber.value = String(Math.round(at * scrubber.max / 40));
-                timed(() => scrubber.dispatchEvent(new Event("input", { bubbles: true })));
+                counted(() => scrubber.dispatchEvent(new Event("input", { bubbles: true })));
             }
-            times.sort((one, other) => one - other);
-            return { most: times[Math.floor(times.length * 0.95)], count: Number(scrubber.max) };
+            return [changes, Number(scrubber.max)];
         }"""
     )
-    assert longest["count"] > 5000
-    assert longest["most"] < STEP_LIMIT_MS
+    assert last > 5000
+    assert min(changes) > 0 and max(changes) < 200
     assert page.locator(".sn-fv-picture *").count() < 1000
 
 

@@ -111,7 +111,7 @@ def test_a_door_without_an_end_fails_and_a_right_one_refuses_with_seconds(lesson
     expect(crowd).to_contain_text(re.compile(r"with Retry-After: \d"), timeout=WAIT_MS)
     expect(crowd).not_to_contain_text("must be 429")
     file = course_server.work / "l10_capstone.py"
-    wait_for(lambda: "    seconds = min(queue.running)" in file.read_text(), limit_s=30)
+    wait_for(lambda: "    seconds = min(queue.running)" in file.read_text())
 
 
 def test_a_stream_that_says_all_again_is_one_sentence_and_a_right_one_the_oracle_s(lesson, served):

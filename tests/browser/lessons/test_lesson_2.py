@@ -81,7 +81,7 @@ def test_a_right_answer_turns_the_check_green_and_ranks_the_heap(lesson, course_
     expect(lesson.report("sort_key", "passed")).to_contain_text("Passed")
     expect(widget(lesson, "heap-stepper", "Ranked by your sort_key")).to_be_attached()
     file = course_server.work / "l02_scheduling.py"
-    wait_for(lambda: "    raise ValueError(policy)\n" in file.read_text(), limit_s=30)
+    wait_for(lambda: "    raise ValueError(policy)\n" in file.read_text())
 
 
 def test_the_heap_is_stepped_by_keyboard_alone(lesson):

@@ -92,7 +92,7 @@ def test_a_right_answer_turns_the_check_green_runs_in_the_engine_and_is_saved(
     expect(same).to_have_text("Both did the same work in every step.", timeout=60_000)
     expect(lesson.page.get_by_text("In this run fused_rows came from you")).to_be_attached()
     file = course_server.work / "l03_interleaving.py"
-    wait_for(lambda: "tokens.append(padding + mine" in file.read_text(), limit_s=30)
+    wait_for(lambda: "tokens.append(padding + mine" in file.read_text())
 
 
 def test_after_an_endless_mask_another_legal_one_passes(lesson):

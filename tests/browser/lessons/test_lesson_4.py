@@ -116,7 +116,7 @@ def test_a_right_answer_turns_the_check_green_runs_in_the_engine_and_is_saved(
     expect(same).to_have_text("Both did the same work in every step.", timeout=60_000)
     expect(lesson.page.get_by_text("In these runs visible came from you")).to_be_attached()
     file = course_server.work / "l04_sliding_window.py"
-    wait_for(lambda: "key < sinks or query - key <= window" in file.read_text(), limit_s=30)
+    wait_for(lambda: "key < sinks or query - key <= window" in file.read_text())
 
 
 def test_another_ring_is_as_right_as_the_reference_and_drawn_as_it_is(lesson):

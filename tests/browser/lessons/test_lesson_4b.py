@@ -49,7 +49,7 @@ def test_the_curve_is_the_learners_judges_as_soon_as_it_is_written(lesson, cours
     lesson.report("judge", "passed")
     expect(curve.get_by_role("img")).to_be_visible()
     file = course_server.work / "l04b_window_quality.py"
-    wait_for(lambda: "    same = full_logits.argmax(1)" in file.read_text(), limit_s=30)
+    wait_for(lambda: "    same = full_logits.argmax(1)" in file.read_text())
 
 
 def test_the_curve_follows_the_page_into_the_dark(lesson):

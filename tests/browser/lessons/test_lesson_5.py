@@ -108,7 +108,7 @@ def test_a_wrong_slack_is_marked_where_it_differs_and_a_right_one_is_drawn(lesso
     expect(compared).to_contain_text("like the reference")
     expect(page.get_by_text(re.compile("In these runs slack came from you"))).to_be_attached()
     file = course_server.work / "l05_slo_policy.py"
-    wait_for(lambda: "    left = total - done\n" in file.read_text(), limit_s=30)
+    wait_for(lambda: "    left = total - done\n" in file.read_text())
 
     press_on(mine, "Home", *["ArrowRight"] * 2)
     said = mine.locator(".sn-live")

@@ -129,7 +129,7 @@ def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_toge
     expect(board.locator("svg[role=img] .sn-vb-left")).to_have_count(2)
     board.evaluate("each => each.scrollIntoView()")
     file = course_server.work / "l06_preempting_the_pass.py"
-    wait_for(lambda: '    if (yield ("max", vote)) == 1:\n' in file.read_text(), limit_s=30)
+    wait_for(lambda: '    if (yield ("max", vote)) == 1:\n' in file.read_text())
 
 
 def test_after_an_endless_loop_the_work_goes_on(lesson):

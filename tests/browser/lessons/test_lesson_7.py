@@ -147,7 +147,7 @@ def test_a_wrong_heap_is_shown_stale_and_stops_the_fleet_and_a_right_one_keeps_i
     expect(said(lesson, words)).to_be_attached()
     heap.evaluate("each => each.scrollIntoView()")
     file = course_server.work / "l07_fleet.py"
-    wait_for(lambda: "    kind, *rest = event\n" in file.read_text(), limit_s=30)
+    wait_for(lambda: "    kind, *rest = event\n" in file.read_text())
 
 
 def test_a_wrong_bump_is_named_and_marked_where_the_fleet_s_decisions_part(lesson, compared):

@@ -122,7 +122,7 @@ def test_a_wrong_accept_bends_the_law_which_a_right_one_keeps(lesson, ran, cours
     expect(off).to_have_count(0, timeout=WAIT_MS)
     expect(ran).to_contain_text("Step for step, it is the reference's run.", timeout=WAIT_MS)
     file = course_server.work / "l08_speculation.py"
-    wait_for(lambda: "    goal = v * sum(missing)\n" in file.read_text(), limit_s=30)
+    wait_for(lambda: "    goal = v * sum(missing)\n" in file.read_text())
 
 
 def test_the_curve_of_speed_ups_is_drawn_by_both_of_your_formulas(lesson):

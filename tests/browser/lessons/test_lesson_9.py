@@ -141,7 +141,7 @@ def test_a_hash_without_its_parent_finds_what_is_not_there_and_another_text_come
     expect(ran).to_contain_text("All six texts equal those of the oracle", timeout=WAIT_MS)
     expect(ran).to_contain_text("step for step the plan is the reference's too")
     file = course_server.work / "l09_blocks.py"
-    wait_for(lambda: "    found, parent = [], " in file.read_text(), limit_s=30)
+    wait_for(lambda: "    found, parent = [], " in file.read_text())
 
 
 def test_a_release_that_frees_what_others_name_stops_your_engine(lesson, ran, pool):
