@@ -33,7 +33,7 @@ def test_a_lesson_shows_its_tasks_and_its_pictures_without_code(page, course_ser
     tasks = page.locator(".sng-task")
     expect(tasks).to_have_count(len(lesson_exercises(stem)), timeout=LIMIT_MS)
     lesson = Lesson(page, stem.partition("_")[0], 0)
-    expect(lesson.page.locator(".sng-report").first).to_be_attached(timeout=LIMIT_MS)
+    expect(page.locator(".sng-report").first).to_be_attached(timeout=LIMIT_MS)
     questions = page.locator(".sn-prediction")
     asked = (ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8").count(" predict(\n")
     expect(questions).to_have_count(asked, timeout=LIMIT_MS)

@@ -41,16 +41,16 @@ function follow(app, panel, context) {
   let following = false;
   context.saveState.connect(async (_, state) => {
     if (state !== "failed" || following) return;
-    const content = context.model.toJSON(); // with what was typed while the save was under way
+    following = true;
     try {
+      const content = context.model.toJSON(); // with what was typed while the save was under way
       await contents.save(context.path, { type: "notebook", format: "json", content });
     } catch (error) {
       if (error.response?.status !== 409) return;
-      following = true;
-      await context.revert().finally(() => {
-        following = false;
-      });
+      await context.revert();
       await run(app, panel);
+    } finally {
+      following = false;
     }
   });
 }
