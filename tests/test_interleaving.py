@@ -385,7 +385,7 @@ def split_from_one_end(k: Tensor, past_lens: Sequence[int], num_new: Sequence[in
 
 
 def leaking_pack(past_lens: Sequence[int], num_new: Sequence[int]) -> Any:
-    """One causal staircase for all: everybody sees whoever stands before them."""
+    """One causal staircase for all: each row sees what stands before it."""
     cu_q, cu_k, _ = pack(past_lens, num_new)
     return cu_q, cu_k, torch.ones(cu_q[-1], cu_k[-1]).tril(cu_k[-1] - cu_q[-1]).bool()
 

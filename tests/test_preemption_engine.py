@@ -125,8 +125,8 @@ def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_the
 
 def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
-    everybody = lambda chosen, others: [chosen.id, *(other.id for other in others)]  # noqa: E731
-    preemption = Preemption(first_hurried, "suspend", batch=everybody, rank_parts=HELD)
+    everything = lambda chosen, others: [chosen.id, *(other.id for other in others)]  # noqa: E731
+    preemption = Preemption(first_hurried, "suspend", batch=everything, rank_parts=HELD)
     with engine_with(preemption) as engine:
         engine.arrive(long)
         arrive_in_mid_pass(engine, urgent, layer=2)

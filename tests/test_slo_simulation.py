@@ -191,7 +191,7 @@ def test_without_rule_1_a_long_prompt_is_thrown_back_for_as_long_as_urgent_ones_
         aborted = [each for each in run.passes if each.ending == "aborted"]
         assert [each.ids for each in aborted] == [(0,)] * num_urgent
         assert all(each.attained for each in run.results[1:])
-        assert run.passes[-1].ids == (0,)  # only when nobody comes any more
+        assert run.passes[-1].ids == (0,)  # only when no request comes any more
     assert run.wasted_share > 0.8
     assert not run.result(0).attained
 
@@ -297,7 +297,7 @@ def check_run(run: Run) -> None:
     arrivals = {each.id: each for each in run.arrivals}
     for early, late in pairwise(run.passes):
         assert early.end_us <= late.start_us
-        if early.end_us < late.start_us:  # idle: nobody was there
+        if early.end_us < late.start_us:  # idle: no request was there
             begun = {each for p in run.passes if p.end_us <= early.end_us for each in p.ids}
             assert all(
                 each.id in begun or each.arrival_us >= late.start_us for each in run.arrivals

@@ -225,11 +225,10 @@ def test_a_step_of_a_long_trace_changes_no_more_than_its_window_shows(show):
             const changes = [];
             const counted = (act) => {
                 act();
-                changes.push(0);
-                for (const { addedNodes } of observer.takeRecords()) {
-                    const drawn = [...addedNodes].map((each) => each.querySelectorAll?.("*").length);
-                    changes[changes.length - 1] += drawn.reduce((sum, n) => sum + 1 + (n ?? 0), 1);
-                }
+                const records = observer.takeRecords();
+                const added = records.flatMap((each) => [...each.addedNodes]);
+                const within = (each) => each.querySelectorAll?.("*").length ?? 0;
+                changes.push(added.reduce((sum, each) => sum + 1 + within(each), records.length));
             };
             for (let step = 0; step < 200; step += 1) {
                 const key = new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true });

@@ -27,7 +27,7 @@ ROWS_AHEAD = ROWS.replace(
     "padding + list(range(cursor, cursor + n))",
     "padding + (list(range(cursor, cursor + n)) if n > 1 else [len(mine)])",
 )
-# Legal, and not the reference's: whoever is padding sees everything, since nobody reads it.
+# Legal, and not the reference's: padding sees everything, since nothing reads it.
 MASK = """\
 def full_mask(past_lens, num_new):
     past, new = max(past_lens), max(num_new)
