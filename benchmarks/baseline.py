@@ -224,7 +224,7 @@ def fused_step(
     prefilling: BaselineRequest | None,
     chunk_size: int,
 ) -> None:
-    """Everybody's next token and a chunk, if there is one, in one forward, padded to the chunk.
+    """All next tokens and a chunk, if there is one, in one forward, padded to the chunk.
 
     As in the interleaving post, each request's new K/V is cut out and appended by `torch.cat`.
     """

@@ -1,4 +1,4 @@
-"""Everybody in the comparison, each as a function that serves a load and returns its tokens."""
+"""All engines of the comparison, each as a function that serves a load and returns its tokens."""
 
 import time
 from collections.abc import Callable

@@ -44,7 +44,7 @@ def loads(quick: bool, only_mixed: bool = False) -> tuple[Load, ...]:
 
 
 def contender_names() -> list[str]:
-    """Everybody who can run here: transformers only where it is installed."""
+    """All contenders that can run here: transformers only where it is installed."""
     installed = importlib.util.find_spec("transformers") is not None
     return [c.name for c in CONTENDERS if installed or c.name != "transformers"]
 

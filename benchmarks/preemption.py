@@ -65,7 +65,7 @@ def prompt(length: int) -> list[int]:
 
 
 def pass_us(runner: Runner, model: GPT, length: int) -> int:
-    """How long a prefill of `length` tokens takes when nobody interferes."""
+    """How long a prefill of `length` tokens takes when nothing interferes."""
     with PreemptiveEngine(model, runner, Preemption(), CONFIG) as engine:
         engine.arrive(Request(0, prompt(length), 1))
         start = now_us()

@@ -192,7 +192,7 @@ def draft_often(
 
 
 def full_steps(traces: Sequence[Trace], batch: int, num_drafts: int) -> list[StepRecord]:
-    """The steps in which everybody decodes, with all the drafts that were asked for."""
+    """The steps in which all decode, with all the drafts that were asked for."""
     return [
         step
         for trace in traces
@@ -215,7 +215,7 @@ def median_us(steps: Sequence[StepRecord]) -> float:
 
 
 def texts(trace: Trace) -> list[tuple[int, ...]]:
-    """What everybody was given."""
+    """What all were given."""
     return [trace.generated_tokens(record.id) for record in trace.requests]
 
 

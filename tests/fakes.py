@@ -304,7 +304,7 @@ class Follower:
         assert most is None or len(prefilling) <= most
 
     def _presence(self, step: StepRecord, worked: Sequence[int]) -> None:
-        """Whoever is unfinished either works or waits, once, and waits for a stated reason."""
+        """What is unfinished either works or waits, once, and waits for a stated reason."""
         waits = next(self.waits)
         waiting = [wait.request_id for wait in waits]
         assert {wait.request_id for wait in step.waits} <= set(waiting)

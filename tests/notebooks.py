@@ -281,7 +281,7 @@ def _prepare(folder: str) -> None:
 
 
 class Notebooks:
-    """Runs of notebooks, each started once, on first use, and waited for by whoever asks."""
+    """Runs of notebooks, each started once, on first use, and waited for by each test that asks."""
 
     def __init__(self, folder: Path) -> None:
         spawn = multiprocessing.get_context("spawn")

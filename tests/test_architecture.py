@@ -1,4 +1,4 @@
-"""The shape of the code: who may import whom, how long things may be, what a library may not do."""
+"""The shape of the code: what may import what, how long it may be, what no library does."""
 
 import ast
 import functools
@@ -221,12 +221,12 @@ def test_requests_ranks_and_workers_are_things():
     """They are "it"; the few lines that are left speak of people, or quote."""
     files = [
         path
-        for package in ("nanogpt", "course", "widgets")
+        for package in ("nanogpt", "course", "widgets", "benchmarks", "tests")
         for suffix in ("py", "js", "css")
         for path in (ROOT / package).rglob(f"*.{suffix}")
     ]
     lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
-    assert len([line for line in lines if PEOPLE.search(line)]) < 30
+    assert len([line for line in lines if PEOPLE.search(line)]) <= 12
 
 
 def test_the_engines_core_is_small_and_knows_no_feature():

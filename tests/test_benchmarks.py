@@ -1,4 +1,4 @@
-"""The benchmarks compare like with like: everybody's tokens are the oracle's."""
+"""The benchmarks compare like with like: all tokens are the oracle's."""
 
 import importlib.util
 import time

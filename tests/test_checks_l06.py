@@ -141,7 +141,7 @@ def test_votes_are_named_by_rank_and_by_layer_and_in_turn() -> None:
 
 
 def test_ranks_that_agree_through_the_memory_of_one_process_fail() -> None:
-    """Played in the order 0, 1, ... they may come through; somebody else's order tells."""
+    """Played in the order 0, 1, ... they may come through; another order tells."""
     seen: list[int] = []
 
     def through_a_list(vote: int) -> Generator[Any, int, None]:

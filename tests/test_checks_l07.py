@@ -394,7 +394,7 @@ def test_fifo_is_no_better_than_itself() -> None:
 
 
 def test_an_illegal_decision_in_a_load_is_shown_with_its_moment() -> None:
-    """It keeps to the rules as long as few wait, and then takes the first worker for anybody."""
+    """It keeps to the rules as long as few wait, and then takes the first worker for all."""
 
     def careless(snapshot: FleetSnapshot) -> tuple[int, int] | None:
         if len(snapshot.waiting) < 8:

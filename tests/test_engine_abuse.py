@@ -234,7 +234,7 @@ def test_arrivals_that_are_changed_during_the_run_are_those_that_were_handed_in(
 
 
 def poisoned_at(token: int) -> Any:
-    """A model whose embedding of one token is NaN: whoever holds it gets no logits."""
+    """A model whose embedding of one token is NaN: a request that holds it gets no logits."""
     model = copy.deepcopy(tiny_model())
     model.token_embedding.weight[token] = math.nan
     model.logits = lambda hidden: tiny_model().logits(hidden)

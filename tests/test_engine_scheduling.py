@@ -80,7 +80,7 @@ def most_left_first(request: RequestView, step: int) -> tuple[int, ...]:
 
 
 def against_the_runners(request: RequestView, step: int) -> tuple[int, ...]:
-    """Whoever runs is the least important: as much preemption as there can be."""
+    """What runs is the least important: as much preemption as there can be."""
     return (int(request.kv_tokens > 0),)
 
 
@@ -154,13 +154,13 @@ class Watch:
 
     def step(self) -> StepRecord:
         scheduler, step = self.scheduler, self.engine.step_number
-        views = {r.id: scheduler.view(r) for r in self.everybody()}
+        views = {r.id: scheduler.view(r) for r in self.unfinished()}
         self.rank = {i: expected_rank(self.config.policy, view, step) for i, view in views.items()}
         self.queue = sorted((e[3] for e in scheduler.waiting), key=lambda r: self.rank[r.id])
         self.active = list(scheduler.active)
         self.running = [*scheduler.active, *scheduler.prefilling]
-        self.known = {r.id: r.num_known for r in self.everybody()}
-        self.tokens = {r.id: list(r.generated_tokens) for r in self.everybody()}
+        self.known = {r.id: r.num_known for r in self.unfinished()}
+        self.tokens = {r.id: list(r.generated_tokens) for r in self.unfinished()}
         record = self.real_step()
         self.check_heap(views, step)
         self.check_preempted(record)
@@ -175,7 +175,7 @@ class Watch:
             self.has_sampled[work.request_id] |= work.sampled is not None
         return record
 
-    def everybody(self) -> list[Request]:
+    def unfinished(self) -> list[Request]:
         waiting = [entry[3] for entry in self.scheduler.waiting]
         return [*self.scheduler.active, *self.scheduler.prefilling, *waiting]
 
@@ -354,7 +354,7 @@ def test_a_dropped_step_changes_nothing_whatever_it_was_about_to_do(
             engine.step()
         except ValueError:
             assert snapshot(engine) == before
-        else:  # a step in which somebody only leaves has no logits
+        else:  # a step in which requests only leave has no logits
             assert engine.trace().steps[steps].work == ()
     trace = engine.trace()
     Follower(trace, config).check()
@@ -563,7 +563,7 @@ def test_a_part_that_fails_beside_a_victim_changes_nothing(name: str, situation:
             engine.step()
         failing = False
         checked += engine.step().preempted != ()
-    # A budget that is short asks nobody whether to admit.
+    # A budget that is short asks no rule whether to admit.
     assert checked > 0 or (name, situation) == ("admit", "decode growth")
     Follower(engine.trace(), config).check()
 
@@ -611,7 +611,7 @@ def test_a_plan_is_not_asked_for_where_nobody_can_run():
     assert any(not step.work for step in trace.steps)
 
 
-# ---------------------------------------------------------------- how long anybody waits
+# ---------------------------------------------------------------- how long a request waits
 
 
 def stream(length: int) -> list[tuple[int, Request]]:

@@ -194,7 +194,7 @@ def test_a_window_does_change_what_is_written():
 def test_a_window_larger_than_any_sequence_is_no_window(
     executor: str, kv_storage: str, window: int
 ):
-    """32 tokens are the most that anybody computes: same steps, same tokens, same K/V."""
+    """32 tokens are the most that a request computes: same steps, same tokens, same K/V."""
     limits = EngineConfig(9, 60, policy="priority", executor=executor, seed=5)
     wide = dataclasses.replace(limits, sliding_window=window, kv_storage=kv_storage)
     free, windowed = Engine(tiny_model(), limits), Engine(tiny_model(), wide)

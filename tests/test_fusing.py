@@ -1,4 +1,4 @@
-"""Rows that share a forward: where everybody's tokens lie, who sees whom, whose K/V is whose."""
+"""Rows that share a forward: where the tokens of each lie, which sees which, whose K/V is whose."""
 
 import pytest
 import torch
@@ -114,7 +114,7 @@ def test_a_padding_query_sees_something_so_that_no_row_is_nan(rows: list[tuple[i
 def test_no_real_query_can_be_reached_by_padding_however_many_layers_there_are(
     rows: list[tuple[int, int]],
 ):
-    """A padding query may see real keys, but nobody real sees a padding key: nothing comes back."""
+    """A padding query may see real keys, but no real one sees a padding key: nothing comes back."""
     mask = full_mask([past for past, _ in rows], [new for _, new in rows])
     for row, (past, new) in zip(mask, rows, strict=True):
         padding = row.shape[1] - row.shape[0] - past, row.shape[0] - new

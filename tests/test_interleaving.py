@@ -218,7 +218,7 @@ class OtherPadding(GPT):
 
 @ALL
 def test_gotcha_2_no_token_sees_padding_in_the_past_or_among_the_new(executor: str):
-    """What padding is made of makes no difference to anybody, not even to the last bit."""
+    """What padding is made of makes no difference to any row, not even to the last bit."""
     other = OtherPadding(tiny_model().config).double().eval().requires_grad_(False)
     other.load_state_dict(tiny_model().state_dict())
     runs: list[list[Tensor]] = []

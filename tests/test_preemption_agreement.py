@@ -24,7 +24,7 @@ LAYERS, STEP = 3, 5
 
 
 class ThreadCollectives:
-    """The collectives among threads: everybody waits for everybody."""
+    """The collectives among threads: each waits for all."""
 
     def __init__(self, rank: int, num_ranks: int, common: "Meeting") -> None:
         self.rank = rank
@@ -167,7 +167,7 @@ def played(rule, votes: list[int]) -> list[str]:
                 ends[rank] = "stayed" if move is None else "left"
         if all(ends):
             return ends
-        if any(ends):  # somebody is gone, and the others wait for them
+        if any(ends):  # one is gone, and the others wait for it
             return [end or "hangs" for end in ends]
         agreed = max(move[1] for move in standing if move is not None)
         for rank, each in enumerate(moves):

@@ -271,7 +271,7 @@ def test_a_runner_on_time_looks_doomed_if_its_progress_does_not_count(progress: 
 
 @pytest.mark.parametrize("parts", [GATE_PARTS, GateParts(immune=nobody_is_immune)])
 def test_without_immunity_two_requests_preempt_each_other_for_ever(parts: GateParts):
-    """A policy that finds whoever waits more urgent than whoever runs."""
+    """A policy that finds what waits more urgent than what runs."""
     jumpy = SloParts(gate=lambda waiter, runners, margin, mode: runners[0].id)
     judged, answers = slo_gate(1.0, 1.0, policy=jumpy, parts=parts), dict[int, Target | None]()
 

@@ -289,7 +289,7 @@ def test_policies_see_a_copy():
 
 
 def crowded(*running: Request, head: Request, **limits: Any) -> Scheduler:
-    """Everybody in `running` decodes, `head` waits."""
+    """All in `running` decode, `head` waits."""
     limits = {"max_kv_tokens": 22, "max_prefilling": None} | limits
     scheduler = Scheduler("priority", preempt_to_admit=True, **limits)
     for request in running:

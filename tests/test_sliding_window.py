@@ -1,4 +1,4 @@
-"""The window's rule: who sees whom, what is kept, what is counted, where it lies, what it costs."""
+"""The window's rule: what sees what, what is kept and counted, where it lies, what it costs."""
 
 import math
 
@@ -26,7 +26,7 @@ MANY = examples(40)
 WINDOWS = st.tuples(st.integers(1, 9), st.integers(0, 4))
 CHUNKS = st.lists(st.integers(1, 12), min_size=1, max_size=8)
 
-# ---------------------------------------------------------------- who sees whom
+# ---------------------------------------------------------------- what sees what
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_is_evicted_is_free_and_not_only_out_of_sight():
 def test_what_is_kept_is_what_the_next_token_sees_whatever_the_chunks(
     chunks: list[int], rule: tuple[int, int]
 ):
-    """Nobody misses an evicted entry, and nothing that stays is useless: cut to cut, per chunk."""
+    """None misses an evicted entry, and nothing that stays is useless: cut to cut, per chunk."""
     window, sinks = rule
     kept: list[int] = []
     end = 0

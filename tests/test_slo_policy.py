@@ -82,7 +82,7 @@ def test_slack_is_what_is_left_after_the_remaining_work():
 
 
 def test_work_that_is_done_needs_no_time():
-    # Half way through, the same moment leaves 50 ms more to spare: nobody here is doomed.
+    # Half way through, the same moment leaves 50 ms more to spare: none here is doomed.
     assert slack(100_000, 200_000, 1000, 500, A, C) == 40_000
     assert slack(100_000, 200_000, 1000, 1000, A, C) == 100_000
 
@@ -234,7 +234,7 @@ def test_the_gate_against_its_definition(
     beaten = [each.is_doomed or waiter.urgency > each.urgency * margin for each in fair]
     enough = all(beaten) if mode == "conservative" else any(beaten)
     if mode == "conservative" and fair and not max(fair, key=lambda e: e.urgency).is_doomed:
-        # The most urgent of them is measured: whoever beats it beats them all.
+        # The most urgent of them is measured: what beats it beats them all.
         best = max(fair, key=lambda e: e.urgency)
         enough = waiter.urgency > best.urgency * margin
     assert (victim is not None) == (bool(fair) and not waiter.is_doomed and enough)

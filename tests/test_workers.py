@@ -1,4 +1,4 @@
-"""Real worker processes: the oracle's text whoever serves it, hits that save what they say."""
+"""Real worker processes: the oracle's text whichever serves it, hits that save what they say."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -129,7 +129,7 @@ def test_a_request_waits_with_the_router_until_a_worker_has_room(fleet: Fleet):
     check_tokens(results, prompts)
     assert all(view.num_running < 4 for views, _ in spy.shown for view in views)
     assert [len(views) for views, _ in spy.shown[:8]] == [2] * 4 + [1] * 4
-    # Four on each side; the others were given away as soon as somebody was done.
+    # Four on each side; the others were given away as soon as one was done.
     assert {result.worker_id for result in results[:4]} == {0}
     assert {result.worker_id for result in results[4:8]} == {1}
 

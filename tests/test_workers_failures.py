@@ -1,4 +1,4 @@
-"""A worker is lost, the router is lost, somebody presses Ctrl-C: nobody waits, nothing stays."""
+"""A worker is lost, the router is lost, somebody presses Ctrl-C: nothing waits, nothing stays."""
 
 import gc
 import os

@@ -56,7 +56,7 @@ LEAVES = """\
 def chunk_inputs(tokens, cursor, n):
     __import__("os")._exit(0)
 """
-# Legal, and not the reference's: whoever has not started goes before whoever has.
+# Legal, and not the reference's: what has not started goes before what has.
 NEWEST_FIRST = """\
 def plan_step(decodes, prefilling, waiting, budget):
     plan = [(who, 1) for who in decodes[:budget]]
