@@ -25,6 +25,38 @@ from course.launcher.page_guard import may_open
 from course.launcher.server import choose_host
 
 pytestmark = pytest.mark.slow
+# A launcher that is asked to stop at one line after the other of Python's own wait for a process.
+STOPPED_WITHIN_A_WAIT = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from course.launcher import server
+
+ROOT = Path(sys.argv[1])
+server._start = lambda *_: subprocess.Popen(
+    ["sleep", "60"], start_new_session=True, stdin=subprocess.PIPE
+)
+server._is_listening = lambda *_: not sys.settrace(ask)
+server.LISTEN_EVERY_S = 0.01
+lines = 0
+
+def ask(frame, event, _):
+    global lines
+    if frame.f_code.co_filename != subprocess.__file__:
+        return None
+    lines += event == "line"
+    if lines == line:
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGTERM)
+    return ask
+
+for line in range(1, 25):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(server.serve("run", Path(), ROOT, server.parse_options(["--no-browser"])))
+    _, status = os.waitpid(child, 0)
+    print(line, status, flush=True)
+"""
 
 
 @pytest.fixture
@@ -232,6 +264,15 @@ def test_the_app_shows_no_code(course: Path, opened: Callable):
     assert b"raise NotImplementedError" not in urllib.request.urlopen(address).read()
     process.terminate()
     assert process.wait(60) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+def test_the_launcher_ends_wherever_in_its_wait_it_is_asked_to(tmp_path: Path):
+    script = tmp_path / "stopped.py"
+    script.write_text(STOPPED_WITHIN_A_WAIT)
+    done = run([sys.executable, str(script), str(tmp_path)], cwd=ROOT)
+    ends = [line for line in done.stdout.splitlines() if re.fullmatch(r"\d+ \d+", line)]
+    assert ends == [f"{line} 0" for line in range(1, 25)], done.stdout + done.stderr
 
 
 def test_a_server_that_cannot_start_is_said(course: Path):

@@ -1,4 +1,4 @@
-"""Jobs in several processes: an interrupt while they start waits until they have."""
+"""Jobs in several processes: an interrupt ends them, whenever it comes."""
 
 import sys
 
@@ -43,6 +43,31 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print("stopped")
 """
+WAITING = """
+import concurrent.futures, os, signal, sys
+from nanogpt.experiments.pool import run_jobs
+
+FOLDER = os.path.dirname(concurrent.futures.__file__)
+lines = 0
+
+def interrupt(frame, event, _):
+    global lines
+    if not frame.f_code.co_filename.startswith(FOLDER):
+        return None
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is not held back
+        lines += event == "line"
+        if lines == {number}:
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGINT)
+    return interrupt
+
+if __name__ == "__main__":
+    sys.settrace(interrupt)
+    try:
+        list(run_jobs(abs, [(number,) for number in range(200)], 2))
+    except KeyboardInterrupt:
+        print("stopped")
+"""
 
 
 def test_an_interrupt_while_the_pool_is_made_leaves_no_semaphore_behind(tmp_path):
@@ -50,6 +75,15 @@ def test_an_interrupt_while_the_pool_is_made_leaves_no_semaphore_behind(tmp_path
     script = tmp_path / "jobs.py"
     for number in (1, 3):
         script.write_text(REGISTERING.format(number=number))
+        done = run([sys.executable, str(script)], cwd=ROOT)
+        assert (done.stdout, done.stderr) == ("stopped\n", ""), number
+
+
+def test_an_interrupt_within_the_wait_for_a_result_lets_the_pool_end(tmp_path):
+    """A lock that the pool's own thread needs would be kept, and its end waited for without end."""
+    script = tmp_path / "jobs.py"
+    for number in (1, 40, 100):
+        script.write_text(WAITING.format(number=number))
         done = run([sys.executable, str(script)], cwd=ROOT)
         assert (done.stdout, done.stderr) == ("stopped\n", ""), number
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import queue
 import secrets
 import signal
 import socket
@@ -88,28 +89,43 @@ def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> i
     port = choose_port(options.port)
     if mode == "edit" and doctor.is_temporary(root):
         sys.stderr.write(f"learn.py: warning: {doctor.TEMPORARY.format(root)}\n")
-    for name in ("SIGTERM", "SIGHUP"):  # a closed terminal is like Ctrl-C
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.default_int_handler)
+    asked = _requests_to_stop()
     token, host = secrets.token_urlsafe(16), choose_host()
     log = root / "work" / "server.log"
     reasons = Reasons(root / "work")
     server = _start([mode, options.host, str(port), host], python, root, token, log)
     try:
-        _wait_until_listening(server, port, log)
-        address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
-        _say(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.")
-        if not options.no_browser and doctor.has_display():
-            webbrowser.open(address)
-        _wait(server, reasons)
-        raise Failure(f"the course server stopped by itself: {_end(log)}.")
-    except KeyboardInterrupt:
+        if _is_listening(server, port, log, asked):
+            address = f"http://{host}:{port}{FIRST_PAGE[mode]}{token}"
+            _say(f"The course is open at\n\n  {address}\n\nStop it with Ctrl-C.")
+            if not options.no_browser and doctor.has_display():
+                webbrowser.open(address)
+            _wait_until_asked(server, log, reasons, asked)
+    finally:
         _stop(server)
-        _say("\nStopped. Your work is in work/.")
-        return 0
-    except BaseException:
-        _stop(server)
-        raise
+    _say("\nStopped. Your work is in work/.")
+    return 0
+
+
+def _requests_to_stop() -> queue.SimpleQueue[int]:
+    """Return what takes in the signals that mean stop: Ctrl-C's, and a closed terminal's.
+
+    Raised as an exception, one of them could come between a lock's taking and its release in
+    `subprocess`, and the wait for the server's end would then never end.
+    """
+    asked: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, _: asked.put(number))
+    return asked
+
+
+def _comes_within(seconds: float, asked: queue.SimpleQueue[int]) -> bool:
+    """Wait for a request to stop; say whether one has come."""
+    with contextlib.suppress(queue.Empty):
+        asked.get(timeout=seconds)
+        return True
+    return False
 
 
 def _start(
@@ -137,32 +153,36 @@ def _start(
     return server
 
 
-def _wait(server: subprocess.Popen[bytes], reasons: Reasons) -> None:
-    """Wait for the server's end, saying what it keeps of the learner's and why."""
-    while server.poll() is None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(LISTEN_EVERY_S)
-        for line in reasons.new():
-            _say(line)
-
-
-def _wait_until_listening(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _is_listening(
+    server: subprocess.Popen[bytes], port: int, log: Path, asked: queue.SimpleQueue[int]
+) -> bool:
+    """Wait until the server listens, or until there is a request to stop, which gives False."""
     limit = time.monotonic() + START_LIMIT_S
     while time.monotonic() < limit:
         if server.poll() is not None:
             raise Failure(f"the course server did not start: {_end(log)}.")
-        try:
+        with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
+            return True
+        if _comes_within(0.02, asked):
+            return False
     raise Failure(f"the course server did not answer within {START_LIMIT_S} s: {_end(log)}.")
+
+
+def _wait_until_asked(
+    server: subprocess.Popen[bytes], log: Path, reasons: Reasons, asked: queue.SimpleQueue[int]
+) -> None:
+    """Wait for a request to stop, saying what the server keeps of the learner's and why."""
+    while not _comes_within(LISTEN_EVERY_S, asked):
+        ended = server.poll() is not None
+        for line in reasons.new():
+            _say(line)
+        if ended:
+            raise Failure(f"the course server stopped by itself: {_end(log)}.")
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
     """Ask the server to stop, which ends its kernels too; then end what is left of its group."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.name == "nt":
         server.terminate()
         return

@@ -2,9 +2,10 @@
 
 import contextlib
 import multiprocessing
+import queue
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -30,6 +31,9 @@ def run_elsewhere(
     the main thread. Raises: BrokenProcessPool when one of the processes is killed.
     """
     strangers = set(multiprocessing.active_children())
+    # Waiting for the futures themselves takes all their locks, and an interrupt in between keeps
+    # some of them for good. This queue's waits can be interrupted at any time.
+    done: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
         try:
             # Twice: the pool starts a helper as it is made, and that takes the signal's mask away.
@@ -41,9 +45,10 @@ def run_elsewhere(
                     )
                 )
             with _ctrl_c_held_back():
-                futures = [executor.submit(task, *job) for job in jobs]  # starts the processes
-            for future in as_completed(futures):
-                yield future.result()
+                for job in jobs:  # the first ones start the processes
+                    executor.submit(task, *job).add_done_callback(done.put)
+            for _ in jobs:
+                yield done.get().result()
         except BaseException:
             # The pool then fails what is pending; a future that was cancelled it could not fail.
             for child in set(multiprocessing.active_children()) - strangers:

@@ -1,6 +1,5 @@
 """Three lessons in a real JupyterLab: predicted, answered wrong and right, replayed, stepped."""
 
-import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from driving import LIMIT_MS, focus_toolbar, violations
 from launching import learn, wait_for
-from playwright.sync_api import Locator, Page, TimeoutError, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 pytestmark = pytest.mark.browser
 
@@ -203,19 +202,35 @@ def _write(words: Locator, line: str):
     expect(cell).to_contain_text(line)
 
 
+def test_what_is_written_before_a_lesson_has_run_stays_under_the_cursor(page: Page, course_server):
+    sessions: list[Route] = []
+
+    def hold(route: Route):
+        sessions.append(route) if route.request.method == "POST" else route.continue_()
+
+    page.route("**/api/sessions?*", hold)
+    page.goto(course_server.address.replace("index.ipynb", "glossary.ipynb"))
+    words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text="Microbatch")
+    _write(words, "An early word.")
+    kernel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator")
+    expect(kernel).not_to_have_attribute("data-status", "idle")
+    for each in sessions:
+        each.continue_()
+    page.unroute("**/api/sessions?*")
+    ran = kernel.locator("[aria-valuenow='100']")  # of its cells, in percent
+    expect(ran).to_be_attached(timeout=LIMIT_MS)
+    expect(page.locator(".jp-MarkdownCell .cm-content:focus")).to_contain_text("An early word.")
+    page.keyboard.insert_text(" And a late one.")
+    page.keyboard.press("Control+s")
+    file = course_server.work / "glossary.py"
+    wait_for(lambda: "An early word. And a late one." in file.read_text(encoding="utf-8"))
+
+
 def test_of_two_versions_of_a_lesson_both_are_kept_and_the_page_says_so(
     page: Page, course_server, complaints: list[str]
 ):
     file = course_server.work / "glossary.py"
     page.goto(course_server.address.replace("index.ipynb", "glossary.ipynb"))
-    # A lesson that begins to run takes the cursor to its first cell; this one has run then.
-    kernel = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator"
-    with contextlib.suppress(TimeoutError):  # or it was busy before one could look
-        page.wait_for_function(
-            f"document.querySelector('{kernel}[data-status=busy]')", timeout=9000
-        )
-    expect(page.locator(kernel)).to_have_attribute("data-status", "idle")
-    page.wait_for_timeout(3000)  # the kernel is busy and idle once before that, too
     term = re.compile("Micro-?batch")
     words = page.locator(".jp-MarkdownCell .jp-RenderedMarkdown", has_text=term)
     expect(words).to_be_visible(timeout=LIMIT_MS)

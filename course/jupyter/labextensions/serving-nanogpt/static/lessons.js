@@ -26,12 +26,18 @@ const STYLE = `
 .jp-RenderedHTMLCommon .sng-report :is(td, th) { text-align: left }
 `;
 
-// Runs every cell of a lesson, and leaves the page at its top.
+// Runs every cell of a lesson, and leaves the page and what is typed in it where they are: on a
+// slow machine, a learner may be writing before the kernel is there.
 async function run(app, panel) {
+  const { content } = panel;
+  const { activeCellIndex, mode } = content;
+  const editor = mode === "edit" ? content.activeCell.editor : null;
+  const selection = editor?.getSelection();
   const here = { semanticWidget: panel.id, activate: false };
-  void app.commands.execute("notebook:run-all-cells", here);
-  panel.content.activeCellIndex = 0; // it has gone to the last
-  await panel.content.scrollToItem(0);
+  void app.commands.execute("notebook:run-all-cells", here); // goes to the last cell
+  Object.assign(content, { activeCellIndex, mode });
+  editor?.setSelection(selection); // a text's goes to its first heading
+  await content.scrollToItem(activeCellIndex);
 }
 
 // Has a page show the file once a save of its own was refused because the file was changed outside
@@ -48,6 +54,7 @@ function follow(app, panel, context) {
     } catch (error) {
       if (error.response?.status !== 409) return;
       await context.revert();
+      panel.content.activeCellIndex = 0; // its cells are new ones
       await run(app, panel);
     } finally {
       following = false;
