@@ -275,6 +275,21 @@ def test_the_launcher_ends_wherever_in_its_wait_it_is_asked_to(tmp_path: Path):
     assert ends == [f"{line} 0" for line in range(1, 25)], done.stdout + done.stderr
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+def test_what_is_to_outlive_its_terminal_does():
+    """`nohup` has the signal of a closed terminal ignored."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        asked = server._requests_to_stop()
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
+        assert (asked.get_nowait(), asked.empty()) == (signal.SIGTERM, True)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_a_server_that_cannot_start_is_said(course: Path):
     learn(course, "progress")
     program = course / ".venv" / "bin" / "python"

@@ -115,8 +115,9 @@ def _requests_to_stop() -> queue.SimpleQueue[int]:
     """
     asked: queue.SimpleQueue[int] = queue.SimpleQueue()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda number, _: asked.put(number))
+        number = getattr(signal, name, None)
+        if number and signal.getsignal(number) != signal.SIG_IGN:  # nohup's way, and a shell's
+            signal.signal(number, lambda number, _: asked.put(number))
     return asked
 
 
