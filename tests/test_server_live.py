@@ -18,6 +18,12 @@ from nanogpt.server.live_feed import MOST_REQUESTS, MOST_STEPS, LiveFeed
 from nanogpt.server.live_page import FILES
 
 
+@pytest.fixture(autouse=True)
+def looked_at_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a test takes on a busy machine."""
+    monkeypatch.setattr(live_feed, "WATCHED_S", 600.0)
+
+
 def state(running: Running, after: int = -1, **headers: str) -> dict[str, Any]:
     answer = httpx.get(f"{running.url}/live/state", params={"after": after}, headers=headers)
     assert answer.status_code == 200 and answer.headers["cache-control"] == "no-store"
