@@ -110,6 +110,31 @@ def shown_by(mode: str, *more: str):
     return show
 
 
+class Interrupts:
+    """Keeps Ctrl-C, and what is like it, until there is a process to end with it."""
+
+    def __init__(self):
+        self.came = False
+        self.kept = [
+            number
+            for number in signal.valid_signals()
+            if signal.getsignal(number) is signal.default_int_handler
+        ]
+        for number in self.kept:
+            signal.signal(number, self.keep)
+
+    def keep(self, *_):
+        """Remember that one came."""
+        self.came = True
+
+    def let_through(self):
+        """Raise KeyboardInterrupt if one came, and when one comes."""
+        for number in self.kept:
+            signal.signal(number, signal.default_int_handler)
+        if self.came:
+            raise KeyboardInterrupt
+
+
 def asked_of_course(verb: str, farewell_s: float = 0):
     """Return a verb that `python -m course` carries out.
 
@@ -122,9 +147,11 @@ def asked_of_course(verb: str, farewell_s: float = 0):
         command = [INSTALLATION.python, "-P", "-m", "course", verb, *argv]
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        interrupts = Interrupts()
         # In a session of its own, so that Ctrl-C reaches this process alone and is said once.
         with subprocess.Popen(command, env=environment, start_new_session=True) as asked:
             try:
+                interrupts.let_through()
                 return asked.wait()
             except BaseException:
                 with contextlib.suppress(subprocess.TimeoutExpired):
