@@ -57,8 +57,13 @@ KERNEL = """function createModel(state) {
     off: (event, call) => of(event).delete(call),
   };
 }
+// Widgets are told their width, and draw, when a frame is laid out: before the next one begins.
+async function drawn() {
+  for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+}
 """
-"""A widget's model that only its page knows: JavaScript that defines `createModel(state)`."""
+"""A widget's model that only its page knows: JavaScript that defines `createModel(state)`, and
+`drawn()`, which waits until the widgets that are placed have drawn."""
 
 _SCRIPT = (
     KERNEL
@@ -73,6 +78,7 @@ widgets.forEach(({ kind, state }, index) => {
   const el = document.getElementById(`widget-${index}`);
   loaded.get(kind).render({ model: createModel(state), el });
 });
+await drawn();
 document.documentElement.dataset.ready = "true";
 """
 )

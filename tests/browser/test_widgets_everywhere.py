@@ -52,6 +52,28 @@ def asked(widgets):
     return widgets
 
 
+# What stands there in the very moment in which the page says that it is ready, and later.
+AT_READY = """new MutationObserver((_, observer) => {
+    if (document.documentElement.dataset.ready) {
+        observer.disconnect();
+        window.atReady = document.body.innerHTML;
+    }
+}).observe(document, { attributes: true, subtree: true });"""
+LATER = """async () => {
+    for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+    return document.body.innerHTML;
+}"""
+
+
+@pytest.mark.parametrize("gallery", GALLERIES)
+def test_a_page_that_says_it_is_ready_has_drawn(show, gallery):
+    page = show(GALLERIES[gallery](), reduced_motion="reduce")
+    page.add_init_script(AT_READY)
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    assert page.evaluate("window.atReady") == page.evaluate(LATER)
+
+
 # 640 is a laptop's page of 1280 at a zoom of 200 %, 320 the same at 400 %.
 @pytest.mark.parametrize("width", [320, 390, 640])
 @pytest.mark.parametrize("gallery", GALLERIES)

@@ -1,4 +1,4 @@
-// The site's own script, after `createModel` (widgets/standalone.py): widgets, theme and search.
+// The site's own script, after the functions of widgets/standalone.py: widgets, theme and search.
 // Every page is also opened from a folder, where a browser loads neither modules nor JSON: what
 // pages share are plain scripts, which leave what they hold in `course`.
 
@@ -22,10 +22,11 @@ async function makeAddress(name) {
 
 async function drawAll() {
   for (const el of document.querySelectorAll("[data-widget]")) {
-    const drawn = await import(await addressOf(el.dataset.kind));
+    const kind = await import(await addressOf(el.dataset.kind));
     el.replaceChildren();
-    drawn.default.render({ model: createModel(course.states[el.dataset.widget]), el });
+    kind.default.render({ model: createModel(course.states[el.dataset.widget]), el });
   }
+  await drawn();
   document.documentElement.dataset.ready = "true";
 }
 
