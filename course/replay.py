@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from course.known_run import KnownRun
 from course.observed_call import Shown
 from nanogpt.engine import Arrivals, Engine
+from nanogpt.parts import Parts
 from nanogpt.parts.limits import run_watched
 from nanogpt.trace import Trace
 from nanogpt.validate import PartError
@@ -22,6 +24,18 @@ def replay(engine: Engine, arrivals: Arrivals, max_steps: int | None = None) -> 
         return run_shown(lambda: engine.run(arrivals, max_steps))
     except (PartError, ValueError) as error:
         return engine.trace(error=str(error))
+
+
+def replays(
+    engine: Callable[[Parts], Engine],
+    arrivals: Callable[[], Arrivals],
+    max_steps: int | None = None,
+) -> KnownRun[Parts, Trace]:
+    """`replay` of fresh requests on an engine with the parts it is called with.
+
+    It computes only where they answer otherwise than the reference's.
+    """
+    return KnownRun(lambda parts: replay(engine(parts), arrivals(), max_steps), Parts())
 
 
 def run_shown(run: Callable[[], Value]) -> Value:

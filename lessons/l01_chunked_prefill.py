@@ -39,7 +39,7 @@ def _():
 @app.cell(hide_code=True)
 def _():
     from course.limited_call import call
-    from course.replay import replay
+    from course.replay import replays
     from course.stories.l01_chunks import (
         bill,
         budget_verdict,
@@ -89,7 +89,7 @@ def _():
         plan_whole_prompts,
         planning,
         price_table,
-        replay,
+        replays,
         request_metrics,
         six_requests,
         summary,
@@ -442,30 +442,36 @@ def _():
 
 
 @app.cell
-def _(CostClock, Engine, EngineConfig, LARGE_GPU, load_model, six_requests):
+def _(
+    CostClock,
+    Engine,
+    EngineConfig,
+    LARGE_GPU,
+    load_model,
+    replays,
+    six_requests,
+):
     exact = load_model().double()  # in float64 rounding can flip no token
     sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
-    reference_trace = Engine(exact, sampled, clock=CostClock(LARGE_GPU)).run(six_requests())
-    return exact, reference_trace, sampled
+    # Computed anew only with parts that answer some call otherwise than ours.
+    run_with = replays(
+        lambda parts: Engine(exact, sampled, parts, clock=CostClock(LARGE_GPU)), six_requests
+    )
+    reference_trace = run_with.reference
+    return exact, reference_trace, run_with, sampled
 
 
 @app.cell
 def _(
-    CostClock,
-    Engine,
-    LARGE_GPU,
     Parts,
     Timeline,
-    exact,
     inputs_attempt,
     mask_attempt,
     masks,
     plan_attempt,
     planning,
     reference_trace,
-    replay,
-    sampled,
-    six_requests,
+    run_with,
 ):
     attempts = {
         "plan_step": plan_attempt,
@@ -477,7 +483,7 @@ def _(
         chunk_mask=mask_attempt.or_reference(masks.chunk_mask),
         chunk_inputs=inputs_attempt.or_reference(planning.chunk_inputs),
     )
-    your_trace = replay(Engine(exact, sampled, yours, clock=CostClock(LARGE_GPU)), six_requests())
+    your_trace = run_with(yours)
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),

@@ -41,7 +41,7 @@ def _():
     from dataclasses import replace
 
     from course.answers import load_parts
-    from course.replay import replay
+    from course.replay import replays
     from course.stories.l02_exhibits import crossed_table, oldest, steps_if_kept, twins
     from course.stories.l02_posts import passed_parts, post_tests, tests_table
     from course.stories.l02_scheduler import (
@@ -72,7 +72,7 @@ def _():
         post_tests,
         queue_of,
         replace,
-        replay,
+        replays,
         said_of_places,
         six_requests,
         steps_if_kept,
@@ -407,7 +407,7 @@ def _():
 
 
 @app.cell
-def _(Engine, EngineConfig, exact, load_parts, six_requests):
+def _(Engine, EngineConfig, exact, load_parts, replays, six_requests):
     stage = EngineConfig(
         policy="priority",  # or "fcfs", or a function such as lambda request: (len(request.prompt_tokens),)
         token_budget=32,
@@ -416,25 +416,23 @@ def _(Engine, EngineConfig, exact, load_parts, six_requests):
         temperature=0.8,
         seed=1,
     )
-    reference_trace = Engine(exact, stage).run(six_requests())
+    # Computed anew only with parts that answer some call otherwise than ours.
+    run_with = replays(lambda parts: Engine(exact, stage, parts), six_requests, 300)
+    reference_trace = run_with.reference
     earlier = load_parts("l02_scheduling")  # what you wrote in lesson 1 and passed
-    return earlier, reference_trace, stage
+    return earlier, reference_trace, run_with, stage
 
 
 @app.cell
 def _(
-    Engine,
     admit_attempt,
     earlier,
-    exact,
     key_attempt,
     policies,
     record_attempt,
     replace,
-    replay,
     resume_attempt,
-    six_requests,
-    stage,
+    run_with,
     victim_attempt,
 ):
     yours = replace(
@@ -445,7 +443,7 @@ def _(
         resume=resume_attempt.or_reference(policies.resume),
         record=record_attempt.or_reference(policies.record),
     )
-    your_trace = replay(Engine(exact, stage, yours), six_requests(), 300)
+    your_trace = run_with(yours)
     return (your_trace,)
 
 

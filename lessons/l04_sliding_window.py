@@ -37,9 +37,10 @@ def _():
 @app.cell(hide_code=True)
 def _():
     from dataclasses import replace
+    from functools import cache
 
     from course.answers import load_parts
-    from course.replay import replay
+    from course.replay import replays
     from course.stories.l04_exhibits import (
         benchmarks_table,
         kept_by,
@@ -73,6 +74,7 @@ def _():
         Timeline,
         benchmarks_table,
         block_steps,
+        cache,
         drawn_masks,
         five_requests,
         grown,
@@ -85,7 +87,7 @@ def _():
         overdrawn_facts,
         policies,
         replace,
-        replay,
+        replays,
         ring_steps,
         runs_table,
         sliced_and_copied,
@@ -382,7 +384,16 @@ def _():
 
 
 @app.cell
-def _(Engine, EngineConfig, five_requests, load_model, load_parts):
+def _(
+    Engine,
+    EngineConfig,
+    cache,
+    five_requests,
+    load_model,
+    load_parts,
+    replace,
+    replays,
+):
     exact = load_model().double()  # in float64 rounding can flip no token
     stage = EngineConfig(
         token_budget=32,
@@ -393,26 +404,29 @@ def _(Engine, EngineConfig, five_requests, load_model, load_parts):
         seed=1,
     )
     earlier = load_parts("l04_sliding_window")  # what you wrote in lessons 1 to 3 and passed
-    reference_trace = Engine(exact, stage).run(five_requests())
-    return earlier, exact, reference_trace, stage
+
+    @cache
+    def run_under(**changed):
+        """A run of five requests, computed anew only with parts that answer otherwise than ours."""
+        settings = replace(stage, **changed)
+        return replays(lambda parts: Engine(exact, settings, parts), five_requests, 300)
+
+    reference_trace = run_under().reference
+    return earlier, exact, reference_trace, run_under, stage
 
 
 @app.cell
 def _(
-    Engine,
     Timeline,
     earlier,
     evict_attempt,
-    exact,
-    five_requests,
     held_attempt,
     policies,
     reference_trace,
     replace,
-    replay,
     ring_attempt,
+    run_under,
     sliding_window,
-    stage,
     visible_attempt,
 ):
     attempts = {
@@ -425,7 +439,7 @@ def _(
         name: each.or_reference(getattr(sliding_window, name)) for name, each in attempts.items()
     }
     yours = replace(earlier.parts, admit=policies.admit, **mine)
-    your_trace = replay(Engine(exact, stage, yours), five_requests(), 300)
+    your_trace = run_under()(yours)
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),
@@ -438,27 +452,21 @@ def _(
 
 @app.cell(hide_code=True)
 def _(
-    Engine,
     attempts,
     earlier,
     exact,
-    five_requests,
-    replace,
-    replay,
+    run_under,
     runs_table,
     stage,
     whose_parts,
     your_trace,
     yours,
 ):
-    _others = {
-        "`evict` as storage": replace(stage, kv_storage="evict"),
-        "chunks of at most 7": replace(stage, token_budget=7),
-        "chunks of at most 64": replace(stage, token_budget=64),
-    }
-    _runs = {"the ring, chunks of at most 32": your_trace} | {
-        name: replay(Engine(exact, config, yours), five_requests(), 300)
-        for name, config in _others.items()
+    _runs = {
+        "the ring, chunks of at most 32": your_trace,
+        "`evict` as storage": run_under(kv_storage="evict")(yours),
+        "chunks of at most 7": run_under(token_budget=7)(yours),
+        "chunks of at most 64": run_under(token_budget=64)(yours),
     }
     mo.md(
         f"{whose_parts(attempts, 'these runs')} Of the earlier lessons: {earlier.sentence}\n\n"
@@ -475,11 +483,8 @@ def _(Engine, exact, five_requests, replace, stage):
 
 
 @app.cell
-def _(Engine, exact, five_requests, replace, replay, stage, yours):
-    by_window = {
-        W: replay(Engine(exact, replace(stage, sliding_window=W), yours), five_requests(), 300)
-        for W in (8, 16, 24, 32, 48)
-    }
+def _(run_under, yours):
+    by_window = {W: run_under(sliding_window=W)(yours) for W in (8, 16, 24, 32, 48)}
     return (by_window,)
 
 

@@ -39,7 +39,7 @@ def _():
     import torch
 
     from course.answers import load_parts
-    from course.replay import replay
+    from course.replay import replays
     from course.stories import l08_drafts as drafts
     from course.stories import l08_exhibits as exhibits
     from course.stories import l08_measured as measured
@@ -69,7 +69,7 @@ def _():
         load_parts,
         measured,
         replace,
-        replay,
+        replays,
         runs,
         story,
         torch,
@@ -450,36 +450,44 @@ def _():
 
 
 @app.cell
-def _(Engine, EngineConfig, draft, load_model, load_parts, runs, torch):
+def _(
+    Engine,
+    EngineConfig,
+    draft,
+    load_model,
+    load_parts,
+    replays,
+    runs,
+    torch,
+):
     exact = load_model(dtype=torch.float64)
     greedy = EngineConfig(token_budget=32, num_draft_tokens=4)
     earlier = load_parts("l08_speculation")  # what you wrote in earlier lessons and passed
-    reference_trace = Engine(exact, greedy, draft=draft).run(runs.three_requests())
-    return earlier, exact, greedy, reference_trace
+    # Computed anew only with parts that answer some call otherwise than ours.
+    run_with = replays(
+        lambda parts: Engine(exact, greedy, parts, draft=draft), runs.three_requests, 300
+    )
+    reference_trace = run_with.reference
+    return earlier, exact, reference_trace, run_with
 
 
 @app.cell
 def _(
-    Engine,
     Timeline,
     accept_attempt,
     acceptance,
-    draft,
     earlier,
-    exact,
-    greedy,
     reference_trace,
     replace,
-    replay,
     roll_back_attempt,
-    runs,
+    run_with,
 ):
     yours = replace(
         earlier.parts,
         accept=accept_attempt.or_reference(acceptance.accept),
         roll_back_kv=roll_back_attempt.or_reference(acceptance.roll_back_kv),
     )
-    your_trace = replay(Engine(exact, greedy, yours, draft=draft), runs.three_requests(), 300)
+    your_trace = run_with(yours)
     Timeline(
         your_trace.to_json(),
         reference_trace.to_json(),

@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from course.attempt import Attempt
+from course.known_run import KnownRun
 from course.registry import exercise
 from course.replay import replay
 from course.stories.l02_scheduler import Arrivals, latencies, recomputed
@@ -17,6 +18,8 @@ from nanogpt.experiments.trace_metrics import all_request_metrics, summary
 from nanogpt.parts.request_view import RequestView
 
 Rule = str | Callable[[RequestView], tuple[float, ...]]
+_Runs = dict[str, dict[int, dict[int, int]]]
+"""By rule and length of the stream, latencies in steps by request."""
 
 _WORKLOADS = {  # limits, and (arrival, prompt, new tokens, priority) of each request
     "inversion": (
@@ -157,23 +160,39 @@ def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
 
     Ageing ranks by the learner's `aged_key` once it is there, and by the reference where it fails.
     """
-    reference = exercise("l02.aged_key").right[0]
     if attempt.started and attempt.function is not None:
         try:
-            return _curves(attempt.function, "Ageing ranks by your `aged_key`.")
+            aged = _aged()(_Ageing(attempt.function))
+            return _curves(aged, "Ageing ranks by your `aged_key`.")
         except (ValueError, KeyError):
             said = "No run with your `aged_key` came to its end, so ageing is the reference's."
-            return _curves(reference, said)
-    return _curves(reference, "Ageing is the reference's: yours is not written yet.")
+            return _curves(_aged().reference, said)
+    return _curves(_aged().reference, "Ageing is the reference's: yours is not written yet.")
 
 
-def _curves(
-    rank: Callable[[RequestView, float], tuple[float, ...]], said: str
-) -> tuple[list[dict[str, Any]], str]:
+@dataclass(frozen=True, slots=True)
+class _Ageing:
+    aged_key: Callable[[RequestView, float], tuple[float, ...]]
+
+
+@functools.cache
+def _aged() -> KnownRun[_Ageing, _Runs]:
+    """The runs in which every 20 steps, and every 5, raise a request by a level."""
+
+    def run(rule: _Ageing) -> _Runs:
+        rank = rule.aged_key
+        return {
+            "ageing, 20 steps a level": _by_length(lambda request: rank(request, 20)),
+            "ageing, 5 steps a level": _by_length(lambda request: rank(request, 5)),
+        }
+
+    return KnownRun(run, _Ageing(exercise("l02.aged_key").right[0]))
+
+
+def _curves(aged: _Runs, said: str) -> tuple[list[dict[str, Any]], str]:
     runs = {
         "strict priority": _by_policy("priority"),
-        "ageing, 20 steps a level": _by_length(lambda request: rank(request, 20)),
-        "ageing, 5 steps a level": _by_length(lambda request: rank(request, 5)),
+        **aged,
         "FCFS": _by_policy("fcfs"),
     }
     curves = [

@@ -10,6 +10,7 @@ import torch
 
 from course.answers import LoadedParts
 from course.attempt import Attempt
+from course.known_run import KnownRun
 from course.limited_call import call
 from course.replay import replay
 from course.stories.l08_drafts import OPENING, chances, tally
@@ -149,10 +150,10 @@ def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft, names: int =
 
 def texts_said(parts: Parts, draft: Draft, num_requests: int = 150) -> str:
     """Sampled texts of many requests with one prompt, with drafts and without; Markdown."""
-    mine, error = _sampled(num_requests, parts, draft)
+    mine, error = _sampled(num_requests, draft)(parts)
     if error:
         return f"**The engine's run stopped early:** {error}"
-    plain = _sampled_plainly(num_requests)
+    plain, _ = _sampled(num_requests, None).reference
     alike = sum(a == b for a, b in zip(plain, mine, strict=True))
     seconds = _second_law()
     (with_drafts, freedom), (without, _) = (
@@ -169,9 +170,10 @@ def texts_said(parts: Parts, draft: Draft, num_requests: int = 150) -> str:
     )
 
 
+@functools.cache
 def _sampled(
-    num_requests: int, parts: Parts, draft: Draft | None = None
-) -> tuple[list[str], str | None]:
+    num_requests: int, draft: Draft | None
+) -> KnownRun[Parts, tuple[list[str], str | None]]:
     """Three characters of each request, one draft ahead if there is one; why the run stopped."""
     settings = EngineConfig(
         token_budget=2048,
@@ -180,16 +182,14 @@ def _sampled(
         seed=8,
         num_draft_tokens=0 if draft is None else 1,
     )
-    requests = [(0, Request(i, encode("O, "), 3)) for i in range(num_requests)]
-    engine = Engine(load_model(dtype=torch.float64), settings, parts, draft=draft)
-    trace = replay(engine, requests)
-    return [decode(list(trace.generated_tokens(i))) for i in range(num_requests)], trace.error
+    model = load_model(dtype=torch.float64)
 
+    def run(parts: Parts) -> tuple[list[str], str | None]:
+        requests = [(0, Request(i, encode("O, "), 3)) for i in range(num_requests)]
+        trace = replay(Engine(model, settings, parts, draft=draft), requests)
+        return [decode(list(trace.generated_tokens(i))) for i in range(num_requests)], trace.error
 
-@functools.cache
-def _sampled_plainly(num_requests: int) -> list[str]:
-    """The texts that no edit changes, worked out once."""
-    return _sampled(num_requests, Parts())[0]
+    return KnownRun(run, Parts())
 
 
 @functools.cache

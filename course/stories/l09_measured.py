@@ -8,7 +8,8 @@ import functools
 import random
 from typing import Any
 
-from course.replay import replay
+from course.known_run import KnownRun
+from course.replay import replay, replays
 from course.stories.l02_scheduler import recomputed
 from course.stories.l09_pool import computed_tokens, found_tokens
 from course.stories.plan_only import plan_engine
@@ -22,6 +23,7 @@ Series = dict[str, Any]
 CONTEXT = ModelConfig().context_len
 SIZES = (1, 8, 16, 64)
 _VOCABULARY = 65
+_MOST_STEPS = 2000
 
 
 def drawn_tokens(name: str, length: int) -> list[int]:
@@ -35,7 +37,6 @@ def run(
     block_size: int | None,
     *,
     share: bool = False,
-    parts: Parts | None = None,
     max_batch_size: int = 8,
     token_budget: int = 512,
     max_kv_tokens: int | None = None,
@@ -45,7 +46,7 @@ def run(
         token_budget=token_budget, max_kv_tokens=max_kv_tokens, max_batch_size=max_batch_size,
         block_size=block_size, share_prefixes=share,
     )  # fmt: skip
-    return replay(plan_engine(config, parts or Parts()), arrivals, 2000)
+    return replay(plan_engine(config), arrivals, _MOST_STEPS)
 
 
 # --- memory that holds tokens -------------------------------------------------------------------
@@ -151,12 +152,17 @@ def _sixteen_in_slots() -> Trace:
     return run(sixteen(), None, max_batch_size=16)
 
 
+@functools.cache
+def _sixteen_in_blocks(*, at_once: bool) -> KnownRun[Parts, Trace]:
+    config = EngineConfig(token_budget=512, max_batch_size=16, block_size=16, share_prefixes=True)
+    return replays(
+        lambda parts: plan_engine(config, parts), lambda: sixteen(at_once=at_once), _MOST_STEPS
+    )
+
+
 def sixteen_table(parts: Parts, name: str) -> str:
     """Prompt tokens computed and memory taken: in slots, and in blocks by these parts; Markdown."""
-    in_a_row, at_once = (
-        run(sixteen(at_once=crowd), 16, share=True, parts=parts, max_batch_size=16)
-        for crowd in (False, True)
-    )
+    in_a_row, at_once = (_sixteen_in_blocks(at_once=crowd)(parts) for crowd in (False, True))
     runs = (
         ("slots", _sixteen_in_slots(), CONTEXT),
         (f"blocks of 16, {name}", in_a_row, 16),
@@ -185,14 +191,11 @@ def short_of_memory() -> Arrivals:
 
 def preempted(parts: Parts, name: str) -> str:
     """How many tokens preempted requests computed again, without and with blocks that are found."""
-    found = run(
-        short_of_memory(), 8, share=True, parts=parts, max_kv_tokens=_BUDGET, token_budget=64
-    )
     rows: list[str] = []
     for words, trace in (
         ("slots", _crowd_in(None)),
         ("blocks of 8, not shared", _crowd_in(8)),
-        (f"blocks of 8 that are found, {name}", found),
+        (f"blocks of 8 that are found, {name}", _crowd_that_finds()(parts)),
     ):
         if trace.error:
             return f"**The run stopped early:** {trace.error}"
@@ -200,6 +203,14 @@ def preempted(parts: Parts, name: str) -> str:
         rows.append(f"| {words} | {victims} | {recomputed(trace)} |")
     head = "| K/V in | preemptions | tokens computed again |"
     return f"{head}\n|:--|--:|--:|\n" + "\n".join(rows)
+
+
+@functools.cache
+def _crowd_that_finds() -> KnownRun[Parts, Trace]:
+    config = EngineConfig(
+        token_budget=64, max_kv_tokens=_BUDGET, max_batch_size=8, block_size=8, share_prefixes=True
+    )
+    return replays(lambda parts: plan_engine(config, parts), short_of_memory, _MOST_STEPS)
 
 
 @functools.cache
