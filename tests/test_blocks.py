@@ -92,7 +92,7 @@ def prefilled(trace: Trace, request_id: int) -> int:
 SHARED = prompt_of(3, 14)
 
 
-@examples(600)
+@examples(400)
 @given(
     arrivals=sharing_arrivals(SHARED, 6, 7),
     executor=st.sampled_from([*sorted(EXECUTORS), "packed", "batch invariant"]),
@@ -149,7 +149,7 @@ ASKS = st.lists(
 )  # fmt: skip
 
 
-@examples(1500)
+@examples(700)
 @given(
     asks=ASKS,
     same=st.booleans(),
