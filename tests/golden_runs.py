@@ -66,17 +66,25 @@ def runs() -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
-def trace_of(load: str, settings: dict[str, Any]) -> str:
-    """The trace of one run as JSON."""
+def engine_of(settings: dict[str, Any], parts: Parts) -> Engine:
+    """A new engine with the tiny model, and with a draft where the settings ask for one."""
     draft = TrigramDraft.load() if settings.get("num_draft_tokens") else None
-    parts = Parts(plan_step=plan_whole_prompts) if settings == SETTINGS["plain"] else Parts()
-    config = EngineConfig(**settings)
-    engine = Engine(tiny_model(), config, parts, clock=CostClock(SERVER_CPU), draft=draft)
-    arrivals = [
+    config, clock = EngineConfig(**settings), CostClock(SERVER_CPU)
+    return Engine(tiny_model(), config, parts, clock=clock, draft=draft)
+
+
+def arrivals_of(load: str) -> list[tuple[int, Request]]:
+    """A load's requests, new ones."""
+    return [
         (step, Request(i, prompt_of(0 if i == 3 else i, length), max_new, priority))
         for i, (step, length, max_new, priority) in enumerate(LOADS[load])
     ]
-    return json.dumps(engine.run(arrivals).to_json(), sort_keys=True)
+
+
+def trace_of(load: str, settings: dict[str, Any]) -> str:
+    """The trace of one run as JSON."""
+    parts = Parts(plan_step=plan_whole_prompts) if settings == SETTINGS["plain"] else Parts()
+    return json.dumps(engine_of(settings, parts).run(arrivals_of(load)).to_json(), sort_keys=True)
 
 
 def digest(text: str) -> str:

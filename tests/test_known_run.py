@@ -11,18 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fakes import prompt_of, tiny_model
 from generated import examples
-from golden_runs import LOADS, SETTINGS, TIGHT, runs
+from golden_runs import TIGHT, arrivals_of, engine_of, runs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from course.known_run import KnownRun
 from course.registry import exercises
 from course.replay import replay, replays
-from nanogpt import Engine, EngineConfig, Parts, Request
-from nanogpt.clock import SERVER_CPU, CostClock
-from nanogpt.speculative.trigram import TrigramDraft
+from nanogpt import Parts
 
 OF_PARTS = [each for each in exercises() if each.part in Parts.__dataclass_fields__]
 ANSWERS = [
@@ -33,23 +30,10 @@ ANSWERS = [
 MOST_STEPS = 60
 
 
-def engine_of(settings: dict[str, Any], parts: Parts) -> Engine:
-    draft = TrigramDraft.load() if settings.get("num_draft_tokens") else None
-    clock = CostClock(SERVER_CPU)
-    return Engine(tiny_model(), EngineConfig(**settings), parts, clock=clock, draft=draft)
-
-
-def arrivals(load: str) -> list[tuple[int, Request]]:
-    return [
-        (step, Request(i, prompt_of(0 if i == 3 else i, length), max_new, priority))
-        for i, (step, length, max_new, priority) in enumerate(LOADS[load])
-    ]
-
-
 @functools.cache
 def known(name: str) -> KnownRun[Parts, Any]:
     load, settings = runs()[name]
-    return replays(lambda parts: engine_of(settings, parts), lambda: arrivals(load), MOST_STEPS)
+    return replays(lambda parts: engine_of(settings, parts), lambda: arrivals_of(load), MOST_STEPS)
 
 
 def told(trace: Any) -> str:
@@ -58,7 +42,7 @@ def told(trace: Any) -> str:
 
 def computed(name: str, parts: Parts) -> str:
     load, settings = runs()[name]
-    return told(replay(engine_of(settings, parts), arrivals(load), MOST_STEPS))
+    return told(replay(engine_of(settings, parts), arrivals_of(load), MOST_STEPS))
 
 
 ONE_OF_EACH = [
@@ -93,7 +77,7 @@ def test_worked_answers_are_not_computed_again(name: str) -> None:
 
     def run(parts: Parts) -> str:
         computed_with.append(parts)
-        return told(replay(engine_of(settings, parts), arrivals(load), MOST_STEPS))
+        return told(replay(engine_of(settings, parts), arrivals_of(load), MOST_STEPS))
 
     run_with = KnownRun(run, Parts())
     worked = Parts(**{str(each.part): each.right[0] for each in OF_PARTS})
@@ -275,6 +259,5 @@ def test_an_endless_part_in_an_engine_ends_in_its_sentence() -> None:
         while True:
             pass
 
-    settings = {**TIGHT, **SETTINGS["plain"]}
-    run_with = replays(lambda parts: engine_of(settings, parts), lambda: arrivals("burst"))
+    run_with = replays(lambda parts: engine_of(TIGHT, parts), lambda: arrivals_of("burst"))
     assert "was stopped" in run_with(Parts(plan_step=plan_step)).error
