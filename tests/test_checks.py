@@ -27,9 +27,6 @@ from course.same_values import like, same
 from nanogpt import planning
 from nanogpt.parts import masks
 
-# A stop that ends an endless loop may land in a callback, where Python can only report it.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 RIGHT = [
     pytest.param(exercise_id, answer, id=f"{exercise_id}-{answer.__name__}")
     for exercise_id in IDS

@@ -32,9 +32,6 @@ from course.grading.isolation.remote import RemoteGenerator, There
 from course.registry import exercise
 from course.report import Report
 
-# A stop that ends an endless loop here may land in a callback, where Python can only report it.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 Function = Callable[..., Any]
 
 

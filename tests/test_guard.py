@@ -3,6 +3,7 @@
 import linecache
 import os
 import statistics
+import sys
 import threading
 import time
 
@@ -29,6 +30,23 @@ def swallow_everything():
                 turns[0] += 1
         except BaseException:
             pass
+
+
+class LongDying:
+    def __del__(self):
+        until = time.monotonic() + 0.02
+        while time.monotonic() < until:
+            turns[0] += 1
+
+
+class DyingBadly:
+    def __del__(self):
+        raise ValueError("badly")
+
+
+def make_and_drop():
+    while True:
+        LongDying()
 
 
 def still_turning():
@@ -83,6 +101,17 @@ def test_a_loop_that_swallows_every_exception_is_put_to_sleep():
     outcome = run_limited(swallow_everything, (), limit_s=0.2)
     assert outcome.timed_out
     assert not still_turning()
+
+
+def test_a_stop_that_lands_in_a_callback_is_not_reported_and_other_errors_are(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: reported.append(ignored.exc_type))
+    outcome = run_limited(make_and_drop, (), limit_s=0.1)
+    assert outcome.timed_out
+    assert not still_turning()
+    assert reported == []
+    run_limited(DyingBadly, ())
+    assert reported == [ValueError]
 
 
 @pytest.mark.parametrize("wait", [sleep_for_ever, deadlock, read_an_empty_pipe])

@@ -1,11 +1,9 @@
 """One exercise's audit: which answers its check tells apart, and what is not as it should be."""
 
-import contextlib
 import copy
-import sys
 import time
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +55,8 @@ class Audit:
 def audit(item: Exercise, num_seeds: int) -> Audit:
     """All of it. A check that right answers fail is not asked about what comes from them."""
     began, findings = time.perf_counter(), list[str]()
-    with _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what mutants and weaker answers compute
         right = _right(item, num_seeds, findings)
         wrong = _wrong(item, findings)
         variants, slips, weaker = Count(0, 0), None, None
@@ -208,16 +207,3 @@ def _caught(answers: Sequence[tuple[str, bool]] | None) -> Count | None:
     if answers is None:
         return None
     return Count(sum(not passes for _, passes in answers), len(answers))
-
-
-@contextlib.contextmanager
-def _quiet() -> Generator[None]:
-    """No warnings of what mutants compute, and none of a stop that lands in a callback."""
-    before = sys.unraisablehook
-    sys.unraisablehook = lambda _: None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        sys.unraisablehook = before

@@ -7,6 +7,7 @@ stopped from another process.
 
 import contextlib
 import ctypes
+import sys
 import threading
 import time
 from collections import deque
@@ -62,6 +63,21 @@ class _Park(_Stop):
         threading.Event().wait()
 
 
+class _WithoutStops:
+    """`sys.unraisablehook` for all but stops that land in a callback (`__del__`, the collector's).
+
+    Such a stop is lost, and the next one ends the call. A hook that says something of it does so in
+    the stopped thread, where the next one would land in the hook.
+    """
+
+    def __init__(self, hook: Callable[["sys.UnraisableHookArgs"], Any]) -> None:
+        self._hook = hook
+
+    def __call__(self, ignored: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(ignored.exc_type, _Stop):
+            self._hook(ignored)
+
+
 class _Worker:
     """A daemon thread that runs one call at a time, handed over with two locks (about 20 us)."""
 
@@ -114,6 +130,8 @@ class _Worker:
         The worker takes no further call: an injected exception may arrive late.
         """
         self._stopped = True
+        if not isinstance(sys.unraisablehook, _WithoutStops):
+            sys.unraisablehook = _WithoutStops(sys.unraisablehook)
         for exception in (_Stop, _Park):
             until = time.monotonic() + _GRACE_S
             self._inject(exception)
