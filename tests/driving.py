@@ -23,6 +23,12 @@ CUT_OFF = """(all) => all.filter((each) => {
     }
     return true;
 }).map((each) => each.textContent.slice(0, 40))"""
+# Outputs that take the wheel from the page, or hide more than a rounded pixel or two below.
+SCROLLS_OR_HIDES = """(all) => all.filter((each) => {
+    const below = each.scrollHeight - each.clientHeight;
+    const scrolls = ["auto", "scroll"].includes(getComputedStyle(each).overflowY);
+    return scrolls ? below > 0 : below > 2;
+}).map((each) => [each.id, each.scrollHeight, each.clientHeight])"""
 # The words of pictures that lie outside their picture, where they are not drawn.
 OUTSIDE = """(pictures) => pictures.flatMap((picture) => {
     if (getComputedStyle(picture).overflow === "visible") return [];
@@ -276,12 +282,13 @@ def shapes(page: Page) -> list[tuple[str, int, int]]:
 
 
 def assert_fits(lesson: Lesson, width: int, scheme: str = "light") -> None:
-    """Nothing of ours is wider than the page, and no table or printed text is cut off."""
+    """Nothing of ours is wider than the page, nothing is cut off, and the wheel moves the page."""
     turn(lesson, scheme)
     lesson.page.set_viewport_size({"width": width, "height": 900})
     ours = lesson.page.locator(".sn, .sng-report, .sng-figure")
     wait_for(lambda: ours.evaluate_all(TOO_WIDE) == [])
     assert lesson.page.locator(".output table, .output pre").evaluate_all(CUT_OFF) == []
+    assert lesson.page.locator(".output-area").evaluate_all(SCROLLS_OR_HIDES) == []
 
 
 def assert_shown_only_after(page: Page, answered: set[str]) -> set[str]:
