@@ -8,8 +8,8 @@ python3 learn.py progress     what is done, and what is next
 python3 learn.py reset l01    start a lesson anew; your version is kept, with the date
 python3 learn.py update       bring in new and changed lessons; your answers are carried over
 python3 learn.py doctor       say what is wrong with this machine's set-up
-python3 learn.py test         run every test; --quick: a part of everything in minutes, --lesson
-                              l05: what one lesson touches (other arguments go to pytest)
+python3 learn.py test         run the tests, in about 8 minutes; --quick: 2 minutes, --all: 40
+                              (--lesson l05: one lesson's; other arguments go to pytest)
 python3 learn.py grade CLASS --out RESULTS
                               grade a folder of submissions: marks, feedback, a report (--help)
 python3 learn.py demo l03     a lesson as slides, with notes for you (--export OUT.html: one file)
@@ -182,33 +182,17 @@ def end_with_its_own(asked: subprocess.Popen) -> None:
             os.killpg(asked.pid, signal.SIGKILL)
 
 
-# With the browser's tests go some that take as long as the others are longer.
-BESIDE = ("tests/test_grading_batch.py", "tests/test_grading_dask.py", "tests/browser")
-
-
 def test(argv: list) -> int:
-    """Run every test, on the course's own files, or with --quick a part of everything, or with
-    --lesson l05 what one lesson touches: the browser's beside the others. Or what pytest is told.
+    """Run a tier of the tests in two processes: --quick, --all, or else the default.
+
+    Any other arguments are pytest's, and its own tests run in one process.
     """
     INSTALLATION.ensure(COURSE, TESTS)
+    command = [INSTALLATION.python, "-m", "pytest", *argv]
+    if set(argv) <= {"--quick", "--all"}:
+        command += ["-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder"]
     environment = {k: v for k, v in os.environ.items() if k != "SERVING_NANOGPT_WORK"}
-    command = [INSTALLATION.python, "-m", "pytest"]
-    if argv and argv[0] not in ("--quick", "--lesson"):
-        return subprocess.call([*command, *argv], cwd=ROOT, env=environment)
-    command += argv
-    pages = [*command, *BESIDE]
-    others = [*command, *(part for path in BESIDE for part in ("--ignore", path))]
-    if argv[:1] == ["--quick"]:
-        others += ["-n", "2"]  # the browser's few tests are soon done
-    with tempfile.TemporaryFile() as said:
-        with subprocess.Popen(pages, cwd=ROOT, env=environment, stdout=said, stderr=said) as beside:
-            status = subprocess.call(others, cwd=ROOT, env=environment)
-            print("The tests beside them:", flush=True)
-        # 5: a lesson may have no test of one kind.
-        status = next((code for code in (status, beside.returncode) if code not in (0, 5)), 0)
-        said.seek(0)
-        print(said.read().decode(errors="replace"))
-    return status
+    return subprocess.call(command, cwd=ROOT, env=environment)
 
 
 def reset(argv: list) -> int:

@@ -1,26 +1,24 @@
-"""Settings of every test: no test writes to the learner's own folder."""
+"""Settings of every test: the tiers, and a learner's folder of each test's own."""
 
 import itertools
 import os
 import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tiers
 import torch
-from generated import QUICK
-from hypothesis import settings
 from launching import LESSON, write_lesson
 from notebooks import Notebooks
-from selection import of_lesson, quick
-from support import REQUIREMENTS, copy_course, lend_python
+from support import REQUIREMENTS, ROOT, copy_course, lend_python, of_lesson
 
 # What it asserts for the browser tests is told as fully as what they assert themselves.
 pytest.register_assert_rewrite("driving")
-# A busy machine is no failure.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 # A shell that runs tests in the background has them, and what they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # What tests start would compile torch anew each time.
@@ -28,32 +26,115 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Small tensors: two threads would spend their time waiting for each other.
 torch.set_num_threads(1)
 
+# The tiers that run the tests with a marker; those without one run in every tier.
+RUN_BY = {
+    "process": ("default", "all"),
+    "browser": ("default", "all"),
+    "nightly": ("all",),
+}
+MOST_S = 12 * 60  # of the default tier in CI
+BEGAN = time.monotonic()
+LEFT_OUT = pytest.StashKey[dict[str, int]]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("the course")
-    group.addoption("--quick", action="store_true", help="a part of everything, in minutes")
-    group.addoption("--lesson", help="what one lesson touches, such as l05")
+    group.addoption("--quick", action="store_true", help="pure units, in two minutes")
+    group.addoption("--all", action="store_true", help="everything, in forty minutes")
+    group.addoption("--lesson", help="only the tests that name one lesson, such as l05")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("quick"):
-        os.environ[QUICK] = "1"
+    tier = "quick" if config.getoption("quick") else "all" if config.getoption("all") else "default"
+    tiers.start(tier)
+    config.stash[LEFT_OUT] = {"tests": 0, "cases": 0}
+    if tier == "quick":
+        sys.addaudithook(refuse_processes)
 
 
-@pytest.hookimpl(trylast=True)
+def refuse_processes(event: str, args: tuple[Any, ...]) -> None:
+    """In a quick run, a test that starts a process fails: it lacks its marker."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "")
+    if event in ("subprocess.Popen", "os.fork", "os.posix_spawn") and test and "ruff" not in test:
+        raise RuntimeError(f"{test} starts a process: mark it with pytest.mark.process")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept = list(items)
+    chosen = [item for item in items if in_tier(item)]
+    left_out = config.stash[LEFT_OUT]
+    left_out["tests"], left_out["cases"] = len(items) - len(chosen), tiers.left_out
     if lesson := config.getoption("lesson"):
-        kept = of_lesson(kept, lesson)
-    if config.getoption("quick"):
-        kept = quick(kept)
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    # Those that wait for a notebook come last, and wait for little.
-    items[:] = sorted(kept, key=waits_for_notebooks)
+        chosen = of_lesson(chosen, lesson)
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = sorted(chosen, key=place)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+
+
+def in_tier(item: pytest.Item) -> bool:
+    return all(
+        tiers.tier() in tiers_of
+        for name, tiers_of in RUN_BY.items()
+        if item.get_closest_marker(name)
+    )
+
+
+def place(item: pytest.Item) -> int:
+    """The files that take longest come first, so that both workers end at about the same time."""
+    return next((i for i, marker in enumerate(RUN_BY) if item.get_closest_marker(marker)), 9)
+
+
+def group(item: pytest.Item) -> str:
+    """What one worker runs: a file, all that asks for notebooks, or a folder of browser tests."""
+    if waits_for_notebooks(item):
+        return "notebooks"
+    parts = item.path.relative_to(ROOT / "tests").parts
+    return "/".join(parts[:2] if parts[0] == "browser" and len(parts) == 3 else parts)
 
 
 def waits_for_notebooks(item: pytest.Item) -> bool:
     return "notebooks" in getattr(item, "fixturenames", ())
+
+
+def pytest_report_header() -> str:
+    table = (
+        "every table whole" if tiers.tier() == "all" else f"of tables, the part of {tiers.week()}"
+    )
+    most = tiers.MINUTES[tiers.tier()]
+    return f"tier: {tiers.tier()}, at most {most} minutes on two quiet cores; {table}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker did not run is known to the worker only."""
+    node.config.stash[LEFT_OUT].update(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash[LEFT_OUT]
+    elif takes_too_long():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def takes_too_long() -> bool:
+    late = time.monotonic() - BEGAN > MOST_S
+    return late and tiers.tier() == "default" and os.environ.get("CI") == "true"
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    skipped = Counter(report.longrepr[2] for report in terminalreporter.getreports("skipped"))
+    for reason, number in skipped.items():
+        terminalreporter.line(f"not run here: {number} tests ({reason.removeprefix('Skipped: ')})")
+    if takes_too_long():
+        terminalreporter.line(f"the default tier must take at most {MOST_S // 60} minutes in CI")
+    left_out = config.stash[LEFT_OUT]
+    if tiers.tier() != "all":
+        terminalreporter.line(
+            f"--all would add {left_out['tests']} tests and {left_out['cases']} cases of tables, "
+            f"and take up to {tiers.MINUTES['all']} minutes"
+        )
 
 
 @pytest.fixture(scope="session")

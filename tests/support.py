@@ -3,15 +3,19 @@
 import contextlib
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NoReturn
 
 import psutil
 import pytest
+
+from course.lesson_map import find_lesson
+from course.registry import lesson_exercises
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("nanogpt", "lessons", "widgets", "course", "solutions")
@@ -131,6 +135,20 @@ case "$(cat "{venv}/uv" 2>/dev/null) $*" in
 esac
 echo "Resolved 70 packages in 1ms"
 """
+
+
+def of_lesson(items: Iterable[pytest.Item], wanted: str) -> list[pytest.Item]:
+    """The tests that name the lesson, in their file or their case. Raises: UsageError."""
+    try:
+        lesson = find_lesson(wanted)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    number = lesson.stem.partition("_")[0]
+    cases = [lesson.stem, *(re.escape(item.id) for item in lesson_exercises(lesson.stem))]
+    own = re.compile(
+        rf"test_lesson_{lesson.number}\.py|_{number}\.py|\[.*\b(?:{'|'.join(cases)})\b"
+    )
+    return [item for item in items if own.search(item.nodeid)]
 
 
 def run(command: list[str], cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:

@@ -116,7 +116,6 @@ def words_of_yours(lesson):
 # ---- arriving ------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 def test_the_first_page_is_a_map_of_the_lessons_without_code(page):
     assert "access_token" not in page.url
     expect(page.get_by_role("heading", level=1)).to_have_text("Serving NanoGPT")
@@ -129,7 +128,6 @@ def test_the_first_page_is_a_map_of_the_lessons_without_code(page):
     assert violations(page, ".sng-map") == []
 
 
-@pytest.mark.smoke
 def test_a_lesson_opens_by_its_link_and_runs_by_itself(lesson):
     kinds = ("timeline", "mask-stepper", "prediction", "hints")
     assert_ran_by_itself(lesson, "Chunked prefill", kinds, not_started=5)
@@ -152,7 +150,6 @@ def runs_in(process: psutil.Process, folder: Path) -> bool:
         return False
 
 
-@pytest.mark.smoke
 def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson, course_server):
     lesson.cell("chunk_size").locator(".cm-line", has_text="raise NotImpl").click()
     keyboard = lesson.page.keyboard
@@ -169,7 +166,7 @@ def test_a_right_answer_that_is_typed_turns_the_check_green_and_is_saved(lesson,
 @pytest.mark.parametrize(
     ("source", "status", "words"),
     [
-        pytest.param(ENDLESS, "timeout", "and was stopped", marks=pytest.mark.smoke),
+        pytest.param(ENDLESS, "timeout", "and was stopped"),
         (KEEPS_THE_LOCK, "timeout", "inside one operation that Python cannot interrupt"),
         (LEAVES, "raised", "ended the whole Python process"),
     ],
@@ -194,7 +191,6 @@ def test_after_an_answer_that_never_comes_back_the_work_goes_on(
     ]  # fmt: skip
 
 
-@pytest.mark.smoke
 def test_a_timeline_is_stepped_by_keyboard_alone(lesson):
     timeline = lesson.timeline
     keyboard = lesson.page.keyboard

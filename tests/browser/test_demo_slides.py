@@ -216,7 +216,7 @@ def test_our_own_elements_break_no_rule_of_accessibility(slides: Page):
         assert violations(slides, {"include": [["section.present"]]}) == [], kind
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("stem", STEMS)
 def test_slides_of_a_solved_lesson_can_be_read_from_the_back_row(
     stem: str, chromium: Browser, notebooks: Notebooks, folder: Path

@@ -10,7 +10,7 @@ import pytest
 from driving import assert_accessible_and_not_too_wide
 from http_serving import LIMIT_S, Running, completion, engine, long_model, serving
 from playwright.sync_api import Browser, Page, expect
-from test_server_load import read_all
+from systems.test_server_load import read_all
 
 pytestmark = pytest.mark.browser
 
@@ -59,7 +59,6 @@ def only(complaints: list[str], status: str) -> None:
     complaints.clear()
 
 
-@pytest.mark.smoke
 def test_a_load_is_seen_on_every_picture(opened: Opened):
     with serving(engine(long_model(), max_batch_size=6)) as running, opened(running) as page:
         expect(page.get_by_role("status")).to_have_text("connected")

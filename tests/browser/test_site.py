@@ -19,7 +19,7 @@ from course.lesson_map import LESSONS
 from course.site.links import faults
 from course.site.pages import highlighted
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.process]
 LOOKED_AT = (
     "index",
     "l00_kv_cache",

@@ -7,7 +7,7 @@ from painted import words_of
 
 import widgets
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.process]
 
 WIDTH = 1000
 LEAST_CONTRAST = 4.5  # of text of ordinary size: WCAG 2.2, 1.4.3
