@@ -130,7 +130,7 @@ class Scheduler:
         Changes nothing.
         """
         staying, victims = self._running(), list[Request]()
-        while self.max_kv_tokens is not None and self._growth(staying) > self.max_kv_tokens:
+        while self.max_kv_tokens is not None and self.kv_tokens_needed(staying) > self.max_kv_tokens:
             if len(staying) == 1:
                 one = staying[0]
                 check_count(self.view(one), self.counted(one, one.remaining), self.max_kv_tokens)
@@ -143,7 +143,7 @@ class Scheduler:
     def reason_to_leave(self) -> str:
         """Why the `victims` have to leave, for the record."""
         short = (
-            self.max_kv_tokens is not None and self._growth(self._running()) > self.max_kv_tokens
+            self.max_kv_tokens is not None and self.kv_tokens_needed(self._running()) > self.max_kv_tokens
         )
         if short or not self.waiting:
             return "preempted to keep the KV budget"
@@ -251,6 +251,13 @@ class Scheduler:
         held += min(self._across, max(0, cursor + num_tokens - held))  # a block more than it fills
         return held + -held % self.block_size
 
+    def kv_tokens_needed(self, requests: Sequence[Request]) -> int:
+        """KV tokens that these requests hold together once all their known tokens are computed.
+
+        Blocks that several of them name are charged once.
+        """
+        return sum(self.counted(r, r.remaining) for r in requests) - self.shared(requests)
+
     def _key(self, view: RequestView) -> Key:
         return key_under(self.policy, view, self._step, self.parts)
 
@@ -308,7 +315,7 @@ class Scheduler:
             return "another request is being prefilled"
         start = self.counted(candidate, candidate.remaining)
         # Blocks that both name are those of the running: beside them it needs the rest.
-        held = self._growth([*running, candidate]) - start + num_growing
+        held = self.kv_tokens_needed([*running, candidate]) - start + num_growing
         verdict = self._verdict(self.view(candidate), held, len(running))
         if verdict == "admit":
             return None
@@ -320,10 +327,6 @@ class Scheduler:
                 f"to compute > {self.max_kv_tokens}"
             )
         return f"admit said {verdict!r}"
-
-    def _growth(self, running: Sequence[Request]) -> int:
-        """KV tokens that the running will hold once their known tokens are computed."""
-        return sum(self.counted(r, r.remaining) for r in running) - self.shared(running)
 
     def _growing(self, running: Sequence[Request]) -> int:
         """KV tokens by which the running may have grown when the next step begins."""

@@ -160,8 +160,17 @@ def _check_finite(step: Step, logits: Tensor, starts: Sequence[int]) -> None:
 
 def request_record(request: Request, now_us: int) -> RequestRecord:
     """A request as it has just arrived."""
-    asked = (request.id, tuple(request.prompt_tokens), request.max_new_tokens, request.priority)
-    return RequestRecord(*asked, request.arrival_time, now_us)
+    return RequestRecord(
+        id=request.id,
+        prompt_tokens=tuple(request.prompt_tokens),
+        max_new_tokens=request.max_new_tokens,
+        priority=request.priority,
+        arrival_step=request.arrival_time,
+        arrival_us=now_us,
+        temperature=request.temperature,
+        seed=request.seed,
+        cache_salt=request.cache_salt,
+    )
 
 
 def step_record(step: Step, scheduler: Scheduler, cache: KVStore, *, end_us: int) -> StepRecord:

@@ -14,7 +14,10 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request as it arrived. `arrival_us` is the clock's time at the start of `arrival_step`."""
+    """A request as it arrived. `arrival_us` is the clock's time at the start of `arrival_step`.
+
+    `temperature` and `seed` are the engine's where they are None.
+    """
 
     id: int
     prompt_tokens: tuple[int, ...]
@@ -22,6 +25,9 @@ class RequestRecord:
     priority: int
     arrival_step: int
     arrival_us: int
+    temperature: float | None = None
+    seed: int | None = None
+    cache_salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

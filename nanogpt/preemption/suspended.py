@@ -39,7 +39,7 @@ def has_room(scheduler: Scheduler, step: int, request: Request, asleep: Sequence
         return not scheduler.victims()
     startable, _ = scheduler.admissible()
     holding = {*scheduler.active, *scheduler.prefilling, *asleep}
-    needed = sum(scheduler.counted(each, each.remaining) for each in (*holding, request))
+    needed = scheduler.kv_tokens_needed([*holding, request])
     limit = scheduler.max_kv_tokens
     fits = limit is None or needed <= limit
     return request in startable and fits and len(holding) < scheduler.max_batch_size

@@ -155,7 +155,7 @@ def share_out(room: int, wanted: Sequence[int]) -> list[int]:
     [2, 1, 2]
     """
     shares = [0] * len(wanted)
-    while room > 0 and shares != list(wanted):
+    for _ in range(max(wanted, default=0)):
         for i in range(len(wanted)):
             if room > 0 and shares[i] < wanted[i]:
                 shares[i] += 1
@@ -181,16 +181,15 @@ def draft_room(
         return room, None
     newcomers = [request for request, _ in planned if request.status == "waiting"]
     holders = (*scheduler.active, *scheduler.prefilling, *newcomers)
-    promised = sum(scheduler.counted(request, request.remaining) for request in holders)
-    return room, scheduler.max_kv_tokens - promised
+    return room, scheduler.max_kv_tokens - scheduler.kv_tokens_needed(holders)
 
 
 def within_blocks(
     scheduler: Scheduler, decodes: Sequence[Request], wanted: Sequence[int], unreserved: int
 ) -> list[int]:
-    """So much of what decodes want as fits their last blocks and even shares of those unreserved.
+    """Limit each decode's drafts to its last block and an even share of the unreserved blocks.
 
-    A guess beyond its request's last block takes up a whole one.
+    A draft beyond the request's last block takes up a whole block.
     """
     size = scheduler.block_size
     more = unreserved // size // max(1, len(decodes)) * size

@@ -301,8 +301,16 @@ class Fleet:
 
 
 def _order(request: Request, want_logits: bool) -> Serve:
-    prompt, new = tuple(request.prompt_tokens), request.max_new_tokens
-    return Serve(request.id, prompt, new, request.priority, want_logits, request.cache_salt)
+    return Serve(
+        request_id=request.id,
+        prompt_tokens=tuple(request.prompt_tokens),
+        max_new_tokens=request.max_new_tokens,
+        priority=request.priority,
+        want_logits=want_logits,
+        temperature=request.temperature,
+        seed=request.seed,
+        cache_salt=request.cache_salt,
+    )
 
 
 def _end(processes: Mapping[int, WorkerProcess], folder: "TemporaryDirectory[str]") -> None:

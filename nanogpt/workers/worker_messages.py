@@ -33,6 +33,8 @@ class Serve:
     max_new_tokens: int
     priority: int
     want_logits: bool
+    temperature: float | None = None
+    seed: int | None = None
     cache_salt: str | None = None
 
 

@@ -65,8 +65,16 @@ class Worker:
 
     def take(self, order: Serve) -> None:
         """Accept a request. Raises: ValueError for one that the engine refuses."""
-        asked = order.request_id, list(order.prompt_tokens), order.max_new_tokens, order.priority
-        self.engine.submit(Request(*asked, cache_salt=order.cache_salt))
+        request = Request(
+            id=order.request_id,
+            prompt_tokens=list(order.prompt_tokens),
+            max_new_tokens=order.max_new_tokens,
+            priority=order.priority,
+            temperature=order.temperature,
+            seed=order.seed,
+            cache_salt=order.cache_salt,
+        )
+        self.engine.submit(request)
         if order.want_logits:
             self.wanted.add(order.request_id)
 
