@@ -130,7 +130,7 @@ class Scheduler:
         Changes nothing.
         """
         staying, victims = self._running(), list[Request]()
-        while self.max_kv_tokens is not None and self.kv_tokens_needed(staying) > self.max_kv_tokens:
+        while self._exceeds_kv_limit(staying):
             if len(staying) == 1:
                 one = staying[0]
                 check_count(self.view(one), self.counted(one, one.remaining), self.max_kv_tokens)
@@ -142,10 +142,7 @@ class Scheduler:
 
     def reason_to_leave(self) -> str:
         """Why the `victims` have to leave, for the record."""
-        short = (
-            self.max_kv_tokens is not None and self.kv_tokens_needed(self._running()) > self.max_kv_tokens
-        )
-        if short or not self.waiting:
+        if self._exceeds_kv_limit(self._running()) or not self.waiting:
             return "preempted to keep the KV budget"
         return f"preempted to let request {self.waiting[0][3].id} start"
 
@@ -257,6 +254,10 @@ class Scheduler:
         Blocks that several of them name are charged once.
         """
         return sum(self.counted(r, r.remaining) for r in requests) - self.shared(requests)
+
+    def _exceeds_kv_limit(self, requests: Sequence[Request]) -> bool:
+        limit = self.max_kv_tokens
+        return limit is not None and self.kv_tokens_needed(requests) > limit
 
     def _key(self, view: RequestView) -> Key:
         return key_under(self.policy, view, self._step, self.parts)

@@ -15,13 +15,12 @@ HEAD = "def chunk_size(budget, num_decodes, remaining):"
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """A submission, the statuses that it may come to, and words that its sentence has."""
+    """A submission, and the statuses that it may come to."""
 
     group: str
     name: str
     text: str
     statuses: frozenset[str]
-    words: str = ""
     exercise: str = "l01.chunk_size"
 
     @property
@@ -35,9 +34,9 @@ def body(lines: str, before: str = "") -> str:
     return "\n".join(filter(None, parts)) + "\n"
 
 
-def cases(group: str, statuses: str, told: dict[str, str], words: str = "") -> list[Hostile]:
+def cases(group: str, statuses: str, told: dict[str, str]) -> list[Hostile]:
     allowed = frozenset(statuses.split())
-    return [Hostile(group, name, body(lines), allowed, words) for name, lines in told.items()]
+    return [Hostile(group, name, body(lines), allowed) for name, lines in told.items()]
 
 
 WRONG = "failed raised crashed protocol timeout"
@@ -457,7 +456,6 @@ RESOURCE = [
                 """,
             "waiting in every call": f"import time; time.sleep(0.5); {RIGHT}",
         },
-        "",
     ),
     *cases(
         "resource",

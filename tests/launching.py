@@ -1,15 +1,19 @@
 """learn.py run as a learner runs it: a process of its own, in a copy of the course."""
 
 import contextlib
+import importlib.util
 import re
+import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import psutil
-from support import run
+from support import ROOT, run
 
 LESSON = '''import marimo
 
@@ -47,6 +51,24 @@ def learn(course: Path, *arguments: str, **options: object) -> subprocess.Comple
     return run([sys.executable, "learn.py", *arguments], cwd=course, **options)
 
 
+def load_learn(course: Path) -> ModuleType:
+    """learn.py as a module of this process, which has to do with the course in this folder."""
+    from course.launcher.install import Installation
+    from course.launcher.workspace import Workspace
+
+    handler = signal.getsignal(signal.SIGINT)
+    spec = importlib.util.spec_from_file_location("learn", ROOT / "learn.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        signal.signal(signal.SIGINT, handler)  # its own would end the tests
+    module.ROOT = course
+    module.INSTALLATION, module.WORKSPACE = Installation(course), Workspace(course)
+    return module
+
+
 def assert_one_sentence(done: subprocess.CompletedProcess[str], *words: str) -> None:
     assert done.returncode not in (0, -1), done.stdout
     assert re.fullmatch(r"learn\.py: .+\.\n", done.stderr), done.stderr
@@ -59,6 +81,23 @@ def wait_for(condition: Callable[[], bool], limit_s: float = 60) -> None:
     while not condition():
         assert time.monotonic() < until, "it did not happen in time"
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The processes that this one has started, and those that they have."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def listening(processes: list[psutil.Process]) -> set[tuple[str, int]]:
+    """The addresses and ports at which they wait for connections."""
+    found = [each for process in processes for each in process.net_connections("inet")]
+    return {(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN}
 
 
 def children(pid: int) -> list[int]:

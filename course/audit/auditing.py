@@ -3,9 +3,10 @@
 import copy
 import time
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from course.answering import Answer, Here, Wrap
 from course.audit.mutants import mutants
@@ -21,6 +22,10 @@ WEAKENED_SEEDS = (0, 1, 2)
 SCORED = "l07.my_policy"
 _MUTANT_S, _WEAKENED_S = 0.05, 0.2  # of computing in a call; many never end
 _NAMES = ("uint8", "int32", "int64", "float32", "float64", "array")
+
+Changed: TypeAlias = tuple[str, Function]
+"""A mutant or a weaker form of a right answer, and the name that it has in `still_right`."""
+Choose: TypeAlias = Callable[[list[Changed]], list[Changed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,11 @@ class Audit:
     seconds: float
 
 
-def audit(item: Exercise, num_seeds: int) -> Audit:
-    """All of it. A check that right answers fail is not asked about what comes from them."""
+def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Changed]) -> Audit:
+    """All of it; or of the mutants, and of the weaker answers, only those that `choose` returns.
+
+    A check that right answers fail is not asked about what comes from them.
+    """
     began, findings = time.perf_counter(), list[str]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what mutants and weaker answers compute
@@ -63,24 +71,25 @@ def audit(item: Exercise, num_seeds: int) -> Audit:
         if right.good == right.all:
             variants = _variants(item, findings)
             if item.id != SCORED:
-                slips = [pair for answer in item.right for pair in mutants_that_pass(item, answer)]
-                weaker = weakened_that_pass(item)
+                slips = _asked(item, _mutants(item), choose, _MUTANT_S, (0,))
+                weaker = _asked(item, _weakened(item), choose, _WEAKENED_S, WEAKENED_SEEDS)
     survivors: set[str] = set()
-    for kind, made in (("mutant", slips), ("weaker answer", weaker)):
-        passing = dict.fromkeys(name for name, passes in made or () if passes)
+    for kind, asked in (("mutant", slips), ("weaker answer", weaker)):
+        passing = dict.fromkeys(asked.passing if asked else ())
         survivors |= passing.keys()
         without = [name for name in passing if name not in item.still_right]
         findings += [f"a {kind} passes, and no reason is written down: {name}" for name in without]
-    if slips is not None:
-        stale = [name for name in item.still_right if name not in survivors]
+    if slips and weaker:
+        unknown = survivors | slips.left_out.keys() | weaker.left_out.keys()
+        stale = [name for name in item.still_right if name not in unknown]
         findings += [f"has a reason to pass, and does not: {name}" for name in stale]
     unexplained = survivors - item.still_right.keys()
     return Audit(
         exercise=item.id,
         right=right,
         wrong=wrong,
-        mutants=_caught(slips),
-        weakened=_caught(weaker),
+        mutants=slips and slips.caught,
+        weakened=weaker and weaker.caught,
         variants=variants,
         explained=len(survivors) - len(unexplained),
         unexplained=len(unexplained),
@@ -147,16 +156,35 @@ def refused(item: Exercise, answer: Function, variant: Variant) -> str | None:
     return None if variant.matters and named else report.idea
 
 
-def mutants_that_pass(item: Exercise, answer: Function) -> list[tuple[str, bool]]:
-    """(name, whether it passes) of each mutant of a right answer."""
-    return [
-        (mutant.name, _passes(item, mutant.name, mutant.function, _MUTANT_S))
-        for mutant in mutants(answer)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """How many changed answers the check caught, the names of those that pass, and of the rest."""
+
+    caught: Count
+    passing: list[str]
+    left_out: Counter[str]
+
+
+def _asked(
+    item: Exercise, made: list[Changed], choose: Choose, most_s: float, seeds: Sequence[int]
+) -> _Asked:
+    """What becomes of the chosen ones; one passes if it does with any of the seeds."""
+    chosen = choose(made)
+    passing = [
+        name
+        for name, function in chosen
+        if any(_passes(item, name, function, most_s, seed) for seed in seeds)
     ]
+    left_out = Counter(name for name, _ in made) - Counter(name for name, _ in chosen)
+    return _Asked(Count(len(chosen) - len(passing), len(chosen)), passing, left_out)
 
 
-def weakened_that_pass(item: Exercise) -> list[tuple[str, bool]]:
-    """(name, whether it passes with a seed) of each weaker form of the worked answer."""
+def _mutants(item: Exercise) -> list[Changed]:
+    return [(each.name, each.function) for answer in item.right for each in mutants(answer)]
+
+
+def _weakened(item: Exercise) -> list[Changed]:
+    """Weaker forms of the worked answer."""
     answer, calls = item.right[0], list[Any]()
 
     def noting(*args: Any) -> Any:
@@ -164,16 +192,10 @@ def weakened_that_pass(item: Exercise) -> list[tuple[str, bool]]:
         return answer(*args)
 
     item.check(noting)
-    return [
-        (
-            name,
-            any(_passes(item, name, weaker, _WEAKENED_S, s) for s in WEAKENED_SEEDS),
-        )
-        for name, weaker in weakenings(answer, calls)
-    ]
+    return list(weakenings(answer, calls))
 
 
-def _passes(item: Exercise, name: str, function: Function, most_s: float, seed: int = 0) -> bool:
+def _passes(item: Exercise, name: str, function: Function, most_s: float, seed: int) -> bool:
     answer: Answer = Here(function)
     if name not in item.still_right:  # what is right ends, though not so soon on a busy machine
         answer = _Hurried(answer, most_s)
@@ -201,9 +223,3 @@ class _Hurried:
 
     def callees(self, names: Sequence[str]) -> Sequence[tuple[str, Answer]]:
         return self._answer.callees(names)
-
-
-def _caught(answers: Sequence[tuple[str, bool]] | None) -> Count | None:
-    if answers is None:
-        return None
-    return Count(sum(not passes for _, passes in answers), len(answers))
