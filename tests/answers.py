@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from course.registry import exercise, exercises
+from course.lesson_map import LESSONS, entries
+from course.registry import exercise
 from course.report import Report
 
 
@@ -39,10 +40,16 @@ def wrong(exercise_id: str) -> list[Wrong]:
     return found
 
 
+def written(exercise_id: str, name: str) -> Callable[..., Any]:
+    """The wrong answer of this name: a misconception's key, "KEY 2" for another way to write it."""
+    return next(each.function for each in wrong(exercise_id) if each.name == name)
+
+
 @functools.cache
 def report_on(exercise_id: str, answer: Callable[..., Any], seed: int = 0) -> Report:
     """What the check says of it in this process: checked once, however many tests ask."""
     return exercise(exercise_id).check(answer, seed=seed)
 
 
-IDS = [item.id for item in exercises()]
+# Read from the text of the solutions: importing them would take longer than collecting tests.
+IDS = [item.id for lesson in LESSONS for item in entries(lesson)]

@@ -3,15 +3,13 @@
 import json
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from safetensors.torch import load_file, save_file
 from support import ROOT
-from tokenizers import Tokenizer
-from tokenizers.decoders import ByteLevel as Bytes
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
-from tokenizers.trainers import BpeTrainer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 GOLDEN = ROOT / "tests" / "golden" / "gpt2"
 END = "<|endoftext|>"
@@ -25,8 +23,14 @@ VOCAB_SIZE = 320
 CONTEXT_LEN = 64
 
 
-def trained() -> Tokenizer:
+def trained() -> "Tokenizer":
     """A byte-level tokenizer of GPT-2's kind."""
+    from tokenizers import Tokenizer
+    from tokenizers.decoders import ByteLevel as Bytes
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import ByteLevel
+    from tokenizers.trainers import BpeTrainer
+
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer.decoder = Bytes()
@@ -41,6 +45,8 @@ def trained() -> Tokenizer:
 
 def make_folder(folder: Path) -> Path:
     """The golden GPT-2 with random embeddings for another vocabulary, and a longer context."""
+    from safetensors.torch import load_file, save_file
+
     shutil.copytree(GOLDEN, folder)
     tensors = load_file(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(0)

@@ -153,20 +153,11 @@ def learner_folder(learner_folders: Iterator[Path], monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def notebooks(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Notebooks]:
-    """The lessons' notebooks, each run once for all tests that ask for it, beside them."""
+def notebooks(tmp_path_factory) -> Iterator[Notebooks]:
+    """The lessons' notebooks, each run once for all tests that ask for it."""
     notebooks = Notebooks(tmp_path_factory.mktemp("notebooks"))
-    notebooks.start_for(filter(waits_for_notebooks, request.session.items))
     yield notebooks
     notebooks.close()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def ahead(request: pytest.FixtureRequest) -> None:
-    """Start them with the first test, where one process runs all that ask for them."""
-    alone = not hasattr(request.config, "workerinput")
-    if alone and any(map(waits_for_notebooks, request.session.items)):
-        request.getfixturevalue("notebooks")
 
 
 @pytest.fixture

@@ -1,15 +1,25 @@
 """What the browser tests do with a page: press keys, read places, answer exercises, ask axe."""
 
+from __future__ import annotations
+
+import ast
 import contextlib
+import functools
+import inspect
 import re
+import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from launching import wait_for
-from playwright.sync_api import Locator, Page, expect
+from notebooks import MUSEUMS
 
-LIMIT_MS = 120_000  # for what takes seconds on a quiet machine
+from course.registry import exercise, lesson_exercises
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page, Response
+
 # What of our own elements leaves the page, or holds more than fits into it.
 TOO_WIDE = """(all) => all
     .filter((each) => each.getBoundingClientRect().right > window.innerWidth
@@ -66,6 +76,19 @@ OURS = [[".sng-report"], [".sng-figure"], {"fromShadowDom": ["marimo-anywidget",
 TEXT = ["#App .markdown"]
 
 
+@functools.cache
+def _playwrights_expect() -> Any:
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=120_000)  # for what takes seconds on a quiet machine
+    return expect
+
+
+def expect(found: Page | Locator) -> Any:
+    """Playwright's, which is imported with the first test that asks for it."""
+    return _playwrights_expect()(found)
+
+
 # ---- widgets -------------------------------------------------------------------------------------
 
 
@@ -106,13 +129,6 @@ def box(locator: Locator) -> tuple[float, float]:
     return found["x"], found["x"] + found["width"]
 
 
-def step_all(page: Page, times: int) -> None:
-    """Step every widget of the page forward."""
-    for index in range(page.locator(".sn-toolbar").count()):
-        focus_toolbar(page, index)
-        press(page, "ArrowRight", times)
-
-
 def stand_at(page: Page, part: float) -> None:
     """Put every player of the page at a part of its way, 0 to 1."""
     page.evaluate(MOVE, part)
@@ -121,6 +137,8 @@ def stand_at(page: Page, part: float) -> None:
 def violations(page: Page, context: object = None, **options: object) -> list[tuple[str, str]]:
     """The accessibility rules that the page breaks, each with the first element that does."""
     if not page.evaluate("'axe' in window"):
+        from axe_playwright_python.base import AXE_SCRIPT
+
         page.evaluate(AXE_SCRIPT)
     options = {"resultTypes": ["violations"], "selectors": False, **options}
     num_kept, broken = page.evaluate(AXE, [context, options])
@@ -165,23 +183,23 @@ def in_lesson(*stems: str) -> pytest.MarkDecorator:
 class Lesson:
     """A lesson open in a page, and what a learner does with it.
 
-    `number` is "l01", `num_reports` how many cards of checks the lesson shows.
+    `stem` is such as "l01_chunked_prefill".
     """
 
     page: Page
-    number: str
-    num_reports: int
+    stem: str
+
+    @property
+    def number(self) -> str:
+        """Such as "l01"."""
+        return self.stem.partition("_")[0]
 
     def wait_until_open(self) -> None:
         """Wait until every cell has run and every check has answered."""
-        expect(self.page.locator(".sng-report")).to_have_count(self.num_reports, timeout=LIMIT_MS)
-        self.wait_until_run()
-
-    def wait_until_run(self) -> None:
-        """Wait until every cell has run."""
-        expect(self.page.locator(".sng-report").first).to_be_attached(timeout=LIMIT_MS)
+        num_reports = len(lesson_exercises(self.stem)) + len(MUSEUMS.get(self.stem, []))
+        expect(self.page.locator(".sng-report")).to_have_count(num_reports)
         busy = self.page.locator('[data-status="running"], [data-status="queued"]')
-        expect(busy).to_have_count(0, timeout=LIMIT_MS)
+        expect(busy).to_have_count(0)
 
     def cell(self, function: str) -> Locator:
         """The text of the cell that defines a function."""
@@ -195,18 +213,53 @@ class Lesson:
         self.page.keyboard.insert_text(source)
         self.page.keyboard.press("Control+Enter")
 
+    def type_at_end(self, function: str, text: str) -> None:
+        """Type in a cell, and wait until the page has told its server, which is before it saves.
+
+        A page tells of its own changes too: it writes a text's source anew once that is in sight.
+        """
+        self.cell(function).click()
+        self.page.keyboard.press("Control+End")
+
+        def tells_of_the_text(response: Response) -> bool:
+            told = response.request.post_data or ""
+            return response.url.endswith("/api/document/transaction") and text in told
+
+        with self.page.expect_response(tells_of_the_text):
+            self.page.keyboard.insert_text(text)
+
+    def answer_right(self, *exercises: str) -> None:
+        """Give the worked answers of exercises, and wait until their checks have passed."""
+        for name in exercises:
+            self.answer(worked_source(f"{self.number[:3]}.{name}"))
+            self.report(name, "passed")
+
     def show_answer(self, key: str) -> None:
         """Have a prediction's answer shown, and with it all on the page that waits for it."""
         question = self.page.locator(f".sn-prediction[data-key='{key}']")
         question.get_by_role("button", name="Show me").click()
         expect(self.page.locator(f".sn-waits[data-after='{key}']")).to_have_count(0)
 
+    def shows(self, words: str | re.Pattern[str]) -> Locator:
+        """What cells show with these words in it."""
+        return self.page.locator(".output", has_text=words)
+
+    def widget(self, kind: str, title: str) -> Locator:
+        """The widget of a kind whose title begins so."""
+        named = self.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
+        return self.page.locator(f".sn-{kind}", has=named)
+
+    def figure(self, title: str) -> Locator:
+        """The measured figure whose title begins so."""
+        named = self.page.locator("figcaption", has_text=re.compile(f"^{re.escape(title)}"))
+        return self.page.locator(".sng-figure", has=named)
+
     def report(self, exercise: str, status: str, place: int = 0) -> Locator:
         """Wait for a check's verdict; return its card, the first or the one at `place`."""
         # An exercise keeps its id when its lesson is split in l04 and l04b.
         cards = self.page.locator(f'.sng-report[data-exercise="{self.number[:3]}.{exercise}"]')
         card = cards.nth(place)
-        expect(card).to_have_attribute("data-status", status, timeout=LIMIT_MS)
+        expect(card).to_have_attribute("data-status", status)
         return card
 
     def stand_in(self, exercise: str) -> Locator:
@@ -221,34 +274,40 @@ class Lesson:
         return self.page.locator(".sn-timeline", has=yours)
 
 
-def widget(lesson: Lesson, kind: str, title: str) -> Locator:
-    """The widget of a kind whose title begins so."""
-    named = lesson.page.locator(".sn-title", has_text=re.compile(f"^{re.escape(title)}"))
-    return lesson.page.locator(f".sn-{kind}", has=named)
+def worked_source(exercise_id: str) -> str:
+    """An exercise's worked answer as a learner would type it: on its own, without annotations."""
+    function = exercise(exercise_id).right[0]
+    [tree] = ast.parse(inspect.getsource(function)).body
+    assert isinstance(tree, ast.FunctionDef)
+    tree.body = tree.body[1:] if ast.get_docstring(tree) else tree.body
+    for each in ast.walk(tree):
+        if isinstance(each, ast.FunctionDef):
+            each.returns = None
+        elif isinstance(each, ast.arg):
+            each.annotation = None
+    used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    module = ast.parse(inspect.getsource(sys.modules[function.__module__]))
+    for each in module.body:
+        if isinstance(each, ast.Import | ast.ImportFrom):
+            names = {name.asname or name.name for name in each.names}
+            whose = getattr(each, "module", None) or each.names[0].name
+            if names & used and not whose.startswith(("course", "nanogpt", "solutions")):
+                tree.body.insert(0, each)
+    return ast.unparse(tree)
 
 
-def figure(lesson: Lesson, title: str) -> Locator:
-    """The measured figure whose title begins so."""
-    named = lesson.page.locator("figcaption", has_text=re.compile(f"^{re.escape(title)}"))
-    return lesson.page.locator(".sng-figure", has=named)
-
-
-def assert_ran_by_itself(
-    lesson: Lesson, title: str, kinds: tuple[str, ...], not_started: int, failed: int = 0
-) -> None:
+def assert_ran_by_itself(lesson: Lesson) -> None:
     """The untouched lesson is open: its widgets are drawn, no cell and no widget has failed.
 
-    So many cards say "not started" and "failed", and there are no others.
+    Every exercise's card says "not started"; an exhibit's says what is wrong with it.
     """
     page = lesson.page
-    expect(page.get_by_role("heading", level=1)).to_contain_text(title)
-    for kind in kinds:
-        expect(page.locator(f".sn-{kind}").first).to_be_attached()
     wait_for(lambda: _all_drawn(page))
     expect(page.locator(".marimo-error, .console-output-area .stderr")).to_have_count(0)
-    expect(page.locator(".sng-report[data-status=not_started]")).to_have_count(not_started)
-    expect(page.locator(".sng-report[data-status=failed]")).to_have_count(failed)
-    assert lesson.num_reports == not_started + failed
+    not_started = page.locator(".sng-report[data-status=not_started]")
+    expect(not_started).to_have_count(len(lesson_exercises(lesson.stem)))
+    failed = page.locator(".sng-report[data-status=failed]")
+    expect(failed).to_have_count(len(MUSEUMS.get(lesson.stem, [])))
 
 
 def _all_drawn(page: Page, state: str = "") -> bool:
@@ -301,12 +360,3 @@ def assert_shown_only_after(page: Page, answered: set[str]) -> set[str]:
     shut = {each.get_attribute("data-after") for each in page.locator(".sn-waits").all()}
     assert shut == drawn - answered
     return {key for key, _ in html} | drawn
-
-
-def assert_presentable(lesson: Lesson) -> None:
-    """What the lesson has come to be breaks no rule in either theme and fits a narrow page."""
-    assert_accessible(lesson)
-    for scheme in ("light", "dark"):
-        assert_stands_out(lesson, scheme)
-    assert_fits(lesson, 390)
-    lesson.page.set_viewport_size({"width": 1280, "height": 900})

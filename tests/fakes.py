@@ -6,7 +6,7 @@ every row that reaches the executor can be checked and every text is known witho
 
 import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from nanogpt.planning import Plan
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
+from nanogpt.validate import PartError
 from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
 TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=64)
@@ -184,6 +185,13 @@ def oracle(
     )
 
 
+def sometimes_right(known: Sequence[int]) -> list[float]:
+    """A draft that is sure, right about two times in three, and else off by one."""
+    truth = oracle(tuple(known), 1)[0] if len(known) < TINY.context_len else 0
+    guess = truth if sum(known) % 3 else (truth + 1) % TINY.vocab_size
+    return [float(token == guess) for token in range(TINY.vocab_size)]
+
+
 def assert_equals_oracle(
     arrivals: Sequence[tuple[int, Request]], temperature: float = 0.0, seed: int = 0
 ) -> None:
@@ -197,6 +205,15 @@ def assert_equals_oracle(
         assert tuple(request.generated_tokens) == expected, request.id
 
 
+def refusal(call: Callable[[], object]) -> str | None:
+    """What a call is refused with, by the engine or for a part; None where it is not."""
+    try:
+        call()
+    except (ValueError, PartError) as error:
+        return str(error)
+    return None
+
+
 def snapshot(engine: Engine) -> object:
     """Everything that a refused submission, plan or step must leave as it was."""
     scheduler, cache = engine.scheduler, engine.cache
@@ -204,6 +221,7 @@ def snapshot(engine: Engine) -> object:
     if isinstance(scheduler.policy, TimedKey):  # ranked anew by every step, also by one that fails
         waiting.sort(key=lambda request: request.id)
     queues = waiting, scheduler.prefilling, scheduler.active
+    layers = range(engine.model.config.num_layers)
     return (
         [[request.id for request in queue] for queue in queues],
         [
@@ -212,7 +230,8 @@ def snapshot(engine: Engine) -> object:
             for r in queue
         ],
         [request.id for request in scheduler.preempted],
-        [(i, cache.slot(i), cache.length(i)) for i in cache.holders()],
+        [(i, tuple(cache.positions(i)), cache.live_bytes(i)) for i in cache.holders()],
+        [float(kv.sum()) for i in cache.holders() for n in layers for kv in cache.gather(i, n)],
         engine.step_number,
         engine.clock.now_us(),
         engine.trace(),
@@ -225,11 +244,10 @@ class Follower:
     def __init__(self, trace: Trace, config: EngineConfig) -> None:
         self.trace = trace
         self.config = config
-        self.cursor: dict[int, int] = {}  # of running requests
+        self.computed: dict[int, int] = {}  # tokens of running requests
+        self.sampled: set[int] = set()  # those that have sampled since they were admitted
         self.generated = {request.id: 0 for request in trace.requests}
-        self.computed = {request.id: 0 for request in trace.requests}
-        self.thrown_away = {request.id: 0 for request in trace.requests}
-        self.from_cache = {request.id: 0 for request in trace.requests}
+        self.balance = {request.id: 0 for request in trace.requests}
         self.finished: set[int] = set()
         self.waits = iter(all_waits(trace))
 
@@ -248,60 +266,92 @@ class Follower:
             assert self.generated[request.id] == request.max_new_tokens
             # Each known token once, except what a preemption threw away and a cache had.
             needed = len(request.prompt_tokens) + request.max_new_tokens - 1
-            had = self.computed[request.id] + self.from_cache[request.id]
-            assert had == needed + self.thrown_away[request.id]
-        assert not self.cursor
+            assert self.balance[request.id] == needed
+        assert not self.computed
         assert previous is None or previous.kv_after == 0
 
+    def _held(self, num_tokens: int) -> int:
+        """KV tokens that a request holds with so many of its tokens computed."""
+        window = self.config.sliding_window
+        return num_tokens if window is None else min(num_tokens, window + self.config.num_sinks)
+
+    def _total(self) -> int:
+        return sum(map(self._held, self.computed.values()))
+
+    def _known(self, request_id: int) -> int:
+        return len(self.trace.request(request_id).prompt_tokens) + self.generated[request_id]
+
     def _follow(self, step: StepRecord) -> None:
-        assert step.kv_before == sum(self.cursor.values())
+        assert step.kv_before == self._total()
+        self._preemption(step)
         for victim in step.preempted:
-            self.thrown_away[victim] += self.cursor.pop(victim)
+            self.balance[victim] -= self.computed.pop(victim)
         for request_id in step.admitted:
-            assert request_id not in self.cursor
-            self.cursor[request_id] = 0
+            assert request_id not in self.computed
+            self.computed[request_id] = 0
+            self.sampled.discard(request_id)
         for hit in step.prefix_hits:
             assert hit.request_id in step.admitted and hit.num_tokens > 0
-            self.cursor[hit.request_id] = hit.num_tokens
-            self.from_cache[hit.request_id] += hit.num_tokens
+            self.computed[hit.request_id] = hit.num_tokens
+            self.balance[hit.request_id] += hit.num_tokens
         worked = [work.request_id for work in step.work]
         assert worked or step.preempted
         assert bool(worked) == bool(step.forwards)
         assert len(worked) == len(set(worked))
         assert set(step.admitted) <= set(worked)
         assert not set(step.preempted) & set(worked)
-        for work in step.work:
-            assert work.start == self.cursor[work.request_id]
-            assert work.end > work.start
-            known = len(self.trace.request(work.request_id).prompt_tokens)
-            known += self.generated[work.request_id]
-            end, num_drafted = work.end - len(work.drafted), len(work.drafted)
-            assert end <= known
-            assert (work.sampled is not None) == (end == known)
-            assert 0 <= work.num_accepted <= num_drafted
-            assert not num_drafted or (work.kind == "decode" and end - work.start == 1)
-            self.cursor[work.request_id] = end + work.num_accepted
-            self.computed[work.request_id] += end + work.num_accepted - work.start
-            self.generated[work.request_id] += len(work.tokens)
+        assert step.kv_peak == self._total() + step.used_tokens
+        self._work(step)
         self._limits(step)
         for request_id in step.finished:
             assert request_id not in self.finished
             self.finished.add(request_id)
-            del self.cursor[request_id]
-        assert step.kv_after == sum(self.cursor.values())
-        assert {(kv.request_id, kv.kv_tokens) for kv in step.kv} == set(self.cursor.items())
+            del self.computed[request_id]
+        assert step.kv_after == self._total()
+        held = {i: self._held(num_tokens) for i, num_tokens in self.computed.items()}
+        assert {kv.request_id: kv.kv_tokens for kv in step.kv} == held
         self._presence(step, worked)
         assert sum(forward.useful_tokens for forward in step.forwards) == step.used_tokens
         assert all(f.computed_tokens >= f.useful_tokens for f in step.forwards)
 
+    def _work(self, step: StepRecord) -> None:
+        for work in step.work:
+            assert work.start == self.computed[work.request_id]
+            assert work.end > work.start
+            end, num_drafted = work.end - len(work.drafted), len(work.drafted)
+            known = self._known(work.request_id)
+            assert end <= known
+            assert (work.sampled is not None) == (end == known)
+            assert 0 <= work.num_accepted <= num_drafted
+            assert not num_drafted or (work.kind == "decode" and end - work.start == 1)
+            assert work.kind == ("decode" if work.request_id in self.sampled else "prefill")
+            if work.sampled is not None:
+                self.sampled.add(work.request_id)
+            self.computed[work.request_id] = end + work.num_accepted
+            self.balance[work.request_id] += end + work.num_accepted - work.start
+            self.generated[work.request_id] += len(work.tokens)
+
+    def _preemption(self, step: StepRecord) -> None:
+        """Nothing leaves but for a reason, and nothing more than has to."""
+        limit = self.config.max_kv_tokens
+        needed = {i: self._held(self._known(i)) for i in self.computed}
+        growth = sum(needed.values())
+        if limit is not None and growth > limit:
+            freed = sum(needed[victim] for victim in step.preempted)
+            assert growth - freed <= limit < growth - freed + needed[step.preempted[-1]]
+        elif step.preempted:
+            assert self.config.preempt_to_admit
+            assert set(step.preempted) <= self.sampled
+
     def _limits(self, step: StepRecord) -> None:
         """At the fullest moment of the step, before the finished give their K/V back."""
         limit = self.config.max_kv_tokens
-        assert limit is None or sum(self.cursor.values()) <= limit
-        assert len(self.cursor) <= self.config.max_batch_size
-        prefilling = [w for w in step.work if w.kind == "prefill"]
+        assert limit is None or self._total() <= limit
+        assert len(self.computed) <= self.config.max_batch_size
+        prefilling = [work for work in step.work if work.kind == "prefill"]
         most = self.config.max_prefilling
         assert most is None or len(prefilling) <= most
+        assert all(kv.counted_tokens == kv.kv_tokens for kv in step.kv)
 
     def _presence(self, step: StepRecord, worked: Sequence[int]) -> None:
         """What is unfinished either works or waits, once, and waits for a stated reason."""
@@ -318,9 +368,20 @@ class Follower:
 class BlockFollower(Follower):
     """The trace's own books, in which a shared block counts once for the KV budget."""
 
+    def _preemption(self, step: StepRecord) -> None:
+        """What must leave depends on what is shared: `BlockKVCache.shared` is tested by itself."""
+
     def _limits(self, step: StepRecord) -> None:
         named = {block for _, table in step.blocks.tables for block in table}
         limit, size = self.config.max_kv_tokens, self.config.block_size
         assert limit is None or len(named) * size <= limit
         assert {i for i, _ in step.blocks.tables} == {kv.request_id for kv in step.kv}
-        assert all(kv.counted_tokens == -(-kv.kv_tokens // size) * size for kv in step.kv)
+        for kv in step.kv:
+            whole = -(-kv.kv_tokens // size) * size
+            assert kv.counted_tokens == whole or self.config.sliding_window is not None
+            assert kv.counted_tokens >= whole
+
+
+def follower(trace: Trace, config: EngineConfig) -> Follower:
+    """The one for slots or the one for blocks, as the settings have it."""
+    return (Follower if config.block_size is None else BlockFollower)(trace, config)

@@ -28,394 +28,335 @@ class Hostile:
         return f"{self.group}: {self.name}"
 
 
-def body(lines: str, before: str = "") -> str:
-    """A file with this body of chunk_size, and what stands before it."""
-    parts = [textwrap.dedent(before).strip(), HEAD, textwrap.indent(textwrap.dedent(lines), "    ")]
-    return "\n".join(filter(None, parts)) + "\n"
+def body(lines: str) -> str:
+    """A file with this body of chunk_size."""
+    return f"{HEAD}\n{textwrap.indent(textwrap.dedent(lines), '    ')}\n"
 
 
-def cases(group: str, statuses: str, told: dict[str, str]) -> list[Hostile]:
-    allowed = frozenset(statuses.split())
-    return [Hostile(group, name, body(lines), allowed) for name, lines in told.items()]
+def cases(group: str, statuses: str, short: dict[str, str], long: str) -> list[Hostile]:
+    """Submissions by the bodies of their function.
+
+    In the long text each has a line with its name above it. Where that also names an exercise and
+    statuses, the whole file stands below.
+    """
+    bodies = [(name, "", lines) for name, lines in short.items()]
+    for part in long.split("### ")[1:]:
+        first, _, lines = part.partition("\n")
+        name, _, other = first.partition(" @ ")
+        bodies.append((name, other, lines.rstrip()))
+    made: list[Hostile] = []
+    for name, other, lines in bodies:
+        exercise, _, own = (other or f"l01.chunk_size: {statuses}").partition(": ")
+        text = lines + "\n" if other else body(lines)
+        made.append(Hostile(group, name, text, frozenset(own.split()), exercise))
+    return made
 
 
 WRONG = "failed raised crashed protocol timeout"
 
-FORGE = [
-    *cases(
-        "forge",
-        WRONG,
-        {
-            "sys.exit with success": "import sys; sys.exit(0)",
-            "exit()": "exit()",
-            "raise SystemExit": "raise SystemExit(0)",
-            "raise KeyboardInterrupt": "raise KeyboardInterrupt",
-            "raise GeneratorExit": "raise GeneratorExit",
-            "os._exit with success": "import os; os._exit(0)",
-            "printed verdict": """
-                print('{"status": "passed"}')
-                print("PASSED 4 of 4")
-                return -1
-                """,
-            "int that equals everything": """
-                class Any_(int):
-                    def __eq__(self, other): return True
-                    def __ne__(self, other): return False
-                    def __hash__(self): return 0
-                return Any_(7)
-                """,
-            "object that equals everything": """
-                class Any_:
-                    def __eq__(self, other): return True
-                    def __int__(self): return 0
-                    def __index__(self): return 0
-                return Any_()
-                """,
-            "float that equals everything": """
-                class Any_(float):
-                    def __eq__(self, other): return True
-                    def is_integer(self): return True
-                return Any_(0.5)
-                """,
-            "__class__ that lies": """
-                class Liar:
-                    __class__ = int
-                    def __eq__(self, other): return True
-                return Liar()
-                """,
-            "tensor subclass that equals everything": """
-                import torch
-                class T(torch.Tensor):
-                    @classmethod
-                    def __torch_function__(cls, *a, **k): return True
-                return torch.zeros(()).as_subclass(T)
-                """,
-            "patched all and any": """
-                import builtins
-                builtins.all = builtins.any = lambda *a: True
-                return -1
-                """,
-            "patched isinstance": """
-                import builtins
-                builtins.isinstance = lambda *a: True
-                return -1
-                """,
-            "patched torch.equal": "import torch; torch.equal = lambda *a: True; return -1",
-            "patched modules of the course": """
-                import sys
-                for name, module in list(sys.modules.items()):
-                    if name.startswith("course"):
-                        for each in list(vars(module)):
-                            try: setattr(module, each, lambda *a, **k: True)
-                            except Exception: pass
-                return -1
-                """,
-            "patched plain": """
-                import sys
-                sys.modules["course.observed_call"].plain = lambda value, **k: 12
-                return -1
-                """,
-            "patched encode": """
-                import sys
-                child = sys.modules["course.grading.isolation.child"]
-                child.encode = lambda *a, **k: type("F", (), {"content": b"passed", "storages": ()})
-                return -1
-                """,
-            "frames written to every file": """
-                import os, struct
-                for number in range(256):
-                    try: os.write(number, struct.pack(">I", 4) + b"\\x92\\xc3\\x90\\x00")
-                    except OSError: pass
-                return -1
-                """,
-            "passed reports written to every file": """
-                import json, os
-                said = json.dumps({"status": "passed", "passed": 9, "checks": []}).encode() + b"\\n"
-                for number in range(256):
-                    try: os.write(number, said)
-                    except OSError: pass
-                return -1
-                """,
-            "answers of its own on the channel": """
-                import sys
-                frame = sys._getframe()
-                while frame:
-                    answers = frame.f_locals.get("self")
-                    if hasattr(answers, "_channel"):
-                        answers._send({"value": 0, "args_after": (budget, num_decodes, remaining),
-                                       "error": None, "generator": None, "stdout": ""}, ())
-                    frame = frame.f_back
-                return -1
-                """,
-            "a reply of another form": """
-                import sys
-                child = sys.modules["course.grading.isolation.child"]
-                child.Answers._call = lambda self, **said: {"passed": True}
-                return -1
-                """,
-            "an error that is none": """
-                import sys
-                child = sys.modules["course.grading.isolation.child"]
-                child.Answers._call = lambda self, **said: {
-                    "value": 1, "args_after": None, "error": "passed", "generator": None,
-                    "stdout": "",
-                }
-                return -1
-                """,
-            "answers without an end": """
-                import sys
-                frame = sys._getframe()
-                while frame:
-                    answers = frame.f_locals.get("self")
-                    if hasattr(answers, "_channel"):
-                        while True: answers._send({"value": 1}, ())
-                    frame = frame.f_back
-                """,
-            "a generator that was not asked for": """
-                import sys
-                child = sys.modules["course.grading.isolation.child"]
-                child.Answers._call = lambda self, **said: {
-                    "value": None, "args_after": None, "error": None, "generator": 0, "stdout": "",
-                }
-                return -1
-                """,
-            "code of the caller swapped": """
-                import sys
-                frame = sys._getframe().f_back
-                child = sys.modules["course.grading.isolation.child"]
-                child.Answers._call.__code__ = (lambda self, **k: {"value": 1}).__code__
-                return -1
-                """,
-            "settrace": """
-                import sys
-                sys.settrace(lambda frame, *a: frame.f_locals.update(value=0) or None)
-                return -1
-                """,
-            "atexit": "import atexit, os; atexit.register(os._exit, 0); return -1",
-            "profile and clocks frozen": """
-                import time
-                time.perf_counter = time.monotonic = time.thread_time = lambda: 0.0
-                return -1
-                """,
-            "an exception that says passed": """
-                class passed(Exception):
-                    def __str__(self): return "passed"
-                raise passed()
-                """,
-            "a repr that does not end": """
-                class Endless:
-                    def __repr__(self):
-                        while True: pass
-                    __str__ = __repr__
-                return Endless()
-                """,
-            "an error whose words do not end": """
-                class Endless(Exception):
-                    def __str__(self):
-                        while True: pass
-                raise Endless()
-                """,
-            "a pickle that runs code": """
-                class Bomb:
-                    def __reduce__(self): return (exec, ("raise SystemExit(0)",))
-                return Bomb()
-                """,
-            "garbage collector's references": """
-                import gc
-                for each in gc.get_objects():
-                    if isinstance(each, dict) and "seed" in each: each["seed"] = 0
-                return -1
-                """,
-            "arguments changed to fit": """
-                import sys
-                frame = sys._getframe().f_back
-                frame.f_locals["given"] = (0, 0, 0)
-                return 0
-                """,
-            "nan": "return float('nan')",
-            "bool": "return True",
-            "a function of its own name": "return chunk_size",
-            "a coroutine": "async def answer(): return 0\nreturn answer()",
-            "html": "return '<script>alert(1)</script>'",
-        },
-    ),
-    Hostile(
-        "forge",
-        "a score of its own making",
-        textwrap.dedent(
-            """
-            def my_policy(snapshot):
-                import sys
-                class Served:
-                    attainment, longest_wait_us, problem, habits = 1.0, 0, None, None
-                return Served()
-            """
-        ),
-        frozenset({"failed"}),
-        exercise="l07.my_policy",
-    ),
-    Hostile(
-        "forge",
-        "a snapshot changed under the simulation",
-        textwrap.dedent(
-            """
-            def my_policy(snapshot):
-                snapshot.hit_tokens.clear()
-                for request in snapshot.waiting:
-                    object.__setattr__(request, "deadline_us", 10**12)
-                for request in snapshot.waiting[:1]:
-                    return request.id, snapshot.workers[0].id
-                return None
-            """
-        ),
-        frozenset({"failed", "raised"}),
-        exercise="l07.my_policy",
-    ),
-    Hostile(
-        "forge",
-        "ids of requests that there are not",
-        "def choose_victim(active):\n    return 10**9\n",
-        frozenset({"failed"}),
-        exercise="l02.choose_victim",
-    ),
-    Hostile(
-        "forge",
-        "a record that lies about itself",
-        textwrap.dedent(
-            """
-            def clean_up(books, *rest):
-                class Everything:
-                    def __eq__(self, other): return True
-                for name in ("waiting", "running", "kv", "previous_step", "next_up"):
-                    object.__setattr__(books, name, Everything())
-                return books
-            """
-        ),
-        frozenset({"failed", "raised", "protocol"}),
-        exercise="l06.clean_up",
-    ),
-    Hostile(
-        "forge",
-        "a generator that never leaves",
-        "def checkpoint(vote):\n    while True:\n        yield 'max', vote\n",
-        frozenset({"failed"}),
-        exercise="l06.checkpoint",
-    ),
-]
+FORGE = cases(
+    "forge",
+    WRONG,
+    {
+        "sys.exit with success": "import sys; sys.exit(0)",
+        "exit()": "exit()",
+        "raise SystemExit": "raise SystemExit(0)",
+        "raise KeyboardInterrupt": "raise KeyboardInterrupt",
+        "raise GeneratorExit": "raise GeneratorExit",
+        "os._exit with success": "import os; os._exit(0)",
+        "patched torch.equal": "import torch; torch.equal = lambda *a: True; return -1",
+        "atexit": "import atexit, os; atexit.register(os._exit, 0); return -1",
+        "nan": "return float('nan')",
+        "bool": "return True",
+        "a function of its own name": "return chunk_size",
+        "html": "return '<script>alert(1)</script>'",
+    },
+    r"""
+### printed verdict
+print('{"status": "passed"}')
+print("PASSED 4 of 4")
+return -1
+### int that equals everything
+class Any_(int):
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __hash__(self): return 0
+return Any_(7)
+### object that equals everything
+class Any_:
+    def __eq__(self, other): return True
+    def __int__(self): return 0
+    def __index__(self): return 0
+return Any_()
+### float that equals everything
+class Any_(float):
+    def __eq__(self, other): return True
+    def is_integer(self): return True
+return Any_(0.5)
+### __class__ that lies
+class Liar:
+    __class__ = int
+    def __eq__(self, other): return True
+return Liar()
+### tensor subclass that equals everything
+import torch
+class T(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, *a, **k): return True
+return torch.zeros(()).as_subclass(T)
+### patched all and any
+import builtins
+builtins.all = builtins.any = lambda *a: True
+return -1
+### patched isinstance
+import builtins
+builtins.isinstance = lambda *a: True
+return -1
+### patched modules of the course
+import sys
+for name, module in list(sys.modules.items()):
+    if name.startswith("course"):
+        for each in list(vars(module)):
+            try: setattr(module, each, lambda *a, **k: True)
+            except Exception: pass
+return -1
+### patched plain
+import sys
+sys.modules["course.observed_call"].plain = lambda value, **k: 12
+return -1
+### patched encode
+import sys
+child = sys.modules["course.grading.isolation.child"]
+child.encode = lambda *a, **k: type("F", (), {"content": b"passed", "storages": ()})
+return -1
+### frames written to every file
+import os, struct
+for number in range(256):
+    try: os.write(number, struct.pack(">I", 4) + b"\x92\xc3\x90\x00")
+    except OSError: pass
+return -1
+### passed reports written to every file
+import json, os
+said = json.dumps({"status": "passed", "passed": 9, "checks": []}).encode() + b"\n"
+for number in range(256):
+    try: os.write(number, said)
+    except OSError: pass
+return -1
+### answers of its own on the channel
+import sys
+frame = sys._getframe()
+while frame:
+    answers = frame.f_locals.get("self")
+    if hasattr(answers, "_channel"):
+        answers._send({"value": 0, "args_after": (budget, num_decodes, remaining),
+                       "error": None, "generator": None, "stdout": ""}, ())
+    frame = frame.f_back
+return -1
+### a reply of another form
+import sys
+child = sys.modules["course.grading.isolation.child"]
+child.Answers._call = lambda self, **said: {"passed": True}
+return -1
+### an error that is none
+import sys
+child = sys.modules["course.grading.isolation.child"]
+child.Answers._call = lambda self, **said: {
+    "value": 1, "args_after": None, "error": "passed", "generator": None,
+    "stdout": "",
+}
+return -1
+### answers without an end
+import sys
+frame = sys._getframe()
+while frame:
+    answers = frame.f_locals.get("self")
+    if hasattr(answers, "_channel"):
+        while True: answers._send({"value": 1}, ())
+    frame = frame.f_back
+### a generator that was not asked for
+import sys
+child = sys.modules["course.grading.isolation.child"]
+child.Answers._call = lambda self, **said: {
+    "value": None, "args_after": None, "error": None, "generator": 0, "stdout": "",
+}
+return -1
+### code of the caller swapped
+import sys
+frame = sys._getframe().f_back
+child = sys.modules["course.grading.isolation.child"]
+child.Answers._call.__code__ = (lambda self, **k: {"value": 1}).__code__
+return -1
+### settrace
+import sys
+sys.settrace(lambda frame, *a: frame.f_locals.update(value=0) or None)
+return -1
+### profile and clocks frozen
+import time
+time.perf_counter = time.monotonic = time.thread_time = lambda: 0.0
+return -1
+### an exception that says passed
+class passed(Exception):
+    def __str__(self): return "passed"
+raise passed()
+### a repr that does not end
+class Endless:
+    def __repr__(self):
+        while True: pass
+    __str__ = __repr__
+return Endless()
+### an error whose words do not end
+class Endless(Exception):
+    def __str__(self):
+        while True: pass
+raise Endless()
+### a pickle that runs code
+class Bomb:
+    def __reduce__(self): return (exec, ("raise SystemExit(0)",))
+return Bomb()
+### garbage collector's references
+import gc
+for each in gc.get_objects():
+    if isinstance(each, dict) and "seed" in each: each["seed"] = 0
+return -1
+### arguments changed to fit
+import sys
+frame = sys._getframe().f_back
+frame.f_locals["given"] = (0, 0, 0)
+return 0
+### a coroutine
+async def answer(): return 0
+return answer()
+### a score of its own making @ l07.my_policy: failed
+def my_policy(snapshot):
+    import sys
+    class Served:
+        attainment, longest_wait_us, problem, habits = 1.0, 0, None, None
+    return Served()
+### a snapshot changed under the simulation @ l07.my_policy: failed raised
+def my_policy(snapshot):
+    snapshot.hit_tokens.clear()
+    for request in snapshot.waiting:
+        object.__setattr__(request, "deadline_us", 10**12)
+    for request in snapshot.waiting[:1]:
+        return request.id, snapshot.workers[0].id
+    return None
+### ids of requests that there are not @ l02.choose_victim: failed
+def choose_victim(active):
+    return 10**9
+### a record that lies about itself @ l06.clean_up: failed protocol raised
+def clean_up(books, *rest):
+    class Everything:
+        def __eq__(self, other): return True
+    for name in ("waiting", "running", "kv", "previous_step", "next_up"):
+        object.__setattr__(books, name, Everything())
+    return books
+### a generator that never leaves @ l06.checkpoint: failed
+def checkpoint(vote):
+    while True:
+        yield 'max', vote
+""",
+)
 
-STEAL = [
-    *cases(
-        "steal",
-        "raised failed",
-        {
-            "the reference by import": "from solutions.l01_chunked_prefill.chunk_size import "
-            "chunk_size as theirs; return theirs(budget, num_decodes, remaining)",
-            "the engine's function by import": """
-                from nanogpt.planning import chunk_size as theirs
-                return theirs(budget, num_decodes, remaining)
-                """,
-            "importlib": """
-                import importlib
-                module = importlib.import_module("nanogpt.planning")
-                return module.chunk_size(budget, num_decodes, remaining)
-                """,
-            "the import system without its guards": """
-                import sys
-                sys.meta_path.pop(0)
-                from nanogpt.planning import chunk_size as theirs
-                return theirs(budget, num_decodes, remaining)
-                """,
-            "another path": """
-                import sys, course
-                sys.path.insert(0, course.__path__[0] + "/..")
-                sys.meta_path.pop(0)
-                from nanogpt.planning import chunk_size as theirs
-                return theirs(budget, num_decodes, remaining)
-                """,
-            "the file by its path": """
-                import course, pathlib
-                root = pathlib.Path(course.__path__[0]).parent
-                space = {}
-                exec((root / "nanogpt" / "planning.py").read_text(), space)
-                return space["chunk_size"](budget, num_decodes, remaining)
-                """,
-            "the whole disk": """
-                import os
-                for folder, _, files in os.walk("/"):
-                    for name in files:
-                        if name == "planning.py":
-                            return open(os.path.join(folder, name)).read()
-                return -1
-                """,
-            "/proc": """
-                import os
-                for pid in os.listdir("/proc"):
-                    if pid.isdigit(): open(f"/proc/{pid}/mem", "rb").read(1)
-                return -1
-                """,
-            "what is in memory": """
-                import gc, types
-                for each in gc.get_objects():
-                    if isinstance(each, types.FunctionType) and each is not chunk_size:
-                        if each.__name__ == "chunk_size":
-                            return each(budget, num_decodes, remaining)
-                return -1
-                """,
-            "the modules that are loaded": """
-                import sys
-                for module in list(sys.modules.values()):
-                    theirs = getattr(module, "chunk_size", None)
-                    if callable(theirs) and theirs is not chunk_size:
-                        return theirs(budget, num_decodes, remaining)
-                return -1
-                """,
-            "the frames above": """
-                import sys
-                frame = sys._getframe().f_back
-                while frame:
-                    for value in frame.f_locals.values():
-                        if getattr(value, "__name__", "") == "expected": return value()
-                    frame = frame.f_back
-                return -1
-                """,
-            "ptrace of the parent": """
-                import ctypes, os
-                libc = ctypes.CDLL(None, use_errno=True)
-                assert libc.ptrace(16, os.getppid(), 0, 0) == 0
-                return -1
-                """,
-            "the parent's memory": """
-                import ctypes, os
-                libc = ctypes.CDLL(None)
-                return libc.process_vm_readv(os.getppid(), None, 0, None, 0, 0)
-                """,
-            "what was left in memory": "import torch; return torch.empty(1000).sum().item()",
-        },
-    ),
-]
+STEAL = cases(
+    "steal",
+    "raised failed",
+    {
+        "the reference by import": "from solutions.l01_chunked_prefill.chunk_size import "
+        "chunk_size as theirs; return theirs(budget, num_decodes, remaining)",
+        "what was left in memory": "import torch; return torch.empty(1000).sum().item()",
+    },
+    r"""
+### the engine's function by import
+from nanogpt.planning import chunk_size as theirs
+return theirs(budget, num_decodes, remaining)
+### importlib
+import importlib
+module = importlib.import_module("nanogpt.planning")
+return module.chunk_size(budget, num_decodes, remaining)
+### the import system without its guards
+import sys
+sys.meta_path.pop(0)
+from nanogpt.planning import chunk_size as theirs
+return theirs(budget, num_decodes, remaining)
+### another path
+import sys, course
+sys.path.insert(0, course.__path__[0] + "/..")
+sys.meta_path.pop(0)
+from nanogpt.planning import chunk_size as theirs
+return theirs(budget, num_decodes, remaining)
+### the file by its path
+import course, pathlib
+root = pathlib.Path(course.__path__[0]).parent
+space = {}
+exec((root / "nanogpt" / "planning.py").read_text(), space)
+return space["chunk_size"](budget, num_decodes, remaining)
+### the whole disk
+import os
+for folder, _, files in os.walk("/"):
+    for name in files:
+        if name == "planning.py":
+            return open(os.path.join(folder, name)).read()
+return -1
+### /proc
+import os
+for pid in os.listdir("/proc"):
+    if pid.isdigit(): open(f"/proc/{pid}/mem", "rb").read(1)
+return -1
+### what is in memory
+import gc, types
+for each in gc.get_objects():
+    if isinstance(each, types.FunctionType) and each is not chunk_size:
+        if each.__name__ == "chunk_size":
+            return each(budget, num_decodes, remaining)
+return -1
+### the modules that are loaded
+import sys
+for module in list(sys.modules.values()):
+    theirs = getattr(module, "chunk_size", None)
+    if callable(theirs) and theirs is not chunk_size:
+        return theirs(budget, num_decodes, remaining)
+return -1
+### the frames above
+import sys
+frame = sys._getframe().f_back
+while frame:
+    for value in frame.f_locals.values():
+        if getattr(value, "__name__", "") == "expected": return value()
+    frame = frame.f_back
+return -1
+### ptrace of the parent
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.ptrace(16, os.getppid(), 0, 0) == 0
+return -1
+### the parent's memory
+import ctypes, os
+libc = ctypes.CDLL(None)
+return libc.process_vm_readv(os.getppid(), None, 0, None, 0, 0)
+""",
+)
 
 HARDCODE = cases(
     "hardcode",
     "failed raised",
     {
         "the worked example": "return {(8, 3, 20): 5}.get((budget, num_decodes, remaining), 0)",
-        "the first calls": """
-            global count
-            count = globals().get("count", 0) + 1
-            return max(0, min(remaining, budget - num_decodes)) if count < 5 else 0
-            """,
-        "now and then": """
-            import os
-            right = max(0, min(remaining, budget - num_decodes))
-            return right if os.urandom(1)[0] > 100 else right + 1
-            """,
-        "only where it is graded": """
-            import os
-            right = max(0, min(remaining, budget - num_decodes))
-            return -1 if os.getpid() == 1 or os.getuid() else -1
-            """,
         "small numbers": "return budget - num_decodes if budget < 10 else 1",
     },
+    r"""
+### the first calls
+global count
+count = globals().get("count", 0) + 1
+return max(0, min(remaining, budget - num_decodes)) if count < 5 else 0
+### now and then
+import os
+right = max(0, min(remaining, budget - num_decodes))
+return right if os.urandom(1)[0] > 100 else right + 1
+### only where it is graded
+import os
+right = max(0, min(remaining, budget - num_decodes))
+return -1 if os.getpid() == 1 or os.getuid() else -1
+""",
 )
 
 RESOURCE = [
@@ -426,36 +367,34 @@ RESOURCE = [
             "an endless loop": "while True: pass",
             "an endless loop in C": "return sum(range(10**13))",
             "a regular expression that backtracks": "import re; re.match('(a+)+$', 'a' * 60 + 'b')",
-            "a loop that swallows everything": """
-                while True:
-                    try:
-                        while True: pass
-                    except BaseException: pass
-                """,
             "a sleep": "import time; time.sleep(1000)",
             "a deadlock": "import threading; l = threading.Lock(); l.acquire(); l.acquire()",
-            "a deadlock with signals ignored": """
-                import signal, threading
-                for number in range(1, 32):
-                    try: signal.signal(number, signal.SIG_IGN)
-                    except (OSError, ValueError): pass
-                lock = threading.Lock(); lock.acquire(); lock.acquire()
-                """,
             "a huge power": "return 10 ** 10 ** 9 % 7",
-            "a finally that does not end": """
-                try: return 0
-                finally:
-                    while True: pass
-                """,
             "a wait for itself": "import select; select.select([], [], [])",
-            "a little too long in every call": """
-                import time
-                until = time.thread_time() + 0.2
-                while time.thread_time() < until: pass
-                return max(0, min(remaining, budget - num_decodes))
-                """,
             "waiting in every call": f"import time; time.sleep(0.5); {RIGHT}",
         },
+        r"""
+### a loop that swallows everything
+while True:
+    try:
+        while True: pass
+    except BaseException: pass
+### a deadlock with signals ignored
+import signal, threading
+for number in range(1, 32):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+lock = threading.Lock(); lock.acquire(); lock.acquire()
+### a finally that does not end
+try: return 0
+finally:
+    while True: pass
+### a little too long in every call
+import time
+until = time.thread_time() + 0.2
+while time.thread_time() < until: pass
+return max(0, min(remaining, budget - num_decodes))
+""",
     ),
     *cases(
         "resource",
@@ -464,129 +403,105 @@ RESOURCE = [
             "60 GB": "return len(bytearray(60 << 30))",
             "a tensor of a terabyte": "import torch; return torch.zeros(1 << 37).sum()",
             "an expanded view": "import torch; return torch.zeros(1).expand(1 << 40).clone()",
-            "a list that grows": """
-                grown = []
-                while True: grown.append(bytearray(1 << 24))
-                """,
             "a list of thirty million": "return list(range(30_000_000))",
-            "a list in a list in a list": """
-                deep = []
-                for _ in range(100_000): deep = [deep]
-                return deep
-                """,
             "a list of itself": "cyclic = []; cyclic.append(cyclic); return cyclic",
             "a number of a million digits": "return 10 ** 1_000_000",
-            "300 MB on its output": """
-                for _ in range(300): print("x" * (1 << 20))
-                return -1
-                """,
             "an endless output": "while True: print('x' * 1000)",
-            "a thread bomb": """
-                import threading, time
-                while True: threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
-                """,
-            "a fork bomb": """
-                import os
-                while True: os.fork()
-                """,
-            "a daemon": """
-                import os
-                if os.fork() == 0:
-                    os.setsid()
-                    if os.fork() == 0:
-                        while True: pass
-                return -1
-                """,
             "a process": "import subprocess; return subprocess.run(['sleep', '1000']).returncode",
-            "multiprocessing": """
-                import multiprocessing, time
-                multiprocessing.get_context("fork").Process(target=time.sleep, args=(9,)).start()
-                return -1
-                """,
-            "a full disk": """
-                with open("/tmp/full", "wb") as file:
-                    while True: file.write(bytes(1 << 20))
-                """,
-            "shared memory": """
-                from multiprocessing import shared_memory
-                shared_memory.SharedMemory(create=True, size=1 << 28, name="left_behind")
-                return -1
-                """,
-            "every file open": """
-                import os
-                while True: os.dup(1)
-                """,
             "a crash in C": "import ctypes; ctypes.string_at(0); return -1",
             "abort": "import os; os.abort()",
-            "a stack without an end": """
-                import sys
-                sys.setrecursionlimit(10**9)
-                return chunk_size(1, 1, 1)
-                """,
             "no recursion's end": "return chunk_size(budget, num_decodes, remaining)",
             "kill everything": "import os; os.kill(-1, 9); return -1",
             "kill the parent": "import os; os.kill(os.getppid(), 9); return -1",
             "kill itself": "import os, signal; os.kill(os.getpid(), signal.SIGTERM); return -1",
             "standard output closed": "import os; os.close(1); os.close(2); return -1",
             "every file closed": "import os; os.closerange(0, 256); return -1",
-            "a compressed bomb": """
-                import zlib
-                data = zlib.compress(bytes(1 << 20))
-                return len(b"".join(zlib.decompress(data) for _ in range(10_000)))
-                """,
         },
+        r"""
+### a list that grows
+grown = []
+while True: grown.append(bytearray(1 << 24))
+### a list in a list in a list
+deep = []
+for _ in range(100_000): deep = [deep]
+return deep
+### 300 MB on its output
+for _ in range(300): print("x" * (1 << 20))
+return -1
+### a thread bomb
+import threading, time
+while True: threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
+### a fork bomb
+import os
+while True: os.fork()
+### a daemon
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while True: pass
+return -1
+### multiprocessing
+import multiprocessing, time
+multiprocessing.get_context("fork").Process(target=time.sleep, args=(9,)).start()
+return -1
+### a full disk
+with open("/tmp/full", "wb") as file:
+    while True: file.write(bytes(1 << 20))
+### shared memory
+from multiprocessing import shared_memory
+shared_memory.SharedMemory(create=True, size=1 << 28, name="left_behind")
+return -1
+### every file open
+import os
+while True: os.dup(1)
+### a stack without an end
+import sys
+sys.setrecursionlimit(10**9)
+return chunk_size(1, 1, 1)
+### a compressed bomb
+import zlib
+data = zlib.compress(bytes(1 << 20))
+return len(b"".join(zlib.decompress(data) for _ in range(10_000)))
+### a little wait in every decision @ l07.my_policy: timeout
+def my_policy(snapshot):
+    import time
+    time.sleep(0.05)
+    for request in snapshot.waiting:
+        for worker in snapshot.workers:
+            has_room = request.kv_tokens_needed <= worker.kv_free_tokens
+            if has_room and worker.num_running < worker.batch_size:
+                return request.id, worker.id
+    return None
+""",
     ),
 ]
-
-RESOURCE.append(
-    Hostile(
-        "resource",
-        "a little wait in every decision",
-        textwrap.dedent(
-            """
-            def my_policy(snapshot):
-                import time
-                time.sleep(0.05)
-                for request in snapshot.waiting:
-                    for worker in snapshot.workers:
-                        has_room = request.kv_tokens_needed <= worker.kv_free_tokens
-                        if has_room and worker.num_running < worker.batch_size:
-                            return request.id, worker.id
-                return None
-            """
-        ),
-        frozenset({"timeout"}),
-        exercise="l07.my_policy",
-    )
-)
 
 NETWORK = cases(
     "network",
     "raised failed",
     {
         "TCP": "import socket; socket.create_connection(('127.0.0.1', 22), 1); return -1",
-        "UDP": """
-            import socket
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 53))
-            return -1
-            """,
-        "a listening socket": """
-            import socket
-            server = socket.socket(); server.bind(("127.0.0.1", 0)); server.listen()
-            return -1
-            """,
-        "an abstract socket": """
-            import socket
-            socket.socket(socket.AF_UNIX).connect("\\0/tmp/.X11-unix/X0")
-            return -1
-            """,
-        "http": """
-            import urllib.request
-            urllib.request.urlopen("http://127.0.0.1:8000", timeout=1)
-            return -1
-            """,
         "a name": "import socket; return socket.gethostbyname('example.org')",
     },
+    r"""
+### UDP
+import socket
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 53))
+return -1
+### a listening socket
+import socket
+server = socket.socket(); server.bind(("127.0.0.1", 0)); server.listen()
+return -1
+### an abstract socket
+import socket
+socket.socket(socket.AF_UNIX).connect("\0/tmp/.X11-unix/X0")
+return -1
+### http
+import urllib.request
+urllib.request.urlopen("http://127.0.0.1:8000", timeout=1)
+return -1
+""",
 )
 
 SIZE = "max(0, min(remaining, budget - num_decodes))"
@@ -594,10 +509,10 @@ ODD = [
     Hostile("odd", name, text, frozenset({"passed"}))
     for name, text in {
         "plain": body(RIGHT),
-        "top-level prints": body(RIGHT, "print('hello')\nimport math"),
+        "top-level prints": "print('hello')\nimport math\n" + body(RIGHT),
         "a helper below": body("return helper(budget, num_decodes, remaining)")
         + "\n\ndef helper(b, d, r):\n    return max(0, min(r, b - d))\n",
-        "a constant above": body(RIGHT.replace("0,", "ZERO,"), "ZERO = 0"),
+        "a constant above": "ZERO = 0\n" + body(RIGHT.replace("0,", "ZERO,")),
         "a lambda": "chunk_size = lambda b, d, r: max(0, min(r, b - d))\n",
         "a partial": "import functools\n\ndef size(zero, b, d, r):\n"
         "    return max(zero, min(r, b - d))\n\nchunk_size = functools.partial(size, 0)\n",

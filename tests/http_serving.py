@@ -6,13 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
-import openai
 import torch
 from fakes import tiny_model
-from prometheus_client.parser import text_string_to_metric_families
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.checkpoints.tokenizer import decode, encode
@@ -21,9 +18,12 @@ from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.model import GPT
 from nanogpt.posts.oracle import generate
-from nanogpt.server.engine_thread import EngineThread
-from nanogpt.server.server_settings import ServerSettings
-from nanogpt.server.serving import running_server
+
+if TYPE_CHECKING:  # they take long to import, and quick tests need none of them
+    import httpx
+    import openai
+
+    from nanogpt.server.engine_thread import EngineThread
 
 MODEL = "nanogpt"
 LONG = ModelConfig(num_layers=1, num_heads=2, num_channels=16, context_len=4096)
@@ -58,27 +58,44 @@ class Running:
     """A server, and ways to speak with it."""
 
     url: str
-    thread: EngineThread
+    thread: "EngineThread"
     closing: ExitStack
 
-    def client(self, key: str = "any") -> openai.OpenAI:
+    def client(self, key: str = "any") -> "openai.OpenAI":
+        import openai
+
         client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
         return self.closing.enter_context(client)
 
-    def async_client(self) -> openai.AsyncOpenAI:
+    def async_client(self) -> "openai.AsyncOpenAI":
+        import openai
+
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="any", max_retries=0)
 
-    def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
+    def post(self, path: str, body: Any, **headers: str) -> "httpx.Response":
+        import httpx
+
         return httpx.post(self.url + path, json=body, headers=headers, timeout=LIMIT_S)
+
+    def get(self, path: str, **options: Any) -> "httpx.Response":
+        import httpx
+
+        return httpx.get(self.url + path, timeout=LIMIT_S, **options)
+
+    def complete(self, **fields: Any) -> str:
+        """The text of a completion, greedy unless the fields say otherwise."""
+        answer = self.post("/v1/completions", completion(**{"temperature": 0, **fields}))
+        return answer.json()["choices"][0]["text"]
 
     def metrics(self) -> dict[tuple[str, ...], float]:
         """Every sample: (name, label values without the model's name) -> value."""
-        text = httpx.get(f"{self.url}/metrics").text
+        from prometheus_client.parser import text_string_to_metric_families
+
         return {
             (each.name, *(v for k, v in sorted(each.labels.items()) if k != "model_name")): (
                 each.value
             )
-            for family in text_string_to_metric_families(text)
+            for family in text_string_to_metric_families(self.get("/metrics").text)
             for each in family.samples
         }
 
@@ -103,18 +120,16 @@ def serving(
     made: Engine | None = None,
     deadlines: Any = None,
     tokenizer: Tokenizer = CHARACTERS,
+    parts: Any = None,
     **settings: Any,
 ) -> Iterator[Running]:
     """A server of this engine, in this process. In the end it holds nothing."""
+    from nanogpt.server import ServerParts, ServerSettings, running_server
+
     served = made or engine()
     allowed = ServerSettings(**{"stream_interval_ms": 0, **settings})
-    with (
-        running_server(lambda: served, allowed, deadlines=deadlines, tokenizer=tokenizer) as (
-            url,
-            thread,
-        ),
-        ExitStack() as closing,
-    ):
+    more = {"deadlines": deadlines, "tokenizer": tokenizer, "parts": parts or ServerParts()}
+    with running_server(lambda: served, allowed, **more) as (url, thread), ExitStack() as closing:
         yield Running(url, thread, closing)
     assert not thread.is_alive and not thread.served
     last = served.steps[-1] if served.steps else None
@@ -143,3 +158,20 @@ def text_of(events: Sequence[Any]) -> str:
 
 def _has_text(event: Any) -> bool:
     return isinstance(event, dict) and bool(event.get("choices"))
+
+
+async def read_all(running: Running, bodies: list[Any]) -> list[list[Any]]:
+    """The events of all these streams, read at once."""
+    import asyncio
+
+    import httpx
+
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=60, limits=limits, base_url=running.url) as client:
+
+        async def one(body: Any) -> list[Any]:
+            async with client.stream("POST", "/v1/completions", json=body) as answer:
+                assert answer.status_code == 200
+                return events_of([line async for line in answer.aiter_lines()])
+
+        return await asyncio.gather(*map(one, bodies))

@@ -1,19 +1,22 @@
 """Engines driven step by step through one workload, and held to the oracle's text and K/V."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from fakes import TINY, Ask, prompt_of, tiny_model
+from fakes import TINY, Ask, follower, prompt_of, tiny_model
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nanogpt.config import EngineConfig
 from nanogpt.engine import Arrivals, Engine
+from nanogpt.parts import Parts
 from nanogpt.parts.sliding_window import kept_positions, visible
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
-from nanogpt.trace import StepRecord
+from nanogpt.speculative.drafting import Draft
+from nanogpt.trace import StepRecord, Trace
 
 BYTES_PER_TOKEN = 2 * TINY.num_layers * TINY.num_channels * 8
 """K and V of one token of the tiny model, in float64."""
@@ -25,6 +28,23 @@ def arrivals_of(asks: Sequence[Ask]) -> list[tuple[int, Request]]:
         (step, Request(i, prompt_of(i, length), max_new, priority))
         for i, (step, length, max_new, priority) in enumerate(asks)
     ]
+
+
+@st.composite
+def workloads(draw: st.DrawFn, policies: Sequence[Any]) -> tuple[list[Ask], EngineConfig]:
+    """Up to 8 requests, and limits from hopelessly tight to none at all."""
+    one = st.tuples(st.integers(0, 10), st.integers(1, 14), st.integers(1, 9), st.integers(0, 2))
+    asks = draw(st.lists(one, min_size=1, max_size=8))
+    needed = max(length + max_new - 1 for _, length, max_new, _ in asks)
+    return asks, EngineConfig(
+        token_budget=draw(st.integers(1, 24)),
+        max_kv_tokens=draw(st.none() | st.integers(needed, needed + 20)),
+        max_batch_size=draw(st.integers(1, 6)),
+        max_prefilling=draw(st.sampled_from([1, 1, 2, None])),
+        policy=draw(st.sampled_from(policies)),
+        preempt_to_admit=draw(st.booleans()),
+        seed=5,
+    )
 
 
 @st.composite
@@ -54,6 +74,28 @@ def steps_of(engine: Engine, arrivals: Arrivals) -> Iterator[StepRecord]:
 
 
 @functools.cache
+def text_after(
+    prompt: tuple[int, ...],
+    max_new: int,
+    name: int = 0,
+    temperature: float = 0.0,
+    window: int | None = None,
+    sinks: int = 0,
+) -> tuple[int, ...]:
+    """A prompt and what the oracle makes of it, with seed 5."""
+    new = generate(
+        tiny_model(),
+        prompt,
+        max_new,
+        temperature=temperature,
+        seed=5,
+        request_id=name,
+        sliding_window=window,
+        num_sinks=sinks,
+    )
+    return (*prompt, *new)
+
+
 def text_of(
     request_id: int,
     length: int,
@@ -62,24 +104,15 @@ def text_of(
     window: int | None = None,
     sinks: int = 0,
 ) -> tuple[int, ...]:
-    """The request's prompt and what the oracle makes of it, with seed 5."""
-    prompt = prompt_of(request_id, length)
-    new = generate(
-        tiny_model(),
-        prompt,
-        max_new,
-        temperature=temperature,
-        seed=5,
-        request_id=request_id,
-        sliding_window=window,
-        num_sinks=sinks,
-    )
-    return (*prompt, *new)
+    """The text of a request whose prompt is `prompt_of(request_id, length)`."""
+    prompt = tuple(prompt_of(request_id, length))
+    return text_after(prompt, max_new, request_id, temperature, window, sinks)
 
 
 @functools.cache
 def kv_from_scratch(tokens: tuple[int, ...], window: int | None = None, sinks: int = 0) -> Tensor:
     """K and V of a whole text, every pair of tokens judged by `visible`: (2, L, H, S, D)."""
+    tokens = tokens[: TINY.context_len]  # the last one of a full context is never computed
     everyone = range(len(tokens))
     mask = torch.tensor([[visible(q, k, window, sinks) for k in everyone] for q in everyone])
     layers: list[Tensor] = []
@@ -96,7 +129,9 @@ def kv_from_scratch(tokens: tuple[int, ...], window: int | None = None, sinks: i
     return torch.stack(layers, dim=1)
 
 
-def assert_holds_the_right_kv(engine: Engine, texts: Sequence[tuple[int, ...]]) -> None:
+def assert_holds_the_right_kv(
+    engine: Engine, texts: Sequence[tuple[int, ...]] | Mapping[int, tuple[int, ...]]
+) -> None:
     """What every running request holds is what its text has from scratch, and nothing else."""
     window, sinks = engine.config.sliding_window, engine.config.num_sinks
     running = [*engine.scheduler.prefilling, *engine.scheduler.active]
@@ -108,3 +143,45 @@ def assert_holds_the_right_kv(engine: Engine, texts: Sequence[tuple[int, ...]]) 
         for layer in range(TINY.num_layers):
             held = torch.stack(engine.cache.gather(request.id, layer))  # (2, H, S, D)
             torch.testing.assert_close(held, right[:, layer], rtol=1e-9, atol=1e-9)
+
+
+def watched(
+    arrivals: Arrivals, config: EngineConfig, parts: Parts = Parts(), draft: Draft | None = None
+) -> Trace:
+    """Serve, and hold texts, K/V and books to what is right after every single step.
+
+    Takes settings with seed 5.
+    """
+    engine = Engine(tiny_model(), config, parts, draft=draft)
+    rule = config.temperature, config.sliding_window, config.num_sinks
+    texts = {
+        r.id: text_after(tuple(r.prompt_tokens), r.max_new_tokens, r.id, *rule) for _, r in arrivals
+    }
+    for _ in steps_of(engine, arrivals):
+        engine.cache.check()
+        assert_holds_the_right_kv(engine, texts)
+    for _, request in arrivals:
+        assert tuple(request.tokens_so_far) == texts[request.id], request.id
+    trace = engine.trace()
+    follower(trace, config).check()
+    return trace
+
+
+def decisions(trace: Trace) -> list[object]:
+    """What the steps did, but for what they cost and where K/V lies."""
+    return [
+        (s.work, s.admitted, s.preempted, s.finished, s.kv_after, s.kv_peak) for s in trace.steps
+    ]
+
+
+def served_by(
+    parts: Parts, config: EngineConfig, asks: Sequence[Ask], max_steps: int = 300
+) -> tuple[Trace, int]:
+    """The trace of a run with these parts, and how many of its tokens are not the oracle's."""
+    trace = Engine(tiny_model(), config, parts).run(arrivals_of(asks), max_steps)
+    assert trace.error is None
+    wrong = 0
+    for i, (_, length, max_new, _) in enumerate(asks):
+        right = text_of(i, length, max_new, 0.0, config.sliding_window, config.num_sinks)[length:]
+        wrong += sum(a != b for a, b in zip(trace.generated_tokens(i), right, strict=True))
+    return trace, wrong

@@ -1,20 +1,15 @@
-"""The lessons' notebooks run once for all tests, beside them, in a process of their own.
+"""The lessons' notebooks, each run once for all tests that ask for it.
 
-Every notebook is run untouched in a Jupyter kernel; every lesson also with all exercises answered,
-its museum as it is shipped, and one with a museum then has it repaired.
+Every lesson is run with all exercises answered and its museum as it is shipped; one with a museum
+also has it repaired. In a Jupyter kernel a notebook is run untouched, and then answered.
 """
 
-import atexit
+import contextlib
 import functools
 import html
 import importlib
-import json
-import multiprocessing
-import os
-import pickle
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +24,6 @@ from course.demo.slides import Slide, slides
 from course.prediction import Withheld
 from course.registry import lesson_exercises
 from course.report import Report
-from nanogpt import Trace
 from nanogpt.fleet import FIFO
 
 if TYPE_CHECKING:
@@ -38,16 +32,11 @@ if TYPE_CHECKING:
 FILES = sorted((ROOT / "lessons").glob("*.py"))
 STEMS = [path.stem for path in FILES if re.match(r"l\d\d[a-z]?_", path.stem)]
 LIMIT_S = 400
-_WAIT_S = 3 * LIMIT_S  # for a notebook that stands behind others, on a machine that does much else
 JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
-    "l04_sliding_window": [
-        ("exhibit_a", "evict", "one_per_call"),
-    ],
-    "l05_slo_policy": [
-        ("exhibit_a", "gate", "margin_on_negative_scores"),
-    ],
+    "l04_sliding_window": [("exhibit_a", "evict", "one_per_call")],
+    "l05_slo_policy": [("exhibit_a", "gate", "margin_on_negative_scores")],
     "l07_fleet": [],
     "l08_speculation": [
         ("exhibit_a", "expected_tokens", "bonus_forgotten"),
@@ -111,26 +100,20 @@ WITHOUT_EXERCISE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Visit:
     """What a run of a notebook left behind.
 
     `statuses` are the verdicts on the exercises by id; `reports` those on other functions, in the
     order of the cells, each with its misconception; `texts` is what was shown as words or tables;
-    `names` are the values that cells name, as far as they can leave their process; `slides` is what
-    `learn.py demo` would make of the page.
+    `names` are the values that cells name; `slides` is what `learn.py demo` would make of the page.
     """
 
     statuses: dict[str, str]
     reports: list[tuple[str, str, str | None]]
     texts: list[str]
-    names: dict[str, Any]
+    names: Mapping[str, Any]
     slides: tuple[Slide, ...]
-
-    def trace(self, name: str) -> Trace:
-        """The run that a cell names so."""
-        assert isinstance(self.names[name], Trace)
-        return self.names[name]
 
     def text(self, words: str) -> str:
         """The one output that has these words in it."""
@@ -144,6 +127,13 @@ class Visit:
             cells = re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)
             rows.append([html.unescape(re.sub(r"<.*?>", "", cell)) for cell in cells])
         return {row[0]: row[1:] for row in rows}
+
+    @functools.cached_property
+    def words(self) -> str:
+        """Everything that is shown, and what predictions reveal, without its markup."""
+        shown = [*self.texts, *(slide.html for slide in self.slides)]
+        plain = html.unescape(re.sub(r"<.*?>", " ", " ".join(shown)))
+        return " ".join(plain.replace("**", "").split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +151,53 @@ class Exported:
     solved: dict[str, str]
 
 
-# ---- in that process -----------------------------------------------------------------------------
+class Notebooks:
+    """Runs of notebooks, each done on first use, by a learner of their own who keeps all answers.
+
+    `close` ends the kernel, one for all notebooks.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.done: dict[str, Any] = {}
+        self.opened = contextlib.ExitStack()
+        self.close = self.opened.close
+
+    def solved(self, stem: str) -> Visit:
+        """All exercises answered, the museum as it is shipped."""
+        return self._once(f"solved {stem}", lambda: left_behind(*self._run_solved(stem)))
+
+    def repaired(self, stem: str) -> Visit:
+        """All exercises answered, and then the museum repaired."""
+        return self._once(f"repaired {stem}", lambda: repair(stem, *self._run_solved(stem)))
+
+    def exported(self, stem: str) -> Exported:
+        """The notebook in the course's Jupyter kernel, untouched and then answered."""
+        return self._once(f"exported {stem}", lambda: export(stem, self._kernel(), self.folder))
+
+    def _run_solved(self, stem: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        answers = {item.name: worked(item.id) for item in lesson_exercises(stem)}
+        app = importlib.import_module(f"lessons.{stem}").app
+        return self._once(stem, lambda: app.run(defs=answers))
+
+    def _kernel(self) -> "BlockingKernelClient":
+        from jupyter_kernel import kernel
+
+        home = self.folder / "jupyter"
+        home.mkdir(exist_ok=True)
+        return self._once("kernel", lambda: self.opened.enter_context(kernel(home)))
+
+    def _once(self, key: str, make: Callable[[], Any]) -> Any:
+        if key not in self.done:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("SERVING_NANOGPT_WORK", str(self.folder / "learner"))
+                self.done[key] = make()
+        return self.done[key]
 
 
-def visit(stem: str, answers: dict[str, Any]) -> Visit:
-    """Run a notebook with `answers` in place of the functions and values of these names."""
-    return _left_behind(*importlib.import_module(f"lessons.{stem}").app.run(defs=answers))
-
-
-def _left_behind(found: Sequence[Any], names: Mapping[str, Any]) -> Visit:
-    import marimo  # takes a second, which only these processes should pay
+def left_behind(found: Sequence[Any], names: Mapping[str, Any]) -> Visit:
+    """What is asserted of such a run."""
+    import marimo
 
     outputs = [each.content if isinstance(each, Withheld) else each for each in found]
     attempts = [value.report for value in names.values() if isinstance(value, Attempt)]
@@ -179,33 +206,12 @@ def _left_behind(found: Sequence[Any], names: Mapping[str, Any]) -> Visit:
         {report.exercise: report.status for report in attempts},
         [(card.exercise, card.status, card.misconception) for card in cards],
         [output.text for output in outputs if isinstance(output, marimo.Html)],
-        {name: value for name, value in names.items() if _can_leave(value)},
+        names,
         slides(found),
     )
 
 
-def _can_leave(value: Any) -> bool:
-    if callable(value):
-        return False
-    try:
-        pickle.dumps(value)
-    except Exception:  # whatever it is that cannot be pickled
-        return False
-    return True
-
-
-@functools.cache
-def _run_solved(stem: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The outputs of the cells and the values of their names, all exercises answered."""
-    answers = {item.name: worked(item.id) for item in lesson_exercises(stem)}
-    return importlib.import_module(f"lessons.{stem}").app.run(defs=answers)
-
-
-def _solved(stem: str) -> Visit:
-    return _left_behind(*_run_solved(stem))
-
-
-def _repaired(stem: str) -> Visit:
+def repair(stem: str, outputs: Sequence[Any], names: Mapping[str, Any]) -> Visit:
     """As on a page, what depends on an exhibit runs again, and nothing else."""
     from marimo._ast.app import InternalApp
     from marimo._runtime.app.script_runner import AppScriptRunner
@@ -213,7 +219,6 @@ def _repaired(stem: str) -> Visit:
 
     right = {exhibit: worked(f"{stem[:3]}.{name}") for exhibit, name, _ in MUSEUMS[stem]}
     right |= WITHOUT_EXERCISE.get(stem, {})
-    outputs, names = _run_solved(stem)
     app = InternalApp(importlib.import_module(f"lessons.{stem}").app)
     answered = {item.name for item in lesson_exercises(stem)}
     ran = [id for id, each in app.graph.cells.items() if id != "setup" and not each.defs & answered]
@@ -224,25 +229,15 @@ def _repaired(stem: str) -> Visit:
     runner._scheduler = SequentialScheduler(order, app.graph)
     renewed, found = runner.run()
     shown = dict(zip(ran, outputs, strict=True)) | renewed
-    return _left_behind([*shown.values()], {name: found[name] for name in names})
+    return left_behind([*shown.values()], {name: found[name] for name in names})
 
 
-@functools.cache
-def _kernel() -> "BlockingKernelClient":
-    """One kernel for all: it has loaded what lessons need, and each finds it empty."""
-    from jupyter_kernel import kernel
-
-    opened = kernel(Path("jupyter").absolute())
-    atexit.register(opened.__exit__, None, None, None)
-    return opened.__enter__()
-
-
-def _exported(stem: str) -> Exported:
+def export(stem: str, client: "BlockingKernelClient", folder: Path) -> Exported:
+    """Run a notebook in a kernel that has loaded what lessons need, and is emptied first."""
     from jupyter_kernel import Page
 
-    work = Path("jupyter", stem).absolute()
+    work = folder / "jupyter" / stem
     work.mkdir(parents=True)
-    client = _kernel()
     client.execute_interactive(EMPTIED.format(work=str(work)), timeout=LIMIT_S)
     page = Page(client, (ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8"), stem)
     page.run_all()
@@ -261,66 +256,3 @@ os.environ["SERVING_NANOGPT_WORK"] = {work!r}
 os.chdir({work!r})
 get_ipython().reset(new_session=False)
 """
-
-
-RUNS = {"solved": _solved, "repaired": _repaired, "exported": _exported}
-
-
-def _prepare(folder: str) -> None:
-    """The processes write nothing to the learner's own folder, and take what others leave."""
-    os.environ |= {
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "SERVING_NANOGPT_WORK": str(Path(folder) / "learner"),
-    }
-    os.nice(10)  # other tests come first
-    os.chdir(folder)
-
-
-# ---- in the tests' process -----------------------------------------------------------------------
-
-
-class Notebooks:
-    """Runs of notebooks, each started once, on first use, and waited for by each test that asks."""
-
-    def __init__(self, folder: Path) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(1, spawn, _prepare, (str(folder),))
-        self.started: dict[str, Future[Any]] = {}
-
-    def start_for(self, tests: Iterable[pytest.Item]) -> None:
-        """Start what these tests will ask for, in their order, so that it is done when they do."""
-        for test in tests:
-            for run in RUNS:
-                for path in FILES:
-                    if re.search(rf"_{run}(_.*)?\[{path.stem}\]", test.name):
-                        self.start(run, path.stem)
-
-    def start(self, run: str, stem: str) -> Future[Any]:
-        """Run a notebook in one of the `RUNS`."""
-        return self._start(f"{run} {stem}", RUNS[run], stem)
-
-    def start_with(self, stem: str, answers: dict[str, Any]) -> Future[Visit]:
-        """Run a notebook with plain values in place of those that its cells would name."""
-        return self._start(f"{json.dumps(answers)} {stem}", visit, stem, answers)
-
-    def solved(self, stem: str) -> Visit:
-        """All exercises answered, the museum as it is shipped."""
-        return self.start("solved", stem).result(_WAIT_S)
-
-    def repaired(self, stem: str) -> Visit:
-        """All exercises answered, and then the museum repaired."""
-        return self.start("repaired", stem).result(_WAIT_S)
-
-    def exported(self, stem: str) -> Exported:
-        """The notebook in the course's Jupyter kernel, untouched and then answered."""
-        return self.start("exported", stem).result(_WAIT_S)
-
-    def close(self) -> None:
-        """End the processes."""
-        self.pool.shutdown(cancel_futures=True)
-
-    def _start(self, key: str, function: Any, *arguments: Any) -> Future[Any]:
-        if key not in self.started:
-            self.started[key] = self.pool.submit(function, *arguments)
-        return self.started[key]

@@ -5,13 +5,17 @@ lies behind its letters are taken from screenshots, so that shades, tints, strip
 above and below count as they are seen.
 """
 
+from __future__ import annotations
+
 import base64
 import io
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
-from playwright.sync_api import CDPSession, Page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import CDPSession, Page
 
 # Every word that is seen, with a block of its colour in its place; `paint(mode)` shows the page as
 # it is ("words"), with the blocks ("blocks"), or with neither ("bare"; a halo stays).
@@ -87,6 +91,8 @@ def words_of(page: Page) -> list[Word]:
 
 
 def _shot(page: Page, camera: CDPSession, mode: str) -> np.ndarray:
+    from PIL import Image
+
     page.evaluate("(mode) => window.paint(mode)", mode)
     # The pixels of Playwright's own screenshots, at half the cost: a PNG that is packed less.
     options = {"format": "png", "optimizeForSpeed": True}

@@ -7,7 +7,7 @@ end with the test run.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -108,6 +108,10 @@ def process_is_there(process_id: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
+def assert_gone(process_ids: Iterable[int]) -> None:
+    wait_for(lambda: not any(map(process_is_there, process_ids)), "the end of all processes")
+
+
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -121,7 +125,7 @@ def first_hurried(snapshot: Snapshot) -> Target | None:
 
 
 __all__ = [
-    "CONFIG", "HELD", "LAYERS", "RankParts", "first_hurried", "hold_at", "let_go", "logits_after",
-    "meanwhile", "open_files", "pass_row", "process_is_there", "prompt", "ranks", "tiny_model",
-    "wait_for", "wait_until_held",
+    "CONFIG", "HELD", "LAYERS", "RankParts", "assert_gone", "first_hurried", "hold_at", "let_go",
+    "logits_after", "meanwhile", "open_files", "pass_row", "process_is_there", "prompt", "ranks",
+    "tiny_model", "wait_for", "wait_until_held",
 ]  # fmt: skip

@@ -4,6 +4,8 @@ The copy lies in the repository's own `.browser-test/`, or in the home folder's 
 repository itself is in a temporary folder: marimo saves nothing there.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
@@ -15,14 +17,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from driving import LIMIT_MS
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+from driving import Lesson, expect
 from support import ROOT, copy_course, lend_python
 
 from course.launcher.doctor import is_temporary
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 SAVED = (
     Path.home() / ".cache" / "serving-nanogpt-tests"
@@ -91,31 +96,44 @@ def _address(process: subprocess.Popen[str]) -> str:
     pytest.fail(f"the course did not open: {''.join(said)}")
 
 
-def told(message: ConsoleMessage) -> str:
-    """What a page's console says, and of what it could not load the address."""
-    where = message.location["url"] if message.text.startswith("Failed to load") else ""
-    return f"{message.text} {where}".rstrip()
+def watch(page: Page, own: str, complaints: list[str]) -> None:
+    """Note what the page logs as an error, and what it asks for of any machine but `own`.
+
+    `own` is what its addresses begin with, without the scheme of one that is asked over a network.
+    """
+
+    def told(message: ConsoleMessage) -> None:
+        where = message.location["url"] if message.text.startswith("Failed to load") else ""
+        if message.type == "error":
+            complaints.append(f"{message.text} {where}".rstrip())
+
+    def asked(url: str) -> None:
+        place = re.sub("^(https?|wss?)://", "", url)
+        if not place.startswith((own, "blob:", "data:")):
+            complaints.append(f"asked for {url}")
+
+    page.on("console", told)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.on("request", lambda request: asked(request.url))
+    page.on("websocket", lambda socket: asked(socket.url))
 
 
 @contextlib.contextmanager
 def first_page(chromium: Browser, course: CourseServer, complaints: list[str]) -> Iterator[Page]:
-    """A page of a laptop's size on the first page of the course.
-
-    What it says on its console as an error, and what it asks of other machines, is added to
-    `complaints`.
-    """
-
-    def saw(url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("blob", "data") and parts.hostname != course.host:
-            complaints.append(f"asked for {url}")
-
+    """A page of a laptop's size, which is watched, on the first page of the course."""
     page = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    page.on("console", lambda m: complaints.append(told(m)) if m.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: saw(request.url))
-    page.on("websocket", lambda socket: saw(socket.url))
+    watch(page, course.host, complaints)
     page.goto(course.address)
-    expect(page.locator(".sng-map")).to_be_visible(timeout=LIMIT_MS)
+    expect(page.locator(".sng-map")).to_be_visible()
     yield page
     page.close()
+
+
+def open_lesson(page: Page, stem: str) -> Lesson:
+    """A lesson, reached by its link on the first page, which is open."""
+    page.locator(f"h2 a[href*='file={stem}']").click()
+    page.wait_for_url(f"**/?file={stem}*")
+    opened = Lesson(page, stem)
+    opened.wait_until_open()
+    return opened

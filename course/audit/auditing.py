@@ -23,9 +23,10 @@ SCORED = "l07.my_policy"
 _MUTANT_S, _WEAKENED_S = 0.05, 0.2  # of computing in a call; many never end
 _NAMES = ("uint8", "int32", "int64", "float32", "float64", "array")
 
+Choose: TypeAlias = Callable[[list[Any]], list[Any]]
+"""Which of the mutants, of the weaker answers and of the results in other types to ask about."""
 Changed: TypeAlias = tuple[str, Function]
 """A mutant or a weaker form of a right answer, and the name that it has in `still_right`."""
-Choose: TypeAlias = Callable[[list[Changed]], list[Changed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class Audit:
     seconds: float
 
 
-def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Changed]) -> Audit:
-    """All of it; or of the mutants, and of the weaker answers, only those that `choose` returns.
+def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Any]) -> Audit:
+    """All of it, or of what is made of right answers only what `choose` returns.
 
     A check that right answers fail is not asked about what comes from them.
     """
@@ -69,7 +70,7 @@ def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Changed]) -> 
         wrong = _wrong(item, findings)
         variants, slips, weaker = Count(0, 0), None, None
         if right.good == right.all:
-            variants = _variants(item, findings)
+            variants = _variants(item, choose, findings)
             if item.id != SCORED:
                 slips = _asked(item, _mutants(item), choose, _MUTANT_S, (0,))
                 weaker = _asked(item, _weakened(item), choose, _WEAKENED_S, WEAKENED_SEEDS)
@@ -80,7 +81,7 @@ def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Changed]) -> 
         without = [name for name in passing if name not in item.still_right]
         findings += [f"a {kind} passes, and no reason is written down: {name}" for name in without]
     if slips and weaker:
-        unknown = survivors | slips.left_out.keys() | weaker.left_out.keys()
+        unknown = survivors | slips.left_out | weaker.left_out
         stale = [name for name in item.still_right if name not in unknown]
         findings += [f"has a reason to pass, and does not: {name}" for name in stale]
     unexplained = survivors - item.still_right.keys()
@@ -132,15 +133,16 @@ def _is_named(report: Report, key: str) -> bool:
     return report.status == "failed" and report.misconception == key
 
 
-def _variants(item: Exercise, findings: list[str]) -> Count:
-    good = total = 0
-    for answer in item.right:
-        for variant in applying(item.check, answer):
-            sentence = refused(item, answer, variant)
-            total, good = total + 1, good + (sentence is None)
-            if sentence is not None:
-                findings.append(f"refused in {variant.name}: {answer.__name__}: {sentence}")
-    return Count(good, total)
+def _variants(item: Exercise, choose: Choose, findings: list[str]) -> Count:
+    pairs = [(answer, each) for answer in item.right for each in applying(item.check, answer)]
+    chosen = choose(pairs)
+    good = 0
+    for answer, variant in chosen:
+        sentence = refused(item, answer, variant)
+        good += sentence is None
+        if sentence is not None:
+            findings.append(f"refused in {variant.name}: {answer.__name__}: {sentence}")
+    return Count(good, len(chosen))
 
 
 def refused(item: Exercise, answer: Function, variant: Variant) -> str | None:
@@ -162,7 +164,7 @@ class _Asked:
 
     caught: Count
     passing: list[str]
-    left_out: Counter[str]
+    left_out: set[str]
 
 
 def _asked(
@@ -176,7 +178,7 @@ def _asked(
         if any(_passes(item, name, function, most_s, seed) for seed in seeds)
     ]
     left_out = Counter(name for name, _ in made) - Counter(name for name, _ in chosen)
-    return _Asked(Count(len(chosen) - len(passing), len(chosen)), passing, left_out)
+    return _Asked(Count(len(chosen) - len(passing), len(chosen)), passing, set(left_out))
 
 
 def _mutants(item: Exercise) -> list[Changed]:

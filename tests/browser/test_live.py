@@ -1,5 +1,7 @@
 """The live demo in Chromium: a projector and three phones, served by the real command."""
 
+from __future__ import annotations
+
 import contextlib
 import re
 import signal
@@ -7,12 +9,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from driving import assert_accessible_and_not_too_wide, violations
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from driving import assert_accessible_and_not_too_wide, expect, violations
+from serving import watch
 from support import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.browser
 
@@ -21,84 +27,51 @@ PROJECTOR = {"width": 1920, "height": 1080}
 
 
 @dataclass(frozen=True, slots=True)
-class Demo:
-    """A demo that is open: where its screen is, where its phones go, and the room's code."""
-
-    screen: str
-    phones: str
-    code: str
-
-
-@dataclass(frozen=True, slots=True)
 class Hall:
-    """A demo with its projector and three phones."""
+    """A demo with its projector and three phones, and the address that the phones go to."""
 
-    demo: Demo
     screen: Page
     phones: tuple[Page, ...]
+    address: str
 
 
 @pytest.fixture(scope="module")
-def demo() -> Iterator[Demo]:
-    arguments = ["demo", "live", "--no-browser", "--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "course", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout
-    said = ""
-    while "--host" not in said:
-        line = process.stdout.readline()
-        assert line, said
-        said += line
-    addresses = re.findall(r"http://\S+", said)
-    code = re.search(r"Room code: +(\w+)", said)
-    assert code
-    yield Demo(addresses[0], addresses[1], code[1])
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 0
-
-
-def watched(context: BrowserContext, demo: Demo, complaints: list[str]) -> Page:
-    """A page whose errors, and whose requests to other servers, are complaints."""
-    page, own = context.new_page(), urlsplit(demo.phones).netloc
-
-    def saw(url: str) -> None:
-        if urlsplit(url).scheme != "data" and urlsplit(url).netloc != own:
-            complaints.append(f"asked for {url}")
-
-    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: saw(request.url))
-    page.on("websocket", lambda socket: saw(socket.url))
-    return page
-
-
-@pytest.fixture(scope="module")
-def hall(chromium: Browser, demo: Demo, complaints: list[str]) -> Iterator[Hall]:
-    with contextlib.ExitStack() as stack:
+def hall(chromium: Browser, complaints: list[str]) -> Iterator[Hall]:
+    """The real command, open on all four."""
+    command = [sys.executable, "-m", "course", "demo", "live", "--no-browser", "--port", "0"]
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, **told) as process, contextlib.ExitStack() as stack:
+        said = ""
+        while "--host" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        screens, phones = re.findall(r"http://\S+", said)[:2]
+        code = re.search(r"Room code: +(\w+)", said)[1]
 
         def opened(size: dict[str, int], address: str) -> Page:
-            context = chromium.new_context(viewport=size, color_scheme="light")  # type: ignore[arg-type]
+            context = chromium.new_context(viewport=size, color_scheme="light")
             stack.callback(context.close)
-            page = watched(context, demo, complaints)
+            page = context.new_page()
+            watch(page, urlsplit(phones).netloc, complaints)
             page.goto(address)
             return page
 
-        screen = opened(PROJECTOR, demo.screen)
-        expect(screen.get_by_role("dialog", name="Come in")).to_contain_text(demo.code)
+        screen = opened(PROJECTOR, screens)
+        expect(screen.get_by_role("dialog", name="Come in")).to_contain_text(code)
         screen.keyboard.press("Escape")
         expect(screen.get_by_role("dialog")).to_have_count(0)
-        scanned = [opened(PHONE, f"{demo.phones}#{demo.code}") for _ in range(2)]
-        typed = opened(PHONE, demo.phones)
-        typed.get_by_label("Room code").fill(demo.code.lower())
+        scanned = [opened(PHONE, f"{phones}#{code}") for _ in range(2)]
+        typed = opened(PHONE, phones)
+        typed.get_by_label("Room code").fill(code.lower())
         typed.keyboard.press("Enter")
         expect(screen.locator("#standing")).to_contain_text("3 here")
-        yield Hall(demo, screen, (*scanned, typed))
+        assert screen.url == screens.partition("#")[0]  # without its token
+        yield Hall(screen, (*scanned, typed), phones)
+        stack.close()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
 
 
 def ask(phone: Page, text: str) -> Locator:
@@ -138,6 +111,7 @@ def empty(hall: Hall) -> None:
 
 
 def test_prompts_stream_to_their_phones_and_the_screen_shows_the_schedule(hall: Hall):
+    assert [phone.url for phone in hall.phones] == [hall.address] * 3  # without the code
     pace(hall, 50)
     cards = [ask(phone, f"{name}:\n") for phone, name in zip(hall.phones, "ABC", strict=True)]
     for card in cards:
@@ -148,23 +122,11 @@ def test_prompts_stream_to_their_phones_and_the_screen_shows_the_schedule(hall: 
     assert screen.locator("#run .sn-tl-decode").count() > 10, "the timeline's own cells"
     assert screen.locator("#run .sn-kv-limit").count() == 1, "the KV budget"
     assert screen.locator("#run .sn-kv-box-held").count() > 5
-    others = hall.phones[0].locator("#others article")
-    expect(others).to_have_count(2)
+    expect(hall.phones[0].locator("#others article")).to_have_count(2)
     empty(hall)
 
 
-def test_the_token_leaves_the_address_bar_and_the_code_does_too(hall: Hall):
-    assert hall.screen.url == hall.demo.screen.partition("#")[0]
-    assert [phone.url for phone in hall.phones] == [hall.demo.phones] * 3
-
-
-def test_a_phone_that_is_opened_again_finds_its_requests(hall: Hall):
-    phone = hall.phones[1]
-    before = phone.locator("#mine article .prompt").first.inner_text()
-    phone.reload()
-    expect(phone.locator("#mine article .prompt").first).to_have_text(before)
-
-
+@pytest.mark.nightly
 def test_what_cannot_be_served_gets_a_sentence_and_is_shown_as_text(hall: Hall):
     phone = hall.phones[0]
     for text, words in (
@@ -179,18 +141,7 @@ def test_what_cannot_be_served_gets_a_sentence_and_is_shown_as_text(hall: Hall):
     expect(phone.locator("#left")).to_contain_text("3 of 120 characters")
 
 
-def test_a_wrong_code_says_so_and_asks_again(chromium: Browser, demo: Demo, complaints: list[str]):
-    context = chromium.new_context(viewport=PHONE)  # type: ignore[arg-type]
-    page = watched(context, demo, complaints)
-    page.goto(f"{demo.phones}#WRONG")
-    expect(page.locator("#connection")).to_have_text("That is not this room's code.")
-    expect(page.get_by_label("Room code")).to_be_focused()
-    page.goto(f"{demo.phones}screen#WRONG")
-    page.reload()
-    expect(page.locator("#event")).to_have_text("That is not this screen's address.")
-    context.close()
-
-
+@pytest.mark.nightly
 def test_one_click_each_shows_what_an_engine_lives_through(hall: Hall):
     pace(hall, 50)
     for phone in hall.phones:
@@ -213,6 +164,7 @@ def test_one_click_each_shows_what_an_engine_lives_through(hall: Hall):
     empty(hall)
 
 
+@pytest.mark.nightly
 def test_the_instructor_pauses_and_steps_by_keyboard_and_hears_each_step(hall: Hall):
     screen = hall.screen
     screen.get_by_role("button", name="Pause", exact=True).focus()
@@ -232,13 +184,15 @@ def test_the_instructor_pauses_and_steps_by_keyboard_and_hears_each_step(hall: H
     empty(hall)
 
 
-def test_hidden_texts_are_hidden_from_others_alone(hall: Hall):
+@pytest.mark.nightly
+def test_hidden_texts_are_hidden_from_others_alone_and_a_reload_finds_them(hall: Hall):
     press(hall, "Hide texts")
     ask(hall.phones[0], "Fie on thee")
     seen = hall.phones[1].locator("#others article").first
     expect(seen.locator(".text")).to_have_text("hidden")
     expect(hall.screen.locator("#newest .text").first).to_have_text("hidden")
-    expect(hall.screen.locator("#run .sn-tl-token", has_text="·").first).to_be_visible()
+    hall.phones[0].reload()
+    expect(hall.phones[0].locator("#mine article .prompt").first).to_have_text("Fie on thee")
     press(hall, "Show texts")
     expect(seen.locator(".prompt")).to_have_text("Fie on thee")
     empty(hall)
@@ -258,19 +212,17 @@ SMALLEST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_pages_are_accessible_and_the_screen_is_for_the_back_row(hall: Hall, scheme: str):
-    hall.screen.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    hall.phones[0].emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+def test_both_pages_are_accessible_and_the_screen_is_for_the_back_row(hall: Hall):
     press(hall, "A long prompt arrives")
     ask(hall.phones[0], "To be, or not to be")
     expect(hall.screen.locator("#run .sn-tl-decode").first).to_be_visible()
-    assert violations(hall.screen) == []
-    assert hall.screen.evaluate(SMALLEST) == []
-    press(hall, "Settings")
-    assert violations(hall.screen) == []
-    assert hall.screen.evaluate(SMALLEST) == []
-    press(hall, "Settings")
+    for scheme in ("light", "dark"):
+        hall.screen.emulate_media(color_scheme=scheme)
+        hall.phones[0].emulate_media(color_scheme=scheme)
+        assert_accessible_and_not_too_wide(hall.phones[0])
+        for _ in range(2):  # with the settings open, and without
+            press(hall, "Settings")
+            assert violations(hall.screen) == []
+            assert hall.screen.evaluate(SMALLEST) == []
     assert hall.screen.evaluate("[scrollX, document.documentElement.scrollWidth]") == [0, 1920]
-    assert_accessible_and_not_too_wide(hall.phones[0])
     empty(hall)

@@ -7,37 +7,20 @@ import os
 import re
 
 import pytest
-from driving import Lesson
+from driving import expect
 from launching import learn, wait_for
-from playwright.sync_api import expect
+from serving import open_lesson
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 STUB = r"raise NotImplementedError.*"
 SIZE = "return max(0, min(budget - num_decodes, remaining))"
-NOTICE = "Two versions of this lesson"
 
 
 @pytest.fixture(scope="module")
 def file(course_server):
     """The learner's copy of lesson 1."""
     return course_server.work / "l01_chunked_prefill.py"
-
-
-@pytest.fixture(scope="module")
-def open_tab(chromium, course_server, lesson):
-    """Opens the lesson once more in the same browser."""
-
-    def opened():
-        tab = chromium.new_page()
-        tab.goto(
-            course_server.address.replace("index.py&view-as=present", "l01_chunked_prefill.py")
-        )
-        again = Lesson(tab, "l01", 5)
-        again.wait_until_open()
-        return again
-
-    return opened
 
 
 def edited(text, function, old, new):
@@ -63,22 +46,6 @@ def reasons(file):
     return why.read_text().splitlines() if why.exists() else []
 
 
-def type_at_end(lesson, function, text):
-    """Type in the page, and wait until it has told its server, which is before it saves.
-
-    A page tells of its own changes too: it writes a text's source anew once that is in sight.
-    """
-    lesson.cell(function).click()
-    lesson.page.keyboard.press("Control+End")
-
-    def tells_of_the_text(response):
-        told = response.request.post_data or ""
-        return response.url.endswith("/api/document/transaction") and text in told
-
-    with lesson.page.expect_response(tells_of_the_text):
-        lesson.page.keyboard.insert_text(text)
-
-
 def assert_kept(file, num_kept, words):
     """So many copies are kept; the newest holds these words, and a line says why it is there."""
     wait_for(lambda: len(reasons(file)) >= num_kept, limit_s=60)
@@ -88,21 +55,14 @@ def assert_kept(file, num_kept, words):
     assert reasons(file)[-1].endswith(f"It is kept as work/kept/{copies[-1].name}.")
 
 
-def test_what_an_editor_writes_shows_in_the_open_page_and_is_checked(lesson, file):
+def test_what_an_editor_writes_shows_in_the_open_page_and_stays(lesson, file):
     edit(file, "chunk_size", STUB, SIZE)
     expect(lesson.cell("chunk_size")).to_contain_text(SIZE)
     lesson.report("chunk_size", "passed")
-
-
-def test_a_later_edit_in_the_page_leaves_it_there(lesson, file):
-    type_at_end(lesson, "chunk_mask", " or 1001")
+    lesson.type_at_end("chunk_mask", " or 1001")
     wait_for(lambda: "or 1001" in file.read_text())
     assert SIZE in file.read_text()
-    assert kept(file) == []
-
-
-def test_an_editor_that_saves_by_renaming_is_noticed(lesson, file):
-    new = file.with_suffix(".new")
+    new = file.with_suffix(".new")  # as an editor that saves by renaming
     new.write_text(edited(file.read_text(), "chunk_size", "return max.*", "return 4"))
     os.replace(new, file)
     expect(lesson.cell("chunk_size")).to_contain_text("return 4")
@@ -110,19 +70,18 @@ def test_an_editor_that_saves_by_renaming_is_noticed(lesson, file):
     assert kept(file) == []
 
 
-def test_of_two_edits_at_once_the_file_wins_and_the_pages_is_kept(lesson, file):
+def test_of_two_edits_in_one_cell_the_file_s_wins_and_the_page_s_is_kept(lesson, file):
     stale = file.read_text()
-    type_at_end(lesson, "chunk_mask", " or 1002")
+    lesson.type_at_end("chunk_mask", " or 1002")
     file.write_text(edited(stale, "chunk_mask", "or 1001", "or 1003"))
     expect(lesson.cell("chunk_mask")).to_contain_text("or 1003")
-    expect(lesson.page.get_by_text(NOTICE)).to_be_visible()
     assert_kept(file, 1, "or 1001 or 1002")
     wait_for(lambda: "or 1003" in file.read_text())
 
 
 def test_an_edit_that_knows_nothing_of_what_the_page_saved_does_not_lose_it(lesson, file):
     stale = file.read_text()
-    type_at_end(lesson, "plan_step", " or 1004")
+    lesson.type_at_end("plan_step", " or 1004")
     wait_for(lambda: "or 1004" in file.read_text())
     file.write_text(edited(stale, "pick_budget", "raise Not", "raise  Not"))
     expect(lesson.cell("pick_budget")).to_contain_text("raise  Not")
@@ -139,48 +98,29 @@ def test_what_stands_in_no_cell_is_kept_before_the_page_drops_it(lesson, file):
 def test_a_file_that_is_no_lesson_any_more_is_kept_and_the_page_goes_on(lesson, file):
     file.write_text("print('not a notebook')\n")
     assert_kept(file, 4, "not a notebook")
-    type_at_end(lesson, "chunk_size", " + 1005")
+    lesson.type_at_end("chunk_size", " + 1005")
     wait_for(lambda: "+ 1005" in file.read_text())
     file.write_text("")
     lesson.page.wait_for_timeout(2500)
-    type_at_end(lesson, "chunk_size", " + 1006")
+    lesson.type_at_end("chunk_size", " + 1006")
     wait_for(lambda: "+ 1005 + 1006" in file.read_text())
     assert len(kept(file)) == 4
 
 
-def test_an_edit_while_the_page_is_closed_is_there_when_it_opens_again(
-    lesson, open_lesson, file, course_server
-):
+def test_an_edit_while_the_page_is_closed_is_there_when_it_opens_again(lesson, file, course_server):
     lesson.page.goto(course_server.address)
     edit(file, "chunk_size", "return 4.*", "return 5")
     lesson.page.wait_for_timeout(3000)
-    again = open_lesson("l01", 5)
+    again = open_lesson(lesson.page, lesson.stem)
     expect(again.cell("chunk_size")).to_contain_text("return 5")
     before = kept(file)
-    type_at_end(again, "chunk_size", " + 2006")
+    again.type_at_end("chunk_size", " + 2006")
     wait_for(lambda: "+ 2006" in file.read_text())
     assert kept(file) == before
 
 
-def test_of_two_tabs_one_writes_and_the_other_says_that_it_reads(lesson, file, open_tab):
-    before = kept(file)
-    tab = open_tab()
-    expect(tab.page.get_by_text("connected as a reader")).to_be_visible()
-    tab.page.get_by_role("button", name="Take over").first.click()
-    expect(lesson.page.get_by_text("connected as a reader")).to_be_visible()
-    type_at_end(tab, "chunk_size", " + 1007")
-    wait_for(lambda: "+ 1007" in file.read_text())
-    edit(file, "pick_budget", "raise  Not", "raise Not")
-    expect(tab.cell("pick_budget")).to_contain_text("raise Not")
-    assert "+ 1007" in file.read_text()
-    assert kept(file) == before
-    tab.page.close()
-    lesson.page.reload()
-    lesson.wait_until_open()
-
-
 def test_reset_and_update_show_in_the_open_page_and_lose_nothing(lesson, file, course_server):
-    type_at_end(lesson, "chunk_size", " or 1009")
+    lesson.type_at_end("chunk_size", " or 1009")
     assert learn(course_server.root, "reset", "l01").returncode == 0
     wait_for(lambda: any("or 1009" in each.read_text() for each in kept(file)), limit_s=60)
     expect(lesson.cell("chunk_size")).not_to_contain_text("or 1009")
@@ -188,10 +128,10 @@ def test_reset_and_update_show_in_the_open_page_and_lose_nothing(lesson, file, c
     pristine = course_server.root / "lessons" / file.name
     wait_for(lambda: file.read_text() == pristine.read_text())
 
-    type_at_end(lesson, "pick_budget", " or 1010")
+    lesson.type_at_end("pick_budget", " or 1010")
     wait_for(lambda: "or 1010" in file.read_text())
     pristine.write_text(pristine.read_text().replace("# 1 · Chunked", "# 1 · Newer", 1))
-    type_at_end(lesson, "pick_budget", " or 1011")
+    lesson.type_at_end("pick_budget", " or 1011")
     assert learn(course_server.root, "update").returncode == 0
     wait_for(lambda: any("or 1010 or 1011" in each.read_text() for each in kept(file)))
     expect(lesson.page.get_by_role("heading", name="Newer")).to_be_visible()

@@ -1,50 +1,62 @@
-"""The static site as a reader has it: from a folder and from a server, with no other machine."""
+"""The static site as a reader has it: from a folder and from a server, with no other machine.
+
+In the default tier the site has one lesson; with --all it is whole.
+"""
 
 import ast
+import functools
 import html
 import inspect
 import re
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
-from answers import IDS, right
-from driving import COLOURS, press_on, violations
-from playwright.sync_api import Browser, Page, expect
+from driving import COLOURS, expect, press_on, violations
+from support import ROOT, run
+from tiers import tier
 
 from course.lesson_map import LESSONS
-from course.site.links import faults
-from course.site.pages import highlighted
 
-pytestmark = [pytest.mark.browser, pytest.mark.process]
-LOOKED_AT = (
-    "index",
-    "l00_kv_cache",
-    "l03_interleaving",
-    "l04_sliding_window",
-    "l05_slo_policy",
-    "l07_fleet",
-    "l08_speculation",
-    "l09_blocks",
-    "l10_capstone",
-    "steppers",
+pytestmark = pytest.mark.browser
+IS_WHOLE = tier() == "all"
+NAMES = (
+    ["index", "glossary", "steppers", *(each.stem for each in LESSONS)]
+    if IS_WHOLE
+    else ["index", "l02b_waiting"]
 )
-NAMES = ["index", "glossary", "steppers", *(each.stem for each in LESSONS)]
-Open = Callable[..., Page]
+LOOKED_AT = {"index", "l02b_waiting", "l04_sliding_window", "l09_blocks", "steppers"}
+A_PART = """
+import sys
+from pathlib import Path
+from course.site import command
+command.LESSONS = [each for each in command.LESSONS if each.stem == "l02b_waiting"]
+command.faults = lambda site: []  # the other lessons' pages are missing
+command.write_site(Path(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the finished site."""
+    out = tmp_path_factory.mktemp("site") / "out"
+    how = ["-m", "course", "site"] if IS_WHOLE else ["-c", A_PART]
+    done = run([sys.executable, *how, str(out)], cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format, *args):
         pass
 
 
 @pytest.fixture(scope="module")
-def served(site: Path) -> Iterator[str]:
+def served(site):
     """The site's address on a server of its own."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+    handler = functools.partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -53,124 +65,140 @@ def served(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def visit(chromium: Browser, site: Path, served: str, complaints: list[str]) -> Iterator[Open]:
-    """Open a page of the site and wait until all is drawn; a request beyond it is a complaint."""
-    contexts = []
+def look(visit, site, served):
+    """Open a page of the site, from its folder or its server, and wait until all is drawn."""
 
-    def opened(name: str, *, from_file: bool = False, width: int = 1280, scheme: str = "light"):
-        start = f"{site.as_uri()}/" if from_file else served
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
-        page.on(
-            "request",
-            lambda request: (
-                None if request.url.startswith((start, "blob:")) else complaints.append(request.url)
-            ),
-        )
-        page.goto(f"{start}{name}.html")
+    def opened(name, *, from_server=False, **options):
+        start = served if from_server else f"{site.as_uri()}/"
+        own = start.removeprefix("http://")
+        page = visit(f"{start}{name}.html", own, reduced_motion="reduce", **options)
         page.wait_for_selector("html[data-ready]")
         return page
 
-    yield opened
-    for context in contexts:
-        context.close()
+    return opened
 
 
-# ---- what is in its files ------------------------------------------------------------------------
+def show_all(page):
+    while page.get_by_role("button", name="Show me").count():
+        page.get_by_role("button", name="Show me").first.click()
 
 
-def squashed(text: str) -> str:
+# ---- every page ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_draws_all_its_widgets_fits_a_phone_and_breaks_no_rule(look, name):
+    page = look(name, from_server=name in LOOKED_AT)  # from a file, axe may not read the styles
+    wanted = page.locator("[data-widget]").count()
+    assert page.locator("[data-widget] > .sn").count() == wanted
+    assert wanted > 0 or name in ("glossary", "steppers")
+    show_all(page)
+    if name in LOOKED_AT:
+        assert violations(page) == []
+        page.emulate_media(color_scheme="dark")
+        expect(page.locator(".sn[data-theme=light]")).to_have_count(0)
+        assert violations(page, runOnly=COLOURS) == []
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+def test_from_a_server_it_can_be_searched_and_keeps_the_choice_of_colours(look):
+    page = look("index", from_server=True)
+    style = "(all) => all.map((each) => getComputedStyle(each).animationName)"
+    moving = page.locator(".replay .step, .replay .say, .replay .head")
+    assert set(moving.evaluate_all(style)) == {"none"}  # for who wants less motion
+    page.get_by_role("button", name="Dark colours").click()
+    expect(page.locator(".sn-timeline")).to_have_attribute("data-theme", "dark")
+    page.keyboard.press("/")
+    page.keyboard.type("ageing")
+    expect(page.locator("#results a").first).to_contain_text("2b · ")
+    expect(page.locator("#found")).to_contain_text("found")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("2b · ")
+    expect(page.locator("html")).to_have_class("dark")
+    expect(page.locator(".sn").first).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Light colours").click()
+    expect(page.locator(".sn").first).to_have_attribute("data-theme", "light")
+    page.locator("#search").fill("zebra crossing")
+    expect(page.locator("#found")).to_have_text("Nothing found")
+
+
+def test_a_prediction_stays_one_choose_then_reveal_and_a_task_says_how_to_do_it(look):
+    page = look("l02b_waiting")
+    question = page.locator(".sn-prediction[data-key='l02.priority']")
+    card = page.locator("[data-sn-after='l02.priority'] .sng-withheld").first
+    expect(card).not_to_be_visible()
+    question.get_by_role("radio").first.check()
+    question.get_by_role("button", name="Commit").click()
+    expect(card).to_be_visible()
+    assert page.locator(".sng-task").count() == page.locator(".for-real").count() == 1
+    said = page.locator(".for-real").first.text_content()
+    assert "python3 learn.py check l02b " in said
+    assert page.locator(".sng-report[data-status=not_started]").count() == 0
+
+
+# ---- the whole site ------------------------------------------------------------------------------
+
+
+def squashed(text):
     """Without white space and quotation marks, which pages and JSON write in their own ways."""
     return re.sub(r"""[\s"'\\]|\\n""", "", text.replace("\\n", ""))
 
 
-def words_of(page: str) -> str:
+def words_of(page):
     return html.unescape(re.sub(r"<[^>]*>", "", page))
 
 
-def bodies(exercise_id: str) -> list[str]:
+def bodies(exercise_id):
     """What stands below signature and docstring in each right answer, comments left out."""
-    found = []
+    from answers import right
+
     for answer in right(exercise_id):
         [tree] = ast.parse(inspect.getsource(answer)).body
-        rest = [
-            each
-            for each in tree.body
-            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
-        ]
-        found.append(squashed("".join(ast.unparse(each) for each in rest or tree.body)))
-    return found
+        rest = tree.body[1:] if ast.get_docstring(tree) else tree.body
+        yield squashed("".join(ast.unparse(each) for each in rest or tree.body))
 
 
-def test_every_link_of_it_leads_somewhere_and_no_page_loads_anything_from_elsewhere(site):
-    pages = list(site.rglob("*.html"))
-    assert len(pages) > len(LESSONS) + 40
-    assert faults(site) == []
-
-
+@pytest.mark.nightly
 def test_no_solution_is_in_it(site):
+    from answers import IDS, right
+
+    from course.site.pages import highlighted
+
     texts = {
         path.name: squashed(words_of(text) if path.suffix == ".html" else text)
         for path in site.rglob("*")
         if path.is_file() and (text := path.read_text(encoding="utf-8"))
     }
-    told = {
-        (name, exercise_id)
-        for exercise_id in IDS
-        for body in bodies(exercise_id)
-        for name, text in texts.items()
-        if body in text
-    }
-    assert told == set()
-
-
-def test_a_solution_in_a_page_would_have_been_found():
     for exercise_id in IDS:
-        page = squashed(
-            words_of(highlighted(ast.unparse(ast.parse(inspect.getsource(right(exercise_id)[0])))))
-        )
-        assert bodies(exercise_id)[0] in page
+        for body in bodies(exercise_id):
+            assert [name for name, text in texts.items() if body in text] == [], exercise_id
+        # In a page that held one it would have been found.
+        source = ast.unparse(ast.parse(inspect.getsource(right(exercise_id)[0])))
+        assert next(bodies(exercise_id)) in squashed(words_of(highlighted(source)))
 
 
-def test_what_pages_share_is_there_once(site):
+@pytest.mark.nightly
+def test_what_its_pages_share_is_there_once(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > len(LESSONS) + 40
     modules = [
         path for path in site.rglob("*.js") if "createModel(state)" in path.read_text("utf-8")
     ]
     assert [path.relative_to(site).as_posix() for path in modules] == ["assets/site.js"]
-    for path in site.rglob("*.html"):
+    for path in pages:
         text = path.read_text(encoding="utf-8")
         assert text.count("<style>") == ("replay" in text and path.name == "index.html")
         assert "export default" not in text
 
 
-# ---- in a browser --------------------------------------------------------------------------------
-
-
-def drawn(page: Page) -> list[int]:
-    return [page.locator("[data-widget]").count(), page.locator("[data-widget] > .sn").count()]
-
-
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_page_draws_all_its_widgets_and_asks_no_other_machine(visit, name, from_file):
-    wanted, there = drawn(visit(name, from_file=from_file))
-    assert wanted == there
-    assert wanted > 0 or name in ("glossary", "steppers")
-
-
-def test_a_picture_of_every_kind_is_stepped_by_keys_on_its_own_page_from_a_file(site, visit):
+@pytest.mark.nightly
+def test_a_picture_of_every_kind_is_stepped_by_keys_on_its_own_page(site, look):
     kinds = {path.stem.split("-")[2]: path.stem for path in sorted(site.glob("steppers/*.html"))}
     still = set()
     for kind, stem in kinds.items():
-        page = visit(f"steppers/{stem}", from_file=True)
-        if page.get_by_role("button", name="Show me").count():
-            page.get_by_role("button", name="Show me").click()
+        page = look(f"steppers/{stem}")
+        show_all(page)
         place = page.locator(f"[data-kind={kind}]")
         expect(place.locator(".sn-waits")).to_have_count(0)
         assert place.locator("svg").count() > 0
@@ -183,26 +211,11 @@ def test_a_picture_of_every_kind_is_stepped_by_keys_on_its_own_page_from_a_file(
     assert len(still) <= 6
 
 
-def test_a_prediction_stays_one_choose_then_reveal(visit):
-    page = visit("l01_chunked_prefill", from_file=True)
-    question = page.locator(".sn-prediction[data-key='l01.what_improves']")
-    card = page.locator("[data-sn-after='l01.what_improves'] .sng-withheld")
-    picture = page.locator(".sn[data-after='l01.what_improves']").first
-    expect(card).not_to_be_visible()
-    expect(picture).to_have_class(re.compile("sn-waits"))
-    question.get_by_role("radio").nth(2).check()
-    question.get_by_role("button", name="Commit").click()
-    expect(card).to_be_visible()
-    expect(picture).not_to_have_class(re.compile("sn-waits"))
-
-
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-def test_a_control_chooses_among_figures_by_keys(visit, from_file):
-    page = visit("l04_sliding_window", from_file=from_file)
+@pytest.mark.nightly
+def test_a_control_chooses_among_figures_and_waits_where_they_wait_for_a_prediction(look):
+    page = look("l04_sliding_window")
     group = page.get_by_role("group", name="Window W")
-    expect(group.get_by_role("radio", name="24")).to_be_checked()
     figure = page.locator(".choice figure:visible")
-    expect(figure).to_have_count(1)
     expect(figure).to_contain_text("a window of 24")
     group.get_by_role("radio", name="24").focus()
     page.keyboard.press("ArrowRight")
@@ -210,13 +223,7 @@ def test_a_control_chooses_among_figures_by_keys(visit, from_file):
     expect(figure).to_have_count(1)
     label = figure.get_by_role("img").get_attribute("aria-label")
     assert "a window of 32: 32 at 0, 0 at 54" in label
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    expect(figure).to_contain_text("a window of 8")
-
-
-def test_a_control_whose_figures_wait_for_a_prediction_waits_too(visit):
-    page = visit("l05_slo_policy")
+    page = look("l05_slo_policy", from_server=True)
     group = page.get_by_role("group", name="Against the first rung")
     expect(group).to_have_count(0)
     question = page.locator(".sn-prediction[data-key='l05.visible']")
@@ -226,80 +233,11 @@ def test_a_control_whose_figures_wait_for_a_prediction_waits_too(visit):
     expect(page.locator(".choice figure:visible")).to_contain_text("most urgent first")
 
 
-def test_a_control_works_without_a_script(chromium, site):
-    context = chromium.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto((site / "l08_speculation.html").as_uri())
+@pytest.mark.nightly
+def test_a_control_works_without_a_script(visit, site):
+    page = visit((site / "l08_speculation.html").as_uri(), java_script_enabled=False)
     figure = page.locator(".choice figure:visible")
     expect(figure.locator("figcaption")).to_contain_text("a large GPU")
     page.get_by_role("radio", name="a server CPU").check()
     expect(figure).to_have_count(1)
     expect(figure.locator("figcaption")).to_contain_text("a server CPU")
-    context.close()
-
-
-def test_an_exercise_says_how_to_do_it_for_real(visit):
-    page = visit("l02_scheduling")
-    assert page.locator(".sng-task").count() == page.locator(".for-real").count() == 5
-    said = page.locator(".for-real").first.text_content()
-    assert "python3 learn.py check l02 " in said
-    assert page.locator(".sng-report[data-status=not_started]").count() == 0
-
-
-@pytest.mark.parametrize("from_file", [False, True], ids=["http", "file"])
-def test_search_finds_a_section_and_goes_there(visit, from_file):
-    page = visit("index", from_file=from_file)
-    page.keyboard.press("/")
-    page.keyboard.type("drafts stay")
-    first = page.locator("#results a").first
-    expect(first).to_contain_text("8 · Speculative decoding")
-    expect(page.locator("#found")).to_contain_text("found")
-    page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_contain_text("Speculative")
-    page.locator("#search").fill("zebra crossing")
-    expect(page.locator("#found")).to_have_text("Nothing found")
-
-
-def test_search_tells_nothing_that_a_prediction_comes_before(site):
-    index = (site / "assets" / "search-index.js").read_text(encoding="utf-8")
-    lesson = (site / "l01_chunked_prefill.html").read_text(encoding="utf-8")
-    words = "The long hole has"
-    assert words in lesson
-    assert words not in index
-    assert "Four people are reading" in index
-
-
-def test_the_choice_of_colours_is_kept_for_the_next_page(visit):
-    page = visit("index")
-    page.get_by_role("button", name="Dark colours").click()
-    expect(page.locator(".sn-timeline")).to_have_attribute("data-theme", "dark")
-    page.locator(".cards a").first.click()
-    expect(page.locator("html")).to_have_class("dark")
-    expect(page.locator(".sn").first).to_have_attribute("data-theme", "dark")
-    page.get_by_role("button", name="Light colours").click()
-    expect(page.locator(".sn").first).to_have_attribute("data-theme", "light")
-
-
-@pytest.mark.parametrize("name", LOOKED_AT)
-def test_a_page_breaks_no_accessibility_rule(visit, name):
-    page = visit(name)
-    while page.get_by_role("button", name="Show me").count():
-        page.get_by_role("button", name="Show me").first.click()
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    expect(page.locator(".sn[data-theme=light]")).to_have_count(0)
-    assert violations(page, runOnly=COLOURS) == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_page_fits_a_phone(visit, name):
-    page = visit(name, width=390)
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
-
-
-def test_the_first_pages_moving_picture_stands_still_for_who_wants_that(visit):
-    page = visit("index")
-    style = "(all) => all.map((each) => getComputedStyle(each).animationName)"
-    names = page.locator(".replay .step, .replay .say, .replay .head").evaluate_all(style)
-    assert set(names) == {"none"}
-    expect(page.locator(".replay .say").nth(5)).to_have_css("opacity", "1")

@@ -1,4 +1,4 @@
-"""What holds for every widget: rules, room, words that are whole, and the keyboard's way."""
+"""What holds for every widget: rules, room, whole and legible words, the keyboard's way."""
 
 import pytest
 from driving import (
@@ -6,12 +6,14 @@ from driving import (
     assert_accessible_and_not_too_wide,
     assert_no_text_is_cut_off,
     assert_one_tab_stop_each,
+    expect,
     shapes,
     stand_at,
     violations,
 )
-from galleries import GALLERIES
-from playwright.sync_api import expect
+from galleries import GALLERIES, gallery
+from painted import words_of
+from tiers import some
 
 pytestmark = pytest.mark.browser
 
@@ -31,6 +33,52 @@ OUTSIDE = """() => [...document.querySelectorAll(".sn")].flatMap((root) => {
     if (root.scrollWidth > root.clientWidth) out.push(root);
     return out.map((each) => `${root.className}: ${each.tagName} ${each.getAttribute("class")}`);
 })"""
+WITH_OTHER_STOPS = {"basics", "curves", "fusing"}  # grids, sliders and questions
+
+
+def asked(widgets):
+    """The widgets, with a question above each picture."""
+    for each in widgets:
+        if each.has_trait("start"):
+            each.question = "What does a request that arrives in the middle of a pass wait for?"
+    return widgets
+
+
+def unfold(page):
+    """Show what stands folded, and what a button shows."""
+    for name in ("Show a hint", "alone"):
+        for button in page.get_by_role("button", name=name, exact=True).all():
+            button.click()
+    for each in page.locator("summary").all():
+        each.click()
+
+
+def turn(page, scheme):
+    """Choose the page's theme, and wait until every widget follows."""
+    page.emulate_media(color_scheme=scheme)
+    expect(page.locator(f".sn:not([data-theme={scheme}])")).to_have_count(0)
+
+
+@pytest.mark.parametrize("name", some(GALLERIES, 2))
+def test_nothing_breaks_an_accessibility_rule_or_the_page_s_width_in_either_theme(show, name):
+    page = show(asked(gallery(name)), reduced_motion="reduce")
+    if name not in WITH_OTHER_STOPS:
+        assert_one_tab_stop_each(page)
+    unfold(page)
+    for width, part in ((1000, None), (390, 0.3)):  # and where the players stand
+        page.set_viewport_size({"width": width, "height": 800})
+        if part is not None:
+            stand_at(page, part)
+        assert_accessible_and_not_too_wide(page)
+        assert page.evaluate(OUTSIDE) == []
+        assert_no_text_is_cut_off(page)
+        in_light = shapes(page)
+        turn(page, "dark")
+        assert violations(page, runOnly=COLOURS) == []
+        assert shapes(page) == in_light, "or the other rules may be broken in dark"
+        turn(page, "light")
+
+
 DOORS = """() => {
     const main = document.querySelector("main");
     for (const [id, put] of [["before", "prepend"], ["after", "append"]]) {
@@ -44,101 +92,10 @@ HEIGHT = "document.documentElement.scrollHeight"
 FOCUSED = "document.activeElement.id || document.activeElement.closest('.widget')?.id"
 
 
-def asked(widgets):
-    """The widgets, with a question above each picture."""
-    for each in widgets:
-        if each.has_trait("start"):
-            each.question = "What does a request that arrives in the middle of a pass wait for?"
-    return widgets
-
-
-# What stands there in the very moment in which the page says that it is ready, and later.
-AT_READY = """new MutationObserver((_, observer) => {
-    if (document.documentElement.dataset.ready) {
-        observer.disconnect();
-        window.atReady = document.body.innerHTML;
-    }
-}).observe(document, { attributes: true, subtree: true });"""
-LATER = """async () => {
-    for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
-    return document.body.innerHTML;
-}"""
-
-
-@pytest.mark.parametrize("gallery", GALLERIES)
-def test_a_page_that_says_it_is_ready_has_drawn(show, gallery):
-    page = show(GALLERIES[gallery](), reduced_motion="reduce")
-    page.add_init_script(AT_READY)
-    page.reload()
-    page.wait_for_selector("html[data-ready]")
-    assert page.evaluate("window.atReady") == page.evaluate(LATER)
-
-
-# 640 is a laptop's page of 1280 at a zoom of 200 %, 320 the same at 400 %.
-@pytest.mark.parametrize("width", [320, 390, 640])
-@pytest.mark.parametrize("gallery", GALLERIES)
-def test_no_widget_is_wider_than_its_container(show, gallery, width):
-    page = show(asked(GALLERIES[gallery]()), width=width)
-    assert page.evaluate(OUTSIDE) == []
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
-
-
-# Widths, and where the players stand there; None: where they open.
-STANDING = {1000: None, 390: 0.3, 1400: 0.7}
-
-
-@pytest.mark.parametrize("gallery", GALLERIES)
-def test_nothing_breaks_an_accessibility_rule_or_the_page_s_width_in_either_theme(show, gallery):
-    page = show(GALLERIES[gallery](), reduced_motion="reduce")
-    unfold(page)
-    for width, part in STANDING.items():
-        page.set_viewport_size({"width": width, "height": 800})
-        if part is not None:
-            stand_at(page, part)
-        assert_accessible_and_not_too_wide(page)
-        in_light = shapes(page)
-        turn(page, "dark")
-        assert violations(page, runOnly=COLOURS) == []
-        assert shapes(page) == in_light, "or the other rules may be broken in dark"
-        turn(page, "light")
-
-
-@pytest.mark.parametrize("gallery", GALLERIES)
-def test_no_text_of_a_picture_is_cut_off(show, gallery):
-    page = show(GALLERIES[gallery](), reduced_motion="reduce")
-    unfold(page)
-    for width, part in {390: 1, 1000: 0.6}.items():
-        stand_at(page, part)
-        # Each picture is drawn anew where it stands.
-        page.set_viewport_size({"width": width, "height": 800})
-        assert_no_text_is_cut_off(page)
-
-
-def turn(page, scheme):
-    """Choose the page's theme, and wait until every widget follows."""
-    page.emulate_media(color_scheme=scheme)
-    expect(page.locator(f".sn:not([data-theme={scheme}])")).to_have_count(0)
-
-
-def unfold(page):
-    """Show what stands folded, and what a button shows."""
-    for name in ("Show a hint", "alone"):
-        for button in page.get_by_role("button", name=name, exact=True).all():
-            button.click()
-    for each in page.locator("summary").all():
-        each.click()
-
-
-@pytest.mark.parametrize(
-    "gallery", ["blocks", "fleet", "preemption", "scheduling", "slo", "window"]
-)
-def test_each_is_one_tab_stop_and_its_picture_has_words(show, gallery):
-    assert_one_tab_stop_each(show(GALLERIES[gallery]()))
-
-
-@pytest.mark.parametrize("gallery", GALLERIES)
-def test_tab_goes_through_every_widget_and_out_again_both_ways(show, gallery):
-    widgets = GALLERIES[gallery]()
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", GALLERIES)
+def test_tab_goes_through_every_widget_and_out_again_and_each_is_whole_at_other_widths(show, name):
+    widgets = gallery(name)
     page = show(widgets, width=390)
     page.evaluate(DOORS)
     pictures = {f"widget-{at}" for at, each in enumerate(widgets) if each.has_trait("start")}
@@ -153,3 +110,39 @@ def test_tab_goes_through_every_widget_and_out_again_both_ways(show, gallery):
                 break
         assert visited[-1] == door
         assert pictures <= set(visited)
+    for width in (320, 1400):  # 320 is a laptop's page at a zoom of 400 %
+        page.set_viewport_size({"width": width, "height": 800})
+        stand_at(page, 0.7)
+        assert_no_text_is_cut_off(page)
+        assert page.evaluate(OUTSIDE) == []
+        assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+
+
+# Takes away what no player moves: it looks the same wherever players stand.
+LEAVE_WHAT_MOVES = """(all) => all
+    .filter((each) => !each.querySelector(".sn-toolbar .sn-travel .sn-scrubber"))
+    .forEach((each) => each.closest(".widget").remove())"""
+LEAST_CONTRAST = 4.5  # of text of ordinary size: WCAG 2.2, 1.4.3
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", GALLERIES)
+def test_the_words_of_pictures_stand_out_from_what_is_painted_behind_them(show, name, scheme):
+    page = show(gallery(name), color_scheme=scheme, reduced_motion="reduce")
+    page.set_viewport_size({"width": 1000, "height": page.evaluate(HEIGHT) + 200})
+    seen, faint = 0, set()
+    for part in (None, 0.2, 0.8):  # None: as it opens
+        if part is not None:
+            stand_at(page, part)
+        found = words_of(page)
+        if part is None:
+            page.locator(".sn").evaluate_all(LEAVE_WHAT_MOVES)
+        seen += len(found)
+        faint |= {
+            (word.where, word.words, part, round(word.contrast, 2))
+            for word in found
+            if word.contrast < LEAST_CONTRAST
+        }
+    assert seen > 0
+    assert faint == set()

@@ -1,4 +1,4 @@
-"""The lessons: marimo's own form, run unsolved and solved, as a notebook file, and their links."""
+"""The lessons: their form, and what they show unsolved, solved, and as notebooks in Jupyter."""
 
 import ast
 import importlib
@@ -6,44 +6,92 @@ import inspect
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from answers import worked
 from marimo._convert.converters import MarimoConvert
 from notebooks import FILES, STEMS, Notebooks
-from support import ROOT
+from tiers import some
 
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
 from nanogpt import Trace
 from nanogpt.experiments.trace_metrics import summary
 
-NOTHING_ANSWERS: dict[str, str] = {
-    # prediction: why nothing on the page has to wait for it
-    "l02.tie": "only its own reveal says it",
-    "l02.place": "only its own reveal says it",
-    "l03.harmless": "only its own reveal says it",
-    "l04.position_64": "only its own reveal says it",
-    "l05.price": "only its own reveal says it",
-    "l06.late_abort": "only its own reveal says it",
-    "l06.exhibit_a": "only its own reveal says it",
-    "l06.exhibit_b": "only its own reveal says it",
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in FILES}
+# Predictions that nothing on the page has to wait for: only their own reveals answer them.
+NOTHING_ANSWERS = {
+    "l02.tie",
+    "l02.place",
+    "l03.harmless",
+    "l04.position_64",
+    "l05.price",
+    "l06.late_abort",
+    "l06.exhibit_a",
+    "l06.exhibit_b",
 }
-
-
-def feeds_the_engine(stem: str) -> bool:
-    """Whether an answer of the lesson becomes a part of the engine."""
-    return any(item.part for item in lesson_exercises(stem))
+# What a lesson's prose relies on, as its own runs must show it.
+CLAIMS: dict[str, list[str]] = {
+    "l00_kv_cache": ["writes the same 40 characters"],
+    "l02_scheduling": [
+        "34 computed, 10 sampled.",
+        "Its text is the same as that of an undisturbed run.",
+        "request 3 takes 42 steps instead of 19, and request 4, which came after it, 16",
+        "recomputed are 60 tokens instead of 81",
+        "Preempted IDs: [0]",
+        "KV cache length: 19 ✓",
+    ],
+    "l02b_waiting": [
+        "20.4 and 47, 24.5 and 47, 27.0 and 47. ",
+        "16.4 and 63, 15.4 and 87, 14.7 and 135.",
+    ],
+    "l03_interleaving": [
+        "Four rows of 8 are 32 tokens for 11 useful ones",
+        "the oracle's texts, holds.",
+        "338 useful tokens, 871 computed (39%)",
+    ],
+    "l03b_packing": [
+        "30 338 871 all six the oracle's",
+        "one, packed packed 30 338 338 all six the oracle's",
+        "one, packed, one mask strip 30 338 338 all six the oracle's",
+        "51.7 ms, ×4.23",
+        "8 rows of 200 are 1,600 tokens, 207 of them useful",
+        "63 beside 4",
+    ],
+    "l05_slo_policy": [
+        "128 1,784 ms, ×2.46 56 ms",
+        "200 tokens + 300 + 300 + 300 120 ms missed",
+    ],
+    "l09_blocks": [
+        "All six texts equal those of the oracle generate() , token for token",
+        "Prefills computed 180 tokens; 112 more were found in blocks.",
+        "slots 5,120 7,680",
+        "blocks of 16, yours 800 992",
+        "1,088 1,344",
+        "Counted over a run of 24 requests on this engine: 11%",
+    ],
+    "l10_capstone": [
+        "All six texts are the oracle's",
+        "12 clients at once, room for 5",
+        "The other three texts are the oracle's.",
+    ],
+}
 
 
 def exercise_functions(stem: str) -> dict[str, ast.FunctionDef]:
     """The stubs of a lesson by name, in their order: functions that raise NotImplementedError."""
-    tree = ast.parse((ROOT / "lessons" / f"{stem}.py").read_text())
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.parse(TEXTS[stem]).body if isinstance(node, ast.FunctionDef)]
     return {
         node.name: node for node in functions if "raise NotImplementedError" in ast.unparse(node)
     }
+
+
+def calls(text: str, function: str) -> list[str]:
+    """The keys that a lesson calls one of the course's functions with, in their order."""
+    return re.findall(rf'{function}\(\s*"([\w.]+)"', text)
+
+
+# ---- the form ------------------------------------------------------------------------------------
 
 
 @pytest.mark.process
@@ -53,170 +101,99 @@ def test_marimo_check_finds_nothing():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_notebook_is_saved_the_way_marimo_saves_it(path: Path):
-    text = path.read_text()
-    assert MarimoConvert.from_py(text).to_py() == text
+def test_a_notebook_is_saved_the_way_marimo_saves_it():
+    for stem, text in some(TEXTS.items(), 16):
+        assert MarimoConvert.from_py(text).to_py() == text, stem
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_text_alone_in_its_cell_is_one_literal_in_triple_quotes(path: Path):
-    """An open page takes such a cell for Markdown and saves it anew, any other form corrupted."""
-    text = path.read_text()
-    for cell in ast.parse(text).body:
-        if not isinstance(cell, ast.FunctionDef):
-            continue
-        match cell.body:
-            case [ast.Expr(ast.Call(ast.Attribute(attr="md"), [literal])), *end]:
-                if isinstance(literal, ast.Constant | ast.JoinedStr) and len(end) < 2:
-                    source = ast.get_source_segment(text, literal)
-                    assert re.fullmatch(r'r?f?""".*"""', source, re.DOTALL), source
+def test_a_cell_that_is_only_a_text_is_one_literal_in_triple_quotes():
+    """An open page takes such a cell for Markdown and saves any other form corrupted."""
+    for stem, text in TEXTS.items():
+        for cell in ast.parse(text).body:
+            match getattr(cell, "body", None):
+                case [ast.Expr(ast.Call(ast.Attribute(attr="md"), [literal])), *end]:
+                    if isinstance(literal, ast.Constant | ast.JoinedStr) and len(end) < 2:
+                        source = ast.get_source_segment(text, literal)
+                        assert re.fullmatch(r'r?f?""".*"""', source, re.DOTALL), (stem, source)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_block_of_code_says_its_language_for_else_marimo_guesses_its_colours(path: Path):
-    fences = re.findall(r"^ *```(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {opening for opening in fences[::2] if not opening} == set()
+def test_a_notebook_names_the_language_of_its_code_and_neither_marimo_s_ui_nor_a_machine_s_path():
+    for stem, text in TEXTS.items():
+        assert "" not in re.findall(r"^ *```(.*)$", text, re.MULTILINE)[::2], stem
+        assert re.findall(r"mo\.(?:ui|callout)\b", text) == [], stem
+        assert re.findall(r"(?<![\w.])/(?:work|root|tmp|home|Users)/\S*", text) == [], stem
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_notebook_needs_neither_marimos_ui_nor_its_callouts(path: Path):
-    assert re.findall(r"mo\.(?:ui|callout)\b", path.read_text()) == []
+def test_the_exercises_of_a_lesson_are_the_registry_s_with_a_task_before_each_stub():
+    for stem in STEMS:
+        ids = [item.id for item in lesson_exercises(stem)]
+        assert [f"{stem[:3]}.{name}" for name in exercise_functions(stem)] == ids, stem
+        assert calls(TEXTS[stem], "attempt") == ids, stem
+        assert calls(TEXTS[stem], "hints") == ids, stem
+        cells = TEXTS[stem].split("\n\n\n@app.")
+        for item in lesson_exercises(stem):
+            stub = f"function\ndef {item.name}("
+            [place] = [at for at, cell in enumerate(cells) if cell.startswith(stub)]
+            assert re.findall(r'^    task\("([\w.]+)"\)$', cells[place - 1], re.M) == [item.id]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_notebook_names_no_path_of_a_machine(path: Path):
-    assert re.findall(r"(?<![\w.])/(?:work|root|tmp|home|Users)/\S*", path.read_text()) == []
+def test_a_stub_has_its_solution_s_signature_a_short_docstring_and_says_which_exercise_it_is():
+    for stem in some(STEMS, 14):
+        lesson, number = importlib.import_module(f"lessons.{stem}"), find_lesson(stem).number
+        nodes = exercise_functions(stem)
+        for place, item in enumerate(lesson_exercises(stem), start=1):
+            stub = getattr(lesson, item.name)
+            assert inspect.signature(stub) == inspect.signature(worked(item.id)), item.id
+            assert len((inspect.getdoc(stub) or "").splitlines()) in (1, 2), item.id
+            _, only = nodes[item.name].body
+            assert f"NotImplementedError('Exercise {number}.{place}: " in ast.unparse(only)
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_the_exercises_of_a_lesson_are_those_of_the_registry_in_their_order(stem: str):
-    exercises = lesson_exercises(stem)
-    text = (ROOT / "lessons" / f"{stem}.py").read_text()
-    assert list(exercise_functions(stem)) == [item.name for item in exercises]
-    assert re.findall(r'attempt\(\s*"([\w.]+)"', text) == [item.id for item in exercises]
-    assert re.findall(r'hints\(\s*"([\w.]+)"', text) == [item.id for item in exercises]
+def test_what_answers_a_prediction_waits_for_it():
+    for stem in STEMS:
+        asked, waiting = calls(TEXTS[stem], "predict"), set(calls(TEXTS[stem], "after"))
+        assert waiting <= set(asked), stem
+        assert set(asked) - waiting <= NOTHING_ANSWERS, stem
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_a_card_with_the_task_stands_right_before_each_stub(stem: str):
-    """So that the page can frame the learner's own cell, and app mode shows the task."""
-    cells = (ROOT / "lessons" / f"{stem}.py").read_text().split("\n\n\n@app.")
-    for name in exercise_functions(stem):
-        [place] = [at for at, cell in enumerate(cells) if cell.startswith(f"function\ndef {name}(")]
-        before = re.findall(r'^    task\("([\w.]+)"\)$', cells[place - 1], re.MULTILINE)
-        assert before == [f"{stem[:3]}.{name}"], name
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_a_stub_says_which_exercise_it_is_and_does_nothing_else(stem: str):
-    number = find_lesson(stem).number
-    for place, (name, node) in enumerate(exercise_functions(stem).items(), start=1):
-        docstring, *rest = node.body
-        assert isinstance(docstring, ast.Expr), name
-        assert len(rest) == 1, name
-        assert f"NotImplementedError('Exercise {number}.{place}: " in ast.unparse(rest[0])
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_a_stub_has_the_signature_of_its_solution_and_a_docstring_of_a_line_or_two(stem: str):
-    lesson = importlib.import_module(f"lessons.{stem}")
-    for item in lesson_exercises(stem):
-        stub, solution = getattr(lesson, item.name), worked(item.id)
-        assert inspect.signature(stub) == inspect.signature(solution), item.id
-        assert len((inspect.getdoc(stub) or "").splitlines()) in (1, 2), item.id
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_what_answers_a_prediction_waits_for_it(stem: str):
-    text = (ROOT / "lessons" / f"{stem}.py").read_text()
-    asked = re.findall(r'predict\(\s*"([\w.]+)"', text)
-    waiting = set(re.findall(r'after\(\s*"([\w.]+)"', text))
-    assert waiting <= set(asked)
-    assert [key for key in asked if key not in waiting and key not in NOTHING_ANSWERS] == []
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_a_prediction_s_words_ask_for_nothing_that_it_cannot_draw(stem: str):
-    """It knows `code`, **bold** and line breaks; a single asterisk would stand there as it is."""
-    tree = ast.parse((ROOT / "lessons" / f"{stem}.py").read_text())
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    asked = [call for call in calls if ast.unparse(call.func) == "predict"]
-    words = [
-        node.value
-        for call in asked
-        for node in ast.walk(call)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    assert words
-    assert [each for each in words if re.search(r"(?<!\*)\*(?!\*)\S[^*]*\S\*(?!\*)", each)] == []
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_an_edit_runs_nothing_again_that_it_does_not_change(stem: str):
-    """Weights, earlier answers and the reference's run stand in cells that ask for no attempt."""
-    tree = ast.parse((ROOT / "lessons" / f"{stem}.py").read_text(encoding="utf-8"))
-    for cell in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
-        asks = any(argument.arg.endswith("_attempt") for argument in cell.args.args)
-        called = {node.func.id for node in ast.walk(cell) if is_named_call(node)}
-        bound = {node.id for node in ast.walk(cell) if is_bound(node)}
-        once = called & {"load_model", "load_parts"} | {n for n in bound if "reference_" in n}
-        assert not (asks and once), once
-
-
-def is_named_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-
-
-def is_bound(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_a_solved_lesson_runs_and_every_check_passes(stem: str, notebooks: Notebooks):
-    ids = [item.id for item in lesson_exercises(stem)]
-    assert notebooks.solved(stem).statuses == dict.fromkeys(ids, "passed")
-
-
-@pytest.mark.parametrize("stem", [stem for stem in STEMS if feeds_the_engine(stem)])
-def test_an_unsolved_lesson_says_that_the_engine_runs_on_the_reference(
-    stem: str, notebooks: Notebooks
-):
-    """Where answers go into the engine; the sentence is gone once they do."""
-
-    def sentences(texts: list[str]) -> set[str]:
-        return {" ".join(re.sub(r"<.*?>", " ", text).split()) for text in texts}
-
-    exported, solved = notebooks.exported(stem), notebooks.solved(stem)
-    only_unsolved = sentences(exported.texts) - sentences(solved.texts)
-    assert any(re.search(r"\breference\b", text) for text in only_unsolved)
+# ---- runs ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom_unsolved_and_solved(
-    path: Path, notebooks: Notebooks
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_solved_lesson_passes_every_check_and_shows_what_its_prose_claims(
+    stem: str, notebooks: Notebooks
 ):
-    """The check of an exercise answers when its cell runs."""
+    visit = notebooks.solved(stem)
+    assert visit.statuses == {item.id: "passed" for item in lesson_exercises(stem)}
+    assert [claim for claim in CLAIMS.get(stem, []) if claim not in visit.words] == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("path", some(FILES, 1), ids=lambda path: path.stem)
+def test_a_notebook_exported_for_jupyter_runs_from_top_to_bottom_unsolved_and_solved(
+    path, notebooks: Notebooks
+):
+    """The check of an exercise answers when its cell runs; unsolved, the reference stands in."""
     exported = notebooks.exported(path.stem)
-    ids = [item.id for item in lesson_exercises(path.stem)]
+    exercises = lesson_exercises(path.stem) if path.stem in STEMS else []
+    ids = [item.id for item in exercises]
     assert exported.errors == []
     assert exported.statuses == dict.fromkeys(ids, "not_started")
-    assert path.stem in ("glossary", "index") or exported.num_widgets > 0
+    assert path.stem not in STEMS or exported.num_widgets > 0
     assert exported.solved == dict.fromkeys(ids, "passed")
+    if any(item.part for item in exercises):
+        only_unsolved = sentences(exported.texts) - sentences(notebooks.solved(path.stem).texts)
+        assert any(re.search(r"\breference\b", text) for text in only_unsolved)
 
 
-def test_the_index_links_to_lessons_that_exist():
-    """Its map is drawn by the course; every lesson that is there must be linked, and no other."""
-    from course.overview import overview
-
-    drawn = overview()._repr_html_()
-    linked = set(re.findall(r'href="/\?file=([^"&]+)"', drawn))
-    assert linked == {f"{stem}.py" for stem in STEMS}
+def sentences(texts: list[str]) -> set[str]:
+    return {" ".join(re.sub(r"<.*?>", " ", text).split()) for text in texts}
 
 
-def test_lesson_1_says_of_chunks_what_its_runs_show(notebooks: Notebooks):
-    """What its first prediction reveals: gaps shrink, only the GPU gains throughput, TTFT pays."""
+@pytest.mark.process
+def test_chunks_shrink_gaps_cost_ttft_and_gain_throughput_only_on_the_gpu(notebooks: Notebooks):
+    """What the first prediction of lesson 1 reveals."""
     names = notebooks.solved("l01_chunked_prefill").names
     traces = {name: value for name, value in names.items() if isinstance(value, Trace)}
     runs = {name: summary(trace) for name, trace in traces.items()}
@@ -225,4 +202,3 @@ def test_lesson_1_says_of_chunks_what_its_runs_show(notebooks: Notebooks):
         assert chunks.worst_itl_us * 5 < whole.worst_itl_us
         assert chunks.mean_ttft_us > whole.mean_ttft_us
         assert (chunks.tokens_per_s > whole.tokens_per_s) is more_tokens_per_s
-    assert all(len(trace.steps) <= 60 for trace in traces.values())

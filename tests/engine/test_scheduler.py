@@ -1,15 +1,16 @@
-"""The scheduler by itself: queues, admission, preemption, and the posts' way of driving it."""
+"""The scheduler by itself: its queues and limits, and its decisions as pure functions."""
 
 import dataclasses
+import heapq
+import math
 from typing import Any
 
 import pytest
 from fakes import fake_request
 
-from nanogpt.parts import Parts
-from nanogpt.parts.part_checks import guard_parts
-from nanogpt.parts.ranking import TimedKey
+from nanogpt.parts.ranking import TimedKey, in_order
 from nanogpt.parts.request_view import RequestView
+from nanogpt.policies import Resumed, admit, choose_victim, record, resume, sort_key
 from nanogpt.posts.post_scheduler import Scheduler
 from nanogpt.request import Request
 from nanogpt.validate import PartError
@@ -34,194 +35,39 @@ def prefill_whole(scheduler: Scheduler, request: Request) -> None:
     scheduler.promote(request)
 
 
-def test_fcfs_admits_in_order_of_arrival_whatever_the_ids_and_priorities():
-    scheduler = Scheduler("fcfs", max_prefilling=None)
-    arrive(scheduler, fake_request(5, 3, 2, 9), fake_request(3, 3, 2, 0), fake_request(4, 3, 2, 1))
-    assert [request.id for request in scheduler.admissible()[0]] == [5, 3, 4]
-
-
-def test_priority_admits_the_most_important_first_and_equals_by_arrival():
-    scheduler = Scheduler("priority", max_prefilling=None)
-    arrive(scheduler, fake_request(5, 3, 2, 1), fake_request(3, 3, 2, 0), fake_request(1, 3, 2, 1))
-    assert [request.id for request in scheduler.admissible()[0]] == [3, 5, 1]
-
-
-def test_a_request_goes_from_waiting_to_prefilling_to_active_to_done():
-    scheduler = Scheduler()
-    request = fake_request(0, 3, 2)
-    scheduler.add_request(request)
-    assert (waiting_ids(scheduler), request.status) == ([0], "waiting")
-    scheduler.admit(request)
-    assert (scheduler.waiting, scheduler.prefilling, request.status) == (
-        [],
-        [request],
-        "prefilling",
-    )
-    prefill_whole(scheduler, request)
-    assert (scheduler.prefilling, scheduler.active, request.status) == ([], [request], "active")
-    assert not scheduler.is_done()
-    scheduler.complete(request)
-    assert (scheduler.active, request.status) == ([], "done")
-    assert scheduler.is_done()
-
-
-def test_one_request_prefills_at_a_time_by_default():
-    scheduler = Scheduler()
-    arrive(scheduler, fake_request(0, 3, 2), fake_request(1, 3, 2))
-    assert scheduler.schedule(0) == (scheduler.prefilling[0], [])
-    assert [request.id for request in scheduler.prefilling] == [0]
-    assert scheduler.admissible() == ([], "another request is being prefilled")
-
-
-def test_the_batch_is_never_larger_than_its_limit():
-    scheduler = Scheduler(max_batch_size=2, max_prefilling=None)
-    arrive(scheduler, *[fake_request(i, 3, 2) for i in range(4)])
-    admitted, reason = scheduler.admissible()
-    assert [request.id for request in admitted] == [0, 1]
-    assert reason == "the batch is full (2 of 2)"
-
-
-def test_admission_keeps_the_kv_budget_and_says_the_numbers():
-    scheduler = Scheduler(max_kv_tokens=10, max_prefilling=None)
-    arrive(scheduler, fake_request(0, 6, 2), fake_request(1, 5, 2), fake_request(2, 1, 1))
-    admitted, reason = scheduler.admissible()
-    assert [request.id for request in admitted] == [0]
-    assert reason is not None
-    assert "6 reserved + 5" in reason
-    assert "10" in reason
-
-
-def test_nobody_overtakes_a_head_that_does_not_fit():
-    scheduler = Scheduler(max_kv_tokens=10, max_prefilling=None)
-    arrive(scheduler, fake_request(0, 6, 2), fake_request(1, 5, 2), fake_request(2, 1, 1))
-    scheduler.admit(scheduler.admissible()[0][0])
-    assert scheduler.admissible()[0] == []
-
-
-def test_asking_changes_nothing():
-    scheduler = Scheduler(max_kv_tokens=12, max_prefilling=None)
-    arrive(scheduler, fake_request(0, 6, 4), fake_request(1, 6, 4))
-    for request in list(scheduler.admissible()[0]):
-        scheduler.admit(request)
-    for request in list(scheduler.prefilling):
-        prefill_whole(scheduler, request)
-    before = (list(scheduler.active), list(scheduler.waiting), list(scheduler.preempted))
-    assert [victim.id for victim in scheduler.victims()] == [1]
-    assert scheduler.admissible(scheduler.victims())[0] == []
-    assert (scheduler.active, scheduler.waiting, scheduler.preempted) == before
-
-
-def test_a_preempted_request_keeps_its_tokens_and_its_place_but_not_its_kv():
-    scheduler = Scheduler(max_prefilling=None)
-    first, second = fake_request(0, 3, 4), fake_request(1, 3, 4)
-    arrive(scheduler, first, second)
-    scheduler.admit(first)
-    prefill_whole(scheduler, first)
-    scheduler.preempt(first)
-    assert (first.status, first.prefill_cursor, first.generated_tokens) == ("waiting", 0, [0])
-    assert first.remaining == 4
-    assert first.arrival_time == 0
-    assert waiting_ids(scheduler) == [0, 1]
-    assert scheduler.preempted == [first]
-
-
-def test_the_preempted_are_a_history():
-    scheduler = Scheduler()
-    request = fake_request(0, 3, 4)
-    scheduler.add_request(request)
-    for _ in range(2):
-        scheduler.admit(request)
-        scheduler.preempt(request)
-    assert [victim.id for victim in scheduler.preempted] == [0, 0]
-
-
-def test_only_as_many_victims_fall_as_the_budget_needs():
-    scheduler = Scheduler(max_kv_tokens=20, max_prefilling=None)
-    requests = [fake_request(i, 6, 4) for i in range(3)]
-    arrive(scheduler, *requests)
+def running(scheduler: Scheduler, *requests: Request) -> Scheduler:
+    """All of these decode."""
     for request in requests:
-        scheduler.admit(request)
-        prefill_whole(scheduler, request)
-    assert [victim.id for victim in scheduler.victims()] == [2]  # 7 + 7 + 7 known tokens > 20
-
-
-def test_a_victim_that_does_not_run_is_refused_by_id():
-    scheduler = Scheduler(
-        max_kv_tokens=12,
-        max_prefilling=None,
-        parts=guard_parts(Parts(choose_victim=lambda running: 99)),
-    )
-    for request in (fake_request(0, 6, 4), fake_request(1, 6, 4)):
         scheduler.add_request(request)
         scheduler.admit(request)
         prefill_whole(scheduler, request)
-    with pytest.raises(PartError, match=r"choose_victim named .*99; only"):
-        scheduler.victims()
+    return scheduler
 
 
-def test_a_duplicate_id_is_refused_even_when_the_first_is_done():
-    scheduler = Scheduler()
-    request = fake_request(0, 3, 1)
-    scheduler.add_request(request)
-    with pytest.raises(ValueError, match="there is a request 0 already"):
-        scheduler.add_request(fake_request(0, 4, 1))
-    scheduler.admit(request)
-    prefill_whole(scheduler, request)
-    scheduler.complete(request)
-    with pytest.raises(ValueError, match="there is a request 0 already"):
-        scheduler.add_request(fake_request(0, 4, 1))
+# ---------------------------------------------------------------- the queue
 
 
-def test_a_request_that_can_never_fit_is_refused_with_its_sum_and_the_budget():
-    scheduler = Scheduler(max_kv_tokens=22)
-    with pytest.raises(ValueError, match=r"10 \+ 14 - 1 = 23 KV tokens; the KV budget of 22"):
-        scheduler.add_request(fake_request(0, 10, 14))
-    scheduler.add_request(fake_request(0, 10, 13))
+@pytest.mark.parametrize(
+    ("policy", "order"),
+    [
+        ("fcfs", [5, 3, 1]),
+        ("priority", [3, 5, 1]),  # equals by arrival
+        (lambda request: (request.max_new_tokens,), [1, 3, 5]),
+        (lambda request: (), [5, 3, 1]),
+        (TimedKey(lambda request, step: (request.id,)), [1, 3, 5]),
+    ],
+    ids=["fcfs", "priority", "a key", "equal keys", "a timed key"],
+)
+def test_a_policy_orders_the_queue_whatever_the_ids(policy: Any, order: list[int]):
+    scheduler = Scheduler(policy, max_prefilling=None)
+    arrive(scheduler, fake_request(5, 3, 9, 1), fake_request(3, 3, 4, 0), fake_request(1, 3, 2, 1))
+    assert waiting_ids(scheduler) == order
+    assert [request.id for request in scheduler.admissible()[0]] == order
+    heap = list(scheduler.waiting)  # as the posts take from it
+    assert [heapq.heappop(heap)[3].id for _ in range(3)] == order
 
 
-LIMITS = ["token_budget", "max_kv_tokens", "max_batch_size", "max_prefilling"]
-
-
-@pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.parametrize("value", [0, -1, 2.5, float("nan"), "8", True])
-def test_a_limit_that_is_no_whole_number_from_one_up_is_refused(name: str, value: object):
-    with pytest.raises(ValueError, match=f"{name} is '?{value}'?"):
-        Scheduler(**{name: value})  # pyright: ignore
-
-
-@pytest.mark.parametrize("name", ["token_budget", "max_batch_size"])
-def test_only_memory_and_prefills_may_be_unlimited(name: str):
-    with pytest.raises(ValueError, match=f"{name} is None"):
-        Scheduler(**{name: None})  # pyright: ignore
-    Scheduler(max_kv_tokens=None, max_prefilling=None)
-
-
-@pytest.mark.parametrize("policy", ["lifo", "", None, 3])
-def test_an_unknown_policy_is_refused_with_the_known_ones(policy: object):
-    with pytest.raises(ValueError, match=r"choose 'fcfs', 'priority' or a key"):
-        Scheduler(policy)  # pyright: ignore
-
-
-# ---------------------------------------------------------------- policies
-
-
-def test_a_key_of_ones_own_is_a_policy():
-    scheduler = Scheduler(lambda request: (request.max_new_tokens,), max_prefilling=None)
-    arrive(scheduler, fake_request(0, 3, 9), fake_request(1, 3, 2), fake_request(2, 3, 5))
-    assert waiting_ids(scheduler) == [1, 2, 0]
-    assert [request.id for request in scheduler.admissible()[0]] == [1, 2, 0]
-
-
-def test_equal_keys_are_served_by_arrival_and_then_by_id():
-    scheduler = Scheduler(lambda request: (), max_prefilling=None)
-    for name, arrival in [(3, 1), (5, 0), (4, 0)]:
-        request = fake_request(name, 3, 2)
-        request.arrival_time = arrival
-        scheduler.add_request(request)
-    assert waiting_ids(scheduler) == [4, 5, 3]
-
-
-def test_a_static_key_is_asked_once_and_kept():
+def test_a_static_key_is_asked_once_also_of_what_is_preempted():
     asked: list[int] = []
 
     def key(request: RequestView) -> tuple[int, ...]:
@@ -230,48 +76,73 @@ def test_a_static_key_is_asked_once_and_kept():
 
     scheduler = Scheduler(key)
     arrive(scheduler, fake_request(0, 3, 2), fake_request(1, 3, 2))
-    for step in range(3):
-        scheduler.begin_step(step)
+    scheduler.begin_step(1)
     scheduler.admit(scheduler.waiting[0][3])
     scheduler.preempt(scheduler.prefilling[0])
-    assert asked == [0, 1]
-    assert waiting_ids(scheduler) == [1, 0]
+    assert (asked, waiting_ids(scheduler)) == ([0, 1], [1, 0])
 
 
-def test_a_timed_key_is_asked_of_everybody_at_every_step_and_the_heap_is_a_heap_again():
+def test_a_timed_key_ranks_what_waits_and_what_runs_anew_at_every_step():
     scheduler = Scheduler(TimedKey(lambda request, step: ((request.id * (step + 2)) % 7,)))
     arrive(scheduler, *[fake_request(i, 3, 2) for i in range(12)])
-    for request in (scheduler.waiting[5][3], scheduler.waiting[7][3]):
-        scheduler.admit(request)
-    for step in range(20):
+    scheduler.admit(scheduler.waiting[5][3])
+    for step in range(5):
         scheduler.begin_step(step)
-        heap = scheduler.waiting
-        assert all(heap[(i - 1) // 2][:3] <= heap[i][:3] for i in range(1, len(heap)))
-        assert all(entry[0] == ((entry[3].id * (step + 2)) % 7,) for entry in heap)
-        for request in scheduler.prefilling:  # runners are ranked too: one may have to leave
+        for request in (scheduler.prefilling[0], *(entry[3] for entry in scheduler.waiting)):
             assert scheduler.view(request).key == ((request.id * (step + 2)) % 7,)
+        assert list(in_order(scheduler.waiting)) == sorted(scheduler.waiting)
 
 
-@pytest.mark.parametrize("answer", [None, 5, (float("nan"),), ("x",)])
-def test_a_policys_key_must_be_a_tuple_of_numbers(answer: Any):
-    for policy in (lambda request: answer, TimedKey(lambda request, step: answer)):
-        scheduler = Scheduler(policy)
-        with pytest.raises(PartError, match=r"your policy returned .* for request 4"):
-            scheduler.add_request(fake_request(4, 3, 2))
-        assert scheduler.is_done()
-
-
-def test_a_policy_that_raises_leaves_the_id_free():
-    scheduler = Scheduler(lambda request: (1 / request.priority,))
-    with pytest.raises(PartError, match="your policy raised ZeroDivisionError"):
-        scheduler.add_request(fake_request(4, 3, 2, 0))
-    scheduler.add_request(fake_request(4, 3, 2, 1))
+@pytest.mark.parametrize(
+    "policy",
+    [
+        lambda request: 3 if request.priority else (0,),
+        TimedKey(lambda request, step: (math.nan if request.priority else 0,)),
+    ],
+)
+def test_a_policys_key_that_is_no_tuple_of_numbers_is_refused_and_the_id_stays_free(policy: Any):
+    scheduler = Scheduler(policy)
+    with pytest.raises(PartError, match=r"your policy returned .* for request 4"):
+        scheduler.add_request(fake_request(4, 3, 2, priority=1))
+    scheduler.add_request(fake_request(4, 3, 2))
     assert waiting_ids(scheduler) == [4]
 
 
+# ---------------------------------------------------------------- a request's way
+
+
+def test_a_request_goes_from_waiting_to_prefilling_to_active_to_done():
+    scheduler, request = Scheduler(), fake_request(0, 3, 2)
+    places = lambda: (waiting_ids(scheduler), scheduler.prefilling, scheduler.active)  # noqa: E731
+    scheduler.add_request(request)
+    assert (places(), request.status) == (([0], [], []), "waiting")
+    scheduler.admit(request)
+    assert (places(), request.status) == (([], [request], []), "prefilling")
+    prefill_whole(scheduler, request)
+    assert (places(), request.status) == (([], [], [request]), "active")
+    assert not scheduler.is_done()
+    scheduler.complete(request)
+    assert (places(), request.status) == (([], [], []), "done")
+    assert scheduler.is_done()
+    with pytest.raises(ValueError, match="there is a request 0 already"):
+        scheduler.add_request(fake_request(0, 4, 1))
+
+
+def test_a_preempted_request_keeps_its_tokens_and_its_place_but_not_its_kv():
+    first = fake_request(0, 3, 4)
+    scheduler = running(Scheduler(max_prefilling=None), first)
+    scheduler.add_request(fake_request(1, 3, 4))
+    for _ in range(2):
+        scheduler.preempt(first)
+        assert (first.status, first.prefill_cursor) == ("waiting", 0)
+        assert (first.generated_tokens, first.remaining, first.arrival_time) == ([0], 4, 0)
+        assert waiting_ids(scheduler) == [0, 1]
+        scheduler.admit(first)
+    assert scheduler.preempted == [first, first]  # a history
+
+
 def test_policies_see_a_copy():
-    scheduler = Scheduler()
-    request = fake_request(4, 3, 5, 2)
+    scheduler, request = Scheduler(), fake_request(4, 3, 5, 2)
     request.arrival_time = 6
     scheduler.add_request(request)
     scheduler.begin_step(9)
@@ -281,70 +152,123 @@ def test_policies_see_a_copy():
     assert dataclasses.astuple(view) == (
         4, 2, 6, 9, tuple(request.prompt_tokens), (0,), 5, 3, (6,), None, 1
     )  # fmt: skip
+    assert (view.num_known, view.kv_tokens_needed) == (4, 7)  # the last sampled token needs none
     request.generated_tokens.append(1)
     assert view.generated_tokens == (0,)
 
 
-# ---------------------------------------------------------------- preemption to admit
+# ---------------------------------------------------------------- limits
 
 
-def crowded(*running: Request, head: Request, **limits: Any) -> Scheduler:
-    """All in `running` decode, `head` waits."""
-    limits = {"max_kv_tokens": 22, "max_prefilling": None} | limits
-    scheduler = Scheduler("priority", preempt_to_admit=True, **limits)
-    for request in running:
-        scheduler.add_request(request)
-        scheduler.admit(request)
-        prefill_whole(scheduler, request)
+def test_one_request_prefills_at_a_time_by_default_and_the_batch_has_a_limit():
+    scheduler = Scheduler()
+    arrive(scheduler, *[fake_request(i, 3, 2) for i in range(2)])
+    assert scheduler.schedule(0) == (scheduler.prefilling[0], [])
+    assert scheduler.admissible() == ([], "another request is being prefilled")
+    scheduler = Scheduler(max_batch_size=2, max_prefilling=None)
+    arrive(scheduler, *[fake_request(i, 3, 2) for i in range(4)])
+    admitted, reason = scheduler.admissible()
+    assert [request.id for request in admitted] == [0, 1]
+    assert reason == "the batch is full (2 of 2)"
+
+
+def test_admission_keeps_the_kv_budget_and_nothing_overtakes_a_head_that_does_not_fit():
+    scheduler = Scheduler(max_kv_tokens=10, max_prefilling=None)
+    arrive(scheduler, fake_request(0, 6, 2), fake_request(1, 5, 2), fake_request(2, 1, 1))
+    admitted, reason = scheduler.admissible()
+    assert [request.id for request in admitted] == [0]
+    assert reason == "the KV budget is short: 6 reserved + 5 to compute > 10"
+    scheduler.admit(admitted[0])
+    assert scheduler.admissible()[0] == []
+    with pytest.raises(ValueError, match=r"4 \+ 8 - 1 = 11 KV tokens; the KV budget of 10"):
+        scheduler.add_request(fake_request(3, 4, 8))
+    scheduler.add_request(fake_request(3, 4, 7))
+
+
+def crowded(*runners: Request, head: Request, **limits: Any) -> Scheduler:
+    """All of `runners` decode, `head` waits."""
+    limits = {"max_kv_tokens": 22, "max_prefilling": None, "preempt_to_admit": True} | limits
+    scheduler = running(Scheduler("priority", **limits), *runners)
     scheduler.add_request(head)
     return scheduler
 
 
-def test_the_least_important_leaves_first_and_only_as_many_as_needed():
-    runners = [fake_request(i, 5, 6, priority) for i, priority in enumerate([1, 3, 2])]
-    scheduler = crowded(*runners, head=fake_request(9, 5, 2, 0))
-    assert [victim.id for victim in scheduler.victims()] == [1]
-    scheduler = crowded(
-        *[fake_request(i, 5, 6, priority) for i, priority in enumerate([1, 3, 2])],
-        head=fake_request(9, 10, 2, 0),
-    )
-    assert [victim.id for victim in scheduler.victims()] == [1, 2]
+def of_priorities(*priorities: int) -> list[Request]:
+    return [fake_request(i, 5, 6, priority) for i, priority in enumerate(priorities)]
 
 
-def test_nobody_leaves_when_that_would_not_be_enough():
-    runners = [fake_request(0, 9, 6, 0), fake_request(1, 5, 6, 2)]
-    scheduler = crowded(*runners, head=fake_request(9, 14, 2, 1))
-    assert scheduler.victims() == []
-    assert scheduler.admissible()[0] == []
+@pytest.mark.parametrize(
+    ("runners", "head", "leaving"),
+    [
+        (of_priorities(1, 3, 2), fake_request(9, 5, 2, 0), [1]),
+        (of_priorities(1, 3, 2), fake_request(9, 10, 2, 0), [1, 2]),
+        ([fake_request(0, 9, 6, 0), fake_request(1, 5, 6, 2)], fake_request(9, 14, 2, 1), []),
+        ([fake_request(0, 12, 6, 1)], fake_request(9, 12, 2, 1), []),
+    ],
+    ids=["the least important", "as many as needed", "would not be enough", "an equal, earlier"],
+)
+def test_what_leaves_for_a_more_important_head(runners: Any, head: Request, leaving: list[int]):
+    scheduler = crowded(*map(dataclasses.replace, runners), head=dataclasses.replace(head))
+    assert [victim.id for victim in scheduler.victims()] == leaving
+    assert leaving or scheduler.admissible()[0] == []
+    quiet = crowded(*runners, head=head, preempt_to_admit=False)
+    assert quiet.victims() == []
 
 
-def test_whoever_is_in_prefill_is_not_pushed_out():
-    scheduler = crowded(fake_request(0, 5, 6, 1), head=fake_request(9, 12, 2, 0))
-    prefilling = fake_request(1, 8, 2, 3)
-    scheduler.add_request(prefilling)
-    scheduler.admit(prefilling)
-    assert [victim.id for victim in scheduler.victims()] == [0]
+# ---------------------------------------------------------------- decisions as pure functions
 
 
-def test_an_equal_that_came_earlier_is_not_pushed_out():
-    scheduler = crowded(fake_request(0, 12, 6, 1), head=fake_request(9, 12, 2, 1))
-    assert scheduler.victims() == []
+def view(request_id: int = 0, **fields: Any) -> RequestView:
+    """A request of 3 prompt tokens that arrived at step 0 and has generated nothing."""
+    plain = RequestView(request_id, 0, 0, None, (1, 2, 3), (), 4, 0)
+    return dataclasses.replace(plain, **fields)
 
 
-def test_without_the_option_nobody_leaves_for_a_waiter():
-    scheduler = Scheduler("priority", max_kv_tokens=22)
-    unimportant = fake_request(0, 12, 6, 3)
-    scheduler.add_request(unimportant)
-    scheduler.admit(unimportant)
-    prefill_whole(scheduler, unimportant)
-    scheduler.add_request(fake_request(1, 12, 6, 0))
-    assert scheduler.victims() == []
+def test_fcfs_ranks_by_arrival_and_priority_by_priority_first():
+    ranked = [view(priority=p, arrival_time=t) for p, t in [(0, 1), (0, 8), (1, 0), (2, 0)]]
+    assert sorted(ranked, key=lambda request: sort_key("priority", request)) == ranked
+    assert [sort_key("fcfs", request) for request in ranked] == [(1,), (8,), (0,), (0,)]
+    returned = view(arrival_time=2, admitted_at=30, generated_tokens=(5,), kv_tokens=4)
+    assert sort_key("priority", returned) == sort_key("priority", view(arrival_time=2))
+    with pytest.raises(ValueError, match="no policy 'FCFS'; choose 'fcfs' or 'priority'"):
+        sort_key("FCFS", view())
 
 
-def test_nobody_is_admitted_in_the_step_in_which_somebody_leaves():
-    scheduler = crowded(fake_request(0, 12, 6, 3), head=fake_request(9, 12, 2, 0))
-    assert scheduler.schedule(4) == (None, [])
-    assert [victim.id for victim in scheduler.preempted] == [0]
-    assert waiting_ids(scheduler) == [9, 0]
-    assert scheduler.schedule(5) == (scheduler.prefilling[0], [])
-    assert scheduler.prefilling[0].id == 9
+@pytest.mark.parametrize(
+    ("candidate", "held", "budget", "num_running", "verdict"),
+    [
+        (view(), 0, 6, 7, "admit"),  # 3 + 4 - 1, to the last token and the last place
+        (view(), 0, 5, 8, "refuse"),  # never beats not now
+        (view(), 3, 6, 1, "admit"),  # 3 + 3
+        (view(), 4, 6, 1, "wait"),
+        (view(), 0, 6, 8, "wait"),
+        (view(), 999, None, 0, "admit"),
+        (view(generated_tokens=(5, 6)), 2, 7, 1, "admit"),  # what it has generated counts too
+        (view(generated_tokens=(5, 6)), 3, 7, 1, "wait"),
+    ],
+)
+def test_the_borders_of_admission(
+    candidate: RequestView, held: int, budget: Any, num_running: int, verdict: str
+):
+    assert admit(candidate, held, budget, num_running, 8) == verdict
+
+
+def test_the_victim_is_the_least_important_of_equals_the_newest_then_the_highest_id():
+    active = [
+        view(0, key=(0, 9), arrival_time=9, admitted_at=99),  # most important, newest of all
+        view(1, key=(2, 1), arrival_time=1, admitted_at=80),  # least important, oldest
+        view(2, key=(2, 5), arrival_time=5, admitted_at=1),  # least important, newest of those
+    ]
+    assert choose_victim(active) == choose_victim(active[::-1]) == 2
+    assert choose_victim([view(i, key=(1,), arrival_time=3) for i in (0, 2, 1)]) == 2
+
+
+def test_the_way_back_computes_all_that_is_known_and_loses_only_the_kv():
+    request = view(arrival_time=7, admitted_at=40, generated_tokens=(8, 9), kv_tokens=4)
+    assert resume(request) == Resumed([1, 2, 3, 8, 9], 0, 7, 2)
+
+
+def test_a_token_belongs_to_the_row_that_was_forwarded_whatever_is_active_now():
+    assert record([4, 7], [7, 9, 4], [50, 60]) == {4: 50, 7: 60}
+    with pytest.raises(ValueError, match="zip"):
+        record([4, 7], [4, 7], [50])

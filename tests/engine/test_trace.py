@@ -1,14 +1,36 @@
-"""Trace records: what they derive, and the JSON that the widgets read."""
+"""Traces: what they derive, the JSON that the widgets read, and the numbers worked out of them."""
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
-from fakes import fake_arrivals, fake_engine
+from fakes import FakeExecutor, fake_arrivals, fake_engine, fake_model, fake_request
 
 from nanogpt.config import EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.experiments.trace_metrics import (
+    all_request_metrics,
+    padding_waste,
+    percentile,
+    request_metrics,
+    stalls,
+    summary,
+    token_times_us,
+)
+from nanogpt.experiments.trace_waits import all_waits
 from nanogpt.posts.step_log import step_log
-from nanogpt.trace import SCHEMA_VERSION, Trace
+from nanogpt.trace import (
+    SCHEMA_VERSION,
+    ClockRecord,
+    ForwardRecord,
+    RequestRecord,
+    StepRecord,
+    Trace,
+    WaitRecord,
+    WorkRecord,
+    plain,
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,20 +40,21 @@ def trace() -> Trace:
     return engine.run(fake_arrivals([(0, 5, 4, 0), (1, 5, 4, 2)]))
 
 
-def test_a_step_knows_its_tokens_and_its_duration(trace: Trace):
-    assert [step.used_tokens for step in trace.steps] == [
-        sum(work.end - work.start for work in step.work) for step in trace.steps
-    ]
-    assert trace.steps[1].used_tokens == 6
-    assert trace.steps[0].duration_us == trace.steps[0].end_us - trace.steps[0].start_us > 0
-
-
-def test_the_trace_finds_a_request_and_its_tokens(trace: Trace):
+def test_a_trace_finds_a_request_and_its_tokens_and_knows_its_steps(trace: Trace):
     assert trace.request(1).prompt_tokens[:2] == (31, 41)
     assert (trace.request(1).arrival_step, trace.request(1).priority) == (1, 2)
     assert len(trace.generated_tokens(1)) == 4
     with pytest.raises(KeyError):
         trace.request(2)
+    assert trace.steps[1].used_tokens == 6
+    assert trace.steps[0].duration_us == trace.steps[0].end_us - trace.steps[0].start_us > 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        trace.steps[0].step = 9  # pyright: ignore
+
+
+def leaves(value: Any) -> list[object]:
+    value = list(value.values()) if isinstance(value, dict) else value
+    return [x for item in value for x in leaves(item)] if isinstance(value, list) else [value]
 
 
 def test_the_json_survives_a_round_trip_and_holds_everything(trace: Trace):
@@ -40,48 +63,11 @@ def test_the_json_survives_a_round_trip_and_holds_everything(trace: Trace):
     assert plain["version"] == SCHEMA_VERSION
     assert set(plain) == {"version", *(field.name for field in dataclasses.fields(Trace))}
     assert set(plain["steps"][0]) == {f.name for f in dataclasses.fields(trace.steps[0])}
-    assert plain["steps"][0]["work"] == [
-        {
-            "request_id": 0,
-            "kind": "prefill",
-            "start": 0,
-            "end": 5,
-            "sampled": 45,
-            "drafted": [],
-            "num_accepted": 0,
-        }
-    ]
+    work = {"request_id": 0, "kind": "prefill", "start": 0, "end": 5, "sampled": 45}
+    assert plain["steps"][0]["work"] == [{**work, "drafted": [], "num_accepted": 0}]
     assert plain["clock"] == {"name": "a server CPU (fitted)", "modelled": True}
-
-
-def test_every_number_in_the_json_is_a_number_and_no_bool(trace: Trace):
-    def numbers(value: object) -> list[object]:
-        if isinstance(value, dict):
-            value = list(value.values())
-        if isinstance(value, list):
-            return [leaf for item in value for leaf in numbers(item)]
-        return [value]
-
-    leaves = numbers(trace.to_json()["steps"])
-    assert {type(leaf) for leaf in leaves} <= {int, str, type(None)}
-
-
-def test_the_preemption_is_in_the_trace_with_its_reason(trace: Trace):
-    preempting = [step for step in trace.steps if step.preempted]
-    assert [step.preempted for step in preempting] == [(1,)]
-    (wait,) = preempting[0].waits
-    assert (wait.request_id, wait.status) == (1, "waiting")
-    assert wait.reason == "preempted to keep the KV budget"
-
-
-def test_records_cannot_be_changed(trace: Trace):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        trace.steps[0].step = 9  # pyright: ignore
-
-
-def test_a_trace_says_why_its_run_stopped(trace: Trace):
-    assert trace.error is None
-    assert trace.to_json()["error"] is None
+    assert {type(leaf) for leaf in leaves(plain["steps"])} <= {int, str, type(None)}
+    assert plain["error"] is None
     engine, _ = fake_engine(EngineConfig())
     assert engine.trace("it broke").to_json()["error"] == "it broke"
 
@@ -96,20 +82,105 @@ LOG = """\
 [step 6] prefill=None decode=[1] waiting=[] kv=0"""
 
 
-def test_the_step_log_says_who_prefills_decodes_waits_and_leaves(trace: Trace):
+def test_the_step_log_says_what_prefills_decodes_waits_and_leaves(trace: Trace):
     assert step_log(trace) == LOG
+    assert trace.steps[3].waits == (
+        WaitRecord(1, "waiting", "preempted to keep the KV budget"),
+    )  # fmt: skip
+    assert step_log(fake_engine(EngineConfig())[0].trace()) == ""
 
 
-def test_the_step_log_of_a_step_in_which_somebody_only_leaves():
-    config = EngineConfig(
-        32, max_kv_tokens=22, max_prefilling=1, policy="priority", preempt_to_admit=True
-    )
-    engine, _ = fake_engine(config)
-    lines = step_log(engine.run(fake_arrivals([(0, 10, 6, 2), (3, 20, 2, 0)]))).splitlines()
-    assert lines[3] == "[step 3] prefill=None decode=[] waiting=[0, 1] kv=0 preempted=[0]"
-    assert lines[4] == "[step 4] prefill=1[0:20] decode=[] waiting=[0] kv=20"
+# ---------------------------------------------------------------- waits
 
 
-def test_the_step_log_of_nothing_is_nothing():
-    engine, _ = fake_engine(EngineConfig())
-    assert step_log(engine.trace()) == ""
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_the_record_of_a_step_is_no_longer_for_a_longer_queue(policy: str):
+    def steps(num_waiting: int) -> Any:
+        config = EngineConfig(8, max_batch_size=2, policy=policy)
+        engine = Engine(fake_model(), config, make_executor=FakeExecutor().bind)
+        for i in range(2 + num_waiting):
+            engine.submit(fake_request(i, 3, 9, min(i, 1)))
+        for _ in range(12):
+            engine.step()
+        return engine.trace().to_json()["steps"]
+
+    assert steps(10) == steps(1000)
+
+
+def test_what_has_no_reason_of_its_own_waits_for_the_one_that_blocks_the_queue():
+    from widgets import Timeline
+
+    engine, _ = fake_engine(EngineConfig(8, max_batch_size=2))
+    engine.submit(fake_request(0, 3, 2))
+    assert engine.step().blocked is None
+    for request_id in (1, 2, 3):
+        engine.submit(fake_request(request_id, 9, 2))
+    step = engine.step()
+    assert (step.waits, step.blocked) == ((), "the batch is full (2 of 2)")
+    waits = [(), tuple(WaitRecord(i, "waiting", step.blocked) for i in (2, 3))]
+    assert all_waits(engine.trace()) == waits
+    drawn = Timeline(engine.trace().to_json()).trace["steps"]
+    assert [each["waits"] for each in drawn] == [plain(each) for each in waits]
+
+
+# ---------------------------------------------------------------- metrics, worked out on paper
+
+
+def step(
+    number: int, start: int, end: int, work: list[tuple[int, bool]], computed: int
+) -> StepRecord:
+    """A step of one-token rows: (request id, whether it sampled)."""
+    rows = tuple(WorkRecord(i, "decode", 0, 1, 7 if sampled else None) for i, sampled in work)
+    forward = ForwardRecord(len(rows), 0, computed, 0)
+    return StepRecord(number, start, end, 4, rows, (), (), (), (), (forward,), 0, 0, 0, ())
+
+
+def request(request_id: int, arrival_us: int) -> RequestRecord:
+    return RequestRecord(request_id, (1,), 9, 0, 0, arrival_us)
+
+
+TRACE = Trace(
+    ClockRecord("by hand", True), "packed", 4, None,
+    (request(0, 100), request(1, 150), request(2, 150)),
+    (
+        step(0, 100, 200, [(0, False)], 1),
+        step(1, 200, 300, [(0, True), (1, False)], 2),
+        step(2, 300, 500, [(0, True), (1, True)], 6),
+        step(3, 500, 1100, [(0, True)], 1),
+    ),
+)  # fmt: skip
+
+
+def test_a_token_exists_at_the_end_of_its_step_and_a_request_is_timed_from_its_arrival():
+    assert token_times_us(TRACE, 0) == (300, 500, 1100)
+    assert token_times_us(TRACE, 2) == ()
+    first, only = request_metrics(TRACE, 0), request_metrics(TRACE, 1)
+    assert (first.ttft_us, first.itls_us, first.tpot_us) == (200, (200, 600), 400)
+    assert first.finish_us == 1100
+    assert (only.ttft_us, only.itls_us, only.tpot_us) == (350, (), None)
+    with pytest.raises(ValueError, match="request 2 has no token"):
+        request_metrics(TRACE, 2)
+    assert [metrics.request_id for metrics in all_request_metrics(TRACE)] == [0, 1]
+    assert (stalls(TRACE, 599), stalls(TRACE, 600)) == (((0, 600),), ())
+
+
+def test_the_summary_adds_up():
+    total = summary(TRACE)
+    assert (total.mean_ttft_us, total.worst_ttft_us) == (275, 350)
+    assert (total.mean_itl_us, total.worst_itl_us) == (400, 600)
+    assert (total.duration_us, total.num_forwards) == (1000, 4)
+    assert total.tokens_per_s == pytest.approx(4000)
+    assert total.padding_waste == padding_waste(TRACE) == pytest.approx(4 / 10)
+    assert padding_waste(dataclasses.replace(TRACE, steps=())) == 0
+    short = summary(dataclasses.replace(TRACE, steps=TRACE.steps[:2]))
+    assert (short.mean_itl_us, short.worst_itl_us) == (None, None)
+    with pytest.raises(ValueError, match="no request got a token"):
+        summary(dataclasses.replace(TRACE, steps=TRACE.steps[:1]))
+
+
+def test_a_percentile_is_the_nearest_rank():
+    for share, expected in [(0.5, 50), (0.29, 29), (0.99, 99), (1.0, 100), (0.0004, 1)]:
+        assert percentile(list(range(100, 0, -1)), share) == expected
+    for values, share in [([], 0.5), ([1.0], 0.0), ([1.0], 1.1), ([1.0], float("nan"))]:
+        with pytest.raises(ValueError, match="no percentile"):
+            percentile(values, share)

@@ -9,23 +9,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.checkpoints.count_trigrams import main
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.speculative.trigram import TrigramDraft, count_trigrams, save_counts
 
 
-def counted(tokens: list[int], vocab_size: int) -> TrigramDraft:
-    return TrigramDraft(count_trigrams(torch.tensor(tokens), vocab_size))
-
-
 def by_hand(tokens: list[int], vocab_size: int, context: list[int]) -> list[Fraction]:
-    """The same law with dictionaries and fractions, from its definition."""
+    """The law with dictionaries and fractions, from its definition."""
     triples = [tuple(tokens[i : i + 3]) for i in range(len(tokens) - 2)]
     singles = [triple[2] for triple in triples]
     law = [Fraction(singles.count(t) + 1, len(singles) + vocab_size) for t in range(vocab_size)]
-    for order in (1, 2):
-        if len(context) < order:
-            break
+    for order in range(1, 1 + min(2, len(context))):
         wanted = tuple(context[-order:])
         after = [triple[2] for triple in triples if triple[2 - order : 2] == wanted]
         if after:
@@ -41,35 +34,17 @@ def by_hand(tokens: list[int], vocab_size: int, context: list[int]) -> list[Frac
     st.lists(st.integers(0, 3), min_size=3, max_size=40),
     st.lists(st.integers(0, 3), max_size=4),
 )
-def test_the_law_is_the_one_counted_by_hand(tokens, context):
-    law = counted(tokens, 4)(context)
+def test_the_law_is_the_one_counted_by_hand_and_every_token_keeps_some_chance(tokens, context):
+    law = TrigramDraft(count_trigrams(torch.tensor(tokens), 4))(context)
     assert list(law) == pytest.approx([float(p) for p in by_hand(tokens, 4, context)])
-
-
-@given(st.lists(st.integers(0, 4), min_size=3, max_size=30), st.lists(st.integers(0, 4)))
-def test_every_token_keeps_some_chance_and_all_sum_to_1(tokens, context):
-    law = counted(tokens, 5)(context)
     assert min(law) > 0
     assert math.isclose(sum(law), 1, abs_tol=1e-12)
 
 
-def test_counts_are_of_three_tokens_in_a_row():
+def test_what_is_counted_and_saved_is_loaded_again(tmp_path: Path):
     counts = count_trigrams(torch.tensor([0, 1, 2, 0, 1, 2, 1]), 3)
     assert counts.sum() == 5
     assert counts[0, 1, 2] == 2 and counts[1, 2, 0] == 1 and counts[1, 2, 1] == 1
-
-
-def test_the_shipped_counts_are_of_the_training_text_and_no_more():
-    draft = TrigramDraft.load()
-    law = draft(encode("th"))
-    assert len(law) == 65 and law.index(max(law)) == encode("e")[0]
-    assert draft(encode("zq")) and min(draft(encode("zq"))) > 0
-    total = torch.tensor([draft([token]) for token in range(65)])
-    assert torch.allclose(total.sum(1), torch.ones(65))
-
-
-def test_what_is_saved_is_loaded_again(tmp_path: Path):
-    counts = count_trigrams(torch.tensor([0, 1, 2, 0, 1, 2, 1]), 3)
     save_counts(counts, tmp_path / "counts.safetensors")
     loaded, fresh = TrigramDraft.load(tmp_path / "counts.safetensors"), TrigramDraft(counts)
     for context in ([], [1], [0, 1], [2, 2], [1, 0, 1]):
@@ -77,19 +52,15 @@ def test_what_is_saved_is_loaded_again(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["counts.safetensors"]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no safetensors", b"\x02\0\0\0\0\0\0\0{}"])
+def test_the_shipped_counts_know_the_training_text():
+    law = TrigramDraft.load()(encode("th"))
+    assert len(law) == 65 and law.index(max(law)) == encode("e")[0]
+
+
+@pytest.mark.parametrize("content", [None, b"no safetensors", b"\x02\0\0\0\0\0\0\0{}"])
 def test_a_file_that_is_missing_or_broken_is_refused_by_name(tmp_path: Path, content):
     path = tmp_path / "counts.safetensors"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ValueError, match=r"counts\.safetensors"):
         TrigramDraft.load(path)
-
-
-def test_the_command_refuses_another_text(tmp_path: Path, monkeypatch, capsys):
-    (tmp_path / "other.txt").write_text("to be or not to be")
-    monkeypatch.setattr("sys.argv", ["count", "--corpus", str(tmp_path / "other.txt")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert "sha256" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from support import ROOT, run
 from tiers import some
 
 from course.launcher import doctor
-from course.launcher.install import COURSE, JUPYTER, LIVE, TESTS
+from course.launcher.install import COURSE, JUPYTER, LIVE, LOCK, TESTS
 
 
 @pytest.fixture
@@ -27,6 +27,8 @@ def here(tmp_path: Path) -> Iterator[ModuleType]:
     (tmp_path / "lessons").mkdir()
     for stem in ("index", "l01_chunks"):
         (tmp_path / "lessons" / f"{stem}.py").write_text(LESSON.format(title=stem))
+    for name in (COURSE, LOCK, "pyproject.toml"):
+        (tmp_path / name).touch()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(each) for each in signals]
     yield load_learn(tmp_path)
@@ -48,70 +50,48 @@ def test_help_lists_every_verb(here: ModuleType, capsys):
     assert [verb for verb in here.VERBS if f"learn.py {verb} " not in said] == ["open"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["chekc"], "there is no verb 'chekc'; the verbs are: open, run, jupyter, check"),
-        (["--port", "80"], "--port 80 is out of range: it must be from 1024 to 65535"),
-        (["run", "--port", "x"], "invalid int value: 'x'"),
-        (["jupyter", "--speed"], "unrecognized arguments: --speed"),
-        (["--host", "192.0.2.1"], "invalid choice: '192.0.2.1'"),
-        (["reset"], "reset takes one lesson"),
-        (["reset", "l77"], "there is no lesson 'l77'; the lessons are: l01_chunks"),
-        (["update", "l01"], "update takes no arguments, not 'l01'"),
-    ],
-)
-def test_a_wrong_call_is_refused_in_one_sentence(
-    here: ModuleType, capsys, arguments: list[str], words: str
-):
-    assert here.main(arguments) == 1
-    said = capsys.readouterr()
-    assert re.fullmatch(r"learn\.py: .+\.\n", said.err) and words in said.err
-    assert said.out == "" and not (here.ROOT / ".venv").exists()
+WRONG_CALLS = {
+    "chekc": "there is no verb 'chekc'; the verbs are: open, run, jupyter, check",
+    "--port 80": "--port 80 is out of range: it must be from 1024 to 65535",
+    "run --port x": "invalid int value: 'x'",
+    "jupyter --speed": "unrecognized arguments: --speed",
+    "--host 192.0.2.1": "invalid choice: '192.0.2.1'",
+    "reset": "reset takes one lesson",
+    "reset l77": "there is no lesson 'l77'; the lessons are: l01_chunks",
+    "update l01": "update takes no arguments, not 'l01'",
+}
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "sentence"),
-    [
-        (OSError(errno.ENOSPC, "No space", "work/x"), 1, "work/x: the disk is full: make room."),
-        (KeyboardInterrupt(), 130, "stopped."),
-    ],
-)
-def test_a_failure_of_the_disk_and_ctrl_c_are_one_sentence(
-    here: ModuleType, capsys, error: BaseException, status: int, sentence: str
-):
+def test_a_wrong_call_is_refused_in_one_sentence(here: ModuleType, capsys):
+    for arguments, words in WRONG_CALLS.items():
+        assert here.main(arguments.split()) == 1
+        said = capsys.readouterr()
+        assert re.fullmatch(r"learn\.py: .+\.\n", said.err) and words in said.err
+        assert said.out == "" and not (here.ROOT / ".venv").exists()
+
+
+def test_a_failure_of_the_disk_and_ctrl_c_are_one_sentence(here: ModuleType, capsys):
     def fail(argv: list[str]) -> int:
-        raise error
+        raise errors.pop()
 
     here.VERBS["update"] = fail
-    assert here.main(["update"]) == status
-    assert capsys.readouterr().err == f"learn.py: {sentence}\n"
+    errors = [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space", "work/x")]
+    assert [here.main(["update"]), here.main(["update"])] == [1, 130]
+    said = "learn.py: work/x: the disk is full: make room.\nlearn.py: stopped.\n"
+    assert capsys.readouterr().err == said
 
 
-def test_update_and_reset_say_what_they_did(here: ModuleType, capsys):
-    assert here.main(["update"]) == 0
-    assert here.main(["update"]) == 0
-    assert capsys.readouterr().out == (
-        "index.py is new.\nl01_chunks.py is new.\nEverything is up to date.\n"
-    )
-    assert here.main(["reset", "l01"]) == 0
-    kept = r"The lesson is as new\. Yours is kept: work/kept/l01_chunks\.[\d-]+\.py\n"
-    assert re.fullmatch(kept, capsys.readouterr().out)
+def test_ctrl_c_waits_until_there_is_a_process_to_end_with_it(here: ModuleType):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts = here.Interrupts()
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.let_through()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize(
-    ("argv", "files"),
-    [
-        (["open"], (COURSE,)),
-        (["jupyter"], (COURSE, JUPYTER)),
-        (["check", "l01"], (COURSE,)),
-        (["demo", "live"], (COURSE, LIVE)),
-        (["test"], (COURSE, TESTS)),
-    ],
-)
-def test_a_verb_installs_what_it_needs(
-    here: ModuleType, monkeypatch, argv: list[str], files: tuple[str, ...]
-):
+def test_a_verb_installs_what_it_needs(here: ModuleType, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise OSError("nothing is started here")
 
@@ -119,30 +99,31 @@ def test_a_verb_installs_what_it_needs(
     monkeypatch.setattr(here.INSTALLATION, "ensure", lambda *files: asked.append(files))
     monkeypatch.setattr(here, "serve", refuse)
     monkeypatch.setattr(here.subprocess, "Popen", refuse)
-    assert here.main(argv) == 1
-    assert asked[0] == files
+    for argv in (["open"], ["jupyter"], ["check", "l01"], ["test"], ["demo", "live"]):
+        assert here.main(argv) == 1
+    more = [(JUPYTER,), (), (TESTS,), (LIVE,)]
+    assert asked[:5] == [(COURSE,), *((COURSE, *files) for files in more)]
 
 
-def test_newer_lessons_are_mentioned_and_what_is_wrong_with_work_is_said_before_the_long_wait(
+def test_what_becomes_of_the_lessons_is_said_and_what_is_wrong_with_them_before_the_long_wait(
     here: ModuleType, capsys, monkeypatch
 ):
-    installed = []
-    monkeypatch.setattr(here.INSTALLATION, "ensure", lambda *files: installed.append(files))
-    here.prepare()
-    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(here.INSTALLATION, "ensure", lambda *_: sys.stdout.write("installed\n"))
+    assert here.main(["update"]) == here.main(["update"]) == 0
     (here.ROOT / "lessons" / "l01_chunks.py").write_text(LESSON.format(title="Better"))
     here.prepare()
-    assert capsys.readouterr().out == (
+    assert here.main(["reset", "l01"]) == 0
+    said = (
+        "index.py is new.\nl01_chunks.py is new.\nEverything is up to date.\ninstalled\n"
         "There is a newer version of l01_chunks.py: python3 learn.py update\n"
+        r"The lesson is as new. Yours is kept: work/kept/l01_chunks\.[\d-]+\.py\n"
     )
+    assert re.fullmatch(said, capsys.readouterr().out)
     (here.ROOT / "work").rename(here.ROOT / "elsewhere")
     (here.ROOT / "work").touch()
     assert here.main(["progress"]) == 1
-    assert "move it away" in capsys.readouterr().err
-    assert len(installed) == 2
-
-
-# ---- doctor --------------------------------------------------------------------------------------
+    told = capsys.readouterr()
+    assert "move it away" in told.err and told.out == ""
 
 
 def test_the_doctor_finds_what_is_wrong(here: ModuleType, capsys, monkeypatch):
@@ -153,6 +134,7 @@ def test_the_doctor_finds_what_is_wrong(here: ModuleType, capsys, monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**12))
     assert here.main(["doctor"]) == 1
     said = capsys.readouterr().out
     for finding in (
@@ -165,15 +147,9 @@ def test_the_doctor_finds_what_is_wrong(here: ModuleType, capsys, monkeypatch):
         " note  Chromium is not installed",
     ):
         assert finding in said, said
-
-
-def test_a_taken_port_a_missing_display_and_nothing_installed_are_nothing_wrong(
-    here: ModuleType, capsys, monkeypatch
-):
-    monkeypatch.setattr(doctor, "port_is_free", lambda port: False)
-    monkeypatch.setattr(doctor, "has_display", lambda: False)
+    assert said.count("wrong  ") == 2, "notes are nothing wrong"
+    (here.ROOT / ".venv" / "course.json").unlink()
     monkeypatch.setattr(doctor, "is_temporary", lambda root: False)
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**12))
     assert here.main(["doctor"]) == 0
     assert " note  the course is not installed yet" in capsys.readouterr().out
 
@@ -196,19 +172,18 @@ def test_what_would_make_an_installation_fail_is_said_before_it(tmp_path: Path, 
 
 def test_a_temporary_folder_is_known_by_its_path():
     windows = "C:/Users/me/AppData/Local/Temp/course"
-    for folder in ("/tmp/course", "/tmp", "/private/var/folders/ab/course", windows):
-        assert doctor.is_temporary(Path(folder)), folder
-    for folder in ("/home/me/tmpfiles/course", "/home/me/course"):
-        assert not doctor.is_temporary(Path(folder)), folder
-
-
-# ---- as a process --------------------------------------------------------------------------------
+    folders = ("/tmp", "/private/var/folders/ab/course", windows, "/home/me/tmpfiles/course")
+    assert [doctor.is_temporary(Path(each)) for each in folders] == [True, True, True, False]
 
 
 @pytest.mark.process
 def test_it_runs_before_anything_is_installed(bare: Path):
     done = run([sys.executable, "-S", "learn.py", "reset", "l01"], cwd=bare)
     assert (done.returncode, done.stderr) == (0, "")
+    unread = run(
+        ["sh", "-c", f"{{ sleep 0.3; {sys.executable} learn.py doctor; }} | true"], cwd=bare
+    )
+    assert unread.stderr == "", "a reader that has gone is no error"
     assert (bare / "work" / "l01_chunks.py").exists()
 
 
@@ -244,67 +219,25 @@ def test_ctrl_c_during_a_check_is_one_line_and_ends_all_that_was_started(course:
     assert not psutil.wait_procs(checking, timeout=60)[1]
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "command",
-    some(
-        [
-            ["learn.py", "--help"],
-            ["learn.py", "doctor"],
-            ["learn.py", "update"],
-            ["-m", "course", "progress"],
-        ],
-        1,
-    ),
-    ids=" ".join,
-)
-def test_a_reader_that_has_gone_is_no_error(bare: Path, command: list[str]):
-    """As `| head -1` has, before it is all said."""
-    (bare / "course" / "__main__.py").write_bytes((ROOT / "course" / "__main__.py").read_bytes())
-    for unbuffered in ("", "1"):
-        reading, writing = os.pipe()
-        os.close(reading)
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=bare,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-            stdout=writing,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        os.close(writing)
-        assert (done.returncode, done.stderr) == (141, "")
-
-
 # The interpreter names every module that it loads, in the processes that it starts, too.
 HEAVY = {"torch", "numpy", "matplotlib", "marimo"}
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "command",
-    some(
-        [
-            ["-c", "import nanogpt, nanogpt.fleet, nanogpt.slo"],
-            ["-m", "nanogpt.fleet", "--duration", "1", "--json"],
-            ["-m", "nanogpt.slo", "--help"],
-            ["-m", "benchmarks.fleet", "--help"],
-            ["-m", "course", "progress"],
-            ["-m", "course", "check", "--help"],
-            ["-m", "course", "audit", "--help"],
-            ["-m", "course", "grade", "--help"],
-            ["-m", "course", "demo", "--help"],
-            ["-m", "course", "site", "--help"],
-            ["learn.py", "--help"],
-        ],
-        3,
-    ),
-    ids=" ".join,
+LIGHT = (
+    "-m nanogpt.fleet --duration 1 --json",
+    "-m nanogpt.slo --help",
+    "-m benchmarks.fleet --help",
+    "-m course progress",
+    *(f"-m course {verb} --help" for verb in ("check", "audit", "grade", "demo", "site")),
+    "learn.py --help",
 )
-def test_a_command_that_computes_nothing_loads_no_framework(command: list[str]):
-    done = run(
-        [sys.executable, *command], cwd=ROOT, env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
-    )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", some(LIGHT, 3))
+def test_a_command_that_computes_nothing_loads_no_framework(command: str):
+    timed = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    done = run([sys.executable, *command.split()], cwd=ROOT, env=timed)
     loaded = set(re.findall(r"^import time: .*\| +([\w.]+)$", done.stderr, re.MULTILINE))
     assert done.returncode == 0 and "site" in loaded
     assert loaded & HEAVY == set()

@@ -1,36 +1,65 @@
-"""How ranks agree, without processes: votes, the moves of a checkpoint, every order of reading."""
+"""Preemption without processes: how ranks agree, and when the monitor looks and what it writes."""
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
+from preempting import first_hurried, prompt, wait_for
 from torch import Tensor
 
-from nanogpt.preemption.agreement import (
-    AGREEMENTS,
-    RANK_PARTS,
-    Ballot,
-    NoVote,
-    checkpoint,
-    local_vote,
+from nanogpt.preemption import monitor as monitor_module
+from nanogpt.preemption.agreement import AGREEMENTS, RANK_PARTS, Ballot, local_vote
+from nanogpt.preemption.monitor import (
+    Arrival,
+    Inbox,
+    Monitor,
+    Snapshot,
+    Target,
+    now_us,
+    with_arrivals,
 )
-from nanogpt.preemption.races import leave_alone, leave_first
 from nanogpt.preemption.shared_state import NOTHING, SharedState, checkpoint_number, shared_file
+from nanogpt.request import Request
+from nanogpt.slo.slo_view import SloRequest
 
 LAYERS, STEP = 3, 5
 
 
-class ThreadCollectives:
+@pytest.fixture
+def shared() -> Iterator[SharedState]:
+    with shared_file(3) as file:
+        state = SharedState(file.fileno(), 3)
+    state.clear()
+    yield state
+    state.close()
+
+
+# --- ranks as threads -----------------------------------------------------------------------------
+
+
+class Meeting:
     """The collectives among threads: each waits for all."""
 
-    def __init__(self, rank: int, num_ranks: int, common: "Meeting") -> None:
-        self.rank = rank
-        self.num_ranks = num_ranks
-        self.common = common
-        self.count = 0
+    def __init__(self, num_ranks: int) -> None:
+        self.barrier = threading.Barrier(num_ranks, timeout=60)
+        self.brought: list[Any] = [None] * num_ranks
+
+    def exchange(self, rank: int, value: object) -> list[Any]:
+        self.brought[rank] = value
+        self.barrier.wait()
+        everything = list(self.brought)
+        self.barrier.wait()
+        return everything
+
+
+class ThreadCollectives:
+    def __init__(self, rank: int, num_ranks: int, common: Meeting) -> None:
+        self.rank, self.num_ranks, self.common, self.count = rank, num_ranks, common, 0
 
     def max(self, vote: int) -> int:
         return max(self.common.exchange(self.rank, vote))
@@ -39,26 +68,11 @@ class ThreadCollectives:
         return torch.stack(self.common.exchange(self.rank, partial)).sum(0)
 
 
-class Meeting:
-    def __init__(self, num_ranks: int) -> None:
-        self.barrier = threading.Barrier(num_ranks, timeout=60)
-        self.brought: list[object] = [None] * num_ranks
-
-    def exchange(self, rank: int, value: object) -> list:
-        self.brought[rank] = value
-        self.barrier.wait()
-        everything = list(self.brought)
-        self.barrier.wait()
-        return everything
-
-
 class ScriptedState:
     """Shared memory whose target a rank sees from its `sees_from`-th reading on."""
 
     def __init__(self, real: SharedState, sees_from: int) -> None:
-        self.real = real
-        self.sees_from = sees_from
-        self.readings = 0
+        self.real, self.sees_from, self.readings = real, sees_from, 0
 
     @property
     def target(self) -> int:
@@ -74,29 +88,19 @@ class ScriptedState:
         self.real.stop = checkpoint
 
 
-@pytest.fixture
-def shared() -> Iterator[SharedState]:
-    with shared_file(3) as file:
-        state = SharedState(file.fileno(), 3)
-    state.clear()
-    yield state
-    state.close()
-
-
-def layer_left(agreement: str, shared: SharedState, sees_from: tuple[int, ...]) -> set[int]:
+def layers_left(agreement: str, shared: SharedState, sees_from: tuple[int, ...]) -> set[int]:
     """Run the ranks as threads; return at which layers they left (LAYERS: not at all)."""
-    meeting = Meeting(len(sees_from))
+    meeting, ones = Meeting(len(sees_from)), torch.ones(2)
 
     def one_rank(rank: int) -> int:
         state = ScriptedState(shared, sees_from[rank])
         collectives = ThreadCollectives(rank, len(sees_from), meeting)
-        ballot = Ballot(state, collectives, RANK_PARTS, STEP, LAYERS)
-        agreed = AGREEMENTS[agreement](ballot)
+        agreed = AGREEMENTS[agreement](Ballot(state, collectives, RANK_PARTS, STEP, LAYERS))
         for layer in range(LAYERS):
             if agreed.leave(layer):
                 return layer
-            agreed.add_up(torch.ones(2))
-            collectives.sum(torch.ones(2))
+            assert agreed.add_up(ones).equal(len(sees_from) * ones), "a vote changes no sum"
+            collectives.sum(ones)
         return LAYERS
 
     with ThreadPoolExecutor(len(sees_from)) as pool:
@@ -104,89 +108,129 @@ def layer_left(agreement: str, shared: SharedState, sees_from: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("agreement", sorted(AGREEMENTS))
-@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("num_ranks", [2, pytest.param(3, marks=pytest.mark.nightly)])
 def test_whenever_each_rank_sees_the_target_all_leave_at_one_layer(
     agreement: str, num_ranks: int, shared: SharedState
 ):
     later = 0 if agreement == "vote" else 1
     for sees_from in itertools.product(range(LAYERS + 1), repeat=num_ranks):
         shared.clear()
-        left = layer_left(agreement, shared, sees_from)
+        left = layers_left(agreement, shared, sees_from)
         assert left == {min(min(sees_from) + later, LAYERS)}, sees_from
 
 
 def test_a_stop_named_after_the_last_layer_stops_no_later_pass(shared: SharedState):
-    assert layer_left("epoch", shared, (LAYERS - 1, LAYERS)) == {LAYERS}
+    assert layers_left("epoch", shared, (LAYERS - 1, LAYERS)) == {LAYERS}
     assert shared.stop == checkpoint_number(STEP, LAYERS, LAYERS)
     assert shared.stop < checkpoint_number(STEP + 1, 0, LAYERS)
 
 
-def test_the_carried_vote_does_not_change_the_sum(shared: SharedState):
-    meeting = Meeting(2)
-
-    def one_rank(rank: int) -> Tensor:
-        state = ScriptedState(shared, 0)
-        ballot = Ballot(state, ThreadCollectives(rank, 2, meeting), RANK_PARTS, STEP, LAYERS)
-        agreement = AGREEMENTS["carried"](ballot)
-        agreement.leave(0)
-        return agreement.add_up(torch.arange(6.0).view(2, 3))
-
-    with ThreadPoolExecutor(2) as pool:
-        for total in pool.map(one_rank, range(2)):
-            assert total.equal(2 * torch.arange(6.0).view(2, 3))
-
-
-def test_no_vote_does_not_even_read_the_target():
-    state = ScriptedState(None, 0)
-    agreement = NoVote(Ballot(state, None, RANK_PARTS, STEP, LAYERS))
-    assert [agreement.leave(layer) for layer in range(LAYERS)] == [False] * LAYERS
-    assert state.readings == 0
-
-
-def test_a_vote_is_for_the_own_step_alone():
-    assert local_vote(7, 7, 0, 32) == 1
-    assert local_vote(6, 7, 0, 32) == 0
-    assert local_vote(8, 7, 0, 32) == 0
-    assert local_vote(NOTHING, 7, 0, 32) == 0
-
-
 @pytest.mark.parametrize(("num_layers", "last"), [(1, 0), (4, 3), (10, 9), (12, 10), (32, 28)])
-def test_past_nine_tenths_of_its_layers_a_pass_refuses(num_layers: int, last: int):
+def test_a_rank_votes_for_its_own_step_and_not_past_nine_tenths_of_its_layers(
+    num_layers: int, last: int
+):
     votes = [local_vote(7, 7, layer, num_layers) for layer in range(num_layers)]
     assert votes == [1] * (last + 1) + [0] * (num_layers - last - 1)
+    assert [local_vote(step, 7, 0, num_layers) for step in (6, 8, NOTHING)] == [0, 0, 0]
 
 
-def played(rule, votes: list[int]) -> list[str]:
-    """Play the ranks' moves in lockstep; say what became of each: left, stayed, or hangs."""
-    moves = [rule(vote) for vote in votes]
-    standing = [next(each, None) for each in moves]
-    ends = ["" for _ in votes]
-    while True:
-        for rank, move in enumerate(standing):
-            if not ends[rank] and (move is None or move[0] == "leave"):
-                ends[rank] = "stayed" if move is None else "left"
-        if all(ends):
-            return ends
-        if any(ends):  # one is gone, and the others wait for it
-            return [end or "hangs" for end in ends]
-        agreed = max(move[1] for move in standing if move is not None)
-        for rank, each in enumerate(moves):
-            try:
-                standing[rank] = each.send(agreed)
-            except StopIteration:
-                standing[rank] = None
+# --- the monitor ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("votes", list(itertools.product([0, 1], repeat=3)))
-def test_at_a_checkpoint_either_everybody_leaves_or_nobody(votes: tuple[int, ...]):
-    assert played(checkpoint, list(votes)) == ["left" if any(votes) else "stayed"] * 3
+def slo(request_id: int, slo_us: int = 10**12, num_preemptions: int = 0) -> SloRequest:
+    return SloRequest(request_id, 10, 0, now_us() + slo_us, slo_us, num_preemptions)
 
 
-def test_leaving_before_the_collective_hangs_whoever_voted_otherwise():
-    assert played(leave_first, [1, 1]) == ["left", "left"]
-    assert played(leave_first, [1, 0]) == ["left", "hangs"]
-    assert played(leave_first, [0, 0]) == ["stayed", "stayed"]
+def snapshot(step: int, *waiting: SloRequest) -> Snapshot:
+    return Snapshot(step, now_us(), now_us(), waiting, (slo(0),))
 
 
-def test_leaving_without_a_vote_tears_the_ranks_apart():
-    assert played(leave_alone, [1, 0]) == ["left", "stayed"]
+def arrival(request_id: int, slo_us: int = 1000) -> Arrival:
+    return Arrival(Request(request_id, prompt(5), 1), slo(request_id, slo_us), now_us())
+
+
+def test_the_monitor_writes_the_number_of_the_step_it_looked_at_once_per_step(shared: SharedState):
+    with Monitor(shared, first_hurried, Inbox()) as monitor:
+        monitor.publish(snapshot(41, slo(1, 1000)))
+        wait_for(lambda: shared.target == 41)
+        assert monitor.decision is not None
+        assert monitor.decision.target == Target(41, 1)
+        shared.target = NOTHING
+        monitor.publish(snapshot(41, slo(1, 1000), slo(2, 1000)))
+        time.sleep(0.03)
+        assert shared.target == NOTHING
+        monitor.publish(snapshot(42, slo(2, 1000)))
+        wait_for(lambda: shared.target == 42)
+
+
+def test_time_alone_can_make_it_write_and_between_passes_it_does_not_look(shared: SharedState):
+    looks: list[tuple[int, int]] = []  # when, and the target that was there by then
+
+    def gate(seen: Snapshot) -> Target | None:
+        looks.append((seen.now_us, shared.target))
+        return Target(seen.step, 1) if seen.now_us > looks[0][0] + 10_000 else None
+
+    with Monitor(shared, gate, Inbox()) as monitor:
+        monitor.publish(snapshot(3))
+        wait_for(lambda: shared.target == 3)
+        monitor.publish(None)
+        before = len(looks)
+        time.sleep(0.05)  # ten polls
+        assert len(looks) <= before + 1, "more than the look that had begun"
+    assert len(looks) > 1 and looks == sorted(looks)  # a later look sees a later time
+    assert {target for _, target in looks[:before]} == {NOTHING}
+
+
+@pytest.mark.parametrize("wakes", [True, False])
+def test_an_arrival_in_mid_pass_is_seen_when_it_wakes_the_monitor_or_at_the_next_poll(
+    shared: SharedState, wakes: bool
+):
+    inbox = Inbox()
+    with Monitor(shared, first_hurried, inbox, poll_s=60.0 if wakes else 0.005) as monitor:
+        monitor.publish(snapshot(3))
+        inbox.add(arrival(7))
+        if wakes:
+            monitor.wake()
+        wait_for(lambda: shared.target == 3)
+        assert monitor.decision is not None and monitor.decision.target.waiter == 7
+
+
+def test_an_arrival_that_the_snapshot_knows_is_not_seen_twice():
+    seen = with_arrivals(snapshot(3, slo(1)), [arrival(0), arrival(1), arrival(2)])
+    assert [waiter.id for waiter in seen.waiting] == [1, 2]
+
+
+def test_a_gate_that_fails_is_reported_to_the_engine(shared: SharedState):
+    def gate(seen: Snapshot) -> Target | None:
+        raise ZeroDivisionError("no deadline")
+
+    with Monitor(shared, gate, Inbox()) as monitor:
+        monitor.publish(snapshot(3))
+        wait_for(lambda: monitor._error is not None)
+        with pytest.raises(RuntimeError, match="the monitor has stopped: ZeroDivisionError"):
+            monitor.publish(snapshot(4))
+
+
+def test_a_monitor_ends_with_its_decision_and_names_a_gate_that_never_returns(
+    shared: SharedState, monkeypatch: pytest.MonkeyPatch
+):
+    deciding, go = threading.Event(), threading.Event()
+
+    def gate(seen: Snapshot) -> Target | None:
+        deciding.set()
+        go.wait(10)
+        return Target(seen.step, 1)
+
+    Monitor(shared, gate, Inbox()).stop()  # it was never started: there is nothing to end
+    monitor = Monitor(shared, gate, Inbox())
+    monitor.start()
+    monitor.publish(snapshot(3))
+    assert deciding.wait(10)
+    with monkeypatch.context() as patch:
+        patch.setattr(monitor_module, "_STOP_S", 0.05)
+        with pytest.raises(RuntimeError, match=r"gate has not returned for 0\.05 s"):
+            monitor.stop()
+    threading.Timer(0.05, go.set).start()
+    monitor.stop()  # waits for the decision that is on its way
+    assert shared.target == 3
+    assert not monitor._thread.is_alive()

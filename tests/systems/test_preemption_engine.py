@@ -36,6 +36,41 @@ from nanogpt.slo.slo_view import SloRequest
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
 URGENT_US = 10**8
 
+# --- without processes ----------------------------------------------------------------------------
+
+
+def test_a_sleeping_pass_is_woken_in_time():
+    for slept_us, urgent_waits, memory_is_short, way in (
+        (999, True, False, "sleep"), (1000, True, True, "resume"),
+        (0, False, True, "resume"), (0, True, True, "abort"),
+    ):  # fmt: skip
+        given = {"urgent_waits": urgent_waits, "memory_is_short": memory_is_short}
+        assert resume_or_abort(slept_us, 1000, **given, bound=1.0) == way
+
+
+def test_clean_up_undoes_all_that_an_aborted_pass_left_in_the_books():
+    before = Books((4, 5), (1, 2, 3), frozenset({1, 2, 3}), frozenset({1, 2, 3}), None)
+    after = clean_up(before, [3, 2], 5)
+    assert after == Books((2, 3, 4, 5), (1,), frozenset({1}), frozenset({1}), 5)
+    assert admission_problem([2, 3], after.previous_step) is None
+    assert admission_problem([3, 2], before.previous_step) == (
+        "requests [2, 3] are admitted, yet the last step was scheduled with them"
+    )
+    assert clean_up(before, [3, 2], 9).next_up is None  # a request that is gone is not waited for
+
+
+def test_an_immune_request_protects_the_pass_that_it_is_in():
+    gate = slo_gate(a=10.0, c=10.0)
+    now = now_us()
+    easy, immune = (SloRequest(i, 50, 0, now + 10**9, 10**9, i) for i in (0, 1))
+    hurried = SloRequest(2, 5, 0, now + 10**6, 10**6, 0)
+    assert gate(Snapshot(3, now, now, (hurried,), (easy,))) == Target(3, 2)
+    assert gate(Snapshot(3, now, now, (hurried,), (easy, immune))) is None
+    assert gate(Snapshot(3, now, now, (), (easy,))) is None
+
+
+# --- on two ranks ---------------------------------------------------------------------------------
+
 
 def engine_with(preemption: Preemption, config: EngineConfig = CONFIG) -> PreemptiveEngine:
     return PreemptiveEngine(tiny_model(), ranks(2), preemption, config)
@@ -76,6 +111,7 @@ def work_of(engine: PreemptiveEngine) -> list[dict[int, tuple[int, int]]]:
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("agreement", ["vote", "carried", "epoch"])
 def test_an_urgent_arrival_in_mid_pass_aborts_it_and_goes_next(agreement: str):
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
@@ -104,6 +140,7 @@ def test_an_urgent_arrival_in_mid_pass_aborts_it_and_goes_next(agreement: str):
     assert_served_as_by_the_oracle(engine, [long, urgent])
 
 
+@pytest.mark.process
 def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_they_are():
     decode, long = Request(0, prompt(6), 9), Request(1, prompt(60, 1), 2)
     urgent = Request(2, prompt(5, 2), 2)
@@ -115,14 +152,14 @@ def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_the
         engine.step()
         assert engine.cache.length(1) == 19
         arrive_in_mid_pass(engine, urgent)
-        assert engine.cache.length(1) == 0
-        assert engine.cache.length(0) == 7
+        assert (engine.cache.length(1), engine.cache.length(0)) == (0, 7)
         assert decode.status == "active" and decode.num_generated == 2
         engine.serve()
     assert work_of(engine)[3] == {0: (7, 8), 2: (0, 5)}
     assert_served_as_by_the_oracle(engine, [decode, long, urgent])
 
 
+@pytest.mark.process
 def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
     everything = lambda chosen, others: [chosen.id, *(other.id for other in others)]  # noqa: E731
@@ -134,14 +171,14 @@ def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
         assert work_of(engine) == [{1: (0, 8)}, {0: (0, 90)}]
         assert engine.first_token_us[1] < engine.first_token_us[0]
         engine.serve()
-    steps = engine.trace().steps
-    assert all(a.kv_after == b.kv_before for a, b in pairwise(steps))
+    assert all(a.kv_after == b.kv_before for a, b in pairwise(engine.trace().steps))
     (record,) = engine.preemptions
     assert record.wasted_share == 0.0
     assert record.resumed_ns > record.replied_ns
     assert_served_as_by_the_oracle(engine, [long, urgent])
 
 
+@pytest.mark.process
 def test_a_pass_that_has_slept_enough_goes_on_before_the_waiter_is_through(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -149,8 +186,7 @@ def test_a_pass_that_has_slept_enough_goes_on_before_the_waiter_is_through(
     monkeypatch.setattr(preemptive_engine, "resume_or_abort", lambda *_, **__: next(ways))
     long, urgent = Request(0, prompt(20), 2), Request(1, prompt(100, 2), 2)
     config = EngineConfig(token_budget=20, max_batch_size=4)
-    engine = engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config)
-    with engine:
+    with engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config) as engine:
         engine.arrive(long)
         arrive_in_mid_pass(engine, urgent, layer=3)
         assert work_of(engine) == [{1: (0, 20)}, {1: (20, 40)}, {0: (0, 20)}]
@@ -158,12 +194,12 @@ def test_a_pass_that_has_slept_enough_goes_on_before_the_waiter_is_through(
     assert_served_as_by_the_oracle(engine, [long, urgent])
 
 
+@pytest.mark.process
 def test_a_sleeping_pass_whose_room_is_needed_is_aborted(monkeypatch: pytest.MonkeyPatch):
     config = EngineConfig(token_budget=128, max_batch_size=4, max_kv_tokens=100)
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(30, 2), 2)
-    preemption = Preemption(first_hurried, "suspend", rank_parts=HELD)
     dropped: list[int] = []
-    with engine_with(preemption, config) as engine:
+    with engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config) as engine:
         drop = engine.runner.drop
         monkeypatch.setattr(engine.runner, "drop", lambda step: (dropped.append(step), drop(step)))
         engine.arrive(long)
@@ -176,45 +212,7 @@ def test_a_sleeping_pass_whose_room_is_needed_is_aborted(monkeypatch: pytest.Mon
     assert_served_as_by_the_oracle(engine, [long, urgent])
 
 
-@pytest.mark.parametrize(
-    ("suspended_us", "urgent_waits", "memory_is_short", "way"),
-    [
-        (0, True, False, "sleep"),
-        (999, True, False, "sleep"),
-        (1000, True, False, "resume"),
-        (5000, True, True, "resume"),
-        (0, False, False, "resume"),
-        (0, False, True, "resume"),
-        (0, True, True, "abort"),
-    ],
-)
-def test_a_sleeping_pass_is_woken_in_time(suspended_us, urgent_waits, memory_is_short, way):
-    assert way == resume_or_abort(
-        suspended_us, 1000, urgent_waits=urgent_waits, memory_is_short=memory_is_short, bound=1.0
-    )
-
-
-def test_clean_up_undoes_all_that_an_aborted_pass_left_in_the_books():
-    before = Books((4, 5), (1, 2, 3), frozenset({1, 2, 3}), frozenset({1, 2, 3}), None)
-    after = clean_up(before, [3, 2], 5)
-    assert after == Books((2, 3, 4, 5), (1,), frozenset({1}), frozenset({1}), 5)
-    assert admission_problem([2, 3], after.previous_step) is None
-    assert admission_problem([3, 2], before.previous_step) == (
-        "requests [2, 3] are admitted, yet the last step was scheduled with them"
-    )
-    assert clean_up(before, [3, 2], 9).next_up is None  # who is gone is not waited for
-
-
-def test_a_pass_of_decodes_alone_is_not_voted_on():
-    votes: list[str] = []
-    with engine_with(Preemption(first_hurried)) as engine:
-        begin_pass = engine.begin_pass
-        engine.begin_pass = lambda step, rows: votes.append(begin_pass(step, rows)) or votes[-1]
-        engine.arrive(Request(0, prompt(5), 3))
-        engine.serve()
-    assert votes == ["abort", "plain", "plain"]
-
-
+@pytest.mark.process
 def test_a_step_that_fails_for_another_reason_can_be_run_again():
     with engine_with(Preemption()) as engine:
         engine.arrive(Request(0, prompt(5), 1))
@@ -226,37 +224,34 @@ def test_a_step_that_fails_for_another_reason_can_be_run_again():
         assert engine.step().admitted == (0,)
 
 
-def test_an_engine_whose_monitor_was_not_started_says_so():
+@pytest.mark.process
+def test_an_engine_with_a_gate_needs_its_monitor_and_one_without_has_none():
     engine = engine_with(Preemption(first_hurried))
     engine.arrive(Request(0, prompt(5), 1))
     with pytest.raises(RuntimeError, match="use the engine in a `with`"):
         engine.step()
-
-
-def test_without_a_gate_there_is_neither_a_monitor_nor_a_vote():
+    votes: list[str] = []
+    with engine_with(Preemption(first_hurried)) as engine:
+        begin_pass = engine.begin_pass
+        engine.begin_pass = lambda step, rows: votes.append(begin_pass(step, rows)) or votes[-1]
+        engine.arrive(Request(0, prompt(5), 3))
+        engine.serve()
+    assert votes == ["abort", "plain", "plain"], "a pass of only decodes is not voted on"
     with engine_with(Preemption()) as engine:
         assert engine.monitor is None
         engine.arrive(Request(0, prompt(5), 3), slo_us=1)
         engine.serve()
     assert not [thread for thread in threading.enumerate() if thread.name == "slo-monitor"]
+    with pytest.raises(ValueError, match="there is no way 'sleep'; choose from"):
+        Preemption(way="sleep")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="there is no agreement 'shout'; choose from"):
+        Preemption(agreement="shout")
 
 
-def test_a_pass_suspended_for_somebody_who_is_then_refused_simply_goes_on():
-    config = EngineConfig(token_budget=128, max_kv_tokens=100)
-    long, hopeless = Request(0, prompt(60), 2), Request(1, prompt(110), 2)
-    with engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config) as engine:
-        engine.arrive(long)
-        arrive_in_mid_pass(engine, hopeless)
-        assert work_of(engine) == [{0: (0, 60)}]
-        engine.serve()
-    assert set(engine.refused) == {1}
-    assert_served_as_by_the_oracle(engine, [long])
-
-
-def test_a_request_that_the_scheduler_will_not_have_is_noted_and_the_others_are_served():
-    config = EngineConfig(max_kv_tokens=20)
+@pytest.mark.process
+def test_a_request_that_the_scheduler_refuses_is_noted_and_the_others_are_served():
     good = Request(0, prompt(5), 3)
-    with engine_with(Preemption(), config) as engine:
+    with engine_with(Preemption(), EngineConfig(max_kv_tokens=20)) as engine:
         engine.arrive(Request(1, prompt(30), 3))
         engine.arrive(good)
         engine.arrive(Request(0, prompt(4), 1))
@@ -268,18 +263,12 @@ def test_a_request_that_the_scheduler_will_not_have_is_noted_and_the_others_are_
     assert_served_as_by_the_oracle(engine, [good])
 
 
-def test_a_way_or_an_agreement_that_there_is_not_is_refused():
-    with pytest.raises(ValueError, match="there is no way 'sleep'; choose from"):
-        Preemption(way="sleep")
-    with pytest.raises(ValueError, match="there is no agreement 'shout'; choose from"):
-        Preemption(agreement="shout")
-
-
+@pytest.mark.process
 def test_the_slo_policy_preempts_for_the_urgent_and_lets_it_run_alone():
-    gate = slo_gate(a=1000.0, c=1000.0)
     long, urgent = Request(0, prompt(90), 2), Request(1, prompt(8, 2), 2)
     other = Request(2, prompt(10, 3), 2)
-    preemption = Preemption(gate, batch=slo_batching(1000.0, 1000.0), rank_parts=HELD)
+    batch = slo_batching(1000.0, 1000.0)
+    preemption = Preemption(slo_gate(a=1000.0, c=1000.0), batch=batch, rank_parts=HELD)
     with engine_with(preemption) as engine:
         engine.arrive(long, slo_us=10**10)
         engine.arrive(other, slo_us=10**10)
@@ -290,22 +279,33 @@ def test_the_slo_policy_preempts_for_the_urgent_and_lets_it_run_alone():
     assert_served_as_by_the_oracle(engine, [long, urgent, other])
 
 
-def test_an_immune_request_protects_the_pass_that_it_is_in():
-    gate = slo_gate(a=10.0, c=10.0)
-    now = now_us()
-    easy, immune = (SloRequest(i, 50, 0, now + 10**9, 10**9, i) for i in (0, 1))
-    hurried = SloRequest(2, 5, 0, now + 10**6, 10**6, 0)
-    assert gate(Snapshot(3, now, now, (hurried,), (easy,))) == Target(3, 2)
-    assert gate(Snapshot(3, now, now, (hurried,), (easy, immune))) is None
-    assert gate(Snapshot(3, now, now, (), (easy,))) is None
+@pytest.mark.process
+def test_a_request_is_cancelled_in_the_inbox_and_while_it_runs():
+    with engine_with(Preemption(), EngineConfig(token_budget=8)) as engine:
+        requests = [Request(i, prompt(6 + i, i), 5) for i in range(4)]
+        for request in requests[:3]:
+            engine.arrive(request)
+        engine.step()
+        engine.arrive(requests[3])
+        engine.cancel(3)
+        engine.cancel(0)
+        engine.next_up = 2
+        engine.cancel(2)
+        assert engine.next_up is None and not engine.previous_step & {0, 2, 3}
+        engine.serve()
+    assert [request.status for request in requests] == ["failed", "done", "failed", "failed"]
+    assert_served_as_by_the_oracle(engine, requests[1:2])
 
 
+MANY = [pytest.param(each, 85, marks=pytest.mark.nightly) for each in ("vote", "carried", "epoch")]
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("way", ["abort", "suspend"])
-@pytest.mark.parametrize("agreement", ["vote", "carried", "epoch"])
-def test_random_preemptions_lose_nothing(way: str, agreement: str):
-    """Half of all looks preempt, until 85 passes have been left; six such runs make 510."""
-    wanted, seed = 85, 0
-    layers: list[int] = []
+@pytest.mark.parametrize(("agreement", "wanted"), [("vote", 12), *MANY])
+def test_random_preemptions_lose_nothing(way: str, agreement: str, wanted: int):
+    """Half of all looks preempt, until so many passes have been left."""
+    seed, layers = 0, list[int]()
     while len(layers) < wanted:
         seed += 1
         rng = random.Random(f"{way} {agreement} {seed}")

@@ -1,76 +1,115 @@
-"""Real rank processes: the same numbers on 1, 2 and 4 of them, and passes that they all leave."""
+"""Real rank processes: one model's numbers on any number of them, and passes that they all leave.
 
+And what happens when a rank or the engine is lost, or a piece of the agreement is a wrong one.
+"""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 import pytest
+import tiers
 import torch
 from preempting import (
     CONFIG,
     HELD,
     LAYERS,
+    assert_gone,
+    first_hurried,
     hold_at,
     let_go,
     logits_after,
     meanwhile,
+    open_files,
     pass_row,
+    process_is_there,
     prompt,
     ranks,
     tiny_model,
+    wait_for,
     wait_until_held,
 )
+from support import ROOT
 
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
-from nanogpt.preemption.agreement import RANK_PARTS
-from nanogpt.preemption.pass_outcome import Abandoned, Complete
+from nanogpt.preemption import races
+from nanogpt.preemption import runner as runner_module
+from nanogpt.preemption.agreement import BY_STEP, RANK_PARTS, Signal, checkpoint
+from nanogpt.preemption.monitor import Inbox, Monitor, MonitorParts, Snapshot, now_us
+from nanogpt.preemption.pass_outcome import (
+    Abandoned,
+    Complete,
+    RanksFailed,
+    judge,
+)
 from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.preemption.rank_messages import Crashed, Left
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.shared_state import NOTHING
+from nanogpt.preemption.shared_state import NOTHING, SharedState, shared_file
 from nanogpt.preemption.tensor_parallel import tensor_parallel
+from nanogpt.slo.slo_view import SloRequest
 
-AGREEMENTS = ("vote", "carried", "epoch")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
+
 LATER = {"vote": 0, "carried": 1, "epoch": 1}
 """How many layers after a rank has read the target all of them leave."""
+NUM_RANKS = [
+    2, pytest.param(1, marks=pytest.mark.nightly), pytest.param(4, marks=pytest.mark.nightly),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2, 4])
-def test_shipped_weights_give_the_same_logits_on_every_number_of_ranks(num_ranks: int):
-    model = load_model(dtype=torch.float64)
-    tokens = prompt(100)
-    runner = ranks(num_ranks)
-    runner.load(model, num_slots=2)
-    outcome = runner.run(runner.new_step(), [pass_row(tokens)])
+def assert_predicts(outcome: Any, *texts: Sequence[int], model: Any = None) -> None:
+    """The pass is complete, and its rows are what the whole model predicts after these texts."""
     assert isinstance(outcome, Complete)
-    assert (outcome.logits[0] - logits_after(model, tokens)).abs().max() < 1e-10
+    for row, tokens in zip(outcome.logits, texts, strict=True):
+        assert (row - logits_after(model or tiny_model(), list(tokens))).abs().max() < 1e-10
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2, 4])
-def test_an_engine_on_ranks_gives_the_tokens_of_the_oracle(num_ranks: int):
-    model = tiny_model()
-    prompts = [prompt(20), prompt(33, 5), prompt(7, 9)]
+@contextmanager
+def target_written_at(runner: Runner, step: int, layer: int) -> Iterator[None]:
+    """The target is written while rank 0 is held before it reads it at `layer`."""
+    hold_at(runner.shared, 0, step, layer)
+
+    def write() -> None:
+        wait_until_held(runner.shared, 0)
+        runner.shared.target = step
+        let_go(runner.shared, 0)
+
+    with meanwhile(write):
+        yield
+
+
+@pytest.mark.parametrize("num_ranks", NUM_RANKS)
+def test_any_number_of_ranks_gives_the_logits_and_tokens_of_one_model(num_ranks: int):
+    shipped, tokens = load_model(dtype=torch.float64), prompt(100)
+    runner = ranks(num_ranks)
+    runner.load(shipped, num_slots=2)
+    outcome = runner.run(runner.new_step(), [pass_row(tokens)])
+    assert_predicts(outcome, tokens, model=shipped)
+    model, prompts = tiny_model(), [prompt(20), prompt(33, 5), prompt(7, 9)]
     arrivals = [(step, Request(step, tokens, 6)) for step, tokens in enumerate(prompts)]
-    engine = Engine(
-        model, EngineConfig(token_budget=16), make_executor=tensor_parallel(ranks(num_ranks))
-    )
-    trace = engine.run(arrivals)
+    config = EngineConfig(token_budget=16)
+    trace = Engine(model, config, make_executor=tensor_parallel(runner)).run(arrivals)
     for request_id, tokens in enumerate(prompts):
         assert list(trace.generated_tokens(request_id)) == generate(model, tokens, 6)
     assert trace.executor == f"tensor parallel, {num_ranks} ranks"
 
 
-def test_rows_of_one_pass_do_not_see_each_other():
-    runner = ranks(2)
-    model = tiny_model()
-    runner.load(model, num_slots=3)
-    first, second = prompt(30), prompt(11, 3)
-    runner.run(runner.new_step(), [pass_row(first[:20], slot=2)])
-    rows = [pass_row(second, slot=0), pass_row(first[20:], slot=2, num_past=20)]
-    outcome = runner.run(runner.new_step(), rows)
-    assert isinstance(outcome, Complete)
-    assert (outcome.logits[0] - logits_after(model, second)).abs().max() < 1e-10
-    assert (outcome.logits[1] - logits_after(model, first)).abs().max() < 1e-10
-
-
-def test_without_a_monitor_nobody_votes():
+def test_without_a_monitor_no_rank_votes_and_a_target_for_another_step_stops_none():
     runner = ranks(2)
     runner.load(tiny_model(), num_slots=1)
     step = runner.new_step()
@@ -80,6 +119,11 @@ def test_without_a_monitor_nobody_votes():
     for reply in outcome.replies:
         assert reply.num_collectives == 2 * LAYERS  # the two sums of every layer
         assert [check.vote for check in reply.checks] == [0] * LAYERS
+    for ahead in (-1, 1, 1000):
+        step = runner.new_step()
+        runner.shared.target = step + ahead
+        assert isinstance(runner.run(step, [pass_row(prompt(9))], vote=True), Complete)
+        runner.shared.target = NOTHING
 
 
 @pytest.mark.parametrize(("agreement", "extra"), [("vote", LAYERS), ("carried", 0), ("epoch", 0)])
@@ -89,173 +133,261 @@ def test_only_the_plain_vote_costs_a_collective_per_attention_op(agreement: str,
     outcome = runner.run(runner.new_step(), [pass_row(prompt(9))], vote=True)
     assert isinstance(outcome, Complete)
     assert [reply.num_collectives for reply in outcome.replies] == [2 * LAYERS + extra] * 2
-
-
-@pytest.mark.parametrize("num_ranks", [1, 2, 4])
-@pytest.mark.parametrize("agreement", AGREEMENTS)
-def test_ranks_that_read_the_target_at_different_times_leave_at_the_same_layer(
-    num_ranks: int, agreement: str
-):
-    """Rank 0 has not yet read it at layer 1 when it is written; all others have."""
-    runner = ranks(num_ranks)
-    runner.load(tiny_model(), 1, agreement, HELD)
-    step, shared = runner.new_step(), runner.shared
-    hold_at(shared, 0, step, 1, "read")
-    for rank in range(1, num_ranks):
-        hold_at(shared, rank, step, 1, "agree")
-
-    def write_between() -> None:
-        for rank in range(num_ranks):
-            wait_until_held(shared, rank)
-        shared.target = step
-        for rank in range(num_ranks):
-            let_go(shared, rank)
-
-    with meanwhile(write_between):
-        outcome = runner.run(step, [pass_row(prompt(30))], vote=True)
-    assert isinstance(outcome, Abandoned)
-    assert outcome.layer == 1 + LATER[agreement]
-    votes = {reply.rank: [check.vote for check in reply.checks] for reply in outcome.replies}
-    assert votes[0][:2] == [0, 1]
-    assert all(votes[rank][:2] == [0, 0] for rank in range(1, num_ranks))
-
-
-@pytest.mark.parametrize("agreement", AGREEMENTS)
-@pytest.mark.parametrize("layer", range(LAYERS))
-def test_a_pass_is_left_at_any_layer_and_run_again_from_the_start(agreement: str, layer: int):
-    runner = ranks(2)
-    model = tiny_model()
-    runner.load(model, 1, agreement, HELD)
-    tokens = prompt(40)
-    step, shared = runner.new_step(), runner.shared
-    hold_at(shared, 0, step, layer)
-
-    def write() -> None:
-        wait_until_held(shared, 0)
-        shared.target = step
-        let_go(shared, 0)
-
-    with meanwhile(write):
-        outcome = runner.run(step, [pass_row(tokens)], vote=True)
-    if layer + LATER[agreement] < LAYERS:
-        assert isinstance(outcome, Abandoned)
-        assert outcome.layer == layer + LATER[agreement]
-    again = runner.run(runner.new_step(), [pass_row(tokens)], vote=True)
-    assert isinstance(again, Complete)
-    assert (again.logits[0] - logits_after(model, tokens)).abs().max() < 1e-10
-
-
-@pytest.mark.parametrize("num_ranks", [1, 2])
-@pytest.mark.parametrize("layer", range(LAYERS))
-def test_a_suspended_pass_goes_on_where_it_slept_while_others_ran(num_ranks: int, layer: int):
-    runner = ranks(num_ranks)
-    model = tiny_model()
-    runner.load(model, 3, "vote", HELD)
-    long, short = prompt(60), prompt(8, 4)
-    step, shared = runner.new_step(), runner.shared
-    hold_at(shared, 0, step, layer)
-
-    def write() -> None:
-        wait_until_held(shared, 0)
-        shared.target = step
-        let_go(shared, 0)
-
-    with meanwhile(write):
-        left = runner.run(step, [pass_row(long, slot=1)], vote=True, suspend=True)
-    assert isinstance(left, Abandoned)
-    assert (left.layer, left.suspended) == (layer, True)
-    for slot in (0, 2):
-        between = runner.run(runner.new_step(), [pass_row(short, slot)], vote=True)
-        assert isinstance(between, Complete)
-        assert (between.logits[0] - logits_after(model, short)).abs().max() < 1e-10
-    # The target still names the pass's old number, and the ranks look at it again.
-    assert shared.target == step
-    outcome = runner.resume(runner.new_step(), step, vote=True, suspend=True)
-    assert isinstance(outcome, Complete)
-    assert (outcome.logits[0] - logits_after(model, long)).abs().max() < 1e-10
-    assert [check.layer for check in outcome.replies[0].checks] == list(range(layer + 1, LAYERS))
-
-
-def test_a_suspended_pass_can_be_dropped_and_its_slot_used_again():
-    runner = ranks(2)
-    model = tiny_model()
-    runner.load(model, 1)
-    step = runner.new_step()
-    runner.shared.target = step
-    left = runner.run(step, [pass_row(prompt(50))], vote=True, suspend=True)
-    assert isinstance(left, Abandoned)
-    runner.drop(step)
-    again = runner.run(runner.new_step(), [pass_row(prompt(12, 2))], vote=True)
-    assert isinstance(again, Complete)
-    assert (again.logits[0] - logits_after(model, prompt(12, 2))).abs().max() < 1e-10
-
-
-def test_an_aborted_chunk_leaves_what_earlier_steps_committed_as_it_was():
-    runner = ranks(2)
-    model = tiny_model()
-    runner.load(model, 1)
-    tokens = prompt(60)
-    runner.run(runner.new_step(), [pass_row(tokens[:25])])
-    step = runner.new_step()
-    runner.shared.target = step
-    garbage = prompt(35, 11)
-    left = runner.run(step, [pass_row(garbage, num_past=25)], vote=True)
-    assert isinstance(left, Abandoned)
-    outcome = runner.run(runner.new_step(), [pass_row(tokens[25:], num_past=25)])
-    assert isinstance(outcome, Complete)
-    assert (outcome.logits[0] - logits_after(model, tokens)).abs().max() < 1e-10
-
-
-def test_a_target_for_another_step_stops_nobody():
-    runner = ranks(2)
-    runner.load(tiny_model(), 1)
-    for ahead in (-1, 1, 1000):
-        step = runner.new_step()
-        runner.shared.target = step + ahead
-        assert isinstance(runner.run(step, [pass_row(prompt(9))], vote=True), Complete)
-        runner.shared.target = NOTHING
-
-
-def test_times_of_a_pass_are_on_one_clock_for_all_processes():
-    runner = ranks(2)
-    runner.load(tiny_model(), 1)
-    outcome = runner.run(runner.new_step(), [pass_row(prompt(30))], vote=True)
-    for reply in outcome.replies:
+    for reply in outcome.replies:  # on one clock for all processes
         times = [check.reached_ns for check in reply.checks]
         assert times == sorted(times)
         assert times[-1] + reply.checks[-1].agree_ns < runner.replied_ns
 
 
-def test_numbers_of_ranks_that_make_no_sense_are_refused_with_the_reason():
+@pytest.mark.parametrize(("agreement", "layer"), tiers.some(list(product(LATER, range(LAYERS))), 4))
+def test_a_pass_is_left_at_any_layer_and_run_again_from_the_start(agreement: str, layer: int):
+    runner = ranks(2)
+    runner.load(tiny_model(), 1, agreement, HELD)
+    step, tokens = runner.new_step(), prompt(40)
+    with target_written_at(runner, step, layer):
+        outcome = runner.run(step, [pass_row(tokens)], vote=True)
+    if layer + LATER[agreement] < LAYERS:
+        assert isinstance(outcome, Abandoned)
+        assert outcome.layer == layer + LATER[agreement]
+    assert_predicts(runner.run(runner.new_step(), [pass_row(tokens)], vote=True), tokens)
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "layer"),
+    [(2, 2), *(pytest.param(n, layer, marks=pytest.mark.nightly)
+               for n in (1, 2) for layer in range(LAYERS) if (n, layer) != (2, 2))],
+)  # fmt: skip
+def test_a_suspended_pass_goes_on_where_it_slept_while_others_ran(num_ranks: int, layer: int):
+    runner = ranks(num_ranks)
+    runner.load(tiny_model(), 3, "vote", HELD)
+    step, long, short = runner.new_step(), prompt(60), prompt(8, 4)
+    with target_written_at(runner, step, layer):
+        left = runner.run(step, [pass_row(long, slot=1)], vote=True, suspend=True)
+    assert isinstance(left, Abandoned)
+    assert (left.layer, left.suspended) == (layer, True)
+    for slot in (0, 2):
+        between = runner.run(runner.new_step(), [pass_row(short, slot)], vote=True)
+        assert_predicts(between, short)
+    # The target still names the pass's old number, and the ranks look at it again.
+    assert runner.shared.target == step
+    outcome = runner.resume(runner.new_step(), step, vote=True, suspend=True)
+    assert_predicts(outcome, long)
+    assert [check.layer for check in outcome.replies[0].checks] == list(range(layer + 1, LAYERS))
+
+
+def test_an_aborted_chunk_leaves_what_earlier_steps_committed_as_it_was():
+    runner = ranks(2)
+    runner.load(tiny_model(), 1)
+    tokens = prompt(60)
+    runner.run(runner.new_step(), [pass_row(tokens[:25])])
+    step = runner.new_step()
+    runner.shared.target = step
+    left = runner.run(step, [pass_row(prompt(35, 11), num_past=25)], vote=True)
+    assert isinstance(left, Abandoned)
+    assert_predicts(runner.run(runner.new_step(), [pass_row(tokens[25:], num_past=25)]), tokens)
+
+
+def test_ranks_that_cannot_be_set_up_are_refused_with_the_reason_and_live_on():
     with pytest.raises(ValueError, match="the number of ranks is 0"):
         Runner(0)
-    runner = ranks(4)
-    odd = type(tiny_model())(type(CONFIG)(num_layers=1, num_heads=6, num_channels=12))
-    with pytest.raises(ValueError, match="6 heads do not split evenly over 4 ranks"):
+    runner = ranks(2)
+    odd = type(tiny_model())(type(CONFIG)(num_layers=1, num_heads=3, num_channels=12))
+    with pytest.raises(ValueError, match="3 heads do not split evenly over 2 ranks"):
         runner.load(odd, 1)
     with pytest.raises(ValueError, match="there is no agreement 'shout'"):
         runner.load(tiny_model(), 1, "shout")
-
-
-def test_a_rank_part_that_no_other_process_could_import_is_refused_and_the_ranks_live_on():
-    runner = ranks(2)
-    for part in (lambda vote: iter(()), lambda_free_inner()):
-        with pytest.raises(ValueError, match="must be a function of a module that they can import"):
-            runner.load(tiny_model(), 1, parts=replace(RANK_PARTS, checkpoint=part))
+    parts = replace(RANK_PARTS, checkpoint=lambda vote: iter(()))  # no other process has it
+    with pytest.raises(ValueError, match="must be a function of a module that they can import"):
+        runner.load(tiny_model(), 1, parts=parts)
+    for settings in ({"sliding_window": 8}, {"block_size": 8}):
+        config = EngineConfig(**settings)
+        with pytest.raises(ValueError, match="no sliding window"):
+            Engine(tiny_model(), config, make_executor=tensor_parallel(runner))
+        with pytest.raises(ValueError, match="no sliding window"):
+            PreemptiveEngine(tiny_model(), runner, config=config)
     assert runner.is_open
 
 
-def lambda_free_inner():
-    def inner(vote: int):
-        yield ("max", vote)
-
-    return inner
+# --- losses ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [{"sliding_window": 8}, {"block_size": 8}])
-def test_ranks_refuse_a_sliding_window_and_blocks(settings: dict[str, int]):
-    config = EngineConfig(**settings)
-    with pytest.raises(ValueError, match="no sliding window"):
-        Engine(tiny_model(), config, make_executor=tensor_parallel(ranks(2)))
-    with pytest.raises(ValueError, match="no sliding window"):
-        PreemptiveEngine(tiny_model(), ranks(2), config=config)
+def test_replies_that_do_not_fit_together_are_no_preemption():
+    left = Left(0, 4, 2, False, (), 0)
+    with pytest.raises(RanksFailed, match=r"rank 0 at step 4, layer 2: left .*rank 1 .*ValueError"):
+        judge([left, Crashed(1, 4, 2, "ValueError: no", False)], 4, 4)
+    with pytest.raises(RanksFailed, match=r"rank 0 at step 4, layer 2.*rank 1 at step 4, layer 3"):
+        judge([left, Left(1, 4, 3, False, (), 0)], 4, 4)
+
+
+def test_the_users_of_the_memory_are_ended_before_it_is_released(monkeypatch: pytest.MonkeyPatch):
+    with shared_file(1) as file:
+        shared = SharedState(file.fileno(), 1)
+    monitor = Monitor(shared, first_hurried, Inbox())
+    monitor.start()
+    looks_on: list[bool] = []
+    monkeypatch.setattr(runner_module, "reap", lambda group: looks_on.append(monitor.is_running))
+    runner_module._end(None, [monitor.stop])
+    assert looks_on == [False]
+    shared.close()
+
+    def stop() -> None:
+        raise RuntimeError("still busy")
+
+    with pytest.raises(RuntimeError, match="still busy"):
+        runner_module._end(None, [stop])
+    assert len(looks_on) == 2, "it is released even if its users do not end"
+
+
+def test_a_rank_that_is_killed_in_mid_pass_is_named_and_the_others_are_ended():
+    runner = Runner(2, timeout_s=20)
+    runner.load(tiny_model(), 1, parts=HELD)
+    process_ids = runner.process_ids
+    step = runner.new_step()
+    hold_at(runner.shared, 1, step, 2)
+
+    def kill() -> None:
+        wait_until_held(runner.shared, 1)
+        os.kill(process_ids[1], signal.SIGKILL)
+
+    with meanwhile(kill), pytest.raises(RanksFailed, match=r"rank 1 .*killed by signal 9"):
+        runner.run(step, [pass_row(prompt(20))], vote=True)
+    assert_gone(process_ids)
+    assert not runner.is_open
+
+
+ENGINE = """
+    import sys, threading
+    sys.path.insert(0, {tests!r})
+    from preempting import HELD, hold_at, pass_row, prompt, tiny_model, wait_until_held
+    from nanogpt.preemption.runner import Runner
+
+    def tell():
+        wait_until_held(runner.shared, 0)
+        print("in mid-pass", *runner.process_ids, flush=True)
+
+    with Runner({num_ranks}) as runner:
+        runner.load(tiny_model(), 1, parts=HELD)
+        step = runner.new_step()
+        hold_at(runner.shared, 0, step, 1)
+        threading.Thread(target=tell, daemon=True).start()
+        runner.run(step, [pass_row(prompt(9))], vote=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "num_ranks"),
+    [(signal.SIGKILL, 2), pytest.param(signal.SIGINT, 1, marks=pytest.mark.nightly)],
+)
+def test_however_the_engine_ends_in_mid_pass_its_ranks_end_too(how: signal.Signals, num_ranks: int):
+    """Rank 0 is held in a pass, and rank 1, if there is one, waits for it in a collective."""
+    script = textwrap.dedent(ENGINE.format(tests=str(ROOT / "tests"), num_ranks=num_ranks))
+    engine = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    with engine:
+        assert engine.stdout is not None
+        process_ids = [int(word) for word in engine.stdout.readline().split()[2:]]
+        assert len(process_ids) == num_ranks, engine.communicate()
+        engine.send_signal(how)
+        engine.communicate(timeout=60)
+    assert engine.returncode != 0
+    assert_gone(process_ids)
+
+
+@pytest.mark.nightly
+def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ranks(2)  # whatever is opened once per process is open by now
+    gc.collect()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = open_files()
+    with Runner(2) as runner:
+        runner.load(tiny_model(), 1)
+        runner.run(runner.new_step(), [pass_row(prompt(5))])
+        process_ids = runner.process_ids
+        assert all(map(process_is_there, process_ids))
+        assert open_files() > before
+    assert_gone(process_ids)
+    assert open_files() == before
+    assert os.listdir(tmp_path) == []
+    runner.close()  # a second time does nothing
+    with pytest.raises(RanksFailed, match="start a new runner"):
+        runner.run(1, [pass_row(prompt(5))])
+    abandoned = Runner(1)
+    process_ids = abandoned.process_ids
+    del abandoned
+    gc.collect()
+    assert_gone(process_ids)
+
+
+# --- races: one piece swapped for a wrong one, all else as in service -----------------------------
+
+
+@pytest.mark.parametrize(("signal", "hits_the_next_step"), [(BY_STEP, False), (races.FLAG, True)])
+def test_a_late_write_hits_the_next_step_only_if_it_is_a_flag(
+    signal: Signal, hits_the_next_step: bool
+):
+    """The monitor decides in one pass, and writes when that is over and the flag is cleared."""
+    runner = ranks(2)
+    runner.load(tiny_model(), 1, parts=replace(RANK_PARTS, signal=signal))
+    decided, may_write = threading.Event(), threading.Event()
+
+    def hesitate() -> None:
+        decided.set()
+        assert may_write.wait(30)
+
+    parts = MonitorParts(before_write=hesitate)
+    with Monitor(runner.shared, first_hurried, Inbox(), signal, parts) as monitor:
+        step = runner.new_step()
+        hurried = SloRequest(1, 5, 0, now_us() + 10**8, 10**8, 0)
+        monitor.publish(Snapshot(step, now_us(), now_us(), (hurried,), ()))
+        assert decided.wait(30)
+        assert isinstance(runner.run(step, [pass_row(prompt(9))], vote=True), Complete)
+        monitor.publish(None)
+        may_write.set()
+        wait_for(lambda: runner.shared.target != NOTHING, "the late write")
+        outcome = runner.run(runner.new_step(), [pass_row(prompt(9))], vote=True)
+    assert isinstance(outcome, Abandoned) == hits_the_next_step
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        checkpoint,
+        *(
+            pytest.param(each, marks=pytest.mark.nightly)
+            for each in (races.leave_alone, races.leave_first)
+        ),
+    ],
+)
+def test_who_leaves_without_the_collective_leaves_the_other_hanging_in_it(rule: Callable):
+    """Rank 1 has read at layer 1 when the target is written; rank 0 has not."""
+    right = rule is checkpoint
+    runner = ranks(2) if right else Runner(2, timeout_s=2.0)
+    runner.load(tiny_model(), 1, parts=replace(HELD, checkpoint=rule))
+    step, shared = runner.new_step(), runner.shared
+    hold_at(shared, 0, step, 1, "read")
+    hold_at(shared, 1, step, 1, "agree")
+
+    def write_between() -> None:
+        for rank in (0, 1):
+            wait_until_held(shared, rank)
+        shared.target = step
+        for rank in (0, 1):
+            let_go(shared, rank)
+
+    with meanwhile(write_between):
+        if right:
+            outcome = runner.run(step, [pass_row(prompt(20))], vote=True)
+            assert isinstance(outcome, Abandoned) and outcome.layer == 1
+            return
+        with pytest.raises(RanksFailed) as hung:
+            runner.run(step, [pass_row(prompt(20))], vote=True)
+    assert f"rank 0 at step {step}, layer 1: left the pass" in str(hung.value)
+    assert f"rank 1 at step {step}, layer 1: waited in a collective" in str(hung.value)
+    assert not runner.is_open

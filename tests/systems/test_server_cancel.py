@@ -1,22 +1,18 @@
 """What a server asks of an engine: to cancel a request at any moment, to sample each its way."""
 
 import random
-import re
 from collections.abc import Iterator
 
 import pytest
+import tiers
 from fakes import TINY, prompt_of, tiny_model
-from generated import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from preempting import prompt, ranks
-from preempting import tiny_model as ranks_model
 
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_waits import all_waits
 from nanogpt.posts.oracle import generate
-from nanogpt.preemption.preemptive_engine import PreemptiveEngine
 from nanogpt.request import Request
 
 VOCAB = TINY.vocab_size
@@ -69,7 +65,7 @@ def served(engine: Engine, requests: list[Request], chance: random.Random) -> It
         yield
 
 
-@examples(60)
+@tiers.examples(0.7)
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 10**6))
 def test_a_request_can_be_cancelled_at_any_moment_and_no_other_text_changes(
     kind: str, seed: int
@@ -129,48 +125,3 @@ def test_the_same_seed_gives_the_same_text_whatever_the_id_and_the_company() -> 
 
     alone = generate(tiny_model(), prompt_of(0, 5), 12, temperature=1.0, seed=11)
     assert text(0, 0) == text(7, 3) == alone
-
-
-def test_drafts_too_are_drawn_by_a_seed_of_the_requests_own() -> None:
-    """Which ones are drawn decides the text, so it would differ from id to id."""
-    config = EngineConfig(num_draft_tokens=4, token_budget=32)
-    texts: set[tuple[int, ...]] = set()
-    for number in range(6):
-        engine = Engine(tiny_model(), config, draft=draft)
-        request = Request(number, prompt_of(0, 5), 20, temperature=1.5, seed=4)
-        engine.run([(0, request)])
-        texts.add(tuple(request.generated_tokens))
-    assert len(texts) == 1
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"temperature": -1.0}, "temperature is -1.0; it must be 0 (greedy) or positive"),
-        ({"temperature": "warm"}, "temperature is 'warm'; it must be 0 (greedy) or positive"),
-        ({"seed": -1}, "request 0: seed is -1; it must be at least 0"),
-        ({"seed": True}, "request 0: seed is True; it must be a whole number"),
-    ],
-)
-def test_a_way_to_sample_that_there_is_not_is_refused(wrong: dict, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
-        Engine(tiny_model()).submit(Request(0, [1], 1, **wrong))
-
-
-def test_a_preemptible_engine_cancels_what_waits_in_its_inbox_and_what_runs() -> None:
-    runner = ranks(1)
-    with PreemptiveEngine(ranks_model(), runner, config=EngineConfig(token_budget=8)) as engine:
-        requests = [Request(i, prompt(6 + i, i), 5) for i in range(4)]
-        for request in requests[:3]:
-            engine.arrive(request)
-        engine.step()
-        engine.arrive(requests[3])
-        engine.cancel(3)
-        engine.cancel(0)
-        engine.next_up = 2
-        engine.cancel(2)
-        assert engine.next_up is None and not engine.previous_step & {0, 2, 3}
-        engine.serve()
-        engine.cache.check()
-    assert [request.status for request in requests] == ["failed", "done", "failed", "failed"]
-    assert requests[1].generated_tokens == generate(ranks_model(), prompt(7, 1), 5)

@@ -1,23 +1,49 @@
-"""Real worker processes: the oracle's text whichever serves it, hits that save what they say."""
+"""Real worker processes: the oracle's text whichever serves it, hits that save what they say.
 
+And what happens when a worker or the router is lost: nothing waits, nothing stays.
+"""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
-from preempting import CONFIG, logits_after, prompt, tiny_model
+from preempting import (
+    CONFIG,
+    assert_gone,
+    logits_after,
+    open_files,
+    process_is_there,
+    prompt,
+    tiny_model,
+)
+from support import ROOT
 
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
+from nanogpt.model import GPT
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
+from nanogpt.validate import PartError
 from nanogpt.workers.router_state import Result
 from nanogpt.workers.routing import RoundRobin
-from nanogpt.workers.worker_fleet import Fleet
+from nanogpt.workers.worker_fleet import Fleet, WorkersFailed
 
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
 SETTINGS = EngineConfig(token_budget=32, max_batch_size=4, block_size=4, share_prefixes=True)
+assert CONFIG.context_len == 128  # the numbers below count on it
 
 
 class Spy:
@@ -57,8 +83,8 @@ def check_tokens(results: Sequence[Result], prompts: Sequence[list[int]], new: i
         assert list(result.tokens) == generate(tiny_model(), tokens, new)
 
 
-@pytest.mark.parametrize("make_route", [lambda: decisions.route, RoundRobin, lambda: Spy()])
-def test_whoever_serves_it_a_request_gets_the_oracles_text(
+@pytest.mark.parametrize("make_route", [lambda: decisions.route, RoundRobin, Spy])
+def test_whichever_worker_serves_it_a_request_gets_the_oracles_text(
     fleet: Fleet, make_route: Callable[[], Callable[..., int]]
 ):
     fleet.route = make_route()
@@ -72,12 +98,19 @@ def test_whoever_serves_it_a_request_gets_the_oracles_text(
         assert 0 < result.ttft_us <= result.latency_us
         expected = logits_after(tiny_model(), tokens)
         torch.testing.assert_close(result.first_logits, expected, rtol=0, atol=1e-12)
-
-
-def test_requests_that_arrive_over_time_get_the_oracles_text(fleet: Fleet):
-    prompts = [prompt(10 + 3 * i, start=i % 3) for i in range(12)]
+    fleet.forget()
     arrivals = [(0.004 * i, request) for i, request in enumerate(requests(prompts))]
     check_tokens(fleet.run(arrivals), prompts)
+
+
+def test_requests_keep_their_own_temperature_seed_and_salt(fleet: Fleet):
+    own = [{"temperature": 0.9, "seed": 5}, {"temperature": 2.0, "seed": 6}, {"cache_salt": "a"}]
+    sent = [Request(i, prompt(20), 6, **fields) for i, fields in enumerate(own)]
+    for request, result in zip(sent, fleet.serve(sent), strict=True):
+        draws = {"temperature": request.temperature or 0.0, "seed": request.seed or 0}
+        assert list(result.tokens) == generate(tiny_model(), prompt(20), 6, **draws)
+    (another,) = fleet.serve([Request(9, prompt(20), 6, cache_salt="b")])
+    assert another.hit_tokens == 0
 
 
 def test_a_hit_saves_exactly_its_length_and_gives_the_logits_of_a_cold_run(fleet: Fleet):
@@ -92,30 +125,17 @@ def test_a_hit_saves_exactly_its_length_and_gives_the_logits_of_a_cold_run(fleet
         expected = logits_after(tiny_model(), asked)
         torch.testing.assert_close(warm.first_logits, expected, rtol=0, atol=1e-12)
         assert list(warm.tokens) == generate(tiny_model(), asked, 4)
-    assert warm.first_logits is not None and cold.first_logits is not None
-    torch.testing.assert_close(warm.first_logits, cold.first_logits, rtol=0, atol=1e-12)
+    (more,) = fleet.serve([Request(9, [*known, *cold.tokens, 3], 2)])
+    assert more.hit_tokens == 92, "what a request generated can be hit too"
 
 
-def test_what_a_request_generated_can_be_hit_too(fleet: Fleet):
-    (first,) = fleet.serve([Request(0, prompt(20), 9)])
-    (more,) = fleet.serve([Request(1, [*prompt(20), *first.tokens, 3], 2)])
-    assert more.hit_tokens == 28
-
-
-def test_a_prefix_that_is_only_being_computed_is_no_hit_to_route_by(fleet: Fleet):
+def test_requests_go_where_their_prefix_is_once_it_is_computed(fleet: Fleet):
+    """Each worker has one prefix; what comes later computes only its own ending."""
     fleet.route = spy = Spy()
-    fleet.serve(requests([prompt(40)] * 2))
-    assert [hits for _, hits in spy.shown] == [{}, {}]
-    (third,) = fleet.serve([Request(2, prompt(40), 1)])
-    assert spy.shown[2][1] == {0: 36, 1: 36}
-    assert third.hit_tokens == 36
-
-
-def test_requests_go_where_their_prefix_is(fleet: Fleet):
-    """Each worker has one prefix; what comes later computes its own ending alone."""
     stems = [prompt(60, start=i) for i in range(2)]
     homes = [result.worker_id for result in fleet.serve(requests(stems))]
     assert sorted(homes) == [0, 1]
+    assert [hits for _, hits in spy.shown] == [{}, {}], "what is only being computed is no hit"
     for i, stem in enumerate([*stems, *stems[::-1]]):
         (result,) = fleet.serve([Request(10 + i, [*stem, i, i], 2)])
         assert result.worker_id == homes[stems.index(stem)]
@@ -130,8 +150,7 @@ def test_a_request_waits_with_the_router_until_a_worker_has_room(fleet: Fleet):
     assert all(view.num_running < 4 for views, _ in spy.shown for view in views)
     assert [len(views) for views, _ in spy.shown[:8]] == [2] * 4 + [1] * 4
     # Four on each side; the others were given away as soon as one was done.
-    assert {result.worker_id for result in results[:4]} == {0}
-    assert {result.worker_id for result in results[4:8]} == {1}
+    assert [result.worker_id for result in results[:8]] == [0] * 4 + [1] * 4
 
 
 def test_the_most_important_of_the_waiting_goes_first_and_then_the_oldest(fleet: Fleet):
@@ -143,43 +162,167 @@ def test_the_most_important_of_the_waiting_goes_first_and_then_the_oldest(fleet:
     assert went[:4] == [26, 27, 23, 24]
 
 
-def test_bad_requests_are_refused_before_anything_runs_and_the_fleet_goes_on(fleet: Fleet):
+def test_bad_requests_and_settings_are_refused_before_anything_runs(fleet: Fleet):
     good = Request(0, prompt(5), 1)
-    long, empty = Request(1, prompt(120), 10), Request(1, [], 1)
-    with pytest.raises(ValueError, match=r"request 1 .*129 .*128"):
-        fleet.serve([good, long])
-    with pytest.raises(ValueError, match="request 1 has an empty prompt"):
-        fleet.serve([good, empty])
-    with pytest.raises(ValueError, match="there is a request 0 already; ids must be unique"):
-        fleet.serve([good, Request(0, prompt(6), 1)])
-    with pytest.raises(ValueError, match=r"request 0 arrives at -1 s; it must be 0 or later"):
-        fleet.run([(-1, good)])
-    with pytest.raises(ValueError, match="request 0 arrives at nan s"):
-        fleet.run([(float("nan"), good)])
+    for arrivals, said in (
+        ([(0, good), (0, Request(1, prompt(120), 10))], r"request 1 .*129 .*128"),
+        ([(0, good), (0, Request(0, prompt(6), 1))], "there is a request 0 already; ids must be"),
+        ([(-1, good)], r"request 0 arrives at -1 s; it must be 0 or later"),
+        ([(float("nan"), good)], "request 0 arrives at nan s"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            fleet.run(arrivals)
     assert len(fleet.serve([good])) == 1
     with pytest.raises(ValueError, match="there is a request 0 already; ids must be unique"):
         fleet.serve([good])
     fleet.forget()
     assert len(fleet.serve([good])) == 1
+    for number, settings, said in (
+        (0, SETTINGS, "the number of workers is 0; it must be at least 1"),
+        (1, EngineConfig(policy=lambda request: (request.id,)), "be sent to another process: .*"),
+        (1, EngineConfig(num_draft_tokens=2), "num_draft_tokens is 2, and there is no draft"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Fleet(tiny_model(), number, settings)
 
 
-def test_settings_that_no_worker_could_take_are_refused_before_one_starts():
-    with pytest.raises(ValueError, match="the number of workers is 0; it must be at least 1"):
-        Fleet(tiny_model(), 0)
-    settings = EngineConfig(policy=lambda request: (request.id,))
-    with pytest.raises(ValueError, match=r"cannot be sent to another process: .*pickle"):
-        Fleet(tiny_model(), 1, settings)
-    with pytest.raises(ValueError, match="num_draft_tokens is 2, and there is no draft"):
-        Fleet(tiny_model(), 1, EngineConfig(num_draft_tokens=2))
+# --- losses ---------------------------------------------------------------------------------------
+
+LONG = 80
 
 
-@pytest.mark.process
-def test_a_sampled_text_does_not_depend_on_the_worker(fleet: Fleet):
-    settings = replace(SETTINGS, temperature=0.9, seed=5)
-    with Fleet(tiny_model(), 1, settings) as sampling:
-        (result,) = sampling.serve([Request(7, prompt(20), 6)])
-    oracle = generate(tiny_model(), prompt(20), 6, temperature=0.9, seed=5, request_id=7)
-    assert list(result.tokens) == oracle
+class Disaster:
+    """Our route, until request number `at` is routed: then a signal goes to a worker.
+
+    Mutable: how many requests have been routed.
+    """
+
+    def __init__(self, fleet: Fleet, at: int, worker_id: int, how: signal.Signals) -> None:
+        self.at, self.how = at, how
+        self.process_id = fleet.process_ids[worker_id]
+        self.num_routed = 0
+
+    def __call__(self, *given: object) -> int:
+        if self.num_routed == self.at:
+            os.kill(self.process_id, self.how)
+        self.num_routed += 1
+        return decisions.route(*given)  # type: ignore[arg-type]
 
 
-assert CONFIG.context_len == 128  # the numbers above count on it
+def long_load() -> list[tuple[float, Request]]:
+    """Four requests on two workers, and a fifth that arrives while they are decoding."""
+    arrivals = [(0.0, Request(i, prompt(20, start=i), LONG)) for i in range(4)]
+    return [*arrivals, (0.03, Request(4, prompt(20, start=4), 3))]
+
+
+def test_requests_of_a_killed_worker_get_the_same_text_elsewhere_until_none_is_left():
+    with Fleet(tiny_model(), 2, SETTINGS) as fleet:
+        process_ids = fleet.process_ids
+        fleet.route = Disaster(fleet, at=4, worker_id=1, how=signal.SIGKILL)
+        results = fleet.run(long_load())
+        for result in results:
+            asked = LONG if result.id < 4 else 3
+            assert list(result.tokens) == generate(tiny_model(), prompt(20, start=result.id), asked)
+            assert result.ttft_us <= result.latency_us
+        moved = [result.id for result in results if result.worker_ids == (1, 0)]
+        assert len(moved) >= 2
+        assert fleet.lost == [
+            f"worker 1 was killed by signal 9; its requests {moved} go to other workers"
+        ]
+        assert_gone([process_ids[1]])
+        assert list(fleet.process_ids) == [0]
+        fleet.route = Disaster(fleet, at=0, worker_id=0, how=signal.SIGKILL)
+        last = r"worker 1 was .*worker 0 was killed by signal 9; no worker is left, and requests \["
+        with pytest.raises(WorkersFailed, match=last):
+            fleet.serve([Request(i, prompt(9), 60) for i in (5, 6)])
+        assert not fleet.is_open
+        assert_gone(process_ids.values())
+        with pytest.raises(WorkersFailed, match="start a new fleet"):
+            fleet.serve([])
+
+
+@pytest.mark.nightly
+def test_an_error_in_a_worker_or_in_a_route_ends_the_fleet_with_its_words():
+    broken = GPT(CONFIG)
+    torch.nn.init.constant_(broken.ln_f.weight, float("nan"))
+    fleet = Fleet(broken, 1, SETTINGS)
+    process_ids = [*fleet.process_ids.values()]
+    words = r"worker 0 failed: NotFiniteError: step 0: the logits of request 3 are not finite"
+    with pytest.raises(WorkersFailed, match=words):
+        fleet.serve([Request(3, prompt(5), 2)])
+    with Fleet(tiny_model(), 1, SETTINGS, route=lambda workers, hits: 9) as fleet:
+        process_ids += fleet.process_ids.values()
+        with pytest.raises(PartError, match=r"your route named worker 9; those with room are \[0"):
+            fleet.serve([Request(0, prompt(5), 2)])
+        assert not fleet.is_open
+    assert_gone(process_ids)
+
+
+@pytest.mark.nightly
+def test_closing_leaves_no_process_no_open_file_and_no_file_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    gc.collect()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = open_files()
+    with Fleet(tiny_model(), 2, SETTINGS) as fleet:
+        assert os.listdir(tmp_path) == []  # the weights' file is gone, their pages are not
+        fleet.serve([Request(i, prompt(9), 3) for i in range(4)])
+        process_ids = fleet.process_ids
+        assert all(map(process_is_there, process_ids.values()))
+        groups = {os.getpgid(i) for i in process_ids.values()}
+        assert os.getpgid(0) not in groups  # Ctrl-C at the terminal reaches only the router
+        assert open_files() == before + 6  # two pipes and a file for what each complains of
+    assert not any(Path(f"/proc/{i}").exists() for i in process_ids.values())  # not even a zombie
+    assert open_files() == before
+    assert os.listdir(tmp_path) == []
+    fleet.close()  # a second time does nothing
+    abandoned = Fleet(tiny_model(), 1, SETTINGS)
+    process_ids = abandoned.process_ids
+    del abandoned
+    gc.collect()
+    assert_gone(process_ids.values())
+
+
+PARENT = """
+    import sys
+    sys.path.insert(0, {tests!r})
+    from preempting import prompt, tiny_model
+    from nanogpt.request import Request
+    from nanogpt.workers.worker_fleet import Fleet
+
+    def route(workers, hits):
+        if len(workers) == 1 or workers[0].num_running:
+            print("in mid-run", *fleet.process_ids.values(), flush=True)
+        return workers[0].id
+
+    with Fleet(tiny_model(), {num_workers}) as fleet:
+        fleet.route = route
+        fleet.run([(0.01 * i, Request(i, prompt(20), 100)) for i in range(2000)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "num_workers"),
+    [(signal.SIGKILL, 1), pytest.param(signal.SIGINT, 2, marks=pytest.mark.nightly)],
+)
+def test_however_the_router_ends_in_mid_run_its_workers_end_too(
+    how: signal.Signals, num_workers: int
+):
+    tests = str(ROOT / "tests")
+    script = textwrap.dedent(PARENT.format(tests=tests, num_workers=num_workers))
+    router = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    with router:
+        assert router.stdout is not None
+        process_ids = [int(word) for word in router.stdout.readline().split()[2:]]
+        assert len(process_ids) == num_workers, router.communicate()
+        router.send_signal(how)
+        router.communicate(timeout=60)
+    assert router.returncode != 0
+    assert_gone(process_ids)

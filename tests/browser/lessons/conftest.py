@@ -1,15 +1,20 @@
 """One learner's way through the course: each lesson is opened once, after the one before it.
 
-pytest brings together what asks for the same lesson: test_arriving.py, where it is untouched, its
-own file, where it is worked through, and test_worked_through.py.
+pytest brings together what asks for the same lesson: test_arriving.py, where it is untouched, what
+its learner does, and test_worked_through.py.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from driving import Lesson
-from playwright.sync_api import Browser, Page
-from serving import CourseServer, first_page, serve
+from serving import CourseServer, first_page, open_lesson, serve
+
+if TYPE_CHECKING:
+    from driving import Lesson
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +42,4 @@ def lesson(request: pytest.FixtureRequest, page: Page, course_server: CourseServ
     """A lesson, reached by its link on the first page; tests ask for it with `in_lesson`."""
     if page.url != course_server.address:
         page.goto(course_server.address)
-    number = request.param.partition("_")[0]
-    page.locator(f"h2 a[href*='file={number}_']").click()
-    page.wait_for_url(f"**/?file={number}_*")
-    opened = Lesson(page, number, 0)
-    opened.wait_until_run()
-    return Lesson(page, number, page.locator(".sng-report").count())
+    return open_lesson(page, request.param)

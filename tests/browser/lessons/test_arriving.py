@@ -1,22 +1,23 @@
-"""Every lesson from a fresh page: the keyboard's way, what waits, accessibility and room."""
-
-import itertools
+"""A lesson from a fresh page: the keyboard's way, accessibility and room, and its predictions."""
 
 import pytest
 from driving import (
     assert_accessible,
     assert_fits,
+    assert_ran_by_itself,
     assert_shown_only_after,
     assert_stands_out,
+    expect,
     in_lesson,
 )
 from launching import wait_for
 from notebooks import STEMS
-from playwright.sync_api import expect
+from tiers import some
 
 from course.registry import lesson_exercises
 
-pytestmark = [pytest.mark.browser, in_lesson(*STEMS)]
+OPENED = some(STEMS, 1)
+pytestmark = pytest.mark.browser
 
 # What has the focus, through shadow roots: [class, name].
 FOCUSED = """() => {
@@ -29,16 +30,20 @@ TELLS_THE_WAY_OUT = """() =>
     getComputedStyle(document.activeElement.closest(".cm-editor"), "::after").content
     === '"Esc, then Tab: go on"'"""
 A_NEW_CELL = "Python"  # marimo's button after the last cell
-SCHEMES = itertools.cycle(["dark", "light"])
 
 
-def file_of(lesson, course_server):
-    """The learner's copy of a lesson."""
-    [file] = course_server.work.glob(f"{lesson.number}_*.py")
-    return file
+@in_lesson(*OPENED)
+def test_an_untouched_lesson_has_run_by_itself_and_fits_a_narrow_page(lesson):
+    assert_ran_by_itself(lesson)
+    assert assert_shown_only_after(lesson.page, set())
+    expect(lesson.page.locator(".sn", has_text="`")).to_have_count(0)
+    assert_fits(lesson, 390)
+    wait_for(lambda: lesson.page.evaluate("App.scrollWidth - App.clientWidth") == 0)
+    lesson.page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_the_keyboard_leads_from_the_top_to_the_end(lesson, course_server, complaints):
+@in_lesson(*OPENED[::5])
+def test_the_keyboard_leads_from_the_top_to_the_end(lesson, complaints):
     """By Tab, and from an editor by Esc and Tab, as its frame says."""
     page = lesson.page
     page.evaluate("document.activeElement.blur()")
@@ -55,41 +60,51 @@ def test_the_keyboard_leads_from_the_top_to_the_end(lesson, course_server, compl
     assert name.strip() == A_NEW_CELL
     assert names.count("Commit") == page.locator(".sn-prediction").count()
     assert names.count("Show a hint") == page.locator(".sn-hints").count()
-    for item in lesson_exercises(file_of(lesson, course_server).stem):
+    for item in lesson_exercises(lesson.stem):
         assert any(f"def {item.name}" in name for name in names)
     # marimo's editor says so at every Esc, with our style sheet and without.
     complaints[:] = [each for each in complaints if "Field is not present in this" not in each]
 
 
-def test_nothing_that_answers_a_prediction_is_shown(lesson):
-    assert assert_shown_only_after(lesson.page, set())
-
-
-def test_no_picture_shows_the_backquotes_of_a_name(lesson):
-    expect(lesson.page.locator(".sn", has_text="`")).to_have_count(0)
-
-
-def test_nothing_of_ours_breaks_an_accessibility_rule(lesson):
-    assert_accessible(lesson)
-
-
-def test_everything_stands_out_from_the_page(lesson):
-    """In the themes by turns: what is untouched looks the same in every lesson."""
-    assert_stands_out(lesson, next(SCHEMES))
-
-
-def test_an_untouched_lesson_fits_a_narrow_page(lesson):
-    page = lesson.page
-    for width in (390, 640):  # a phone; a laptop at a zoom of 200 %
-        assert_fits(lesson, width)
-        wait_for(lambda: page.evaluate("App.scrollWidth - App.clientWidth") == 0)
-    page.set_viewport_size({"width": 1280, "height": 900})
-
-
-def test_nothing_above_has_changed_the_file(lesson, course_server):
+@in_lesson(*OPENED)
+def test_nothing_of_that_has_changed_the_file(lesson, course_server):
     """marimo saves a second after a change, and it changes what it takes for Markdown by itself.
 
     The looks since the lesson opened took longer.
     """
-    file = file_of(lesson, course_server)
+    file = course_server.work / f"{lesson.stem}.py"
     assert file.read_text() == (course_server.root / "lessons" / file.name).read_text()
+
+
+@in_lesson(*OPENED)
+def test_what_answers_a_prediction_shows_only_after_it(lesson, course_server):
+    """The first is committed by keyboard, the others are shown one by one."""
+    page = lesson.page
+    questions = page.locator(".sn-prediction")
+    first = questions.filter(has=page.get_by_role("radio")).first
+    first.get_by_role("radio").first.focus()
+    for key in ("Space", "Enter"):
+        page.keyboard.press(key)
+    expect(first.locator(".sn-pr-verdict")).to_be_visible()
+    answered = {first.get_attribute("data-key")}
+    [key] = answered
+    progress = course_server.work / "progress"
+    wait_for(lambda: [*progress.rglob(f"{key}.json")] != [])
+    met = set()  # the predictions that something of the page waits for
+    while True:
+        expect(page.locator(f".sn-waits[data-after='{key}']")).to_have_count(0)
+        met |= assert_shown_only_after(page, answered)
+        question = questions.filter(has=page.get_by_role("button", name="Show me")).first
+        if question.count() == 0:
+            break
+        key = question.get_attribute("data-key")
+        lesson.show_answer(key)
+        answered.add(key)
+    assert met and met <= answered
+    expect(page.locator(".sn-waits")).to_have_count(0)
+
+
+@in_lesson(*OPENED)
+def test_with_all_answers_shown_nothing_of_ours_breaks_an_accessibility_rule(lesson):
+    assert_accessible(lesson)
+    assert_stands_out(lesson, "dark" if lesson.stem in STEMS[::2] else "light")

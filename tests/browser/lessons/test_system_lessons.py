@@ -1,0 +1,428 @@
+"""What learners see in lessons 6 to 10 of their answers: wrong ones, right ones, repaired exhibits.
+
+The predictions are answered by then; the tests of a lesson work in this order.
+"""
+
+import os
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+from driving import expect, in_lesson, press_on, worked_source
+from launching import wait_for
+from support import unavailable
+
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
+
+
+def exhibit(letter, exercise_id):
+    """The worked answer in an exhibit's place."""
+    name = exercise_id.partition(".")[2]
+    return worked_source(exercise_id).replace(f"def {name}(", f"def exhibit_{letter}(")
+
+
+# ---- lesson 6 ------------------------------------------------------------------------------------
+
+CHECKPOINT_ALONE = """\
+def checkpoint(vote):
+    if vote:
+        yield ("leave",)
+"""
+
+
+def ranks_of(course):
+    """The process ids of the rank processes that run in this copy of the course."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            folder = Path(os.readlink(process / "cwd"))
+            place = (process / "environ").read_bytes()
+        except OSError:
+            continue  # it has ended since, or is somebody else's
+        ours = folder.is_relative_to(course.root) or str(course.root).encode() in place
+        if b"nanogpt.preemption.rank" in command and ours:
+            found.append(int(process.name))
+    return found
+
+
+@in_lesson("l06_preempting_the_pass")
+def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_together(lesson):
+    board = lesson.widget("vote-board", "The target is written between two glances at layer 3")
+    lesson.answer(CHECKPOINT_ALONE)
+    expect(lesson.report("checkpoint", "failed")).to_contain_text("waits for ever")
+    mine = board.get_by_role("button", name="yours", exact=True)
+    mine.click(timeout=60_000)
+    press_on(board, "End")
+    expect(board.locator(".sn-chip-strong")).to_have_text("hangs")
+    expect(board.locator("svg[role=img] .sn-vb-alone")).to_have_count(1)
+    lesson.answer_right("checkpoint")
+    expect(board.locator(".sn-chip-strong")).not_to_have_text("hangs")
+    mine.click()
+    press_on(board, "Home", *["ArrowRight"] * 3)
+    expect(board.locator(".sn-live")).to_contain_text("MAX is 1")
+    expect(board.locator("svg[role=img] .sn-vb-left")).to_have_count(2)
+
+
+@in_lesson("l06_preempting_the_pass")
+def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
+    lesson.answer_right("resume_or_abort")
+    asked = lesson.shows("By your resume_or_abort:")
+    expect(asked).to_contain_text("sleeps 1,200 ms, then: resume")
+    lesson.answer_right("clean_up")
+    books = lesson.page.locator(".output table", has_text="scheduled last")
+    cells = books.locator("tr", has_text="yours").locator("td")
+    expect(cells).to_have_text(["yours", "2 8 5 3", "6", "6", "6", "3"])
+    # A machine that is too busy shows the recording instead, and says so.
+    ran = lesson.shows("The pass over 1,400 tokens takes")
+    words = re.compile("^(On this machine, just now, with your clean_up|Recorded, not run here)")
+    expect(ran).to_contain_text(words)
+    expect(lesson.widget("slo-cycle", "The same preemption, thread by thread")).to_be_attached()
+
+
+@in_lesson("l06_preempting_the_pass")
+def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson, course_server):
+    if not Path("/proc/self/cmdline").exists():
+        unavailable("processes are found in /proc, which is not here")
+    lesson.wait_until_open()
+    assert ranks_of(course_server) == []
+    lesson.page.locator(".cm-content", has_text="HERE = True").click()
+    lesson.page.keyboard.press("Control+Enter")
+    wait_for(lambda: len(ranks_of(course_server)) == 2, limit_s=180)
+    lesson.page.goto(course_server.address)  # the lesson's own page is closed by that
+    expect(lesson.page.locator(".sng-map")).to_be_visible()
+    wait_for(lambda: ranks_of(course_server) == [], limit_s=180)
+    lesson.page.go_back()
+    lesson.wait_until_open()
+
+
+# ---- lesson 7 ------------------------------------------------------------------------------------
+
+ON_EVENT_STALE = """\
+def on_event(heap, generations, event):
+    heap, newest = heap.copy(), dict(generations)
+    kind, *rest = event
+    if kind != "pop":
+        newest[rest[0]] = newest.get(rest[0], 0) + 1
+        if kind == "push":
+            heapq.heappush(heap, (rest[1], rest[0], newest[rest[0]]))
+        return heap, newest, None
+    if not heap:
+        return heap, newest, None
+    key, who, generation = heapq.heappop(heap)
+    newest[who] += 1
+    return heap, newest, who
+"""
+BUMP_BY_DEADLINE = """\
+def bump(priority, now, deadline, remaining):
+    return max(priority - 2, 0) if 0 <= deadline - now <= 50_000 else priority
+"""
+BY_ARRIVAL = """\
+def my_policy(snapshot):
+    for each in sorted(snapshot.waiting, key=lambda each: each.arrival_us):
+        hits = snapshot.hit_tokens.get(each.id, {})
+        able = [
+            (worker.backlog_tokens - hits.get(worker.id, 0), worker.id)
+            for worker in snapshot.workers
+            if worker.num_running < worker.batch_size
+            and each.kv_tokens_needed <= worker.kv_free_tokens
+        ]
+        if able:
+            return each.id, min(able)[1]
+    return None
+"""
+ONE_MORE = """\
+def exhibit_a(generations, request_id):
+    return {**generations, request_id: generations.get(request_id, 0) + 1}
+"""
+LIKE_THE_REFERENCE = "decision by decision like the reference"
+
+
+@pytest.fixture
+def fleets(lesson):
+    """The table of your fleet in a burst, beside FIFO and the reference."""
+    return lesson.page.locator(".output table", has_text="TTFT, median / 99th percentile")
+
+
+@in_lesson("l07_fleet")
+def test_a_wrong_heap_is_shown_stale_and_stops_the_fleet_and_a_right_one_keeps_its_queue(
+    lesson, fleets
+):
+    rush = lesson.widget("fleet-view", "300 requests per second, in order of arrival")
+    expect(rush).to_contain_text("232 wait")
+    lesson.answer(ON_EVENT_STALE)
+    expect(lesson.report("on_event", "failed")).to_contain_text("stale")
+    heap = lesson.widget("lazy-heap", "A queue, by your on_event")
+    expect(heap).to_be_attached()
+    press_on(heap, "End")
+    expect(heap.locator(".sn-lh-popped.sn-lh-wrong").first).to_contain_text("did not wait")
+    expect(fleets).to_contain_text("The run stopped: your on_event popped")
+    expect(lesson.widget("fleet-view", "The reference's fleet in a burst")).to_be_attached()
+    lesson.answer_right("on_event")
+    expect(fleets).to_contain_text(LIKE_THE_REFERENCE)
+    press_on(heap, "End")
+    expect(heap.locator(".sn-lh-popped")).to_have_text(["#3", "#7", "#5"])
+    expect(heap.locator(".sn-lh-wrong")).to_have_count(0)
+
+
+@in_lesson("l07_fleet")
+def test_a_wrong_bump_is_named_where_the_decisions_part_and_right_ones_are_the_reference_s(
+    lesson, fleets
+):
+    lesson.answer(BUMP_BY_DEADLINE)
+    expect(lesson.report("bump", "failed")).to_contain_text("not of the deadline alone")
+    parts = re.compile(r"differs first at [\d.,]+ ms: yours .* request \d+.*, the reference ")
+    expect(fleets).to_contain_text(parts)
+    lesson.answer_right("bump", "route")
+    expect(fleets).to_contain_text(LIKE_THE_REFERENCE)
+    expect(lesson.shows("In this run on_event, bump, route came from you.")).to_be_attached()
+    hottest = lesson.page.locator(".output table", has_text="requests per worker").first
+    *_, reference, mine = hottest.locator("tr").all()
+    cells = [row.locator("td").all_text_contents() for row in (reference, mine)]
+    assert cells[1] == ["your route", *cells[0][1:]]
+
+
+@in_lesson("l07_fleet")
+def test_a_policy_is_scored_and_drawn_and_a_repaired_exhibit_loses_its_symptoms(lesson):
+    lesson.answer(BY_ARRIVAL)
+    card = lesson.report("my_policy", "failed")
+    expect(card).to_contain_text("You nearly always take the oldest request, which is what FIFO")
+    expect(card).to_contain_text(re.compile(r"-?\d+\.\d percentage points to FIFO on average"))
+    lesson.answer_right("my_policy")
+    expect(lesson.widget("fleet-view", "A practice load, by your my_policy")).to_be_attached()
+    missed = lesson.shows(re.compile(r"^\d+ of 135 deadlines missed"))
+    expect(missed).not_to_contain_text("52 of")
+    heap = lesson.widget("lazy-heap", "Exhibit A: whose turn is it?")
+    press_on(heap, "Home", *["ArrowRight"] * 5)
+    expect(heap.locator("svg .sn-lh-revived").first).to_be_visible()
+    lesson.answer(ONE_MORE)
+    expect(lesson.shows("All leave in the order of their keys.")).to_be_visible()
+    expect(heap.locator("svg .sn-lh-revived")).to_have_count(0)
+    expect(lesson.shows("Still broken.")).to_have_count(2)
+
+
+# ---- lesson 8 ------------------------------------------------------------------------------------
+
+ACCEPT_FROM_P = """\
+def accept(p, q, token, u, v):
+    if u < p[token] / q[token]:
+        return True, token
+    goal = v * sum(p)
+    for other, weight in enumerate(p):
+        goal -= weight
+        if goal < 0:
+            break
+    return False, other
+"""
+ROLL_BACK_NOTHING = """\
+def roll_back_kv(held, num_drafted, num_accepted):
+    return held
+"""
+
+
+@pytest.fixture
+def speculated(lesson):
+    """What is said of your engine's run, with a row for each request."""
+    return lesson.shows("passes without drafts")
+
+
+@in_lesson("l08_speculation")
+def test_a_wrong_accept_bends_the_law_which_a_right_one_keeps(lesson, speculated):
+    bars = lesson.widget("accept-bars", "Three tokens")
+    off = lesson.shows("judged by your accept").locator("td strong")  # more than chance explains
+    lesson.answer(ACCEPT_FROM_P)
+    expect(lesson.report("accept", "failed")).to_contain_text("second chance")
+    expect(bars).to_contain_text("your accept")
+    law = bars.get_by_role("img", name="comes out")
+    wrong = re.compile(r"^a: p 0\.125, .* comes out 0\.188; b: ")
+    expect(law).to_have_attribute("aria-label", wrong)
+    expect(off.first).to_be_attached()
+    expect(speculated).to_contain_text("In this run accept came from you")
+    lesson.answer_right("accept")
+    right = re.compile(r"^a: p 0\.125, q 0\.625, comes out 0\.125; b: ")
+    expect(law).to_have_attribute("aria-label", right)
+    expect(off).to_have_count(0)
+    expect(speculated).to_contain_text("Step for step, it is the reference's run.")
+
+
+@in_lesson("l08_speculation")
+def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_texts(
+    lesson, speculated
+):
+    lesson.answer(ROLL_BACK_NOTHING)
+    expect(lesson.report("roll_back_kv", "failed")).to_contain_text("rejected")
+    stopped = re.compile("The run stopped early.*: your roll_back_kv.* rejected drafts")
+    expect(speculated).to_contain_text(stopped)
+    lesson.answer_right("roll_back_kv")
+    expect(speculated).to_contain_text("In this run accept, roll_back_kv came from you")
+    rows = speculated.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    for row in rows.all():
+        _, without, with_drafts, verdict, _ = row.locator("td").all_text_contents()
+        assert int(with_drafts) < 0.7 * int(without)
+        assert verdict == "the oracle's"
+    said = press_on(lesson.timeline, "Home", *["ArrowRight"] * 2)
+    assert re.match("Yours, step 2: requests 0 and 1 decode and sample ('.*?'|a space), ", said)
+    served = lesson.shows("passes. The oracle: ")
+    expect(served).to_contain_text("They part after")
+    lesson.answer(exhibit("b", "l08.roll_back_kv"))
+    lesson.report("roll_back_kv", "passed", place=1)
+    expect(served).to_contain_text("They are the same.")
+
+
+# ---- lesson 9 ------------------------------------------------------------------------------------
+
+NO_PARENT = """\
+def block_hashes(tokens, size, salt):
+    import hashlib
+    found = []
+    for end in range(size, len(tokens) + 1, size):
+        said = repr((salt, tokens[end - size : end]))
+        found.append(hashlib.sha256(said.encode()).hexdigest())
+    return found
+"""
+RELEASE_ALL = """\
+def release(counts, table):
+    return list(table)
+"""
+PARENTS_FIRST = """\
+def evict_order(blocks):
+    free = [b for b in blocks if b.count == 0]
+    return [b.id for b in sorted(free, key=lambda b: (b.last_used, b.depth))]
+"""
+ALL_SIX = "allocate, release, block_hashes, longest_match, writable, evict_order"
+
+
+@pytest.fixture
+def shared(lesson):
+    """What is said of your engine's run, with a row for each request."""
+    return lesson.shows("Of the earlier lessons:")
+
+
+@in_lesson("l09_blocks")
+def test_a_hash_without_its_parent_finds_what_is_not_there_and_another_text_comes_out(
+    lesson, shared
+):
+    pool = lesson.widget("block-pool", "The pool of that run")
+    lesson.answer(NO_PARENT)
+    expect(lesson.report("block_hashes", "failed")).to_contain_text("parent")
+    expect(shared).to_contain_text("Not what the oracle generate() says: the text of request 5.")
+    note = pool.locator(".sn-note")
+    expect(note).to_have_text("Step 29 is the first in which the pools differ.")
+    mine, right = press_on(pool, "Home", "End", *["ArrowLeft"] * 7).split("\n")
+    assert "Request 5 starts and finds its first 40 tokens in 5 blocks" in mine
+    assert "Request 5 starts and finds its first 32 tokens in 4 blocks" in right
+    lesson.answer_right("block_hashes")
+    expect(note).to_have_text("Both pools did the same in every step.")
+    expect(shared).to_contain_text("All six texts equal those of the oracle")
+
+
+@in_lesson("l09_blocks")
+def test_a_wrong_release_stops_your_engine_and_a_wrong_order_is_seen_in_the_pool_alone(
+    lesson, shared
+):
+    pool = lesson.widget("block-pool", "The pool of that run")
+    lesson.answer(RELEASE_ALL)
+    expect(lesson.report("release", "failed")).to_contain_text("still read")
+    stopped = "The run stopped early: your release frees block 0; with this one, 2 tables name it"
+    expect(shared).to_contain_text(stopped)
+    bad = pool.locator(".sn-note-bad")
+    expect(bad).to_have_text(re.compile("^Yours stopped after step 9: your release frees block 0"))
+    lesson.answer_right("release")
+    expect(shared).to_contain_text("All six texts equal those of the oracle")
+    lesson.answer(PARENTS_FIRST)
+    expect(lesson.report("evict_order", "failed")).to_contain_text("deepest goes first")
+    note = pool.locator(".sn-note")
+    expect(note).to_contain_text("is the first in which the pools differ")
+    expect(shared).to_contain_text("All six texts equal those of the oracle")
+    lesson.answer_right("evict_order")
+    expect(note).to_have_text("Both pools did the same in every step.")
+
+
+@in_lesson("l09_blocks")
+def test_all_six_are_yours_and_measured_and_a_repaired_exhibit_loses_its_symptom(lesson, shared):
+    lesson.answer_right("allocate", "longest_match", "writable")
+    expect(shared).to_contain_text(f"In this run {ALL_SIX} came from you.")
+    expect(shared).to_contain_text("112 more were found in blocks")
+    sixteen = lesson.page.locator(".output tr", has_text="blocks of 16, yours")
+    expect(sixteen).to_contain_text("800")
+    found_again = lesson.page.locator(".output tr", has_text="that are found, yours")
+    expect(found_again).to_contain_text("107")
+    behind_another = lesson.shows("tokens found").filter(has_text="this store")
+    expect(behind_another.first).to_contain_text("differs")
+    lesson.report("block_hashes", "failed", place=1)
+    lesson.answer(exhibit("a", "l09.block_hashes"))
+    lesson.report("block_hashes", "passed", place=1)
+    expect(behind_another.locator("table").first).not_to_contain_text("differs")
+
+
+# ---- lesson 10 -----------------------------------------------------------------------------------
+
+DOOR_WITHOUT_END = """\
+def admit_or_refuse(queue, limits, request):
+    return "accept"
+"""
+EVENTS_ENDLESS = """\
+def next_events(committed, sent, is_done):
+    while True:
+        sent += 1
+"""
+
+
+@pytest.fixture
+def served(lesson):
+    """What is said of the six clients, with a row for each."""
+    return lesson.shows("longest gap")
+
+
+@in_lesson("l10_capstone")
+def test_the_server_that_stands_answers_whatever_asks_it(lesson, served):
+    expect(served).to_contain_text("The reference stands in for admit_or_refuse, next_events")
+    expect(served).to_contain_text("All six texts are the oracle's")
+    said = lesson.shows("Your engine is served at")
+    [address] = re.findall(r"http://127\.0\.0\.1:\d+", said.text_content())[:1]
+    with urllib.request.urlopen(f"{address}/v1/models", timeout=20) as answer:
+        assert b'"nanogpt"' in answer.read()
+
+
+@in_lesson("l10_capstone")
+def test_a_door_without_an_end_fails_and_a_right_one_refuses_with_seconds(lesson):
+    lesson.answer(DOOR_WITHOUT_END)
+    expect(lesson.report("admit_or_refuse", "failed")).to_contain_text("only looks kind")
+    crowd = lesson.shows("12 clients at once")
+    expect(crowd).to_contain_text("must be 429")
+    lesson.answer_right("admit_or_refuse")
+    expect(crowd).to_contain_text(re.compile(r"with Retry-After: \d"))
+    expect(crowd).not_to_contain_text("must be 429")
+
+
+@in_lesson("l10_capstone")
+def test_a_stream_that_repeats_or_never_ends_is_told_and_a_right_one_serves_again(lesson, served):
+    lesson.answer(worked_source("l10.next_events").replace("[sent:]", ""))
+    card = lesson.report("next_events", "failed")
+    expect(card).to_contain_text("what has been sent is not sent again")
+    expect(lesson.shows("A stream of six tokens")).to_contain_text("by your next_events")
+    expect(served).to_contain_text("A part failed: your next_events returned")
+    lesson.answer(EVENTS_ENDLESS)
+    expect(lesson.report("next_events", "timeout")).to_contain_text("Took too long")
+    expect(lesson.stand_in("next_events")).to_be_visible()
+    lesson.answer_right("next_events")
+    expect(lesson.stand_in("next_events")).to_have_count(0)
+    expect(served).to_contain_text("All six texts are the oracle's")
+    expect(served).not_to_contain_text("A part failed")
+    timeline = lesson.widget("timeline", "Six clients, as the engine")
+    assert "tep 0: " in press_on(timeline, "Home")
+
+
+@in_lesson("l10_capstone")
+def test_all_three_are_yours_and_a_repaired_exhibit_loses_its_symptom(lesson, served):
+    lesson.answer_right("on_disconnect")
+    expect(served).not_to_contain_text("The reference stands in")
+    ground = lesson.shows("what it has given")
+    expect(ground).to_contain_text("KeyError: 1")
+    lesson.report("on_disconnect", "failed", place=2)
+    lesson.answer(exhibit("e", "l10.on_disconnect"))
+    lesson.report("on_disconnect", "passed", place=2)
+    expect(ground).not_to_contain_text("KeyError")
+    expect(ground).to_contain_text("the oracle's text")

@@ -1,0 +1,199 @@
+"""Whatever a caller hands in: one sentence that names it, and an engine that serves the next."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fakes import (
+    assert_equals_oracle,
+    fake_arrivals,
+    fake_engine,
+    fake_request,
+    prompt_of,
+    snapshot,
+    tiny_model,
+)
+
+from nanogpt import (
+    Engine,
+    EngineConfig,
+    Parts,
+    Request,
+    TextbookModel,
+    chunked_prefill_generate,
+    interleaved_generate,
+    scheduled_generate,
+)
+from nanogpt.clock import CostClock
+from nanogpt.parts.ranking import TimedKey
+
+Call = Callable[[Engine], object]
+
+
+def ask(request_id: int = 9, **fields: Any) -> Request:
+    """A good request, but for the fields that are given."""
+    whole: dict[str, Any] = {"id": request_id, "prompt_tokens": [1, 2, 3], "max_new_tokens": 2}
+    return Request(**{**whole, **fields})
+
+
+class Unspeakable:
+    """An object that cannot even be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def assert_a_sentence(error: BaseException) -> None:
+    assert "\n" not in str(error)
+    assert len(str(error)) < 250
+
+
+# ---------------------------------------------------------------- handed to an engine that serves
+
+FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"id": "a"}, "a request's id is 'a'; it must be a whole number"),
+    ({"id": 0}, "there is a request 0 already; ids must be unique"),
+    ({"prompt_tokens": []}, "request 9 has an empty prompt"),
+    ({"prompt_tokens": "To be"}, "the prompt is 'To be'; it must be a list"),
+    ({"prompt_tokens": [1, 65]}, r"request 9 holds token 65, outside the vocabulary 0\.\.64"),
+    ({"prompt_tokens": [1, True]}, "holds token True"),
+    ({"prompt_tokens": [1] * 10**5}, "prompt of 100000 tokens, longer than the context of 64"),
+    ({"prompt_tokens": [1] * 30, "max_new_tokens": 36}, r"30 \+ 36 - 1 = 65 positions, more than"),
+    ({"prompt_tokens": [1] * 30, "max_new_tokens": 12}, r"30 \+ 12 - 1 = 41 .*KV budget of 40"),
+    ({"max_new_tokens": 0}, "request 9: max_new_tokens is 0; it must be at least 1"),
+    ({"priority": math.nan}, "request 9: priority is nan"),
+    ({"generated_tokens": (1, 2)}, "request 9: generated_tokens is "),
+    ({"generated_tokens": [5]}, "has been served before"),
+    ({"temperature": -1.0}, "temperature is -1.0"),
+    ({"seed": -1}, "seed is -1"),
+]
+CALLS: list[tuple[Call, str]] = [
+    *((lambda e, fields=fields: e.submit(ask(**fields)), words) for fields, words in FIELDS),
+    (lambda e: e.submit(Unspeakable()), "the request is "),  # pyright: ignore
+    (lambda e: e.run(iter([(0, ask())])), "arrivals is of type list_iterator; it must be a list"),
+    (lambda e: e.run([ask()]), "an arrival is Request"),
+    (lambda e: e.run([(0, ask(7)), (0, None)]), "the request is None"),
+    (lambda e: e.run([(0, ask(7)), (0, ask(7))]), "there are two requests 7; ids must be unique"),
+    (lambda e: e.run([(True, ask())]), "the arrival step of request 9 is True"),
+    (lambda e: e.run([], max_steps=0), "max_steps is 0; it must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), CALLS, ids=[words for _, words in CALLS])
+def test_what_is_no_request_is_refused_in_a_sentence_and_the_engine_goes_on(call: Call, words: str):
+    engine = Engine(tiny_model(), EngineConfig(4, max_kv_tokens=40))
+    good = [Request(i, prompt_of(i, 6), 4) for i in range(2)]
+    engine.submit(good[0])
+    engine.step()
+    before = snapshot(engine)
+    with pytest.raises(ValueError, match=words) as refusal:
+        call(engine)
+    assert_a_sentence(refusal.value)
+    assert snapshot(engine) == before
+    engine.run([(0, good[1])])
+    assert_equals_oracle([(0, request) for request in good])
+
+
+def test_the_same_request_twice_is_refused_and_keeps_its_place():
+    engine, _ = fake_engine(EngineConfig(4, max_batch_size=1))
+    other, _ = fake_engine(EngineConfig(4))
+    first, second = fake_request(0, 4, 4), fake_request(1, 4, 4)
+    for request in (first, second):
+        engine.submit(request)
+    engine.step()
+    for request in (first, second):
+        before = snapshot(engine)
+        for each in (engine, other):
+            with pytest.raises(ValueError, match=f"request {request.id} "):
+                each.submit(request)
+        assert snapshot(engine) == before
+    assert (first.arrival_time, second.arrival_time) == (0, 0)
+    engine.run([])
+    assert other.scheduler.is_done()
+
+
+def test_a_run_refuses_a_bad_request_before_anything_runs_and_it_may_be_corrected():
+    engine, fake = fake_engine(EngineConfig(4, max_kv_tokens=20))
+    before, bad = snapshot(engine), fake_request(1, 2, 0)
+    arrivals = [(0, fake_request(0, 3, 2)), (9, bad)]
+    with pytest.raises(ValueError, match="request 1: max_new_tokens is 0"):
+        engine.run(arrivals)
+    assert (snapshot(engine), fake.calls) == (before, [])
+    bad.max_new_tokens = 2
+    engine.run(arrivals)
+    assert bad.status == "done"
+
+
+# ---------------------------------------------------------------- what an engine is built from
+
+SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"token_budget": True}, "token_budget is True; it must be a whole number"),
+    ({"max_kv_tokens": math.nan}, "max_kv_tokens is nan"),
+    ({"max_batch_size": 10**30}, "max_batch_size is 1000000000"),
+    ({"max_prefilling": 2.5}, "max_prefilling is 2.5"),
+    ({"policy": "lifo"}, "there is no policy 'lifo'; choose 'fcfs', 'priority' or a key"),
+    ({"policy": TimedKey(5)}, "the key of a TimedKey is 5; it must be callable"),  # pyright: ignore
+    ({"preempt_to_admit": 1}, "preempt_to_admit is 1; it must be True or False"),
+    ({"temperature": math.inf}, "temperature is inf"),
+    ({"seed": 1.5}, "seed is 1.5"),
+    ({"executor": "paged"}, r"no executor 'paged'; choose from \['fused', 'packed', 'padded',"),
+    ({"batch_invariant": "no"}, "batch_invariant is 'no'; it must be True or False"),
+    ({"batch_invariant": True, "executor": "fused"}, "goes with .*'packed'; this one is 'fused'"),
+    ({"sliding_window": 0}, "sliding_window is 0; it must be at least 1"),
+    ({"num_sinks": 1}, "num_sinks is 1; without a sliding window everything is kept"),
+    ({"sliding_window": 4, "num_sinks": -1}, "num_sinks is -1; it must be at least 0"),
+    ({"kv_storage": "paged"}, r"no K/V storage 'paged'; choose from \['evict', 'ring'\]"),
+    ({"keep_steps": 0}, "keep_steps is 0; it must be at least 1"),
+]
+MODEL = tiny_model()
+BUILDS: list[tuple[Callable[[], Any], str]] = [
+    *((lambda each=each: Engine(MODEL, EngineConfig(**each)), words) for each, words in SETTINGS),
+    (lambda: Engine(TextbookModel(MODEL)), "the model is "),  # pyright: ignore
+    (lambda: Engine(MODEL, {"token_budget": 4}), "the config is {'token_budget': 4}"),  # pyright: ignore
+    (lambda: Engine(MODEL, parts={}), "parts is {}"),  # pyright: ignore
+    (lambda: Engine(MODEL, clock=5), "the clock is 5; it must be a clock"),  # pyright: ignore
+    (lambda: Engine(MODEL, draft=5), "the draft is 5; it must be a draft model"),  # pyright: ignore
+    (lambda: Engine(MODEL, make_executor=5), "make_executor is 5; it must be"),  # pyright: ignore
+    (lambda: Engine(MODEL, make_executor=lambda *_: None), "what make_executor made is None"),  # pyright: ignore
+    (lambda: Parts(plan_step=None), "the part plan_step is None; it must be a function"),  # pyright: ignore
+    (lambda: scheduled_generate(MODEL, iter([ask()])), "requests is "),  # pyright: ignore
+    (lambda: interleaved_generate(MODEL, [ask()], executor="padded"), "'padded' takes two forward"),
+    (lambda: chunked_prefill_generate(MODEL, None), "request_queue is None"),  # pyright: ignore
+]
+
+
+@pytest.mark.parametrize(("build", "words"), BUILDS, ids=[words for _, words in BUILDS])
+def test_what_an_engine_cannot_be_built_from_is_refused_in_a_sentence(
+    build: Callable[[], object], words: str
+):
+    with pytest.raises(ValueError, match=words) as refusal:
+        build()
+    assert_a_sentence(refusal.value)
+
+
+# ---------------------------------------------------------------- the caller's own objects
+
+
+def test_lists_that_the_caller_changes_after_handing_them_in_are_no_business_of_the_run():
+    prompt, generated = prompt_of(0, 6), list[int]()
+    requests = [Request(i, prompt, 4, generated_tokens=generated) for i in range(3)]
+    arrivals = [(0, request) for request in requests]
+
+    class Vandal(CostClock):
+        def charge(self, forwards: Any) -> None:
+            arrivals.clear()
+            prompt[:] = [77] * 9
+            super().charge(forwards)
+
+    Engine(tiny_model(), EngineConfig(2), clock=Vandal()).run(arrivals)
+    assert generated == []
+    assert all(request.prompt_tokens == prompt_of(0, 6) for request in requests)
+    assert_equals_oracle([(0, request) for request in requests])
+
+
+@pytest.mark.parametrize("budget", [None, 256])
+def test_a_request_that_no_rule_lets_start_is_told_why_and_not_waited_for_ever(budget: int | None):
+    engine, _ = fake_engine(EngineConfig(max_kv_tokens=budget), Parts(admit=lambda *_: "wait"))
+    with pytest.raises(ValueError, match=r"nothing can ever run again: .*admit said 'wait'"):
+        engine.run(fake_arrivals([(0, 10, 3, 0)]))

@@ -1,0 +1,257 @@
+"""The posts' own calls, run against this package: fields, run functions, and a loop of theirs.
+
+The calls on padded K/V, each by itself, are tested in `test_textbook`.
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+
+import pytest
+import tiers
+import torch
+from fakes import assert_equals_oracle, prompt_of, tiny_model
+from hypothesis import given
+from hypothesis import strategies as st
+from lockstep import kv_from_scratch, text_of
+from torch import Tensor
+
+import nanogpt
+from nanogpt import (
+    GPT,
+    Engine,
+    EngineConfig,
+    Parts,
+    Request,
+    Scheduler,
+    TextbookModel,
+    assemble_fused_batch,
+    chunked_prefill_generate,
+    decode,
+    disassemble_fused_cache,
+    encode,
+    interleaved_generate,
+    load_model,
+    scheduled_generate,
+)
+from nanogpt.parts.request_view import RequestView
+from nanogpt.parts.sliding_window import kept_positions
+from nanogpt.policies import Resumed
+from nanogpt.posts.step_log import step_log
+
+# ---------------------------------------------------------------- names and fields
+
+
+def test_everything_that_readers_expect_imports_from_the_package_itself():
+    for name in nanogpt.__all__:
+        assert hasattr(nanogpt, name), name
+
+
+def test_a_request_has_the_posts_fields_and_properties():
+    request = Request(id=0, prompt_tokens=[5, 6, 7], max_new_tokens=2)
+    assert (request.priority, request.arrival_time, request.status) == (0, 0, "waiting")
+    assert (request.prefill_cursor, dict(request.kv_cache)) == (0, {})
+    assert (request.num_generated, request.is_done, request.is_fully_prefilled) == (0, False, False)
+    request.prefill_cursor = 3
+    request.generated_tokens.append(9)
+    assert request.tokens_so_far == [5, 6, 7, 9]
+    assert (request.num_generated, request.is_done, request.is_fully_prefilled) == (1, False, True)
+    request.status = "prefilling"  # again: now its newest token has to be computed too
+    assert not request.is_fully_prefilled
+    request.generated_tokens.append(8)
+    assert request.is_done
+    request.clear_cache()
+    assert (request.prefill_cursor, request.generated_tokens) == (0, [9, 8])
+
+
+# ---------------------------------------------------------------- run functions
+
+
+def test_chunked_prefill_generate_serves_a_queue_and_returns_the_completed_in_order():
+    """One prefill at a time, and as many requests at once as there are."""
+    asks = [(0, 5, 8), (0, 20, 3), (2, 3, 1), (4, 9, 5)]
+    for settings in ({}, {"temperature": 5.0, "seed": 1}, {"executor": "padded"}):
+        queue = [(step, Request(i, prompt_of(i, n), new)) for i, (step, n, new) in enumerate(asks)]
+        completed = chunked_prefill_generate(tiny_model(), queue, token_budget=16, **settings)
+        assert [request.id for request in completed] == [2, 1, 0, 3]
+        assert [request.arrival_time for _, request in queue] == [0, 0, 2, 4]
+        assert_equals_oracle(queue, settings.get("temperature", 0.0), settings.get("seed", 0))
+    assert chunked_prefill_generate(tiny_model(), []) == []
+
+
+def tight() -> list[Request]:
+    """The requests of the scheduling post's tests 3 and 4, for a KV budget of 22."""
+    return [
+        Request(id=0, prompt_tokens=encode("A " * 5), max_new_tokens=10, priority=2),
+        Request(id=1, prompt_tokens=encode("B " * 5), max_new_tokens=5, priority=0),
+    ]
+
+
+TEXTS = ["pito of th", "RIVER"]
+
+
+@pytest.mark.parametrize(
+    ("serve", "executor"), [(scheduled_generate, "padded"), (interleaved_generate, "fused")]
+)
+def test_a_run_function_returns_the_scheduler_whose_trace_prints_as_the_posts_do(
+    model: GPT, serve: Callable[..., Scheduler], executor: str
+):
+    requests = tight()
+    scheduler = serve(model, requests, "priority", 16, 22)
+    assert scheduler.is_done() and scheduler.trace is not None
+    assert scheduler.trace.executor == executor
+    log = step_log(scheduler.trace).splitlines()
+    assert log[2] == "[step 2] prefill=None decode=[1] waiting=[0] kv=12 preempted=[0]"
+    assert log[5] == "[step 5] prefill=0[0:11] decode=[] waiting=[] kv=11"
+    assert [decode(request.generated_tokens) for request in requests] == TEXTS
+
+
+# ---------------------------------------------------------------- a loop of the posts
+
+TokensLeft = Callable[[Request], int]
+
+
+def printed(request: Request) -> int:
+    """The posts' `tokens_left`: what of the prompt is to be computed."""
+    return len(request.prompt_tokens) - request.prefill_cursor
+
+
+def known(request: Request) -> int:
+    """All that is to be computed: behind the prompt, what a preempted request had generated."""
+    return request.remaining
+
+
+def from_the_start(request: RequestView) -> Resumed:
+    """The scheduling post's hint: `generated_tokens` is reset to [] on preemption."""
+    return Resumed(list(request.prompt_tokens), 0, request.arrival_time, 0)
+
+
+WAYS = pytest.mark.parametrize(
+    ("tokens_left", "parts"),
+    [(printed, Parts(resume=from_the_start)), (known, Parts())],
+    ids=["as printed, from the start", "all that is known again"],
+)
+"""How a loop computes a preempted request again: the post's way, and the course's."""
+
+
+@torch.inference_mode()
+def posts_loop(
+    gpt: GPT, scheduler: Scheduler, requests: Sequence[Request], tokens_left: TokensLeft = known
+) -> None:
+    """The interleaving post's loop with greedy tokens: one call of the model in every step."""
+    model = TextbookModel(gpt)
+    for request in requests:
+        scheduler.add_request(request)
+    step = 0
+    while not scheduler.is_done():
+        prefill_req, decode_reqs = scheduler.schedule(step)
+        step += 1
+        assert step < 500, "the post's loop must end"
+        chunk_size = 0
+        remaining_budget = scheduler.token_budget - len(decode_reqs)
+        if remaining_budget > 0 and prefill_req is not None:
+            chunk_size = min(remaining_budget, tokens_left(prefill_req))
+        if chunk_size == 0 and not decode_reqs:
+            continue
+        batch_tokens, batch_positions, past_kvs, attn_mask, _ = assemble_fused_batch(
+            decode_reqs, prefill_req if chunk_size > 0 else None, chunk_size
+        )
+        logits, _, new_kvs = model(
+            batch_tokens, pos=batch_positions, past_kvs=past_kvs, attn_mask=attn_mask
+        )
+        all_reqs, num_new = [*decode_reqs], [1] * len(decode_reqs)
+        if prefill_req is not None and chunk_size > 0:
+            prefill_req.prefill_cursor += chunk_size
+            all_reqs.append(prefill_req)
+            num_new.append(chunk_size)
+        disassemble_fused_cache(all_reqs, new_kvs, num_new)
+        for req, token in zip(all_reqs, logits[:, -1, :].argmax(-1).tolist(), strict=True):
+            if req.status == "active" or req.is_fully_prefilled:
+                req.generated_tokens.append(token)
+                if req.status == "prefilling":
+                    scheduler.promote(req)
+            if req.is_done:
+                scheduler.complete(req)
+
+
+@pytest.fixture(scope="module")
+def model() -> GPT:
+    return load_model(dtype=torch.float64)
+
+
+def kv_len(request: Request) -> int:
+    return request.kv_cache[(0, 0)][0].shape[1]
+
+
+@tiers.examples(0.5)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 8), st.integers(1, 7), st.integers(0, 2)), min_size=2, max_size=4
+    ),
+    st.integers(5, 20),
+    st.sampled_from(["fcfs", "priority"]),
+)
+def test_under_any_kv_budget_the_loop_writes_the_oracles_texts(
+    mix: list[tuple[int, int, int]], token_budget: int, policy: str
+):
+    requests = [
+        Request(i, prompt_of(i, length), new, priority)
+        for i, (length, new, priority) in enumerate(mix)
+    ]
+    largest = max(length + new - 1 for length, new, _ in mix)
+    posts_loop(tiny_model(), Scheduler(policy, token_budget, largest), requests)
+    assert_equals_oracle([(0, request) for request in requests])
+    for req in requests:
+        assert kv_len(req) == len(req.prompt_tokens) + req.max_new_tokens - 1
+
+
+def test_the_printed_chunks_of_a_request_that_keeps_its_words_end_in_a_sentence(model: GPT):
+    """They end with the prompt: what was generated would have no K/V, silently."""
+    words = r"request 0 was preempted, and \d of the tokens that it generated are still to be"
+    with pytest.raises(ValueError, match=words):
+        posts_loop(model, Scheduler("priority", 16, 22), tight(), printed)
+
+
+@WAYS
+def test_a_preempted_request_of_the_posts_writes_the_oracles_text(
+    model: GPT, tokens_left: TokensLeft, parts: Parts
+):
+    req0, req1 = requests = tight()
+    scheduler = Scheduler("priority", token_budget=16, max_kv_tokens=22, parts=parts)
+    posts_loop(model, scheduler, requests, tokens_left)
+    assert {victim.id for victim in scheduler.preempted} == {0}
+    assert [decode(req.generated_tokens) for req in requests] == TEXTS
+    assert (kv_len(req0), kv_len(req1)) == (19, 14)
+
+
+# ---------------------------------------------------------------- K/V of a request that is done
+
+
+def posts_kv(request: Request) -> Tensor:
+    """(2, L, H, S, D) of what lies in the request's kv_cache."""
+    layers = [
+        torch.cat([torch.stack(request.kv_cache[layer, head]) for head in range(2)], 1)
+        for layer in range(2)
+    ]  # (2, H, S, D) each
+    return torch.stack(layers, 1)
+
+
+@pytest.mark.parametrize("kv_storage", [None, "ring", "evict"])
+def test_the_kv_of_a_done_request_can_be_looked_at_also_once_others_took_its_place(
+    kv_storage: str | None,
+):
+    window = None if kv_storage is None else 4
+    config = EngineConfig(
+        16, max_batch_size=1, sliding_window=window, kv_storage=kv_storage or "ring"
+    )
+    engine, request = Engine(tiny_model(), config), Request(0, prompt_of(0, 6), 3)
+    engine.run([(0, request)])
+    kept = kept_positions(8, window, 0)
+    right = kv_from_scratch(text_of(0, 6, 3, 0.0, window), window)[:, :, :, kept]
+    torch.testing.assert_close(posts_kv(request), right, rtol=1e-9, atol=1e-9)
+    engine.run([(0, Request(1, prompt_of(1, 9), 5))])
+    torch.testing.assert_close(posts_kv(request), right, rtol=1e-9, atol=1e-9)
+    engine.cache.check()
+    left = weakref.ref(request.kv_view)
+    request.clear_cache()
+    assert left() is None
+    assert dict(request.kv_cache) == {}

@@ -1,0 +1,245 @@
+"""An answer in a notebook: whatever it is, the lesson goes on; what passes is kept."""
+
+import re
+import runpy
+import shutil
+
+import pytest
+from answers import worked
+
+from course import answers, progress
+from course.__main__ import main
+from course.attempt import attempt, exhibit
+from course.prediction import hints, predict
+from course.registry import exercise, exercises
+from nanogpt.parts.part_checks import REFERENCE
+
+pytestmark = pytest.mark.process  # an answer is checked in a fork
+MASK = """\
+import torch
+
+
+def chunk_mask(num_past, num_new):
+    return torch.ones(num_new, num_past + num_new, dtype=torch.bool).tril(num_past)
+"""
+INPUTS = """\
+def chunk_inputs(tokens, cursor, n):
+    end = cursor + n
+    return tokens[cursor:end], list(range(cursor, end)), end == len(tokens)
+"""
+
+
+def next_inputs(tokens, num_cached):
+    raise NotImplementedError
+
+
+def all_of_them(tokens, num_cached):
+    return tokens
+
+
+def saved_answer(exercise_id, source):
+    path = answers.answer_path(exercise_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+
+
+def made_with(function):
+    return attempt("l00.next_inputs", lambda: function)
+
+
+# --- an answer ---------------------------------------------------------------------------------
+
+
+def test_a_right_answer_is_kept_and_a_wrong_one_as_a_try_beside_it():
+    for _ in range(2):
+        made = made_with(worked("l00.next_inputs"))
+        assert made.report.status == "passed" and made.started
+        assert 'data-status="passed"' in made._repr_html_()
+        assert progress.load("l00.next_inputs").attempts == 1  # the same answer is no new one
+    made = made_with(all_of_them)
+    assert made.or_reference(len) is all_of_them
+    kept = answers.answer_path("l00.next_inputs").read_text()
+    assert kept.startswith("def next_inputs(") and "num_cached:]" in kept
+    assert "return tokens" in answers.try_path("l00.next_inputs").read_text()
+    saved = progress.load("l00.next_inputs")
+    assert (saved.status, saved.attempts, saved.ever_passed) == ("failed", 2, True)
+
+
+def test_an_untouched_stub_gives_way_to_the_reference(monkeypatch):
+    made = made_with(next_inputs)
+    assert made.report.status == "not_started" and "in its cell" in made.report.idea
+    assert not made.started and made.or_reference(len) is len
+    monkeypatch.setattr("course.attempt._is_app", lambda: True)  # which shows no cell to write in
+    assert (
+        made_with(next_inputs).report.idea == "Open the lesson with `python3 learn.py` to write it."
+    )
+
+
+def test_a_name_that_is_gone_or_is_no_function_is_told_kindly():
+    made = attempt("l00.next_inputs", lambda: renamed)  # noqa: F821
+    assert made.report.status == "missing"
+    assert made.report.idea == "Keep the name `next_inputs`; fix its cell."
+    assert made.or_reference(len) is len
+    assert made_with(3).report.status == "missing"
+    with pytest.raises(KeyError, match=r"no exercise 'l00.nothing'; there are l00.next_inputs"):
+        attempt("l00.nothing", lambda: len)
+
+
+def test_a_function_without_a_source_is_checked_and_not_kept():
+    space = {}
+    exec("def next_inputs(tokens, num_cached): return tokens[num_cached:]", space)
+    assert made_with(space["next_inputs"]).report.status == "passed"
+    assert progress.load("l00.next_inputs").ever_passed
+    assert not answers.answer_path("l00.next_inputs").exists()
+
+
+def test_what_cannot_be_saved_is_said_below_the_report(learner_folder):
+    learner_folder.write_text("in the way")
+    made = made_with(worked("l00.next_inputs"))
+    assert made.report.status == "passed"
+    assert "Your progress could not be saved" in made._repr_html_()
+
+
+def test_nothing_is_written_where_saving_is_off(monkeypatch, learner_folder):
+    monkeypatch.setattr(progress, "enabled", lambda: False)
+    assert made_with(worked("l00.next_inputs")).report.status == "passed"
+    predict("l00.test", "Which?", ["a", "b"], 0, "a").set_trait("committed", True)
+    hints("l00.next_inputs").set_trait("shown", 2)
+    assert not learner_folder.exists()
+
+
+def test_an_exhibit_is_judged_by_an_exercise_s_check_under_its_own_name():
+    report = exhibit("A", "l00.next_inputs", lambda: all_of_them)
+    assert (report.status, report.exhibit, report.exercise) == ("failed", "A", "l00.next_inputs")
+    card = report._repr_html_()
+    assert "<strong>Exhibit A</strong> by the check of <code>next_inputs</code>" in card
+    gone = exhibit("A", "l00.next_inputs", lambda: renamed)  # noqa: F821
+    assert (gone.status, gone.idea) == ("missing", "Keep the name `exhibit_a`; fix its cell.")
+
+
+def test_predictions_and_hints_come_back_as_they_were_left():
+    first = predict("l00.test", "Which?", ["a", "b", "c"], 0, "It is a.")
+    assert not first.committed
+    first.choice, first.committed = 2, True
+    again = predict("l00.test", "Which?", ["a", "b", "c"], 0, "It is a.")
+    assert (again.choice, again.committed) == (2, True)
+    assert not predict("l00.test", "Which?", ["a", "b"], 0, "It is a.").committed
+    hints("l00.next_inputs").shown = 2
+    assert hints("l00.next_inputs").shown == 2
+    assert tuple(hints("l00.next_inputs").hints) == exercise("l00.next_inputs").hints
+
+
+# --- with its helpers --------------------------------------------------------------------------
+
+HELPED = """\
+import marimo
+
+app = marimo.App()
+
+with app.setup:
+    import numpy as np
+    from nanogpt.parts import Parts
+
+    from course.attempt import attempt
+
+
+@app.cell
+def _():
+    SHIFT = 1 - 1
+    return (SHIFT,)
+
+
+@app.cell
+def _(SHIFT):
+    _one = 1
+
+    def below(rows, columns, shift):
+        return np.tril(np.ones((rows, columns)), shift * _one + SHIFT)
+
+    return (below,)
+
+
+@app.cell
+def _(below):
+    import torch
+
+    def chunk_mask(num_past, num_new):
+        return torch.from_numpy(below(num_new, num_past + num_new, num_past) == 1)
+
+    return (chunk_mask,)
+
+
+@app.cell
+def _(chunk_mask):
+    attempt("l01.chunk_mask", lambda: chunk_mask)
+    return
+
+
+if __name__ == "__main__":
+    app.run()
+"""
+
+
+def shown_by(path, text):
+    """What a notebook with this text shows below its check."""
+    path.write_text(text)
+    outputs, _ = runpy.run_path(str(path), run_name="lesson")["app"].run()
+    return [each.report.status + each.note for each in outputs if hasattr(each, "note")]
+
+
+def test_an_answer_is_kept_with_its_helpers_and_serves_in_later_lessons(tmp_path):
+    path = tmp_path / "l01_chunked_prefill.py"
+    assert shown_by(path, HELPED) == ["passed"]
+    kept = answers.answer_path("l01.chunk_mask").read_text()
+    assert kept.startswith("import numpy as np\nimport torch\n\n\n")
+    assert re.findall(r"^(?:def )?(\w+)", kept.partition("torch\n")[2], re.MULTILINE) == [
+        "SHIFT", "_one", "below", "chunk_mask"
+    ]  # fmt: skip
+    assert answers.load_parts().whose["chunk_mask"] == "yours"
+    # The terminal checks and keeps the same.
+    answers.answer_path("l01.chunk_mask").unlink()
+    shutil.copy(path, progress.work_folder())
+    assert main(["check", "l01", "chunk_mask"]) == 0
+    assert answers.answer_path("l01.chunk_mask").read_text() == kept
+
+
+# --- saved answers as parts of the engine ---------------------------------------------------------
+
+
+def test_passed_answers_become_parts_and_the_others_are_the_reference():
+    assert answers.load_parts().parts == REFERENCE
+    saved_answer("l01.chunk_mask", MASK.replace("num_new):", "num_new: A) -> B:"))  # unknown here
+    saved_answer("l01.chunk_inputs", INPUTS)
+    parts, whose, sentence = answers.load_parts()
+    assert parts.chunk_mask(1, 2).tolist() == [[True, True, False], [True, True, True]]
+    assert parts.plan_step is REFERENCE.plan_step
+    mine = {part for part, owner in whose.items() if owner == "yours"}
+    assert mine == {"chunk_mask", "chunk_inputs"}
+    assert sentence == f"2 of {len(whose)} parts are yours; the others are the reference."
+    assert answers.load_parts("l01_chunked_prefill").whose == {}  # only of earlier lessons
+
+
+def test_the_worked_solutions_survive_saving_and_loading():
+    for item in exercises():
+        source = answers.source_of(worked(item.id))
+        answers.save(item.id, source.text, passed=True)
+    assert set(answers.load_parts().whose.values()) == {"yours"}
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("def chunk_mask(num_past, num_new:\n", "cannot be read ('(' was never closed)"),
+        ("def chunk_mask(num_past, num_new):\n    return None\n", "does not pass its check"),
+        ("def another():\n    pass\n", "does not define it"),
+        ("chunk_mask = 1 / 0\n", "raised ZeroDivisionError"),
+        ("\x00", "the cell at line 1 cannot be read (source code"),
+    ],
+)
+def test_an_answer_that_is_no_good_any_more_is_left_out_and_said_so(source, why):
+    saved_answer("l01.chunk_mask", source)
+    saved_answer("l01.chunk_inputs", INPUTS)
+    parts, whose, sentence = answers.load_parts()
+    assert (whose["chunk_mask"], whose["chunk_inputs"]) == ("reference", "yours")
+    assert parts.chunk_mask is REFERENCE.chunk_mask
+    assert "Your saved `chunk_mask` was left out" in sentence and why in sentence

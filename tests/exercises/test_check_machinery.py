@@ -1,0 +1,198 @@
+"""What checks are made of: the engine's functions, drawn cases, tiny schedulers, played ranks."""
+
+import dataclasses
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from types import ModuleType
+from typing import Any
+
+import pytest
+from answers import IDS, right, written, wrong
+from fakes import fake_arrivals, fake_engine
+from hypothesis import given
+from hypothesis import strategies as st
+from tiers import examples, some, tier
+
+from course.audit.auditing import SCORED
+from course.checks.voting import Votes, play
+from course.registry import exercise
+from nanogpt import EngineConfig, planning, policies, slo
+from nanogpt.fleet import decisions
+from nanogpt.parts import acceptance, blocks, fusing, masks, sliding_window
+from nanogpt.preemption import agreement, cleanup, suspended
+from nanogpt.server import server_parts
+from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
+from solutions.l02_scheduling._workloads import MAX_STEPS
+from solutions.l05_slo_policy import _prefills as prefills
+from solutions.l05_slo_policy.gate import STARVED
+from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
+from solutions.l09_blocks._hashing import pattern, right_labels
+from solutions.l09_blocks.block_hashes import any_texts
+
+# --- the engine's own functions, and drawn cases --------------------------------------------------
+
+OWN: dict[str, tuple[ModuleType, ...]] = {
+    "l01": (planning, masks), "l02": (policies,), "l03": (fusing,), "l04": (sliding_window,),
+    "l05": (slo,), "l06": (agreement, cleanup, suspended), "l07": (decisions,),
+    "l08": (acceptance,), "l09": (blocks,), "l10": (server_parts,),
+}  # fmt: skip
+NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", SCORED}
+
+
+@pytest.mark.parametrize("lesson", OWN)
+def test_the_engine_s_own_functions_pass_the_checks(lesson: str) -> None:
+    for exercise_id in IDS:
+        if not exercise_id.startswith(lesson) or exercise_id in NOT_THE_ENGINE_S:
+            continue
+        item = exercise(exercise_id)
+        own = next(getattr(m, item.name) for m in OWN[lesson] if hasattr(m, item.name))
+        if item.name == "resume_or_abort":  # whose arguments have to be named
+            own = lambda a, b, urgent, short, bound: suspended.resume_or_abort(  # noqa: E731
+                a, b, urgent_waits=urgent, memory_is_short=short, bound=bound
+            )
+        for seed in range(25 if tier() == "all" else 4):
+            report = item.check(own, seed=seed)
+            assert report.status == "passed", report.text()
+
+
+FEW_DRAWN = {"l00.cached_attention", "l04.ring_slot", "l09.block_hashes", SCORED}
+
+
+@pytest.mark.parametrize("exercise_id", some([each for each in IDS if each not in FEW_DRAWN], 8))
+def test_drawn_cases_alone_catch_most_wrong_answers(exercise_id: str) -> None:
+    """What is left are mistakes at edges, for which there are cases made by hand."""
+    item = exercise(exercise_id)
+    drawn = [check for check in item.checks if check[0].startswith(("any", "whole"))]
+    alone = dataclasses.replace(item, checks=drawn)
+    ways = wrong(exercise_id)
+    missed = [
+        each.name
+        for each in ways
+        if all(alone.check(each.function, seed=seed).status == "passed" for seed in range(3))
+    ]
+    assert len(missed) <= len(ways) / 3, missed
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "name"),
+    [("l01.plan_step", "prefill_first"), ("l02.choose_victim", "oldest"), ("l05.gate", "never")],
+)
+def test_a_failing_workload_is_shrunk_to_two_requests(exercise_id: str, name: str) -> None:
+    item = exercise(exercise_id)
+    alone = dataclasses.replace(item, checks=item.checks[-1:])
+    report = alone.check(written(exercise_id, name))
+    assert report.misconception == name
+    assert len(dict(report.example)["workload"].splitlines()) == 3  # the limits and two requests
+
+
+# --- lesson 2: a scheduler in plain numbers -------------------------------------------------------
+
+
+@st.composite
+def short_of_memory(draw: st.DrawFn) -> Workload:
+    job = st.builds(
+        Job, st.integers(0, 6), st.integers(0, 2), st.integers(1, 20), st.integers(1, 9)
+    )
+    jobs = draw(st.lists(job, min_size=1, max_size=5))
+    needed = max(job.prompt + job.new - 1 for job in jobs)
+    policy = draw(st.sampled_from(["fcfs", "priority"]))
+    budget = needed + draw(st.integers(0, 9))
+    return Workload(policy, budget, draw(st.integers(1, 4)), tuple(jobs))
+
+
+@examples(0.5)
+@given(short_of_memory())
+def test_the_tiny_scheduler_takes_the_engine_s_steps(workload: Workload) -> None:
+    config = EngineConfig(
+        max_kv_tokens=workload.kv_budget,
+        max_batch_size=workload.slots,
+        max_prefilling=1,
+        policy=workload.policy,
+    )
+    asks = [(job.arrival, job.prompt, job.new, job.priority) for job in workload.jobs]
+    trace = fake_engine(config)[0].run(fake_arrivals(asks))
+    counts = dict.fromkeys(range(len(asks)), 0)
+    expected: dict[int, dict[int, str]] = {}
+    for step in trace.steps:
+        marks = dict.fromkeys(step.preempted, "x")
+        for work in step.work:
+            if work.sampled is not None:
+                counts[work.request_id] += 1
+                marks[work.request_id] = str(counts[work.request_id])
+        expected[step.step] = marks
+    serving = Serving(workload, Decisions())
+    assert serving.run(400)
+    for step, marks in enumerate(serving.diary):
+        assert marks == expected.get(step, {})
+    assert max(expected) == serving.step - 1
+    assert Serving(workload, Decisions(resume=start_over)).run(MAX_STEPS)
+
+
+# --- lesson 5: prefills one after the other -------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.builds(prefills.Job, st.integers(0, 400), st.integers(1, 1500), st.integers(5, 900)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from(["conservative", "aggressive"]),
+    st.integers(1, 3),
+)
+def test_under_the_right_gate_everybody_gets_done(
+    jobs: list[prefills.Job], mode: str, slots: int
+) -> None:
+    run = prefills.Prefills(prefills.Workload(mode, 1.2, slots, tuple(jobs)), slo.gate)
+    assert run.run(100)
+    # Each preemption has a victim that was never preempted before.
+    assert sum("thrown away" in line for line in run.diary) <= len(jobs)
+    assert slots > 1 or max(run.lost) <= 1
+
+
+def test_without_rule_1_a_long_prompt_begins_anew_for_every_urgent_one() -> None:
+    lost: list[list[int]] = []
+    for gate in (slo.gate, written("l05.gate", "ignores_rule_1")):
+        run = prefills.Prefills(STARVED, gate)
+        assert run.run(40)
+        lost.append(run.lost)
+    assert lost == [[1, 0, 0, 0, 0], [4, 0, 0, 0, 0]]
+
+
+# --- lesson 6: ranks without processes ------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from([0, 1]), min_size=1, max_size=4), st.data())
+def test_all_leave_or_none_does_in_whatever_order_they_come(
+    votes: list[int], data: st.DataObject
+) -> None:
+    ranks = list(range(len(votes)))
+    turns = [*data.draw(st.permutations(ranks)), *data.draw(st.permutations(ranks))]
+    played = play(agreement.checkpoint, Votes((tuple(votes),), tuple(turns)))
+    assert not played.hangs and played.problem is None
+    assert played.places == (("left" if any(votes) else "done"),) * len(votes)
+    assert played.did == tuple(
+        (f"max({vote}) = {max(votes)}", "leave" if any(votes) else "sum") for vote in votes
+    )
+
+
+# --- lessons 8 to 10 ------------------------------------------------------------------------------
+
+
+def test_the_cells_give_the_exact_law_of_every_right_answer() -> None:
+    for accept in (acceptance.accept, *right("l08.accept")):
+        mass = dict.fromkeys(range(4), Fraction(0))
+        for weight, args in law_cases():
+            mass[accept(*args)[1]] += Fraction(weight, sum(LAW_Q) * 36)
+        assert list(mass.values()) == [Fraction(n, 6) for n in LAW_P]
+
+
+def test_a_pattern_says_which_hashes_are_equal_and_right_answers_have_the_right_one() -> None:
+    assert pattern([["a", "b"], ["a", "c", "b"], []]) == [[0, 1], [0, 2, 1], []]
+    answers: list[Callable[..., Any]] = list(right("l09.block_hashes"))
+    for seed in range(5):
+        for group in any_texts(random.Random(seed)):
+            labels = pattern([right_labels(*args) for args in group])
+            for answer in answers:
+                assert pattern([answer(*args) for args in group]) == labels, group

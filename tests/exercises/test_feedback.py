@@ -1,0 +1,326 @@
+"""What learners are told of particular wrong answers, worked out by hand: causes and small cases.
+
+The audit asks about every misconception; here are slips that are nobody's misconception, or that
+show in large or late cases only, and cards that are worth reading.
+"""
+
+import hashlib
+import itertools
+import math
+import random
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from answers import worked, written
+from torch import Tensor
+
+from course import harness
+from course.registry import exercise
+from course.report import Report
+from nanogpt.preemption import races
+
+accept, allocate = worked("l08.accept"), worked("l09.allocate")
+block_hashes, evict = worked("l09.block_hashes"), worked("l04.evict")
+clean_up, judge = worked("l06.clean_up"), worked("l04.judge")
+my_policy, pack = worked("l07.my_policy"), worked("l03.pack")
+
+
+def checked(exercise_id: str, answer: Callable[..., Any]) -> Report:
+    return exercise(exercise_id).check(answer)
+
+
+def card(exercise_id: str, name: str) -> dict[str, str]:
+    """The example rows that a known wrong answer gets to see."""
+    return dict(checked(exercise_id, written(exercise_id, name)).example)
+
+
+# --- slips, and the misconception that is named ---------------------------------------------------
+
+
+def by_identity(tokens: list[int], cursor: int, n: int) -> Any:
+    """Python keeps one object for each int up to 256."""
+    end = cursor + n
+    return tokens[cursor:end], list(range(cursor, end)), end is len(tokens)
+
+
+def blind_for_one_query(past_lens: list[int], num_new: list[int]) -> Tensor:
+    mask = worked("l03.full_mask")(past_lens, num_new)
+    if max(num_new) - min(num_new) > 1:
+        mask[num_new.index(min(num_new)), 1] = False
+    return mask
+
+
+def borders_changed_places(past_lens: list[int], num_new: list[int]) -> Any:
+    cu_q, cu_k, mask = pack(past_lens, num_new)
+    return cu_k, cu_q, mask
+
+
+def is_true(wish: int) -> Any:
+    agreed = yield ("max", wish)
+    if agreed is True:
+        yield ("leave",)
+
+
+def yields_another(wish: int) -> Any:
+    yield worked("l06.checkpoint")(wish)
+
+
+def hashed(says: Callable[[Any, str], Any]) -> Callable[..., Any]:
+    """What is said of the tokens up to the end of each block, and of the salt, as it is."""
+    return lambda tokens, size, salt: [
+        repr(says(tokens[:end], salt)) for end in range(size, len(tokens) + 1, size)
+    ]
+
+
+def disguised(up: Callable[[int], str]) -> Callable[..., Any]:
+    """Python's own hash of 64 bits, made to look like a digest."""
+    return lambda tokens, size, salt: [
+        up(hash((salt, *tokens[:end]))) for end in range(size, len(tokens) + 1, size)
+    ]
+
+
+def a_slice_below_0(num_blocks: int, num_tokens: int, size: int, free: Any) -> Any:
+    more = math.ceil(num_tokens / size) - num_blocks
+    return None if more > len(free) else free[:more]
+
+
+SLIPS: list[tuple[str, Callable[..., Any], str | None]] = [
+    ("l01.chunk_inputs", by_identity, None),
+    ("l03.sample_rows", lambda *args: list(set(worked("l03.sample_rows")(*args))), "order"),
+    ("l03.full_mask", blind_for_one_query, "all_masked"),
+    ("l03.pack", borders_changed_places, "changed_places"),
+    ("l04.evict", lambda k, v, *rest: evict(k.float(), v.float(), *rest), "dtype"),
+    ("l06.local_vote", races.vote_if_flagged, "flag"),
+    ("l06.checkpoint", races.leave_alone, "no_collective"),
+    ("l06.checkpoint", races.leave_first, "leaves_first"),
+    ("l06.checkpoint", is_true, "never_leaves"),
+    ("l06.checkpoint", yields_another, "no_from"),
+    ("l06.clean_up", races.keep_previous_step, "keeps_previous_step"),
+    ("l08.expected_tokens", lambda p, k: -math.inf, "not_finite"),
+    ("l09.block_hashes", hashed(lambda tokens, salt: (tokens[-112:], salt)), None),
+    ("l09.block_hashes", hashed(lambda tokens, salt: (tokens, salt.strip().lower())), None),
+    ("l09.block_hashes", disguised(lambda n: 4 * f"{n % 2**64:016x}"), "word_sized"),
+    ("l09.block_hashes", lambda *args: [h[:16] for h in block_hashes(*args)], "word_sized"),
+    ("l09.release", lambda *args: set(worked("l09.release")(*args)), "not_a_list"),
+    ("l09.allocate", lambda *args: allocate(*args) or False, "not_a_list"),
+    ("l09.allocate", a_slice_below_0, "below_0"),
+]
+
+
+@pytest.mark.parametrize(("exercise_id", "answer", "key"), SLIPS)
+def test_a_slip_is_refused_for_its_own_reason(
+    exercise_id: str, answer: Callable[..., Any], key: str | None
+) -> None:
+    for seed in range(3):
+        report = exercise(exercise_id).check(answer, seed=seed)
+        assert (report.status, report.misconception) == ("failed", key), report.text()
+        assert all(len(text) <= 800 for _, text in report.example)
+
+
+def with_free_cells(new_mask: Callable[..., Tensor], seed: int) -> Callable[..., Tensor]:
+    """The right mask, whose padding queries see anything."""
+
+    def answer(num_new: list[int]) -> Tensor:
+        mask, rng = new_mask(num_new), random.Random(seed)
+        for row, real in enumerate(num_new):
+            for query in range(mask.shape[1] - real):
+                mask[row, query] = torch.tensor([rng.random() < 0.3 for _ in mask[row, query]])
+        return mask
+
+    return answer
+
+
+def shuffled(position: int, window: int, sinks: int) -> int:
+    slots = list(range(sinks + window))
+    random.Random(f"{window} {sinks}").shuffle(slots)
+    return slots[worked("l04.ring_slot")(position, window, sinks)]
+
+
+def in_one_buffer(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
+    buffer = torch.stack(evict(k, v, window, sinks))
+    return buffer[0], buffer[1]
+
+
+def in_one_exact_number(policy: str, request: Any) -> tuple[int, ...]:
+    *levels, arrival = worked("l02.sort_key")(policy, request)
+    return ((int(sum(levels)) << 1000) + arrival,)
+
+
+def sorted_heap(*args: Any) -> Any:
+    heap, generations, popped = worked("l07.on_event")(*args)
+    return sorted(heap), generations, popped
+
+
+def by_md5(tokens: list[int], size: int, salt: str) -> list[str]:
+    ends = range(size, len(tokens) + 1, size)
+    return [hashlib.md5(f"{salt!r} {tokens[:end]}".encode()).hexdigest().upper() for end in ends]
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "answer"),
+    [
+        ("l02.sort_key", in_one_exact_number),
+        ("l03.new_mask", with_free_cells(worked("l03.new_mask"), 1)),
+        ("l04.ring_slot", shuffled),
+        ("l04.evict", in_one_buffer),
+        ("l07.on_event", sorted_heap),
+        ("l09.release", lambda *args: tuple(worked("l09.release")(*args)[::-1])),
+        ("l09.block_hashes", by_md5),
+        ("l09.block_hashes", lambda *args: [each[:32] for each in block_hashes(*args)]),
+    ],
+)
+def test_another_way_to_be_right_passes(exercise_id: str, answer: Callable[..., Any]) -> None:
+    for seed in range(3):
+        report = exercise(exercise_id).check(answer, seed=seed)
+        assert report.status == "passed", report.text()
+
+
+@pytest.mark.parametrize("by", [1.001, 0.999])
+@pytest.mark.parametrize("name", ["l05.urgency", "l08.expected_tokens", "l08.speedup"])
+def test_a_number_may_be_a_rounding_away_and_not_a_thousandth(name: str, by: float) -> None:
+    rounded = checked(name, lambda *args: float(f"{worked(name)(*args):.9g}"))
+    off = checked(name, lambda *args: by * worked(name)(*args))
+    assert (rounded.status, off.status, off.passed) == ("passed", "failed", 0)
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "right_until", "passed"),
+    [("l01.plan_step", 90, 6), ("l02.choose_victim", 32, 4), ("l07.on_event", 80, 6)],
+)
+def test_an_answer_that_goes_wrong_after_many_calls_is_caught(
+    exercise_id: str, right_until: int, passed: int
+) -> None:
+    calls, item = itertools.count(), exercise(exercise_id)
+    wrong = item.misconceptions[0].written[0]
+
+    def tires(*args: Any) -> Any:
+        return (worked(exercise_id) if next(calls) < right_until else wrong)(*args)
+
+    report = checked(exercise_id, tires)
+    assert report.status == "failed" and report.passed >= passed, report.text()
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "answer", "idea"),
+    [
+        ("l00.cached_attention", lambda q, k, v, *_: [q, k, v, v],
+         "Return three tensors, out, k and v; this is a list of 4."),
+        ("l02.sort_key", lambda *_: (1, float("nan")), "this one holds nan."),
+        ("l04.evict", lambda k, v, window, sinks: k.shape[1] > window and 1 // 0,
+         "raised ZeroDivisionError on its line 1"),
+        ("l07.my_policy", written("l07.my_policy", "exact_fit"),
+         "Request 41 needs 239 KV tokens and worker 0 has 239 free: that is room"),
+        ("l09.allocate", lambda *_: -1,
+         "The answer is a list of blocks, or None where too few are free; this is the "),
+        ("l09.block_hashes", lambda *args: block_hashes(*args)[1:],
+         "There is one hash for each full block, so 2 here, not 1."),
+    ],
+)  # fmt: skip
+def test_what_came_is_named_in_the_sentence(exercise_id: str, answer: Any, idea: str) -> None:
+    assert idea in checked(exercise_id, answer).idea
+
+
+# --- cards ----------------------------------------------------------------------------------------
+
+CARDS = [
+    ("l00.next_inputs", "feeds_everything", "next_inputs([5, 3, 8, 1], 3)", "[1]", "[5, 3, 8, 1]"),
+    ("l00.finish_steps", "waits_for_longest", "finish_steps([2, 5, 3], 2, True)", None, None),
+    ("l01.plan_step", "prefill_first", "plan_step([0], [(1, 20)], [], 8)", None, None),
+    ("l04.held", "chunk_not_counted", "held(cursor=0, num_tokens=40, window=20, sinks=0)",
+     "(40, 20)", "(20, 20)"),
+    ("l04.ring_slot", "over_the_sinks", "ring_slot(position, window=3, sinks=2) for 0, 1, 3, 4, 5",
+     "5 slots: once 5 is computed, all of these are kept",
+     "slot 0: position 0 and 5\nslot 1: position 1\nslot 3: position 3\nslot 4: position 4"),
+    ("l05.fit", "changed_places", "fit([(100, 20000.0), (200, 30000.0)])", "(a=100, c=10000)",
+     "(a=10000, c=100)"),
+    ("l06.local_vote", "flag", "local_vote(target=6, step=7, layer=1, num_layers=4)", "0", "1"),
+    ("l08.accept", "at_the_threshold",
+     "accept(p=[0.0, 0.0, 1.0], q=[1.0, 0.0, 0.0], token=0, u=0.0, v=0.0)", "(False, 2)",
+     "(True, 0)"),
+    ("l08.speedup", "charged_once_each_alone", "speedup(p=0.85, k=4, alpha=0.1)", "2.64902", "4"),
+    ("l09.writable", "in_place_of_others",
+     "writable(table=[5, 2], counts=[0, 0, 2, 0, 0, 2], index=1, free=[1, 4])",
+     "([5, 1], (2, 1))", "([5, 2], None)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("exercise_id", "name", "asked", "expected", "got"), CARDS)
+def test_a_misconception_is_shown_on_a_case_made_for_it(
+    exercise_id: str, name: str, asked: str, expected: str | None, got: str | None
+) -> None:
+    rows = card(exercise_id, name)
+    assert rows["input"] == asked
+    assert expected is None or rows["expected"] == expected
+    assert got is None or rows["got"] == got
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "name", "row", "text"),
+    [
+        ("l03.full_mask", "new_padding_visible", "expected",
+         "   0 1 2 | - 3\n-  ? ? ? | ? ?\n3  1 1 1 | . 1"),
+        ("l03.pack", "top_left", "expected",
+         "   0 1 2 3 | 0 1 2\n3  1 1 1 1 | . . .\n------------------\n"
+         "1  . . . . | 1 1 .\n2  . . . . | 1 1 1"),
+        ("l06.checkpoint", "leaves_first", "got",
+         "rank 0: leave\nrank 1: max(0), where it waits for ever for rank 0, which has left"),
+        ("l06.clean_up", "keeps_previous_step", "then",
+         "request 1 admitted in the next step, the engine stops: requests [1] are admitted, "
+         "yet the last step was scheduled with them"),
+        ("l07.on_event", "drops_the_counter", "then",
+         "push 3 with (0, 100), remove 3, push 3 with (2, 900), push 5 with (1, 500), three pops: "
+         "3, 5, none instead of 5, 3, none"),
+        ("l07.route", "hotspot", "in the end",
+         "worker 0: 6 requests, 1200 tokens to compute\n"
+         "worker 1: 0 requests, 0 tokens to compute"),
+        ("l08.roll_back_kv", "keeps_rejected", "then",
+         "position 4 keeps the K/V of X, which was rejected, and the text has O there"),
+        ("l09.block_hashes", "no_parent", "input",
+         "a = block_hashes(tokens=[1, 2, 7, 8], size=2, salt='')\n"
+         "b = block_hashes(tokens=[3, 4, 7, 8], size=2, salt='')"),
+    ],
+)  # fmt: skip
+def test_a_card_draws_what_goes_wrong(exercise_id: str, name: str, row: str, text: str) -> None:
+    assert card(exercise_id, name)[row] == text
+
+
+# --- particular kinds of answers ------------------------------------------------------------------
+
+
+def test_a_policy_that_remembers_what_it_sent_is_told_so() -> None:
+    sent: set[int] = set()
+
+    def remembers(snapshot: Any) -> tuple[int, int] | None:
+        new = tuple(each for each in snapshot.waiting if each.id not in sent)
+        decision = my_policy(replace(snapshot, waiting=new))
+        sent.update(decision[:1] if decision else ())
+        return decision
+
+    report = checked("l07.my_policy", remembers)
+    assert (report.status, report.misconception) == ("failed", "remembers")
+    assert "with 41 it is None" in report.idea
+
+
+@pytest.mark.parametrize("where", ["before its first move", "after the collective", "at its end"])
+def test_a_generator_that_does_not_come_back_is_stopped(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness, "_CALL_LIMIT_S", 0.05)
+
+    def stuck(vote: int) -> Generator[Any, int, None]:
+        while where == "before its first move":
+            pass
+        try:
+            agreed = yield ("max", vote)
+        finally:
+            while where == "at its end":
+                pass
+        while where == "after the collective":
+            pass
+        if agreed:
+            yield ("leave",)
+
+    assert checked("l06.checkpoint", stuck).status == "timeout"

@@ -1,0 +1,186 @@
+"""Progress files: nothing is lost, a damaged file is set aside, and pristine lessons leave none."""
+
+import errno
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+from answers import worked
+
+from course import progress
+from course.__main__ import main
+from course.attempt import save_attempt
+from course.overview import overview
+from course.prediction import predict
+from course.report import Report
+
+EXERCISES = "progress/exercises"
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVING_NANOGPT_WORK", str(tmp_path))
+    return tmp_path
+
+
+def report(status="passed", exercise="l01.plan_step"):
+    return Report(exercise, status, ("a",), int(status == "passed"), "", seconds=0.25)
+
+
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_once_passed_stays_passed_while_the_newest_status_is_told(work):
+    progress.record(report("not_started"), new_attempt=False)  # which leaves no file
+    assert progress.load("l01.plan_step") is None
+    first = progress.record(report())
+    assert progress.load("l01.plan_step") == first
+    assert (first.status, first.attempts, first.seconds) == ("passed", 1, 0.25)
+    assert first.first_passed == first.passed_at is not None
+    now = progress.record(report("failed"))
+    assert (now.status, now.ever_passed, now.attempts) == ("failed", True, 2)
+    assert now.first_passed == first.first_passed
+    assert progress.record(report("failed"), new_attempt=False).attempts == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[1, 2]", "\x00", "[" * 100_000, '{"status": 3, "attempts": "many"}']
+)
+def test_a_damaged_file_is_set_aside_and_said_so(work, text):
+    path = work / EXERCISES / "l01.plan_step.json"
+    put(path, text)
+    assert progress.load("l01.plan_step") is None
+    assert progress.record(report()).attempts == 1
+    (kept,) = path.parent.glob("*.broken-*")
+    assert kept.read_text() == text
+    said = f"l01.plan_step.json could not be read; it is kept as {kept.name}."
+    assert progress.set_aside() == [said]
+    assert said in overview()._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path)],
+    ids=["pipe", "folder", "loop"],
+)
+def test_what_is_no_file_is_set_aside_at_once(work, capsys, make):
+    for folder in ("exercises", "predictions", "hints"):
+        path = work / "progress" / folder / "l00.next_inputs.json"
+        path.parent.mkdir(parents=True)
+        make(path)
+    assert progress.load_prediction("l00.next_inputs") is None
+    assert progress.load_hints("l00.next_inputs") == 0
+    assert main(["progress"]) == 0
+    assert "l00.next_inputs.json could not be read; it is kept as" in capsys.readouterr().out
+    assert progress.record(report(exercise="l00.next_inputs")).attempts == 1
+
+
+def test_a_file_that_cannot_be_read_just_now_is_left_where_it_is(monkeypatch):
+    before = progress.record(report())
+
+    def too_many(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "read_bytes", too_many)
+        assert progress.load("l01.plan_step") is None
+    assert progress.load("l01.plan_step") == before
+
+
+@pytest.mark.parametrize("place", ["", "progress", EXERCISES])
+def test_a_file_in_a_folders_place_is_said_with_what_to_do(work, monkeypatch, place):
+    monkeypatch.setenv("SERVING_NANOGPT_WORK", str(work / "learner"))
+    put(work / "learner" / place, "")
+    note = save_attempt(report(), len)
+    assert note.startswith("Your progress could not be saved: ")
+    assert note.endswith(": move it away.")
+    assert main(["progress"]) == 0
+    assert progress.newest_change() == 0
+
+
+def test_a_full_disk_is_said_and_leaves_what_was_saved(work, monkeypatch):
+    saved = progress.record(report())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("course.files.os.replace", full)
+        file = work / EXERCISES / "l01.plan_step.json"
+        assert save_attempt(report("failed"), len) == (
+            f"Your progress could not be saved: {file}: the disk is full: make room."
+        )
+    assert progress.load("l01.plan_step") == saved
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_progress_is_saved_where_the_answer_cannot_be(work):
+    (work / "answers" / "l00.next_inputs.py").mkdir(parents=True)
+    note = save_attempt(report(exercise="l00.next_inputs"), worked("l00.next_inputs"))
+    assert note.startswith("Your answer could not be saved: ")
+    assert note.endswith("a folder stands in its place: move it away.")
+    assert progress.load("l00.next_inputs").ever_passed
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_a_lock_left_behind_delays_and_does_not_block(work, monkeypatch, make):
+    monkeypatch.setattr(progress, "_LOCK_WAIT_S", 0.05)
+    (work / EXERCISES).mkdir(parents=True)
+    make(work / EXERCISES / ".l01.plan_step.json.lock")
+    assert progress.record(report()).attempts == 1
+    assert progress.record(report()).attempts == 2
+
+
+def _write_often(times):
+    progress._LOCK_WAIT_S = 60.0  # a writer that gets no turn for a second is not gone
+    for _ in range(times):
+        progress.record(report("failed"))
+
+
+@pytest.mark.process
+def test_two_notebooks_at_once_lose_no_write():
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_often, args=(20,)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert progress.load("l01.plan_step").attempts == 40
+
+
+def test_the_newest_change_is_that_of_the_newest_file(work):
+    assert progress.newest_change() == 0
+    progress.record(report())
+    progress.save_hints("l00.next_inputs", 1)
+    newest = work / "progress" / "hints" / "l00.next_inputs.json"
+    os.utime(newest, ns=(10**18, 2 * 10**18))
+    (newest.parent / "l00.gone.json").symlink_to("nowhere")
+    assert progress.newest_change() == 2 * 10**18
+
+
+def test_a_key_that_is_no_file_name_is_refused():
+    for key in ("../escape", "a/b", "", ".hidden"):
+        with pytest.raises(ValueError, match="is no key"):
+            progress.save_prediction(key, 1)
+
+
+@pytest.mark.parametrize("choice", ["true", "NaN", "1e999", "1" + "0" * 400, '"a"', "null"])
+def test_a_prediction_that_is_no_choice_is_asked_again(work, choice):
+    text = f'{{"choice": {choice}, "committed_at": "2026-01-01"}}'
+    put(work / "progress" / "predictions" / "l00.test.json", text)
+    assert not predict("l00.test", "Which?", ["a", "b"], 0, "It is a.").committed
+
+
+def test_it_is_on_where_a_folder_is_named_or_the_notebook_lies_in_work(work, monkeypatch):
+    assert progress.work_folder() == work and progress.enabled()
+    monkeypatch.delenv("SERVING_NANOGPT_WORK")
+    assert progress.work_folder() == Path(progress.__file__).parent.parent / "work"
+    monkeypatch.setattr(progress, "work_folder", lambda: work)
+    monkeypatch.setattr("sys.modules", {**__import__("sys").modules, "marimo": None})
+    monkeypatch.chdir(work)
+    assert progress.enabled()
+    monkeypatch.chdir(work.parent)
+    assert not progress.enabled()

@@ -1,0 +1,198 @@
+"""The course in the terminal and its map, on notebook files as learners leave them."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from support import ROOT
+
+from course.__main__ import main
+from course.lesson_map import LESSONS, entries, find_lesson
+from course.overview import overview
+from course.registry import exercises, lesson_exercises
+from course.source.notebook import load_functions
+
+NOTEBOOK = '''\
+import marimo
+
+app = marimo.App()
+
+with app.setup:
+    import math
+
+    import marimo as mo
+    from torch import Tensor
+    from nanogpt import NothingOfTheKind
+
+@app.cell
+def _():
+    mo.md("""
+@app.function
+def next_inputs(tokens, num_cached): a text, not a function
+""")
+    return
+
+
+@app.function
+def next_inputs(tokens: list, num_cached: "int") -> NothingOfTheKind:
+    return tokens[num_cached:]
+
+
+@app.function(hide_code=True)
+def cached_attention(q, k_cache, v_cache, k, v):
+    raise NotImplementedError
+
+
+@app.cell
+def _(other):
+    def finish_steps(lengths, slots, continuous):
+        while True:
+            pass
+    return (finish_steps,)
+
+
+app._unparsable_cell("""def broken(:""")
+'''
+BROKEN_CELL = "\n@app.cell\ndef _(:\n    x = = 1\n\n"
+
+
+@pytest.fixture
+def notebook(learner_folder):
+    learner_folder.mkdir()
+    path = learner_folder / "l00_kv_cache.py"
+    path.write_text(NOTEBOOK)
+    return path
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+def test_one_exercise_that_passes_exits_with_0_and_is_remembered(notebook, capsys):
+    assert main(["check", "l00", "next_inputs"]) == 0
+    assert "l00.next_inputs: passed" in capsys.readouterr().out
+    main(["progress"])
+    assert re.search(r"l00  The KV cache and batching +1/3 ", capsys.readouterr().out)
+    html = overview()._repr_html_()
+    assert f"1 of {len(exercises())} exercises passed" in html
+    assert "(<code>cached_attention</code>)" in html and "width:33%" in html
+
+
+@pytest.mark.process
+def test_a_lesson_passes_only_as_a_whole(notebook, capsys, monkeypatch):
+    monkeypatch.setattr("course.harness._CALL_LIMIT_S", 0.3)
+    assert main(["check", "l00_kv_cache"]) == 1
+    out = capsys.readouterr().out
+    assert "l00.next_inputs: passed" in out
+    assert "l00.cached_attention: not started yet" in out
+    assert "l00.finish_steps: took too long" in out
+    assert out.endswith("l00_kv_cache: 1 of 3 exercises pass.\n")
+
+
+HELPER = "@app.function\ndef rest(tokens, start):\n    return tokens[start:\n\n\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (NOTEBOOK.replace("def next_inputs(", "def renamed("),
+         "l00_kv_cache.py defines no function `next_inputs`"),
+        (NOTEBOOK.replace("tokens[num_cached:]", "tokens[num_cached:"),
+         "`next_inputs` was not found: the cell of `next_inputs` at line 21 cannot be read ("),
+        (NOTEBOOK.replace("def next_inputs(tokens: list", "def (tokens: list"),
+         "`next_inputs` was not found: the cell at line 21 cannot be read ("),
+        (NOTEBOOK.replace("return tokens[num_cached:]", "return rest(tokens, num_cached)").replace(
+            "@app.function(hide", HELPER + "@app.function(hide"),
+         "  `rest`, which `next_inputs` uses, was not found: the cell of `rest` at line"),
+        (BROKEN_CELL + NOTEBOOK.replace("return tokens[num_cached:]", "# why\n    return 1 / 0"),
+         "on its line 3: division by zero (`return 1 / 0`)"),
+    ],
+    ids=["no name", "its cell", "a nameless cell", "a helper", "line numbers"],
+)  # fmt: skip
+def test_what_is_wrong_in_a_file_is_named(notebook, capsys, text, said):
+    notebook.write_text(text.replace('app._unparsable_cell("""def broken(:""")', ""))
+    assert main(["check", "l00", "next_inputs"]) == 1
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", [0, NOTEBOOK.index("@app.function(hide"), len(NOTEBOOK)])
+def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
+    notebook.write_text(NOTEBOOK[:place] + BROKEN_CELL + NOTEBOOK[place:])
+    assert load_functions(notebook, ["next_inputs"]).functions["next_inputs"]([1, 2], 1) == [2]
+
+
+@pytest.mark.parametrize(
+    ("content", "argv", "sentence"),
+    [
+        (None, ["l77"], "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
+        (None, ["l00"], "open the course once to get your copy"),
+        (None, ["l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
+        (b"", ["l00", "nothing"], "it has: next_inputs, cached_attention, finish_steps"),
+        (b"\xff\xfe\x00", ["l00"], "could not be read"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_sentence(content, argv, sentence, learner_folder, capsys):
+    if content is not None:
+        learner_folder.mkdir()
+        (learner_folder / "l00_kv_cache.py").write_bytes(content)
+    assert main(["check", *argv]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error and error.count("\n") == 1
+
+
+# --- the map --------------------------------------------------------------------------------------
+
+
+def test_the_map_lists_the_exercises_of_the_registry():
+    for lesson in LESSONS:
+        listed = [(item.id, item.title, item.minutes) for item in entries(lesson)]
+        assert listed == [(e.id, e.title, e.minutes) for e in lesson_exercises(lesson.stem)]
+        assert sum(item.minutes for item in entries(lesson)) < lesson.minutes
+        assert (ROOT / "lessons" / f"{lesson.stem}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "number"),
+    [("l01", "1"), ("1", "1"), ("work/l01_chunked_prefill.py", "1"), ("l04b", "4b"), ("4b", "4b"),
+     ("l04", "4")],
+)  # fmt: skip
+def test_a_lesson_is_found_by_any_of_its_names(wanted, number):
+    assert find_lesson(wanted).number == number
+
+
+def test_the_overview_starts_at_lesson_0_and_names_what_a_lesson_builds_on():
+    html = overview()._repr_html_()
+    assert "Start here:" in html
+    assert 'class="sng-go" href="/?file=l00_kv_cache.py"' in html
+    assert f"0 of {len(exercises())} exercises passed" in html
+    assert "Lesson 4b ·" in html and "builds on lesson 4 ·" in html
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys, course.__main__, course.overview; assert 'torch' not in sys.modules",
+        # What a lesson's setup cell imports.
+        "import sys\n"
+        "from course.attempt import attempt, exhibit\n"
+        "from course.lazy import torch\n"
+        "from course.prediction import after, hints, predict\n"
+        "from course.task import task\n"
+        "assert not {'torch', 'numpy', 'course.checks'} & set(sys.modules)\n"
+        "assert torch.arange(2).tolist() == [0, 1]\n"
+        "assert (torch.nn.functional.__name__, torch.__name__) == ('torch.nn.functional', 'torch')",
+        # An exercise is found without the checks of other lessons.
+        "import re, sys\n"
+        "from course.registry import exercise\n"
+        "exercise('l01.chunk_size')\n"
+        "lessons = set(re.findall(r'\\bl\\d\\d\\w*', ' '.join(sys.modules)))\n"
+        "assert lessons == {'l01_chunked_prefill'}",
+    ],
+    ids=["the map", "a setup cell", "an exercise"],
+)
+def test_no_more_is_imported_than_is_needed(program):
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr == ""

@@ -1,0 +1,178 @@
+"""learn.py opens the course: its address, its token, its port, its end."""
+
+import asyncio
+import contextlib
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from launching import family, free_port, listening
+from support import write_program
+
+from course.launcher import server
+from course.launcher.failure import Failure
+from course.launcher.kept import keep, note
+from course.launcher.page_guard import PageGuard
+from course.launcher.server import choose_host, choose_port, parse_options, serve
+
+Opener = Callable[..., tuple["subprocess.Popen[str]", str, str]]
+
+
+def test_the_course_is_opened_by_a_name_of_its_own_where_the_system_knows_it(monkeypatch):
+    """A cookie goes to every port of its host: no other server has ever had this one."""
+    first, second = choose_host(), choose_host()
+    assert re.fullmatch(r"course-[0-9a-f]{8}\.localhost", first) and first != second
+
+    def unknown(name: str, port: None) -> None:
+        raise socket.gaierror(name)
+
+    monkeypatch.setattr(server.sys, "platform", "darwin")  # where a browser asks the system
+    monkeypatch.setattr(server.socket, "getaddrinfo", unknown)
+    assert choose_host() == "127.0.0.1"
+    monkeypatch.setattr(server.socket, "getaddrinfo", lambda name, port: [])
+    assert choose_host().endswith(".localhost")
+
+
+def test_a_taken_port_is_said_and_another_is_taken_unless_it_was_asked_for(monkeypatch, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as squatter:
+        taken = squatter.getsockname()[1]
+        monkeypatch.setattr(server, "DEFAULT_PORT", taken)
+        port = choose_port(None)
+        assert port != taken
+        assert f"Port {taken} is taken (perhaps the course is open" in capsys.readouterr().out
+        with pytest.raises(Failure, match=f"port {taken} is taken by another program"):
+            choose_port(taken)
+    assert choose_port(port) == port
+
+
+def test_only_a_page_of_the_same_host_and_port_may_open_a_websocket():
+    heard: list[object] = []
+
+    async def app(scope: dict, *_: object) -> None:
+        heard.append(scope["origin"])
+
+    async def channel(*message: object) -> None:
+        heard.extend(message)
+
+    headers = [(b"Host", b"127.0.0.1:2718"), (b"x-forwarded-host", b"forwarded.example")]
+    own = [None, b"http://127.0.0.1:2718", b"https://forwarded.example"]  # None: no browser
+    others = [b"http://127.0.0.1:2719", b"http://localhost:2718", b"http://evil.example", b"null"]
+    for origin in (*own, *others):
+        asked = [(b"origin", origin)] if origin else []
+        scope = {"type": "websocket", "headers": [*headers, *asked], "origin": origin}
+        asyncio.run(PageGuard(app)(scope, channel, channel))
+    assert heard == [*own, *[{"type": "websocket.close", "code": 1008}] * len(others)]
+
+
+@pytest.mark.process
+def test_a_server_that_does_not_start_or_does_not_answer_is_said(
+    tmp_path: Path, capsys, monkeypatch
+):
+    monkeypatch.setattr(server, "_requests_to_stop", queue.SimpleQueue)
+    started, start = [], server._start
+    monkeypatch.setattr(server, "_start", lambda *how: started.append(start(*how)) or started[-1])
+    (tmp_path / "work").mkdir()
+    monkeypatch.setattr(server.doctor, "is_temporary", lambda root: True)
+    program, options = tmp_path / "python", parse_options(["--no-browser"])
+    write_program(program, "#!/bin/sh\necho No module named marimo\nexit 1\n")
+    with pytest.raises(Failure, match="the course server did not start: No module named marimo"):
+        serve("edit", program, tmp_path, options)
+    assert "is a temporary folder" in capsys.readouterr().err
+    write_program(program, "#!/bin/sh\necho thinking\nexec sleep 600\n")
+    monkeypatch.setattr(server, "START_LIMIT_S", 0.3)
+    with pytest.raises(Failure, match=r"did not answer within 0\.3 s: thinking\."):
+        serve("run", program, tmp_path, options)
+    for each in started:
+        with contextlib.suppress(BrokenPipeError):
+            each.stdin.close()
+
+
+@pytest.fixture
+def opened(course: Path) -> Iterator[Opener]:
+    """Open a course and return (learn.py's process, what it said, the address)."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def open_course(*arguments: str) -> "tuple[subprocess.Popen[str], str, str]":
+        command = [sys.executable, "learn.py", *arguments, "--no-browser"]
+        process = subprocess.Popen(
+            command, cwd=course, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        assert process.stdout and process.stderr
+        said = ""
+        for line in process.stdout:
+            said += line
+            address = re.search(r"http://(course-\w{8}\.localhost)(:\S+)", line)
+            if address:  # browsers find the name by themselves, Python does not
+                return process, said, f"http://127.0.0.1{address[2]}"
+        raise AssertionError(said + process.stderr.read())
+
+    yield open_course
+    for process in processes:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.process
+def test_the_course_wants_its_token_says_what_it_keeps_and_ends_with_ctrl_c(
+    course: Path, opened: Opener
+):
+    port = free_port()
+    process, _, address = opened("--port", str(port))
+    assert f":{port}/?file=index.py&view-as=present&access_token=" in address
+    assert listening(family(process.pid)) == {("127.0.0.1", port)}
+    without, token = address.split("&access_token=")
+    assert len(token) >= 20
+    assert urllib.request.urlopen(address).status == 200
+    assert "/auth/login" in urllib.request.urlopen(without).url
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(without.split("/?")[0] + "/api/status")
+    assert (course / "work" / "server.log").stat().st_mode & 0o077 == 0
+    tree = family(process.pid)
+    assert not any(token in word for each in tree for word in each.cmdline())
+    assert {each.environ()["OMP_NUM_THREADS"] for each in tree} == {"1"}
+
+    lesson = course / "work" / "l01_chunks.py"
+    note(keep(lesson, b"mine", lesson.parent)[0], "It gave way.")
+    [kept] = lesson.parent.glob("kept/*.py")
+    assert process.stdout
+    said = [process.stdout.readline() for _ in range(3)]
+    assert said[-1].endswith(f"It gave way. It is kept as work/kept/{kept.name}.\n")
+    process.send_signal(signal.SIGINT)
+    rest, complaints = process.communicate(timeout=60)
+    assert (process.returncode, rest.splitlines()[-1]) == (0, "Stopped. Your work is in work/.")
+    assert "Traceback" not in complaints
+    assert not psutil.wait_procs(tree, timeout=60)[1]
+
+
+@pytest.mark.process
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_jupyter_wants_its_token_and_its_launcher_takes_even_a_hanging_kernel_with_it(
+    opened: Opener, how: signal.Signals
+):
+    process, _, address = opened("jupyter", "--port", str(free_port()))
+    plain, token = address.split("/lab/tree/index.ipynb?token=")
+    assert len(token) >= 20
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"{plain}/api/contents")
+    headers = {"Authorization": f"token {token}", "Content-Type": "application/json"}
+    start = urllib.request.Request(f"{plain}/api/kernels", b"{}", headers)
+    assert urllib.request.urlopen(start).status == 201
+    tree = family(process.pid)
+    [kernel] = [each for each in tree if "ipykernel_launcher" in each.cmdline()]
+    assert {host for host, _ in listening(tree)} == {"127.0.0.1"}
+    assert not any(token in word for each in tree for word in each.cmdline())
+    kernel.suspend()  # as one that hangs in a call into C: it notices nothing itself
+    process.send_signal(how)
+    assert "Traceback" not in process.communicate(timeout=60)[1]
+    assert not psutil.wait_procs(tree, timeout=60)[1]

@@ -1,0 +1,233 @@
+"""The learner's files under work/: brought in, reset, updated, damaged in every way, never lost."""
+
+import errno
+import os
+import re
+from pathlib import Path
+
+import pytest
+from launching import LESSON
+
+from course import files
+from course.launcher.failure import Failure
+from course.launcher.workspace import Workspace
+
+OLD, NEW = LESSON.format(title="Old"), LESSON.format(title="New")
+STEMS = ("l01_chunks", "l02_more", "l03_most")
+STUB, MINE = "    raise NotImplementedError", "    return decodes[:budget]"
+SOLVED, CARRIED = OLD.replace(STUB, MINE), NEW.replace(STUB, MINE)
+KEPT = r"work/kept/l02_more\.\d{4}-\d\d-\d\d-\d{6}\.py"
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Workspace:
+    """A course of three lessons that nobody has opened yet."""
+    lessons = tmp_path / "lessons"
+    lessons.mkdir()
+    (lessons / "index.py").write_text("# the map\n")
+    for stem in STEMS:
+        (lessons / f"{stem}.py").write_text(OLD)
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def space(new: Workspace) -> Workspace:
+    """The same lessons brought in and solved; each has a newer version."""
+    new.bring_in()
+    for stem in STEMS:
+        (new.work / f"{stem}.py").write_text(SOLVED)
+        (new.pristine / f"{stem}.py").write_text(NEW)
+    return new
+
+
+def kept(space: Workspace) -> list[bytes]:
+    return [each.read_bytes() for each in sorted((space.work / "kept").glob("l02_more.*"))]
+
+
+def assert_the_others_were_updated(space: Workspace) -> None:
+    for stem in ("l01_chunks", "l03_most"):
+        assert (space.work / f"{stem}.py").read_text() == CARRIED
+
+
+def test_what_is_missing_is_copied_and_what_is_newer_replaces_only_what_was_not_touched(
+    new: Workspace,
+):
+    (new.pristine / "layouts").mkdir()
+    (new.pristine / "layouts" / "l01.slides.json").write_text("{}")
+    (new.pristine / "notes.txt").write_text("not for learners")
+    new.bring_in()
+    copied = {path.relative_to(new.work).as_posix() for path in new.work.rglob("*.*")}
+    lessons = {f"{stem}.py" for stem in STEMS}
+    assert copied == {"index.py", *lessons, "layouts/l01.slides.json", ".pristine.json"}
+    (new.work / "l01_chunks.py").write_text(SOLVED)
+    assert new.newer() == new.bring_in() == []
+    (new.pristine / "l02_more.py").write_text(NEW)
+    (new.pristine / "l04_last.py").write_text(OLD)
+    assert new.newer() == ["l02_more.py"]
+    assert new.update() == ["l04_last.py is new.", "l02_more.py was brought up to date."]
+    assert (new.work / "l02_more.py").read_text() == NEW
+    assert (new.work / "l01_chunks.py").read_text() == SOLVED
+    assert not (new.work / "kept").exists()
+    assert new.update() == []
+
+
+def test_a_reset_keeps_every_version_of_the_learners_once(space: Workspace):
+    versions = [SOLVED, SOLVED.replace("budget", "budget + 0")]
+    for mine in (*versions, *versions):
+        (space.work / "l02_more.py").write_text(mine)
+        copy = space.reset("l02")
+        assert copy and copy.read_text() == mine
+        assert (space.work / "l02_more.py").read_text() == NEW
+    assert sorted(kept(space)) == sorted(mine.encode() for mine in versions)
+    with pytest.raises(Failure, match="there is no lesson 'l09'; the lessons are: l01_chunks, l02"):
+        space.reset("l09")
+
+
+@pytest.mark.parametrize(
+    ("mine", "named"),
+    [
+        (SOLVED.replace("budget]", "budget] # \udcff"), "the cell of `plan_step` at line 18"),
+        ("\x00" * 100, "the cell at line 1"),
+    ],
+)
+def test_an_update_goes_on_over_a_lesson_that_cannot_be_read(
+    space: Workspace, mine: str, named: str
+):
+    content = mine.encode("utf-8", "surrogateescape")
+    (space.work / "l02_more.py").write_bytes(content)
+    said = space.update()
+    assert_the_others_were_updated(space)
+    assert (space.work / "l02_more.py").read_text() == NEW
+    assert kept(space) == [content]
+    assert any(named in each and "cannot be read" in each for each in said), said
+    assert space.update() == []
+
+
+def test_a_passed_answer_of_a_cell_that_was_broken_since_is_carried(space: Workspace):
+    answers, head = space.work / "answers", "def plan_step(decodes, budget):\n"
+    answers.mkdir()
+    for name, result in (("l02.{}", "'passed'"), ("l00.{}", "1"), ("l02.{}.try", "0")):
+        path = answers / f"{name.format('plan_step')}.py"
+        path.write_text(f"{head}    return {result}\n")
+    (space.work / "l02_more.py").write_text("def plan_step(:")
+    assert "Carried over: plan_step." in space.update()
+    assert f"{head}    return 'passed'\n" in (space.work / "l02_more.py").read_text()
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_is_left_and_named_and_the_others_are_updated(space: Workspace, kind: str):
+    mine = space.work / "l02_more.py"
+    mine.unlink()
+    mine.mkdir() if kind == "folder" else os.mkfifo(mine)
+    what = "a folder stands in its place" if kind == "folder" else "it is no ordinary file"
+    assert f"l02_more.py was left as it is: {mine}: {what}: move it away." in space.update()
+    assert_the_others_were_updated(space)
+    with pytest.raises(Failure, match=f"{what}: move it away"):
+        space.reset("l02")
+
+
+DAMAGED = ("[", "[1]", '{"l02_more.py": [3]}', "[" * 100_000)
+
+
+@pytest.mark.parametrize("record", ["in order", "pipe", *DAMAGED])
+def test_an_update_keeps_touched_lessons_and_carries_their_answers(space: Workspace, record: str):
+    """A damaged record of what they were copied from costs no answer."""
+    file = space.work / ".pristine.json"
+    if record != "in order":
+        file.unlink()
+        os.mkfifo(file) if record == "pipe" else file.write_text(record)
+    said = space.update()
+    told = f"l02_more.py was brought up to date; yours is kept as {KEPT}."
+    assert [bool(re.fullmatch(told, each)) for each in said].count(True) == 1
+    assert said.count("Carried over: plan_step.") == 3
+    assert [(space.work / f"{stem}.py").read_text() for stem in STEMS] == [CARRIED] * 3
+    assert kept(space) == [SOLVED.encode()]
+    assert space.update() == []
+
+
+@pytest.mark.parametrize("place", [f"{STEMS[1]}.py", "kept", ".pristine.json"])
+def test_a_full_disk_leaves_everything_whole(space: Workspace, monkeypatch, place: str):
+    replace, refused = os.replace, []
+
+    def refuse(part: str, to: Path) -> None:
+        if refused or place in Path(to).relative_to(space.work).as_posix():
+            refused.append(to)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(part, to)
+
+    monkeypatch.setattr(files.os, "replace", refuse)
+    said = space.update()
+    assert any("the disk is full: make room." in each for each in said), said
+    for stem in STEMS:
+        assert (space.work / f"{stem}.py").read_text() in (SOLVED, CARRIED)
+    assert {*kept(space)} <= {SOLVED.encode()}
+    assert {each.name for each in space.work.rglob(".*")} == {".pristine.json"}, "no half is left"
+    monkeypatch.undo()
+    space.update()
+    assert (space.work / "l02_more.py").read_text() == CARRIED
+    assert kept(space) == [SOLVED.encode()]
+
+
+def test_a_link_stays_one_and_a_file_keeps_its_permissions(space: Workspace, tmp_path: Path):
+    elsewhere = tmp_path / "elsewhere.py"
+    elsewhere.write_text(SOLVED)
+    elsewhere.chmod(0o600)
+    mine = space.work / "l02_more.py"
+    mine.unlink()
+    mine.symlink_to(elsewhere)
+    space.update()
+    assert mine.is_symlink() and elsewhere.read_text() == CARRIED
+    assert elsewhere.stat().st_mode & 0o777 == 0o600
+
+
+JUDGE = """@app.function
+def judge(text):
+    raise NotImplementedError
+
+
+"""
+MY_JUDGE = JUDGE.replace(STUB, "    return text == 'mine'")
+
+
+@pytest.fixture
+def split(new: Workspace) -> Workspace:
+    """A learner has answered both functions of lesson 1, the second of which moves to 1b."""
+    whole = OLD.replace("@app.function", f"{JUDGE}@app.function")
+    (new.pristine / "l01_chunks.py").write_text(whole)
+    new.bring_in()
+    (new.work / "l01_chunks.py").write_text(
+        SOLVED.replace("@app.function", f"{MY_JUDGE}@app.function")
+    )
+    (new.pristine / "l01_chunks.py").write_text(NEW)
+    before, _, after = OLD.partition("@app.function")
+    rest = after.partition("Error")[2].strip()
+    (new.pristine / "l01b_half.py").write_text(f"{before}{JUDGE}{rest}\n")
+    return new
+
+
+def half(split: Workspace) -> str:
+    return (split.work / "l01b_half.py").read_text()
+
+
+@pytest.mark.parametrize("opened_before", [False, True])
+def test_what_was_written_in_a_lesson_that_is_split_moves_to_its_second_half(
+    split: Workspace, opened_before: bool
+):
+    if opened_before:
+        assert "Carried over: judge." in split.bring_in()
+    said = split.update()
+    assert ("Carried over: judge." in said) is not opened_before
+    assert "Carried over: plan_step." in said
+    assert MY_JUDGE in half(split)
+    assert "judge" not in (split.work / "l01_chunks.py").read_text()
+    assert split.update() == []
+
+
+def test_a_second_half_that_has_an_answer_keeps_it_and_is_reset_by_itself(split: Workspace):
+    split.bring_in()
+    newer = half(split).replace("'mine'", "'newer'")
+    (split.work / "l01b_half.py").write_text(newer)
+    split.update()
+    assert half(split) == newer
+    copy = split.reset("l01b")
+    assert copy and copy.name.startswith("l01b_half.") and copy.read_text() == newer

@@ -1,0 +1,349 @@
+"""The fleet's command: its options, its tables, its pace, Ctrl-C, and its comparisons."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, get_args
+
+import pytest
+from simulation_commands import all_gone, call, children, needs_posix, started
+from support import ROOT
+
+from nanogpt.experiments.fleet_comparison import (
+    Summary,
+    compare,
+    comparison,
+    summarise,
+)
+from nanogpt.experiments.paced_fleets import NAP_S, SLICE_US, Stop, drive
+from nanogpt.experiments.paired_statistics import paired
+from nanogpt.fleet.costs import CALIBRATED_COST, COSTS, SOURCE_COST
+from nanogpt.fleet.metrics import Metrics, Sample
+from nanogpt.fleet.presets import ADAPTIVE, AS_SOURCE, FIFO, PRESETS, SOURCE_FIFO, STATIC
+from nanogpt.fleet.simulation import simulate
+from nanogpt.fleet.workload import SOURCE_RPS, Scenario, make_workload
+
+QUICK = ("--duration", "3", "--rps", "20")
+MODULE = "nanogpt.fleet"
+
+
+@cache
+def fleet(*arguments: str) -> tuple[Any, str, str]:
+    """(exit status, standard output, standard error) of the command."""
+    from nanogpt.fleet.__main__ import main
+
+    return call(main, *arguments)
+
+
+def record_of(*arguments: str) -> dict[str, Any]:
+    """The JSON of a small run."""
+    status, out, _ = fleet(*QUICK, "--json", *arguments)
+    assert status == 0 and out.count("\n") == 1
+    return json.loads(out)
+
+
+def run_of(config: Any, *load: Any) -> Any:
+    """What the command has to say of a fleet's run."""
+    return json.loads(json.dumps(summarise(simulate(config, make_workload(*load))).to_json()))
+
+
+def cells(text: str) -> dict[str, list[str]]:
+    """A drawn table's rows by their first cell."""
+    rows = [
+        [cell.strip() for cell in re.split("[│┃]", line)[1:-1]]
+        for line in text.splitlines()
+        if "│" in line or "┃" in line
+    ]
+    return {row[0]: row[1:] for row in rows}
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+LOAD = ("steady", 20, 3, 42)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config", "load"),
+    [
+        ("", ADAPTIVE, LOAD),
+        ("--workers 1", dataclasses.replace(ADAPTIVE, num_workers=1), LOAD),
+        ("--batch-size 1", dataclasses.replace(ADAPTIVE, batch_size=1), LOAD),
+        ("--kv-slots 600", dataclasses.replace(ADAPTIVE, kv_tokens=600), LOAD),
+        ("--cost calibrated", dataclasses.replace(ADAPTIVE, cost=CALIBRATED_COST), LOAD),
+        ("--policy source", AS_SOURCE, LOAD),
+        ("--policy fifo", FIFO, LOAD),
+        ("--policy static", STATIC, LOAD),
+        ("--rps 40", ADAPTIVE, ("steady", 40, 3, 42)),
+        ("--duration 4", ADAPTIVE, ("steady", 20, 4, 42)),
+        ("--seed 7", ADAPTIVE, ("steady", 20, 3, 7)),
+        ("--scenario burst", ADAPTIVE, ("burst", SOURCE_RPS, 3, 42)),
+        ("--scenario mixed_priority", ADAPTIVE, ("mixed_priority", SOURCE_RPS, 3, 42)),
+        ("--speed 1000", ADAPTIVE, LOAD),
+    ],
+)
+def test_an_option_reaches_the_simulation(arguments: str, config: Any, load: Any):
+    """--rps is the rate of the steady load only; the other scenarios have the source's."""
+    expected = run_of(config, *load)
+    record = record_of(*arguments.split())
+    assert record["runs"] == [expected]
+    assert (record["version"], record["modelled"], record["comparison"]) == (1, True, None)
+    assert not arguments or config is ADAPTIVE or expected != run_of(ADAPTIVE, *LOAD)
+
+
+def test_beside_a_policy_stands_fifo_and_beside_the_sources_its_own():
+    record = record_of("--compare-fifo")
+    assert record["runs"] == [run_of(ADAPTIVE, *LOAD), run_of(FIFO, *LOAD)]
+    found = record["comparison"]
+    assert found["baseline"] == "FIFO" and found["rows"][0]["low"] is None
+    record = record_of("--policy", "source", "--compare-fifo")
+    assert record["runs"] == [run_of(AS_SOURCE, *LOAD), run_of(SOURCE_FIFO, *LOAD)]
+
+
+def test_repeats_pair_the_seeds_from_the_first_on():
+    record = record_of("--repeats", "3", "--jobs", "1")
+    assert [(run["seed"], run["policy"]) for run in record["runs"]] == [
+        (seed, policy) for seed in (42, 43, 44) for policy in ("adaptive", "FIFO")
+    ]
+    again = compare((FIFO, ADAPTIVE), "steady", 20, 3, range(42, 45), SOURCE_COST)
+    assert record["comparison"] == json.loads(json.dumps(again.to_json()))
+    status, out, _ = fleet(*QUICK, "--repeats", "2", "--jobs", "1")
+    assert status == 0 and "seed 42 to 43\n" in out and "means of 2 seeds" in out
+    rows = cells(out)
+    assert rows["Metric"] == ["FIFO", "adaptive", "difference", "verdict"]
+    said = " ".join(fleet(*QUICK, "--kv-slots", "600")[1].split())
+    assert "a step of B requests takes 0.05 + 0.1 B ms" in said
+    assert "requests need more KV tokens than a worker has (--kv-slots)" in said
+    status, out, _ = fleet("--rps", "0.1", "--duration", "1", "--seed", "1")
+    assert status == 1 and "No request arrived: give it more" in out
+    assert re.fullmatch(r"[+-][\d.]+ \[[+-][\d.]+, [+-][\d.]+\]", rows["TTFT P50 (ms)"][2])
+
+
+@pytest.mark.process
+def test_any_number_of_processes_comes_to_the_same():
+    """The runs in the order in which they were done, the comparison by seed."""
+    found, alone = (record_of("--repeats", "3", "--jobs", n) for n in ("2", "1"))
+    assert found["comparison"] == alone["comparison"]
+    assert sorted(map(str, found["runs"])) == sorted(map(str, alone["runs"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--workers ²", "argument --workers: '²' is not a whole number from 1 to 64"),
+        ("--rps nan", "argument --rps: 'nan' is not a number from 0.1 to 1000"),
+        ("--scenario calm", "argument --scenario: invalid choice: 'calm'"),
+        ("--kv-slots 0", "argument --kv-slots: '0' is not a whole number from 1 to 1000000"),
+        ("--kv-slots 10", "--kv-slots 10: no request fits; the smallest needs 29 KV tokens"),
+        ("--batch-size 1025", "argument --batch-size: '1025' is not a whole number from 1 to 1024"),
+        ("--cost free", "argument --cost: invalid choice: 'free'"),
+        ("--repeats 0", "argument --repeats: '0' is not a whole number from 1 to 100"),
+        ("--speed 0", "argument --speed: '0' is not a number from 0.01 to 1000"),
+        ("--speed 2 --repeats 2", "--speed replays one run; leave it out with --repeats"),
+        ("--policy fifo --compare-fifo", "--policy fifo is the baseline itself"),
+        ("--work 5", "unrecognized arguments: --work 5"),
+    ],
+)
+def test_a_bad_argument_is_refused_with_its_limit(arguments: str, message: str):
+    status, out, err = fleet(*arguments.split())
+    assert (status, out) == (2, "")
+    assert message in err.splitlines()[-1]
+
+
+def test_the_help_names_every_policy_scenario_and_cost_and_their_limits():
+    status, out, err = fleet("--help")
+    assert (status, err) == (0, "") and "(1 to 64; default 4)" in out
+    for names in (PRESETS, get_args(Scenario), COSTS):
+        assert f"{{{','.join(names)}}}" in out
+
+
+@pytest.mark.process
+def test_neither_simulation_waits_for_torch():
+    look = (
+        "import sys, nanogpt.fleet.__main__, nanogpt.slo.__main__; "
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=False).returncode == 0
+
+
+# --- pace and Ctrl-C ------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+@needs_posix
+def test_ctrl_c_writes_the_seeds_that_are_done_and_leaves_no_process():
+    arguments = ("--duration", "60", "--repeats", "100", "--jobs", "2", "--json")
+    with started(MODULE, *arguments) as process:
+        assert process.stderr and re.fullmatch(r"\d+ of 100 seeds\n", process.stderr.readline())
+        helpers = children(process)
+        os.killpg(process.pid, signal.SIGINT)  # what a terminal does
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and "Traceback" not in err
+    record = json.loads(out)
+    assert record["stopped"] and 1 <= len(record["runs"]) // 2 < 100
+    assert err.splitlines()[-1] == f"Stopped after {len(record['runs']) // 2} of 100 seeds."
+    assert len(record["comparison"]["rows"][0]["pairs"]) == len(record["runs"]) // 2
+    assert len(helpers) >= 2 and all_gone(helpers)
+
+
+class Fake:
+    """A simulation that only remembers how far it was told to go."""
+
+    def __init__(self, end_us: int) -> None:
+        self.end_us, self.told = end_us, [0]
+
+    @property
+    def finished(self) -> bool:
+        return self.told[-1] >= self.end_us
+
+    def advance(self, until_us: int) -> None:
+        self.told.append(until_us)
+
+
+@pytest.mark.parametrize("speed", [0.5, 3.0])
+def test_a_paced_run_is_never_ahead_of_the_clock_nor_far_behind(speed: float):
+    now_s, fakes, seen = [100.0], [Fake(2_000_000), Fake(1_000_000)], list[int]()
+
+    def sleep(seconds: float) -> None:
+        assert seconds == NAP_S
+        now_s[0] += seconds
+
+    def show(now_us: int) -> None:
+        assert -1e-6 <= (now_s[0] - 100) * speed - now_us / 1e6 <= 0.1
+        seen.append(now_us)
+
+    end_us = drive(fakes, speed, Stop(), show, lambda: now_s[0], sleep)  # type: ignore[arg-type]
+    assert end_us == seen[-1] and 2_000_000 <= end_us <= 2_100_000
+    assert now_s[0] - 100 == pytest.approx(2 / speed, abs=0.05)
+    assert fakes[0].told[1:] == fakes[1].told[1:] == seen
+    stop, endless = Stop(), Fake(10**9)
+
+    def stop_at_three(now_us: int) -> None:
+        stop.requested = now_us == 3 * SLICE_US
+
+    assert drive([endless], None, stop, stop_at_three) == 3 * SLICE_US  # type: ignore[list-item]
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+METRICS = Metrics(
+    throughput_tokens_per_s=8147.4, ttft_p50_ms=5.125, ttft_p99_ms=46.31, itl_mean_ms=0.6,
+    itl_p99_ms=None, slo_violation_share=0.003, kv_hit_share=0.113, preemptions=2, arrived=40,
+    completed=30, refused=1, violations=1, generated_tokens=81_474, queue_depth=7, workers_busy=3,
+)  # fmt: skip
+SAMPLE = Sample(12_500_000, METRICS, arrived_so_far=1234, completed_so_far=1030,
+                preemptions_so_far=5)  # fmt: skip
+
+
+def summary(policy: str, seed: int = 1, stopped: bool = False, **changes: Any) -> Summary:
+    return Summary(policy, seed, 20.25, stopped, dataclasses.replace(METRICS, **changes), 9, 2.5)
+
+
+def pairs(metric: str, values: Sequence[tuple[float, float]]) -> list[tuple[Summary, Summary]]:
+    """(FIFO, adaptive) runs that differ in one metric."""
+    return [
+        (summary("FIFO", seed, **{metric: ours}), summary("adaptive", seed, **{metric: theirs}))
+        for seed, (ours, theirs) in enumerate(values)
+    ]
+
+
+def drawn(table: Any, width: int = 100) -> str:
+    from rich.console import Console
+
+    console = Console(record=True, width=width, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+def test_the_tables_show_the_last_ten_seconds_the_whole_run_and_the_differences():
+    from nanogpt.experiments.dashboard import LABELS, differences_table, live_table, totals_table
+
+    table = live_table("steady", ["adaptive", "FIFO"], [SAMPLE, SAMPLE], 4)
+    text = drawn(table)
+    assert "modelled; the last 10 s, at 12.5 s" in text
+    assert list(cells(text)) == ["Metric", *LABELS]
+    assert [both[1] for both in cells(text).values()] == [
+        "FIFO", "8,147", "5.12", "46.3", "0.60", "-", "0.3 %", "11.3 %", "5", "1,030 of 1,234",
+        "7", "3/4",
+    ]  # fmt: skip
+    assert max(map(len, drawn(table, width=60).splitlines())) <= 60
+    text = drawn(totals_table("burst", [summary("adaptive"), summary("FIFO")], 4))
+    assert "modelled; the whole run" in text
+    whole = [both[0] for both in cells(text).values()]
+    assert whole[8:] == ["2", "30 of 40", "9", "2.5/4", "20.2"]
+    short = drawn(totals_table("burst", [summary("adaptive", stopped=True)], 4))
+    assert "modelled; stopped early: what there is until then" in short
+    values = [(1010.0, 1000.0), (2012.0, 2000.0), (3014.0, 3000.0)]
+    found = comparison(pairs("ttft_p50_ms", values), "steady", SOURCE_COST)
+    rows = cells(drawn(differences_table("steady", found)))
+    assert rows["TTFT P50 (ms)"] == ["2,012", "2,000", "-12.0 [-17.0, -7.03]", "better"]
+    assert rows["Throughput (tok/s)"] == ["8,147", "8,147", "+0.00 [+0.00, +0.00]", "equal"]
+    assert "ITL P99 (ms)" not in rows
+    single = comparison(pairs("ttft_p50_ms", values[:1]), "steady", SOURCE_COST)
+    last = cells(drawn(differences_table("steady", single)))["TTFT P50 (ms)"][2:]
+    assert last == ["-10.0 (no interval)", "within noise"]
+
+
+@pytest.mark.process
+@needs_posix
+def test_a_terminal_sees_the_table_change_and_in_the_end_the_whole_run():
+    text, status = on_a_terminal("--duration", "4", "--rps", "5", "--speed", "4", "--compare-fifo")
+    times = [float(each) for each in re.findall(r"the last 10 s, at ([\d.]+) s", text)]
+    assert len(times) >= 3 and times == sorted(times) and times[0] < times[-1]
+    assert "\x1b[1A" in text and "\x1b[2K" in text  # redrawn in place
+    assert text.count("modelled; the whole run") == 1 and status == 0
+    assert text.rindex("the last 10 s") < text.index("the whole run")
+
+
+def on_a_terminal(*arguments: str) -> tuple[str, int]:
+    """What the command writes to a terminal of its own, and its exit status."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+    with started(MODULE, *arguments, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        text = ""
+        with contextlib.suppress(OSError), open(ours, "rb", buffering=0) as terminal:
+            while read := terminal.read(65_536):
+                text += read.decode()
+        return text, process.wait(timeout=120)
+
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+def test_a_comparison_pairs_the_seeds_and_knows_which_way_is_good():
+    from widgets.paired_seeds import PairedSeeds
+
+    values = [(10.0, 8.0), (20.0, 17.0)]
+    found = comparison(reversed(pairs("ttft_p99_ms", values)), "burst", CALIBRATED_COST)
+    record = found.to_json()
+    row = next(row for row in record["rows"] if row["metric"] == "ttft_p99_ms")
+    assert row["pairs"] == [
+        {"seed": 0, "baseline": 10.0, "other": 8.0},
+        {"seed": 1, "baseline": 20.0, "other": 17.0},
+    ]
+    assert (row["mean"], row["verdict"]) == (-2.5, "within noise")
+    assert row["low"] == paired([10, 20], [8, 17]).low
+    PairedSeeds(record)
+    for metric, field, values, verdict in (
+        ("throughput", "throughput_tokens_per_s", [(1, 2), (1, 2)], "better"),
+        ("ttft_p50_ms", "ttft_p50_ms", [(1, 2), (1, 2)], "worse"),
+        ("kv_hits", "kv_hit_share", [(0.0, 0.25), (0.0, 0.25)], "better"),
+    ):
+        rows = comparison(pairs(field, values), "steady", SOURCE_COST).rows
+        expected = {row.measure.metric: "equal" for row in rows} | {metric: verdict}
+        assert {row.measure.metric: row.verdict for row in rows} == expected
+    with pytest.raises(ValueError, match="there are 0 pairs of runs; a comparison needs at least"):
+        comparison([], "steady", SOURCE_COST)
+    with pytest.raises(ValueError, match="a pair of runs has seeds 1 and 2; it must be one"):
+        comparison([(summary("FIFO", 1), summary("adaptive", 2))], "steady", SOURCE_COST)

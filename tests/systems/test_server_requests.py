@@ -1,0 +1,251 @@
+"""A server's pieces by themselves: bodies, refusals, texts that stop, deadlines, settings."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from http_serving import MODEL, completion, engine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nanogpt.checkpoints.tokenizer import encode
+from nanogpt.config import ModelConfig
+from nanogpt.model import GPT
+from nanogpt.parts.request_view import RequestView
+from nanogpt.server.chat_template import PLAIN, SCENE, Message
+from nanogpt.server.continuation import Continuation
+from nanogpt.server.deadlines import PATIENCE_S, Deadlines
+from nanogpt.server.server_settings import ServerSettings
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+def parsed(body: Any, *, is_chat: bool = False, **headers: str) -> Any:
+    """The call that a client's body is, or the error that it is refused with."""
+    from nanogpt.server.api_errors import ApiError
+    from nanogpt.server.openai_api import Limits, parse
+
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    given_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        return parse(data, given_headers, Limits(64, 65, MODEL), is_chat=is_chat)
+    except ApiError as error:
+        return error
+
+
+def assert_refused(error: Any, said: str, param: str | None, status: int = 400) -> None:
+    record = json.loads(error.body())["error"]
+    assert record.keys() == {"message", "type", "param", "code"}
+    assert (error.status, record["type"]) == (status, "invalid_request_error")
+    assert said in record["message"] and record["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "said"),
+    [
+        ({"prompt": "To bé"}, "prompt", "character 'é' is not among the 65 characters"),
+        ({"prompt": ["a", "b"]}, "prompt", "it must be one text or one list of tokens"),
+        ({"prompt": None}, "prompt", "prompt: Expected `str | array`, got `null`"),
+        ({"max_tokens": 0}, "max_tokens", "max_tokens is 0; it must be at least 1"),
+        ({"max_tokens": "9"}, "max_tokens", "max_tokens: Expected `int | null`, got `str`"),
+        ({"max_tokens": 53}, "prompt", "13 tokens and 53 more are wanted; together they may be at"),
+        ({"prompt": "a" * 65}, "prompt", "the prompt has 65 tokens; it may have at most 64"),
+        ({"temperature": 2.5}, "temperature", "temperature is 2.5; it must be from 0 to 2"),
+        ({"temperature": True}, "temperature", "temperature: Expected"),
+        ({"stop": ["a"] * 5}, "stop", "stop has 5 strings; there may be at most 4"),
+        ({"stop": [""]}, "stop", "stop has an empty string"),
+        ({"logprobs": 0}, "logprobs", "which this server does not support; it may be false or"),
+        ({"n": 2}, "n", "n is 2, which this server does not support; it may be 1 or null"),
+        ({"top_p": 0.5}, "top_p", "top_p is 0.5"),
+        ({"echo": True}, "echo", "echo is True"),
+        ({"stream": "yes"}, "stream", "stream: Expected `bool | null`, got `str`"),
+        ({"cache_salt": 7}, "cache_salt", "cache_salt: Expected `str | null`, got `int`"),
+        ({"cache_salt": "a" * 129}, "cache_salt", "has 129 characters; it must have 1 to 128"),
+    ],
+)
+def test_a_bad_field_is_named_with_its_limit(fields: dict[str, Any], param: str, said: str):
+    assert_refused(parsed(completion(**fields)), said, param)
+
+
+@pytest.mark.parametrize(
+    ("messages", "said", "param"),
+    [
+        ([], "messages is empty; it must have at least 1 message", "messages"),
+        ([{"role": "tool", "content": "a"}], "messages[0].role", "messages"),
+        ([{"role": "user", "content": [{"type": "image"}]}], "messages[0].content[0]", "messages"),
+        ([{"role": "user", "content": "5"}], "character '5'", "messages"),
+    ],
+)
+def test_a_bad_conversation_is_told_what_is_wrong(messages: list[Any], said: str, param: str):
+    assert_refused(parsed({"model": MODEL, "messages": messages}, is_chat=True), said, param)
+
+
+def test_another_model_no_json_and_headers_that_are_no_numbers_are_refused():
+    assert_refused(parsed(completion(model="gpt-4")), "there is no model 'gpt-4'", "model", 404)
+    assert_refused(parsed(b'{"model": '), "the body is not JSON", None)
+    assert_refused(parsed(b"[]"), "the body is []; it must be a JSON object", None)
+    half = b'{"model": "nanogpt", "prompt": "a\\ud800b"}'
+    assert parsed(half).status == 400, "half a surrogate pair"
+    for name, value in (("x-priority", "10"), ("x-priority", "-1"), ("x-slo-ttft-ms", "0"),
+                        ("x-slo-ttft-ms", "1e3")):  # fmt: skip
+        said = f"is '{value}'; it must be a whole number"
+        param = {"x-priority": "X-Priority", "x-slo-ttft-ms": "X-SLO-TTFT-MS"}[name]
+        assert_refused(parsed(completion(), **{name: value}), said, param)
+
+
+def test_what_clients_send_is_what_the_engine_is_asked():
+    fields = {
+        "temperature": 0.5, "seed": -1, "stop": "x", "stream": True, "cache_salt": "a",
+        "stream_options": {"include_usage": True}, "ignore_eos": True,
+    }  # fmt: skip
+    headers = {"x-priority": "7", "x-slo-ttft-ms": "1500"}
+    call = parsed(completion(max_tokens=52, **fields), **headers)
+    asked = call.asked
+    assert (asked.prompt_tokens, asked.max_new_tokens) == (encode("To be, or not"), 52)
+    assert (asked.temperature, asked.seed, asked.stops) == (0.5, 2**64 - 1, ("x",))
+    assert (asked.priority, asked.slo_ttft_s, asked.cache_salt) == (7, 1.5, "a")
+    assert asked.ignores_end
+    assert (call.is_chat, call.streams, call.includes_usage) == (False, True, True)
+    usual = parsed({"model": MODEL, "prompt": [[32, 53]]})
+    assert (usual.asked.prompt_tokens, usual.asked.max_new_tokens) == ([32, 53], 16)
+    said = [{"role": "user", "content": [{"type": "text", "text": "Hm"}]}]
+    chat = parsed({"model": MODEL, "messages": said}, is_chat=True)
+    assert chat.asked.prompt_tokens == encode("USER:\nHm\n\nASSISTANT:\n")
+    assert chat.asked.max_new_tokens == 65 - len(chat.asked.prompt_tokens)
+
+
+def test_what_clients_send_by_default_is_passed_over():
+    fields = {
+        "n": 1, "best_of": None, "top_p": 1.0, "presence_penalty": 0, "frequency_penalty": 0.0,
+        "user": "me", "logit_bias": {}, "echo": False, "logprobs": None, "suffix": None,
+        "store": True, "metadata": {"a": "b"}, "unheard_of": [1, 2],
+    }  # fmt: skip
+    assert parsed(completion(**fields)) == parsed(completion())
+
+
+FIELDS = (
+    "model", "prompt", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed",
+    "stop", "stream", "stream_options", "cache_salt", "n", "logprobs", "tools", "response_format",
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+WRONG = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4)
+RIGHT = st.sampled_from(
+    [completion("To be", 3), {"model": MODEL, "messages": [{"role": "user", "content": "To"}]}]
+)
+BODIES = st.one_of(
+    st.binary(max_size=60),
+    JSON.map(lambda value: json.dumps(value).encode()),
+    st.builds(lambda right, wrong: json.dumps({**right, **wrong}).encode(), RIGHT, WRONG),
+    st.builds(lambda right, end: json.dumps(right).encode()[:-end], RIGHT, st.integers(1, 40)),
+)
+
+
+@given(BODIES, st.booleans(), st.text(max_size=4))
+def test_any_body_is_a_call_or_refused(body: bytes, is_chat: bool, header: str):
+    call = parsed(body, is_chat=is_chat, **({"x-priority": header} if header else {}))
+    if isinstance(call, Exception):
+        assert call.status in (400, 404)  # type: ignore[attr-defined]
+        said = json.loads(call.body())["error"]  # type: ignore[attr-defined]
+        assert said["type"] == "invalid_request_error" and said["message"]
+    else:
+        assert 1 <= call.asked.max_new_tokens <= 65 - len(call.asked.prompt_tokens)
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+AB = st.text(alphabet="abc", max_size=30)
+STOPS = st.lists(st.text(alphabet="abc", min_size=1, max_size=4), max_size=4)
+
+
+def cut(text: str, stops: list[str]) -> tuple[str, int | None]:
+    """The text before the stop string that is complete first, and where that is."""
+    for end in range(1, len(text) + 1):
+        for stop in stops:
+            if text[:end].endswith(stop):
+                return text[: end - len(stop)], end
+    return text, None
+
+
+@given(AB, STOPS, st.lists(st.integers(1, 4), min_size=30))
+def test_a_text_ends_before_the_first_stop_string_however_its_tokens_come(
+    text: str, stops: list[str], sizes: list[int]
+):
+    """Only what may still become a stop string is held back."""
+    expected, end = cut(text, stops)
+    continuation, given_out, tokens = Continuation(stops), "", encode(text)
+    for size in sizes:
+        given_out += continuation.feed(tokens[:size])
+        tokens = tokens[size:]
+        assert expected.startswith(given_out)
+        so_far = text[: len(text) - len(tokens)]
+        held = max((n for s in stops for n in range(len(s)) if so_far.endswith(s[:n])), default=0)
+        assert continuation.is_stopped or len(given_out) >= len(so_far) - held
+    assert continuation.is_stopped == (end is not None)
+    assert continuation.num_tokens == (end or len(text))
+    assert given_out + continuation.rest() == expected
+
+
+def test_after_a_restart_the_same_tokens_give_nothing_twice():
+    continuation = Continuation()
+    tokens: Sequence[int] = encode("To be, or")
+    assert continuation.feed(tokens[:6]) == "To be,"
+    continuation.restart(2)
+    assert continuation.feed(tokens[2:5]) == ""
+    assert continuation.feed(tokens[5:]) == " or"
+    assert continuation.num_tokens == 9
+
+
+def test_a_conversation_is_a_scene():
+    messages = [
+        Message("system", "A room."),
+        Message("user", "Who is there?", "romeo"),
+        Message("assistant", "I."),
+        Message("user", "Enter."),
+    ]
+    assert SCENE.prompt(messages) == (
+        "A room.\n\nROMEO:\nWho is there?\n\nASSISTANT:\nI.\n\nUSER:\nEnter.\n\nASSISTANT:\n"
+    )
+    assert PLAIN.prompt(messages) == (
+        "A room.\n\nromeo:\nWho is there?\n\nAssistant:\nI.\n\nUser:\nEnter.\n\nAssistant:\n"
+    )
+
+
+# --- deadlines and settings -----------------------------------------------------------------------
+
+
+def test_the_earliest_deadline_goes_first_and_none_waits_for_ever():
+    deadlines = Deadlines()
+    promises = {0: (0.0, None), 1: (5.0, 2.0), 2: (5.0, 30.0), 3: (PATIENCE_S + 1, 1.0)}
+    for number, (arrived_s, slo_s) in promises.items():
+        deadlines.note(number, arrived_s, slo_s)
+    views = [RequestView(i, 1, 0, None, (1,), (), 1, 0) for i in range(4)]
+    assert [view.id for view in sorted(views, key=deadlines.key)] == [1, 0, 3, 2]
+    deadlines.forget(1)
+    assert deadlines.key(views[1])[0] == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"api_key": ""}, "api_key is empty or not ASCII"),
+        ({"max_requests": 0}, "max_requests is 0; it must be at least 1"),
+        ({"max_body_bytes": 1.5}, "max_body_bytes is 1.5; it must be a whole number"),
+        ({"shutdown_s": 3601}, "shutdown_s is 3601; it must be at most 3600"),
+    ],
+)
+def test_settings_outside_their_limits_are_refused(wrong: dict[str, Any], said: str):
+    with pytest.raises(ValueError, match=said):
+        ServerSettings(**wrong)
+
+
+def test_a_model_with_tokens_that_are_no_characters_is_not_served():
+    from nanogpt.server.serving import serve
+
+    large = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=4, vocab_size=66))
+    with pytest.raises(ValueError, match="vocabulary has 66 tokens; the tokenizer has 65"):
+        serve(lambda: engine(large))
