@@ -46,7 +46,6 @@ if sys.version_info < (3, 11):
 
 import contextlib
 import subprocess
-import tempfile
 from pathlib import Path
 
 from course.closed_pipe import quietly

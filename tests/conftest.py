@@ -32,6 +32,7 @@ RUN_BY = {
     "browser": ("default", "all"),
     "nightly": ("all",),
 }
+HEAVIEST = ("browser", "process")
 MOST_S = 12 * 60  # of the default tier in CI
 BEGAN = time.monotonic()
 LEFT_OUT = pytest.StashKey[dict[str, int]]()
@@ -67,7 +68,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = of_lesson(chosen, lesson)
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = sorted(chosen, key=place)
+    heavy = {name: {group(i) for i in chosen if i.get_closest_marker(name)} for name in HEAVIEST}
+    # What takes longest comes first, so that both workers end at about the same time.
+    items[:] = sorted(
+        chosen, key=lambda item: [group(item) not in heavy[name] for name in HEAVIEST]
+    )
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
 
@@ -78,11 +83,6 @@ def in_tier(item: pytest.Item) -> bool:
         for name, tiers_of in RUN_BY.items()
         if item.get_closest_marker(name)
     )
-
-
-def place(item: pytest.Item) -> int:
-    """The files that take longest come first, so that both workers end at about the same time."""
-    return next((i for i, marker in enumerate(RUN_BY) if item.get_closest_marker(marker)), 9)
 
 
 def group(item: pytest.Item) -> str:

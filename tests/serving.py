@@ -27,7 +27,7 @@ from support import ROOT, copy_course, lend_python
 from course.launcher.doctor import is_temporary
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
 
 SAVED = (
     Path.home() / ".cache" / "serving-nanogpt-tests"
@@ -112,9 +112,14 @@ def watch(page: Page, own: str, complaints: list[str]) -> None:
         if not place.startswith((own, "blob:", "data:")):
             complaints.append(f"asked for {url}")
 
+    def alerted(dialog: Dialog) -> None:
+        if dialog.type != "beforeunload":
+            complaints.append(dialog.message)
+        dialog.accept()
+
     page.on("console", told)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.on("dialog", alerted)
     page.on("request", lambda request: asked(request.url))
     page.on("websocket", lambda socket: asked(socket.url))
 

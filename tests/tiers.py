@@ -66,8 +66,8 @@ def some(cases: Iterable[T], k: int) -> list[T]:
     if tier() == "all" or len(table) <= k:
         return table
     order = random.Random(len(table)).sample(range(len(table)), len(table))
-    year, number = map(int, week().split("-W"))
-    first = (53 * year + number) * k
+    monday = datetime.date.fromisocalendar(*map(int, week().split("-W")), 1)
+    first = monday.toordinal() // 7 * k
     left_out += len(table) - k
     return [table[i] for i in sorted(order[(first + i) % len(table)] for i in range(k))]
 

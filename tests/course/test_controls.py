@@ -2,7 +2,6 @@
 
 import re
 
-import marimo as mo
 import pytest
 
 from course import controls
@@ -20,6 +19,8 @@ class Shown:
 
 
 def test_in_marimo_controls_are_marimos_own_and_declared():
+    import marimo as mo  # takes a second
+
     window = slider("Window W", WINDOWS, 16)
     assert isinstance(window, mo.ui.slider)
     assert window.value == 16

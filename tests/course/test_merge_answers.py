@@ -3,11 +3,11 @@
 import ast
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from marimo._convert.converters import MarimoConvert
 from notebooks import STEMS
 from support import ROOT
 from tiers import examples, some
@@ -48,9 +48,15 @@ def loaded(text: str, *names: str):
         return load_functions(path, names)
 
 
+def in_marimo(text: str) -> Any:
+    from marimo._convert.converters import MarimoConvert  # takes a second
+
+    return MarimoConvert.from_py(text)
+
+
 def as_marimo_reads(text: str) -> list[str]:
     """The cells' sources as the page shows them."""
-    return [each.code for each in MarimoConvert.from_py(text).to_ir().cells]
+    return [each.code for each in in_marimo(text).to_ir().cells]
 
 
 def load_marimos(text: str, names: list[str]):
@@ -281,7 +287,7 @@ def test_an_update_of_any_lesson_brings_every_answer_with_what_it_uses(stem: str
         "With what they use: SIZE, my_helper, np.",
     ]
     cells = as_marimo_reads(carried.text)
-    assert as_marimo_reads(MarimoConvert.from_py(carried.text).to_py()) == cells
+    assert as_marimo_reads(in_marimo(carried.text).to_py()) == cells
     for found in (loaded(carried.text, *names), load_marimos(carried.text, names)):
         assert set(found.functions) == set(names)
         for name, function_ in found.functions.items():

@@ -9,13 +9,12 @@ from course.controls import beside, slider
 from course.newcomer import newcomer
 from course.prediction import Withheld
 from course.progress import work_folder
-from course.site import showcase, visiting
+from course.site import showcase
 from course.site.blocks import Block, Code, Drawing, Exercise, Prose
 from course.site.links import faults
 from course.site.pages import Page, lesson_page
 from course.site.reading import read
 from course.site.replay_svg import FILE, NUM_STEPS, picture
-from course.site.visiting import visit
 
 
 def page(*blocks, stem="l01_chunked_prefill") -> Page:
@@ -91,6 +90,8 @@ def test_a_lesson_shows_tasks_your_code_and_pictures_in_their_order_and_leaves_n
     own = work_folder()
     with newcomer():
         assert work_folder() != own
+        from course.site.visiting import visit  # takes a second
+
         blocks = visit("l02b_waiting", solutions=True)
     assert work_folder() == own
     kinds = [type(each).__name__ for each in blocks]
@@ -107,6 +108,8 @@ def test_a_lesson_shows_tasks_your_code_and_pictures_in_their_order_and_leaves_n
 def test_what_needs_a_kernel_is_refused():
     import marimo as mo
 
+    from course.site import visiting
+
     with pytest.raises(ValueError, match="without a kernel cannot show a marimo-tex"):
         visiting._html(mo.md("$x^2$"))
     with pytest.raises(ValueError, match="without a kernel cannot show a marimo-ui-element"):
@@ -115,6 +118,8 @@ def test_what_needs_a_kernel_is_refused():
 
 def shown(*outputs) -> list[Block]:
     """The blocks of cells that show these."""
+    from course.site import visiting
+
     reader = visiting._Reader("l04_sliding_window", solutions=False)
     for output in outputs:
         reader.output(output)

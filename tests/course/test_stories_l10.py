@@ -1,5 +1,6 @@
 """Behind lesson 10: its server, its contest, and what stands there when a function fails."""
 
+import importlib
 import re
 from typing import Any
 
@@ -12,7 +13,6 @@ from course.attempt import Attempt
 from course.registry import exercise
 from course.stories import l10_clients, l10_exhibits, l10_served
 from course.stories.l10_clients import Call, serve_calls
-from lessons import l10_capstone as lesson
 from nanogpt import EngineConfig, Parts
 from nanogpt.server import ServerParts
 
@@ -20,11 +20,15 @@ NAMES = ("admit_or_refuse", "next_events", "on_disconnect")
 NONE_EARLIER = LoadedParts(Parts(), {"plan_step": "reference", "admit": "yours"}, "")
 
 
+def lesson() -> Any:
+    return importlib.import_module("lessons.l10_capstone")  # brings marimo along
+
+
 def attempts(**functions: Any) -> dict[str, Attempt]:
     """Of each exercise: this function, or the page's stub."""
     made: dict[str, Attempt] = {}
     for name in NAMES:
-        function = functions.get(name, getattr(lesson, name))
+        function = functions.get(name, getattr(lesson(), name))
         made[name] = Attempt(exercise(f"l10.{name}").check(function), function)
     return made
 
@@ -77,7 +81,7 @@ def test_the_exhibits_of_lesson_10_are_broken_and_said_to_be(notebooks: Notebook
     assert "its request came to 160 of 160 tokens" in shown  # C: computes for nobody
     assert "Of 24 clients 24 were served and 0 refused" in shown  # D: refuses nobody
     assert "The step ended with KeyError: 1" in shown  # E: takes the others' step along
-    assert "naïve café \ufffd" in l10_exhibits.halves(lesson.exhibit_b)
+    assert "naïve café \ufffd" in l10_exhibits.halves(lesson().exhibit_b)
 
 
 @pytest.mark.nightly
