@@ -32,7 +32,6 @@ RUN_BY = {
     "browser": ("default", "all"),
     "nightly": ("all",),
 }
-HEAVIEST = ("browser", "process")
 MOST_S = 12 * 60  # of the default tier in CI
 BEGAN = time.monotonic()
 LEFT_OUT = pytest.StashKey[dict[str, int]]()
@@ -68,11 +67,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = of_lesson(chosen, lesson)
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    heavy = {name: {group(i) for i in chosen if i.get_closest_marker(name)} for name in HEAVIEST}
-    # What takes longest comes first, so that both workers end at about the same time.
-    items[:] = sorted(
-        chosen, key=lambda item: [group(item) not in heavy[name] for name in HEAVIEST]
+    browser, process = (
+        {group(item) for item in chosen if item.get_closest_marker(name)}
+        for name in ("browser", "process")
     )
+    # Playwright's event loop runs to the end of a worker: nothing that needs one of its own may
+    # follow. Else what takes longest comes first, so that both workers end at about the same time.
+    items[:] = sorted(chosen, key=lambda each: (group(each) in browser, group(each) not in process))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
 
