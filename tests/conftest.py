@@ -127,7 +127,8 @@ def takes_too_long() -> bool:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     skipped = Counter(report.longrepr[2] for report in terminalreporter.getreports("skipped"))
     for reason, number in skipped.items():
-        terminalreporter.line(f"not run here: {number} tests ({reason.removeprefix('Skipped: ')})")
+        tests = f"{number} test{'s' * (number > 1)}"
+        terminalreporter.line(f"not run here: {tests} ({reason.removeprefix('Skipped: ')})")
     if takes_too_long():
         terminalreporter.line(f"the default tier must take at most {MOST_S // 60} minutes in CI")
     left_out = config.stash[LEFT_OUT]
