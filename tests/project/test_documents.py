@@ -13,7 +13,7 @@ from course.launcher.server import parse_options
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
 SCRIPTS = [ROOT / "docs/github-classroom.yml", ROOT / "docs/gradescope/run_autograder"]
-FOLDERS = "nanogpt|course|widgets|solutions|lessons|benchmarks|docs"
+FOLDERS = "nanogpt|course|widgets|solutions|lessons|benchmarks|docs|tests"
 
 
 def text_of(page: Path) -> str:
