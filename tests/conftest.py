@@ -15,7 +15,7 @@ import tiers
 import torch
 from launching import LESSON, write_lesson
 from notebooks import Notebooks
-from support import REQUIREMENTS, ROOT, copy_course, lend_python, of_lesson
+from support import REQUIREMENTS, copy_course, lend_python, of_lesson
 
 # What it asserts for the browser tests is told as fully as what they assert themselves.
 pytest.register_assert_rewrite("driving")
@@ -67,13 +67,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = of_lesson(chosen, lesson)
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    browser, process = (
-        {group(item) for item in chosen if item.get_closest_marker(name)}
-        for name in ("browser", "process")
-    )
+    process = {group(item) for item in chosen if item.get_closest_marker("process")}
     # Playwright's event loop runs to the end of a worker: nothing that needs one of its own may
     # follow. Else what takes longest comes first, so that both workers end at about the same time.
-    items[:] = sorted(chosen, key=lambda each: (group(each) in browser, group(each) not in process))
+    items[:] = sorted(
+        chosen, key=lambda each: (group(each) == "browser", group(each) not in process)
+    )
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
 
@@ -87,11 +86,12 @@ def in_tier(item: pytest.Item) -> bool:
 
 
 def group(item: pytest.Item) -> str:
-    """What one worker runs: a file, all that asks for notebooks, or a folder of browser tests."""
+    """What one worker runs: a file, all that asks for notebooks, or all that drives a browser."""
     if waits_for_notebooks(item):
         return "notebooks"
-    parts = item.path.relative_to(ROOT / "tests").parts
-    return "/".join(parts[:2] if parts[0] == "browser" and len(parts) == 3 else parts)
+    if item.get_closest_marker("browser"):
+        return "browser"  # two pages at work at once on two cores wait for each other
+    return item.path.as_posix()
 
 
 def waits_for_notebooks(item: pytest.Item) -> bool:
