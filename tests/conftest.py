@@ -83,11 +83,11 @@ def in_tier(item: pytest.Item) -> bool:
 
 
 def group(item: pytest.Item) -> str:
-    """What one worker runs: a file, all that asks for notebooks, or all that drives a browser."""
+    """The tests that one worker runs: of one file, of all notebooks, or of the browser."""
     if waits_for_notebooks(item):
         return "notebooks"
     if item.get_closest_marker("browser"):
-        return "browser"  # two pages at work at once on two cores wait for each other
+        return "browser"  # one Chromium and one course at a time
     return item.path.as_posix()
 
 

@@ -24,9 +24,9 @@ _MUTANT_S, _WEAKENED_S = 0.05, 0.2  # of computing in a call; many never end
 _NAMES = ("uint8", "int32", "int64", "float32", "float64", "array")
 
 Choose: TypeAlias = Callable[[list[Any]], list[Any]]
-"""Which of the mutants, of the weaker answers and of the results in other types to ask about."""
+"""Samples a list of mutants, of weaker answers, or of results in other types."""
 Changed: TypeAlias = tuple[str, Function]
-"""A mutant or a weaker form of a right answer, and the name that it has in `still_right`."""
+"""The name that a mutant or a weaker answer has in `still_right`, and its function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Audit:
 
 
 def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Any]) -> Audit:
-    """All of it, or of what is made of right answers only what `choose` returns.
+    """Audit one exercise; `choose` samples mutants, weaker answers and results in other types.
 
-    A check that right answers fail is not asked about what comes from them.
+    If a right answer fails, nothing that is derived from right answers is tried.
     """
     began, findings = time.perf_counter(), list[str]()
     with warnings.catch_warnings():
@@ -160,7 +160,7 @@ def refused(item: Exercise, answer: Function, variant: Variant) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """How many changed answers the check caught, the names of those that pass, and of the rest."""
+    """How many changed answers were caught, and the names of those that pass or were not tried."""
 
     caught: Count
     passing: list[str]
@@ -170,7 +170,7 @@ class _Asked:
 def _asked(
     item: Exercise, made: list[Changed], choose: Choose, most_s: float, seeds: Sequence[int]
 ) -> _Asked:
-    """What becomes of the chosen ones; one passes if it does with any of the seeds."""
+    """Check the chosen answers. An answer passes if it passes with any of the seeds."""
     chosen = choose(made)
     passing = [
         name
