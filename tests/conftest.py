@@ -56,6 +56,7 @@ def refuse_processes(event: str, args: tuple[Any, ...]) -> None:
         raise RuntimeError(f"{test} starts a process: mark it with pytest.mark.process")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = [item for item in items if in_tier(item)]
     left_out = config.stash[LEFT_OUT]

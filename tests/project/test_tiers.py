@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import os
 
 import pytest
 import tiers
@@ -36,3 +37,9 @@ def test_a_quick_run_takes_a_quarter_and_all_takes_everything(monkeypatch):
     assert tiers.left_out == 21 + 22
     assert some_in(monkeypatch, "default", 23) == some_in(monkeypatch, "all", 1) == CASES
     assert tiers.left_out == 21 + 22
+
+
+def test_a_worker_is_given_whole_files(request: pytest.FixtureRequest):
+    """Where groups get lost, xdist says nothing, and what tests of a file share is made twice."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        assert request.node.nodeid.endswith(f"@{request.path.as_posix()}")

@@ -151,7 +151,6 @@ def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(l
     assert plan_in(live.split("\n")[1]) == reference[first]
 
 
-@pytest.mark.nightly
 def test_a_timeline_is_stepped_by_keyboard_alone(lesson):
     timeline = lesson.timeline
     keyboard = lesson.page.keyboard
@@ -210,7 +209,6 @@ def test_after_an_answer_that_never_comes_back_the_work_goes_on(
     ]  # fmt: skip
 
 
-@pytest.mark.nightly
 def test_who_comes_back_finds_the_answers_and_the_progress(lesson, course_server):
     page = lesson.page
     lesson.report("chunk_size", "passed")
