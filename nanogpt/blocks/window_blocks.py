@@ -11,7 +11,7 @@ Source: vLLM's `SlidingWindowManager` (v1/core/single_type_kv_cache_manager.py),
 block" into such gaps and asks, as `find` does, for no more blocks than the window still sees.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -114,17 +114,14 @@ class WindowBlockKVCache(BlockKVCache):
         if not self.share:
             return None
         hashes, published = self._hashes(tuple(known), salt or ""), self.pool.block_of
-        for num_tokens in range((len(known) - 1) // self.size * self.size, 0, -self.size):
-            names = [hashes[index] for index in self._held_blocks(num_tokens)]
-            if all(name in published for name in names):
-                return BlockHit(tuple(published[name] for name in names), num_tokens)
-        return None
+        blocks, found = longest_window_match(
+            hashes, published, len(known), self.size, self.window, self.sinks
+        )
+        return BlockHit(tuple(blocks), found) if found else None
 
     def _held_blocks(self, computed: int) -> Sequence[int]:
         """Which blocks of a text the table of a request names that has computed so much of it."""
-        size, first = self.size, max(0, computed - self.window) // self.size
-        sinks = range(min(first, -(-min(self.sinks, computed) // size)))
-        return [*sinks, *range(first, -(-computed // size))]
+        return held_blocks(computed, self.size, self.window, self.sinks)
 
     def _entries(self, request_id: int, positions: Iterable[int]) -> list[int]:
         """Where these positions of the request's text lie in the pool."""
@@ -132,3 +129,33 @@ class WindowBlockKVCache(BlockKVCache):
         table = self._table_of[request_id]
         shift = {index: (block - index) * size for index, block in zip(held, table, strict=True)}
         return [shift[position // size] + position for position in positions]
+
+
+def held_blocks(computed: int, size: int, window: int, sinks: int) -> list[int]:
+    """Which blocks of a text a window still sees any of, once so many tokens are computed.
+
+    >>> held_blocks(40, 4, 8, 1)
+    [0, 8, 9]
+    """
+    first = max(0, computed - window) // size
+    with_sinks = range(min(first, -(-min(sinks, computed) // size)))
+    return [*with_sinks, *range(first, -(-computed // size))]
+
+
+def longest_window_match(
+    hashes: Sequence[str],
+    published: Mapping[str, int],
+    prompt_len: int,
+    size: int,
+    window: int,
+    sinks: int,
+) -> tuple[list[int], int]:
+    """The most tokens of a prompt for which all blocks that are still seen are published.
+
+    Returns those blocks and how many tokens that is; the last token is computed in any case.
+    """
+    for num_tokens in range((prompt_len - 1) // size * size, 0, -size):
+        names = [hashes[index] for index in held_blocks(num_tokens, size, window, sinks)]
+        if all(name in published for name in names):
+            return [published[name] for name in names], num_tokens
+    return [], 0

@@ -35,16 +35,23 @@ class RequestView:
     @property
     def kv_tokens_needed(self) -> int:
         """The most KV tokens it will ever hold: the last sampled token needs none."""
-        return self._held(len(self.prompt_tokens) + self.max_new_tokens - 1)
+        most = len(self.prompt_tokens) + self.max_new_tokens - 1
+        return kv_tokens_held(most, self.kv_limit, self.block_size)
 
     @property
     def kv_tokens_to_start(self) -> int:
         """KV tokens it holds once everything known is computed."""
-        return self._held(self.num_known)
+        return kv_tokens_held(self.num_known, self.kv_limit, self.block_size)
 
-    def _held(self, computed: int) -> int:
-        held = computed if self.kv_limit is None else min(computed, self.kv_limit)
-        return held + -held % self.block_size
+
+def kv_tokens_held(computed: int, limit: int | None, block_size: int) -> int:
+    """KV tokens, in whole blocks, of a request that has computed so many, under a window's limit.
+
+    >>> kv_tokens_held(30, None, 16), kv_tokens_held(30, 20, 1)
+    (32, 20)
+    """
+    held = computed if limit is None else min(computed, limit)
+    return held + -held % block_size
 
 
 def kv_limit(window: int, sinks: int, block_size: int) -> int:

@@ -11,9 +11,11 @@ from functools import lru_cache
 
 from torch import Tensor
 
+from nanogpt.blocks.window_blocks import longest_window_match
 from nanogpt.config import EngineConfig
 from nanogpt.fleet.views import WorkerView
 from nanogpt.parts.blocks import block_hashes, longest_match
+from nanogpt.parts.request_view import kv_limit, kv_tokens_held
 from nanogpt.trace import WorkRecord
 from nanogpt.workers.worker_messages import Serve, Stepped
 
@@ -59,8 +61,8 @@ class Ticket:
     first_logits: Tensor | None = None
 
     @property
-    def kv_tokens_needed(self) -> int:
-        """KV tokens to set aside for it: the last generated token needs none."""
+    def num_computed_at_end(self) -> int:
+        """Tokens that are computed for it in all: the last generated one needs no K/V."""
         return len(self.order.prompt_tokens) + self.order.max_new_tokens - 1
 
     @property
@@ -113,6 +115,9 @@ class WorkerBook:
         context = context_len + -context_len % size  # in whole blocks, as its scheduler counts
         kv_tokens = config.max_kv_tokens or config.max_batch_size * context
         self.kv_tokens = kv_tokens - kv_tokens % size
+        self._window, self._sinks, self._kv_limit = config.sliding_window, config.num_sinks, None
+        if self._window is not None:
+            self._kv_limit = kv_limit(self._window, self._sinks, size)
         self.tickets: dict[int, Ticket] = {}
         self.forget()
 
@@ -139,7 +144,7 @@ class WorkerBook:
 
     def _needed(self, ticket: Ticket) -> int:
         """KV tokens to set aside for it, in whole blocks, as if it shared none."""
-        return ticket.kv_tokens_needed + -ticket.kv_tokens_needed % self.block_size
+        return kv_tokens_held(ticket.num_computed_at_end, self._kv_limit, self.block_size)
 
     def hit(self, order: Serve) -> int:
         """How many tokens of the prompt the worker has published; never the last one.
@@ -149,8 +154,10 @@ class WorkerBook:
         if not self._published:
             return 0
         hashes = _hashes(order.prompt_tokens, self.block_size, order.cache_salt or "")
-        prompt_len = len(order.prompt_tokens)
-        return longest_match(hashes, self._published, prompt_len, self.block_size)[1]
+        asked = hashes, self._published, len(order.prompt_tokens), self.block_size
+        if self._window is None:
+            return longest_match(*asked)[1]
+        return longest_window_match(*asked, self._window, self._sinks)[1]
 
     def take(self, ticket: Ticket) -> None:
         """Give it a request."""

@@ -215,6 +215,11 @@ class Fleet:
             ticket = self._waiting[0]
             open_to = [book for book in self._books.values() if book.has_room(ticket)]
             if not open_to:
+                if not any(book.tickets for book in self._books.values()):
+                    raise WorkersFailed(
+                        f"request {ticket.order.request_id} waits, and no worker, though all are "
+                        "idle, has room for it"
+                    )
                 return
             hits = {book.id: n for book in open_to if (n := book.hit(ticket.order))}
             chosen = self._route([book.view() for book in open_to], hits)

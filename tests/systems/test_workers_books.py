@@ -1,5 +1,6 @@
 """What the router believes of its workers: only what they have said, and exactly that."""
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,6 +9,9 @@ from pathlib import Path
 import pytest
 import tiers
 import torch
+from fakes import refusal
+from hypothesis import given
+from hypothesis import strategies as st
 from preempting import CONFIG, prompt, tiny_model
 
 from nanogpt.blocks import BlockKVCache
@@ -16,6 +20,8 @@ from nanogpt.fleet import decisions
 from nanogpt.fleet.views import WorkerView
 from nanogpt.parts.blocks import block_hashes
 from nanogpt.posts.oracle import generate
+from nanogpt.request import Request
+from nanogpt.scheduler import Scheduler
 from nanogpt.trace import PrefixHitRecord, WorkRecord
 from nanogpt.validate import PartError
 from nanogpt.workers.router_state import Ticket, WorkerBook
@@ -91,6 +97,30 @@ def test_a_worker_has_room_while_neither_its_batch_nor_its_kv_is_full():
     assert roomy.view().kv_tokens == 8 * 128, "a context in whole blocks for each"
 
 
+@given(
+    size=st.none() | st.integers(1, 16),
+    window=st.none() | st.integers(1, 40),
+    sinks=st.integers(0, 8),
+    prompt_len=st.integers(1, 60),
+    new=st.integers(1, 20),
+)
+def test_an_idle_worker_has_room_for_whatever_its_engine_takes(
+    size: int | None, window: int | None, sinks: int, prompt_len: int, new: int
+):
+    sinks = sinks if window else 0
+    request = Request(0, prompt(prompt_len), new)
+    ticket = Ticket(serve_order(0, prompt(prompt_len), new), arrival_ns=0)
+    for budget in range(size or 1, 100):
+        scheduler = Scheduler(
+            max_kv_tokens=budget, sliding_window=window, num_sinks=sinks, block_size=size or 1
+        )
+        config = EngineConfig(
+            max_kv_tokens=budget, sliding_window=window, num_sinks=sinks, block_size=size
+        )
+        taken = refusal(lambda asked=scheduler.check_new: asked(request)) is None
+        assert WorkerBook(0, config, 128).has_room(ticket) == taken, budget
+
+
 def test_a_result_counts_what_its_last_worker_did_and_the_first_token_that_anybody_saw():
     ticket = Ticket(serve_order(0, prompt(4), new=2), arrival_ns=1_000_000)
     lost = WorkerBook(0, SETTINGS, 128)
@@ -108,15 +138,15 @@ def test_a_result_counts_what_its_last_worker_did_and_the_first_token_that_anybo
 
 
 @pytest.mark.parametrize(
-    ("kv_tokens", "size"),
-    tiers.some([(kv, size) for kv in (48, 96, 1000) for size in (1, 4, 8)], 4),
+    ("kv_tokens", "size", "window"),
+    tiers.some(itertools.product((48, 96, 1000), (1, 4, 8), (None, 9)), 6),
 )
 def test_the_router_knows_exactly_what_a_worker_can_find_evictions_included(
-    kv_tokens: int, size: int
+    kv_tokens: int, size: int, window: int | None
 ):
     settings = EngineConfig(
         token_budget=16, max_batch_size=4, max_kv_tokens=kv_tokens, block_size=size,
-        share_prefixes=True,
+        share_prefixes=True, sliding_window=window, num_sinks=2 if window else 0,
     )  # fmt: skip
     worker, book = Worker(tiny_model(), settings), WorkerBook(0, settings, 128)
     cache = worker.engine.cache
@@ -133,8 +163,9 @@ def test_the_router_knows_exactly_what_a_worker_can_find_evictions_included(
             told = worker.step()
             num_evicted += len(told.evicted)
             for result in book.hear(told, 0):
-                known = prompts[result.id]
-                assert list(result.tokens) == generate(tiny_model(), known, 3)
+                seen = {"sliding_window": window, "num_sinks": settings.num_sinks}
+                text = generate(tiny_model(), prompts[result.id], 3, **seen)
+                assert list(result.tokens) == text
                 num_hits += result.hit_tokens
             for asked in orders:
                 found = cache.find(asked.prompt_tokens, asked.cache_salt)
