@@ -56,8 +56,8 @@ def refuse_processes(event: str, args: tuple[Any, ...]) -> None:
         raise RuntimeError(f"{test} starts a process: mark it with pytest.mark.process")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Any:
     chosen = [item for item in items if in_tier(item)]
     left_out = config.stash[LEFT_OUT]
     left_out["tests"], left_out["cases"] = len(items) - len(chosen), tiers.left_out
@@ -65,14 +65,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = of_lesson(chosen, lesson)
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    process = {group(item) for item in chosen if item.get_closest_marker("process")}
-    # Playwright's event loop runs to the end of a worker: nothing that needs one of its own may
-    # follow. Else what takes longest comes first, so that both workers end at about the same time.
-    items[:] = sorted(
-        chosen, key=lambda each: (group(each) == "browser", group(each) not in process)
-    )
+    items[:] = chosen
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
+    collected = {item: number for number, item in enumerate(items)}
+    yield  # xdist reads the groups, and pytest puts tests together that share a fixture
+    process = {group(item) for item in items if item.get_closest_marker("process")}
+
+    def order(item: pytest.Item) -> tuple[Any, ...]:
+        """Sort key: what takes longest comes first, so that both workers end at about one time.
+
+        The browser's tests come last: Playwright's event loop runs to the end of a worker, and no
+        test that needs a loop of its own may follow. pytest takes the third lesson of one test
+        for the third of another; one learner's way is through the lessons by name.
+        """
+        in_browser = group(item) == "browser"
+        stem = getattr(item, "callspec", None) and item.callspec.params.get("lesson")
+        way = (stem, collected[item]) if in_browser and stem else ("", 0)
+        return in_browser, group(item) not in process, way
+
+    items.sort(key=order)
 
 
 def in_tier(item: pytest.Item) -> bool:
@@ -85,15 +97,9 @@ def in_tier(item: pytest.Item) -> bool:
 
 def group(item: pytest.Item) -> str:
     """The tests that one worker runs: of one file, of all notebooks, or of the browser."""
-    if waits_for_notebooks(item):
-        return "notebooks"
     if item.get_closest_marker("browser"):
         return "browser"  # one Chromium and one course at a time
-    return item.path.as_posix()
-
-
-def waits_for_notebooks(item: pytest.Item) -> bool:
-    return "notebooks" in getattr(item, "fixturenames", ())
+    return "notebooks" if "notebooks" in getattr(item, "fixturenames", ()) else str(item.path)
 
 
 def pytest_report_header() -> str:

@@ -42,4 +42,4 @@ def test_a_quick_run_takes_a_quarter_and_all_takes_everything(monkeypatch):
 def test_a_worker_is_given_whole_files(request: pytest.FixtureRequest):
     """Where groups get lost, xdist says nothing, and what tests of a file share is made twice."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        assert request.node.nodeid.endswith(f"@{request.path.as_posix()}")
+        assert request.node.nodeid.endswith(f"@{request.path}")
