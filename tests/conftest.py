@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
-    collected = {item: number for number, item in enumerate(items)}
+    collected = {id(item): number for number, item in enumerate(items)}  # xdist renames them
     yield  # xdist reads the groups, and pytest puts tests together that share a fixture
     process = {group(item) for item in items if item.get_closest_marker("process")}
 
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         """
         in_browser = group(item) == "browser"
         stem = getattr(item, "callspec", None) and item.callspec.params.get("lesson")
-        way = (stem, collected[item]) if in_browser and stem else ("", 0)
+        way = (stem, collected[id(item)]) if in_browser and stem else ("", 0)
         return in_browser, group(item) not in process, way
 
     items.sort(key=order)
