@@ -329,12 +329,15 @@ class Engine:
         self.steps.append(record)
         self.step_number += 1
         while len(self.steps) > (self.config.keep_steps or len(self.steps)):
-            oldest = self.steps.popleft()
-            for request_id in (*oldest.finished, *oldest.given_up):
-                self.scheduler.forget(request_id)
-                for book in (self.arrived, self._last_served, self._failures):
-                    book.pop(request_id, None)
+            self._forget(self.steps.popleft())
         return record
+
+    def _forget(self, step: StepRecord) -> None:
+        """Keep nothing of the requests that left in a step: their ids may come again."""
+        for request_id in (*step.finished, *step.given_up):
+            self.scheduler.forget(request_id)
+            for book in (self.arrived, self._last_served, self._failures):
+                book.pop(request_id, None)
 
 
 def _feature(name: str) -> Any:

@@ -77,11 +77,13 @@ class PreemptiveEngine(Engine):
         self.preemptions: list[PreemptionRecord] = []
         self.first_token_us: dict[int, int] = {}
         self.refused: dict[int, str] = {}
+        self._refused_in: dict[int, int] = {}
         self.previous_step: frozenset[int] = frozenset()
         self.next_up: int | None = None
         self.monitor: Monitor | None = None
         self._asleep: list[Request] = []
         self._begun_ns = 0
+        self._kv_before = 0
         self._base_policy = config.policy
         super().__init__(
             model,
@@ -150,13 +152,14 @@ class PreemptiveEngine(Engine):
         """
         self._take_arrivals()
         start_us, previous_step = self.clock.now_us(), self.previous_step
+        self._kv_before = self.cache.held_tokens()
         try:
             record = self._in_order(super().step())
         except Preempted as preempted:
             victims, waiter = self._abort(preempted)
             record = aborted_step(
                 self.step_number, start_us, self.clock.now_us(), self.config.token_budget,
-                self._kv_before(), self.cache.held_tokens(), victims, preempted.layer, waiter,
+                self._kv_before, self.cache.held_tokens(), victims, preempted.layer, waiter,
             )  # fmt: skip
             self.steps.append(record)
             self.step_number += 1
@@ -166,7 +169,18 @@ class PreemptiveEngine(Engine):
         for work in record.work:
             if work.sampled is not None:
                 self.first_token_us.setdefault(work.request_id, now_us())
+        self._kv_before = record.kv_after  # for a step that slept meanwhile
         return record
+
+    def _forget(self, step: StepRecord) -> None:
+        """Forget the preemptions and refusals up to that step, too."""
+        super()._forget(step)
+        for request_id in (*step.finished, *step.given_up):
+            self.promises.forget(request_id)
+            self.first_token_us.pop(request_id, None)
+        self.preemptions = [each for each in self.preemptions if each.step > step.step]
+        for request_id in [i for i, number in self._refused_in.items() if number <= step.step]:
+            del self._refused_in[request_id], self.refused[request_id]
 
     # What the executor tells of a pass
 
@@ -305,21 +319,20 @@ class PreemptiveEngine(Engine):
     def _in_order(self, record: StepRecord) -> StepRecord:
         """A step that slept follows those that ran meanwhile, in the trace and in what it found."""
         self.steps.pop()
-        self.steps.append(replace(record, kv_before=self._kv_before()))
+        self.steps.append(replace(record, kv_before=self._kv_before))
         return self.steps[-1]
-
-    def _kv_before(self) -> int:
-        """KV tokens held after the last step."""
-        return self.steps[-1].kv_after if self.steps else 0
 
     def _take_arrivals(self) -> None:
         for arrival in self.inbox.take():
-            self.promises.note(arrival.slo)
             try:
                 self.submit(arrival.request)
             except ValueError as refusal:
                 self.refused[arrival.request.id] = str(refusal)
+                self._refused_in[arrival.request.id] = self.step_number
             else:  # it has waited since it arrived, and not only since it was taken in
+                self.promises.note(arrival.slo)
+                self.refused.pop(arrival.request.id, None)
+                self._refused_in.pop(arrival.request.id, None)
                 taken_in = self.arrived[arrival.request.id]
                 self.arrived[taken_in.id] = replace(taken_in, arrival_us=arrival.arrived_us)
 

@@ -24,14 +24,18 @@ def promise(request: Request, slo_us: int) -> SloRequest:
 
 
 class Promises:
-    """The promises of an engine, by request. Mutable: it grows, and counts preemptions."""
+    """The promises of an engine, by request. Mutable: it counts preemptions."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, SloRequest] = {}
 
     def note(self, slo: SloRequest) -> None:
-        """Remember a promise; the first one counts."""
-        self._by_id.setdefault(slo.id, slo)
+        """Remember a promise to a request that the engine has taken in."""
+        self._by_id[slo.id] = slo
+
+    def forget(self, request_id: int) -> None:
+        """Keep nothing of a request that has left; its id may come again."""
+        self._by_id.pop(request_id, None)
 
     def seen(self, request: Request) -> SloRequest:
         """The request as the monitor may see it: scalars, nothing that changes later."""

@@ -52,8 +52,8 @@ class Asked(NamedTuple):
 class Served:
     """A request in the engine's thread: its text so far, and when what happened to it.
 
-    Times are of `time.monotonic`. `text` waits to be handed over; `num_seen` tokens are in it or
-    went before it.
+    Times are of `time.perf_counter`; `started_s` is when the first step with the request began.
+    `text` waits to be handed over; `num_seen` tokens are in it or went before it.
     """
 
     request: Request
@@ -134,7 +134,7 @@ class EngineThread:
             raise RefusedError(*verdict)
         if self.closing or not self.is_alive:
             raise RefusedError(UNAVAILABLE, None)  # whatever a part says of it
-        stream, arrived_s = TokenStream(self._next_id), time.monotonic()
+        stream, arrived_s = TokenStream(self._next_id), time.perf_counter()
         self.door.unfinished.add(self._next_id)
         self._next_id += 1
         self._commands.put(lambda: self._take_in(stream, asked, arrived_s))
@@ -214,13 +214,12 @@ class EngineThread:
             asked.stops, self.tokenizer, self.parts.next_events, ignores_end=asked.ignores_end
         )
         self.served[request.id] = Served(request, stream, continuation, asked.slo_ttft_s, arrived_s)
-        self.metrics.arrived(len(request.prompt_tokens))
         self._tell([(stream, "", None)])
         self._settle()
 
     def _step(self) -> None:
         """Run one step, and hand over what it gave."""
-        self.door.in_step, began_s = True, time.monotonic()
+        self.door.in_step, began_s = True, time.perf_counter()
         try:
             record = self.engine.step()
         except Exception as error:  # a learner's part may raise anything
@@ -230,23 +229,23 @@ class EngineThread:
             self.door.in_step = False
         self._num_failures = 0
         num_tokens = sum(len(work.tokens) for work in record.work)
-        self.door.pace.step(num_tokens, time.monotonic() - began_s)
-        self._collect(record)
+        self.door.pace.step(num_tokens, time.perf_counter() - began_s)
+        self._collect(record, began_s)
         self._settle()
 
-    def _collect(self, record: StepRecord) -> None:
+    def _collect(self, record: StepRecord, began_s: float) -> None:
         """Note the new tokens of every request, and hand over what is due.
 
         They are counted at the requests, not in the record: what a preempted request computes
         again, and what ran inside a step that slept, comes once.
         """
-        now_s = time.monotonic()
+        now_s = time.perf_counter()
         is_due = now_s - self._handed_over_s >= self.settings.stream_interval_ms / 1000
         news: list[tuple[TokenStream, str, End | None]] = []
         for one in list(self.served.values()):
             was_first = not one.num_seen
             try:
-                self._look(one, now_s)
+                self._look(one, began_s, now_s)
                 end = self._end_of(one)
             except PartError as error:
                 end = self._leave(one, "failed", str(error))
@@ -259,11 +258,12 @@ class EngineThread:
         self.live.step(record)
         self._tell(news)
 
-    def _look(self, one: Served, now_s: float) -> None:
-        """Take up what a request has come to."""
+    def _look(self, one: Served, began_s: float, now_s: float) -> None:
+        """Take up what a request has come to in the step from `began_s` to `now_s`."""
         request = one.request
         if not one.started_s and request.status != "waiting":
-            one.started_s = now_s
+            one.started_s = began_s
+            self.metrics.started(len(request.prompt_tokens))
         one.continuation.restart(request.num_generated)  # a preemption may have taken some back
         fresh = request.generated_tokens[one.continuation.num_tokens :]
         if request.num_generated > one.num_seen:
@@ -298,6 +298,10 @@ class EngineThread:
             reason, len(one.request.prompt_tokens), one.continuation.num_tokens,
             one.arrived_s, one.started_s, one.first_s, one.last_s,
         )  # fmt: skip
+        if not one.num_seen and one.slo_ttft_s is not None:
+            waited_s = time.perf_counter() - one.arrived_s
+            if reason != "cancelled" or waited_s > one.slo_ttft_s:
+                self.metrics.promised(kept=False)
         return End(reason, one.continuation.num_tokens, message)
 
     def _drop(self, request_ids: Sequence[int], reason: Reason, message: str = "") -> None:

@@ -46,7 +46,7 @@ class ServerMetrics:
         self._waiting = gauge("vllm:num_requests_waiting", "Requests that wait to be admitted.")
         self._kv_usage = gauge("vllm:kv_cache_usage_perc", "Share of the KV tokens in use, 0 to 1.")
         self._preemptions = counter("vllm:num_preemptions", "Preemptions.")
-        self._prompt_tokens = counter("vllm:prompt_tokens", "Prompt tokens of accepted requests.")
+        self._prompt_tokens = counter("vllm:prompt_tokens", "Prompt tokens of begun requests.")
         self._tokens = counter("vllm:generation_tokens", "Generated tokens.")
         self._queries = counter("vllm:prefix_cache_queries", "Tokens looked up in shared blocks.")
         self._hits = counter("vllm:prefix_cache_hits", "Tokens found in shared blocks.")
@@ -71,8 +71,8 @@ class ServerMetrics:
         self._ttft = seconds("time_to_first_token", "From arrival to the first token.")
         self._itl = seconds("inter_token_latency", "From one step's tokens to the next one's.")
         self._e2e = seconds("e2e_request_latency", "From arrival to the end.")
-        self._queue = seconds("request_queue_time", "From arrival to the first step.")
-        self._prefill = seconds("request_prefill_time", "From the first step to the first token.")
+        self._queue = seconds("request_queue_time", "From arrival to the start of its first step.")
+        self._prefill = seconds("request_prefill_time", "From that start to the first token.")
         self._decode = seconds("request_decode_time", "From the first token to the last.")
         prompt, generated = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"
         self._prompt_length = self._histogram(prompt, "Prompt tokens of a request.", TOKENS)
@@ -92,8 +92,8 @@ class ServerMetrics:
         plain = {name: _samples(one)[0].value for name, one in named.items()}
         return {**plain, "ttft": _buckets(self._ttft), "itl": _buckets(self._itl)}
 
-    def arrived(self, num_prompt_tokens: int) -> None:
-        """The engine has accepted a request."""
+    def started(self, num_prompt_tokens: int) -> None:
+        """A request's first step has ended."""
         self._prompt_tokens.inc(num_prompt_tokens)
 
     def refused(self, status: int) -> None:
@@ -131,7 +131,11 @@ class ServerMetrics:
         """A request has its first token, after so long."""
         self._ttft.observe(ttft_s)
         if slo_s is not None:
-            self._slo.labels(self._model_name, str(ttft_s <= slo_s).lower()).inc()
+            self.promised(kept=ttft_s <= slo_s)
+
+    def promised(self, *, kept: bool) -> None:
+        """A first token came within the promised time, or it did not and no longer can."""
+        self._slo.labels(self._model_name, str(kept).lower()).inc()
 
     def gap(self, seconds: float) -> None:
         """A request has its next token."""

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -295,6 +296,37 @@ def test_a_request_is_cancelled_in_the_inbox_and_while_it_runs():
         engine.serve()
     assert [request.status for request in requests] == ["failed", "done", "failed", "failed"]
     assert_served_as_by_the_oracle(engine, requests[1:2])
+
+
+@pytest.mark.process
+def test_an_engine_that_forgets_its_steps_keeps_nothing_of_who_was_in_them():
+    """The ids come again, each time with another promise, and once as a request that is refused."""
+    config = replace(CONFIG, max_kv_tokens=120, keep_steps=1)
+    with engine_with(Preemption(first_hurried, rank_parts=HELD), config) as engine:
+        for number in range(2):
+            long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
+            third = Request(2, prompt(5, 4), 2 if number else 119)
+            slo_us = 10**10 + number
+            engine.arrive(long, slo_us)
+            arrive_in_mid_pass(engine, urgent)
+            seen = engine.promises.seen(long)
+            assert (seen.slo_us, seen.num_preemptions) == (slo_us, 1)
+            engine.arrive(third, slo_us)
+            held = engine.cache.held_tokens()
+            assert engine.step().kv_before == held
+            assert (2 in engine.refused) == (not number)
+            held = engine.cache.held_tokens()
+            assert held and engine.step().kv_before == held
+            assert not number or engine.promises.seen(third).slo_us == slo_us
+            engine.serve()
+            for last in (3, 4):
+                engine.arrive(Request(last, prompt(3), 1))
+                engine.serve()
+            assert (engine.preemptions, engine.refused) == ([], {})
+            assert set(engine.first_token_us) == {4}
+            for request in (long, urgent, third):
+                with pytest.raises(KeyError):
+                    engine.promises.seen(request)
 
 
 MANY = [pytest.param(each, 85, marks=pytest.mark.nightly) for each in ("vote", "carried", "epoch")]

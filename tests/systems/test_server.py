@@ -247,6 +247,36 @@ def test_metrics_count_known_traffic_and_salts_keep_requests_apart():
         ("vllm:kv_cache_usage_perc",): 0,
     }
     assert {name: seen[name] for name in expected} == expected
+    # The whole wait for a first token is queueing or prefill, and a step counts as prefill.
+    queue, prefill, ttft = (
+        seen[f"vllm:{name}_seconds_sum",]
+        for name in ("request_queue_time", "request_prefill_time", "time_to_first_token")
+    )
+    assert queue + prefill == pytest.approx(ttft) and prefill > 0.002
+
+
+def test_metrics_of_clients_that_leave_the_queue():
+    """Nothing of their prompts was computed; a promise is missed if its time had passed."""
+    hour, late = {"X-SLO-TTFT-MS": "3600000"}, {"X-SLO-TTFT-MS": "1"}
+    with serving(engine(long_model(), max_batch_size=1)) as full:
+        create = full.client().completions.create
+        first = create(**LONG_BODY)
+        next(iter(first))
+        for headers in (hour, late):
+            waiting = create(**LONG_BODY, extra_headers=headers)
+            time.sleep(0.002)
+            waiting.close()
+            full.wait_until(lambda: full.thread.num_unfinished == 1)
+        first.close()
+        full.wait_until_idle()
+        seen = full.metrics()
+    expected = {
+        ("vllm:request_success_total", "abort"): 3,
+        ("vllm:prompt_tokens_total",): 13,
+        ("nanogpt:slo_ttft_requests_total", "false"): 1,
+    }
+    assert {name: seen[name] for name in expected} == expected
+    assert ("nanogpt:slo_ttft_requests_total", "true") not in seen
 
 
 # --- engines of all kinds -------------------------------------------------------------------------
