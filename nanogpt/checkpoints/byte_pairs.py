@@ -6,11 +6,11 @@ The package `tokenizers` does the work. Source of the bytes' names: Radford et a
 are unsupervised multitask learners", 2019, and `bytes_to_unicode` of the code beside it.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanogpt.checkpoints.gpt2 import read_json
+from nanogpt.validate import check_int
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -22,16 +22,21 @@ BYTE_OF = {chr(byte): byte for byte in PRINTED} | {
     chr(256 + number): byte for number, byte in enumerate(UNPRINTED)
 }
 """The byte that each character of a token's name stands for."""
+MOST_TOKEN = 2**32 - 1
+"""The largest token that a tokenizer may have."""
 
 
 def load_tokenizer(folder: Path | str) -> "Tokenizer":
     """The tokenizer that lies beside the weights: `encode(text).ids` and `decode(ids)`.
 
+    A tokenizer.json may ask for truncation, padding and BPE dropout, which are for training; all
+    three are switched off, so that a text has the same tokens each time, and all of them.
     Raises: ValueError for a missing or damaged file, or another kind of tokenizer than GPT-2's;
     ImportError where the package `tokenizers` is not installed.
     """
     from tokenizers import Tokenizer
     from tokenizers.decoders import ByteLevel
+    from tokenizers.models import BPE
 
     folder = Path(folder)
     path = folder / "tokenizer.json"
@@ -46,6 +51,10 @@ def load_tokenizer(folder: Path | str) -> "Tokenizer":
     if not isinstance(tokenizer.decoder, ByteLevel):
         kind = type(tokenizer.decoder).__name__
         raise ValueError(f"{path}: its decoder is {kind}; only ByteLevel, GPT-2's, can be served")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if isinstance(tokenizer.model, BPE):
+        tokenizer.model.dropout = None
     return tokenizer
 
 
@@ -76,8 +85,8 @@ def end_token_of(folder: Path | str) -> int | None:
     """The token that ends a text, as config.json names it. Raises: ValueError for none such."""
     path = Path(folder) / "config.json"
     token = read_json(path).get("eos_token_id")
-    if token is not None and type(token) is not int:
-        raise ValueError(f"{path}: eos_token_id is {json.dumps(token)}; it must be a whole number")
+    if token is not None:
+        check_int(f"{path}: eos_token_id", token, 0, MOST_TOKEN)
     return token
 
 

@@ -9,6 +9,9 @@ from torch.overrides import TorchFunctionMode
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""What weights may be stored as: fewer bits are of no use without scales."""
+
 
 class _NothingDrawn(TorchFunctionMode):
     """Skips the drawing of random weights: memory stays untouched, random numbers as they are."""
@@ -20,28 +23,35 @@ class _NothingDrawn(TorchFunctionMode):
         return None if draws else func(*args, **(kwargs or {}))
 
 
-def model_to_fill(config: ModelConfig) -> GPT:
+def model_to_fill(config: ModelConfig, path: Path) -> GPT:
     """A model whose weights are anything.
 
     Not on the meta device, whose functions make torch import its compiler: that takes longer than
-    loading a model. Raises: ValueError for sizes that do not fit into memory.
+    loading a model. Raises: ValueError naming the file for sizes that do not fit into memory.
     """
     try:
         with _NothingDrawn():
             return GPT(config)
-    except RuntimeError as error:
-        raise ValueError(f"a model of {config} cannot be built: {error}") from None
+    except (RuntimeError, TypeError) as error:  # no memory; a size beyond 64 bits
+        why = str(error).partition("\n")[0]
+        raise ValueError(f"{path}: a model of these sizes cannot be built: {why}") from None
 
 
 def check_weights(
     path: Path, weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]
 ) -> None:
-    """Raises: ValueError for tensors that are missing, unknown, of other shapes or not finite."""
+    """Raises: ValueError for tensors that are missing, unknown, of other shapes or types, or not
+    finite.
+    """
     missing = sorted(wanted.keys() - weights.keys())
     unknown = sorted(weights.keys() - wanted.keys())
     if missing or unknown:
         raise ValueError(f"{path} lacks tensors {missing} and has unknown tensors {unknown}")
     for name, tensor in weights.items():
+        if tensor.dtype not in DTYPES:
+            raise ValueError(
+                f"{path}: tensor {name} is of {tensor.dtype}; it must be one of {list(DTYPES)}"
+            )
         if tensor.shape != wanted[name].shape:
             raise ValueError(
                 f"{path}: tensor {name} has shape {tuple(tensor.shape)}, "

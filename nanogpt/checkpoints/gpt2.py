@@ -14,18 +14,29 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from nanogpt.checkpoints.filling import check_weights, model_to_fill
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
+from nanogpt.validate import check_int, show
 
-OURS = {
-    "wte": "token_embedding", "wpe": "position_embedding", "h": "blocks", "ln_f": "ln_f",
-    "ln_1": "ln_1", "ln_2": "ln_2", "attn.c_attn": "qkv", "attn.c_proj": "proj",
-    "mlp.c_fc": "up", "mlp.c_proj": "down",
+THEIRS = {
+    "token_embedding": "wte", "position_embedding": "wpe", "blocks": "h",
+    "qkv": "attn.c_attn", "proj": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj",
 }  # fmt: skip
-"""Our name for each of theirs."""
+"""Their name for each of ours that is another."""
 LINEAR = ("qkv", "proj", "up", "down")
+PREFIX = "transformer."
+"""Before each name in newer files."""
+SIZES = {
+    "num_layers": "n_layer", "num_heads": "n_head", "num_channels": "n_embd",
+    "context_len": "n_positions", "vocab_size": "vocab_size",
+}  # fmt: skip
+"""The sizes of a `ModelConfig` by their names in config.json."""
+HEAD = "lm_head.weight"
+MASKS = (".attn.bias", ".attn.masked_bias")
+"""How the names of tensors end that are no weights."""
 GELU = {"gelu": False, "gelu_new": True, "gelu_pytorch_tanh": True}
 """Whether an activation, by its name in config.json, is GELU's tanh form."""
 FIXED = {
@@ -45,9 +56,21 @@ def load_gpt2(folder: Path | str, dtype: torch.dtype = torch.float32) -> GPT:
     folder = Path(folder)
     config = config_of(folder / "config.json")
     weights = dict(_weights(folder))
-    model = model_to_fill(config)
-    check_weights(folder, weights, model.state_dict())
-    model.load_state_dict(weights)
+    model = model_to_fill(config, folder / "config.json")
+    prefix = PREFIX if any(name.startswith(PREFIX) for name in weights) else ""
+    names = {ours: prefix + their_name(ours) for ours in model.state_dict()}
+    embedding, head = names["token_embedding.weight"], weights.pop(HEAD, None)
+    if head is not None:  # of two tied tensors a file may hold both, or either
+        weights.setdefault(embedding, head)
+    wanted = {names[ours]: _turned(ours, tensor) for ours, tensor in model.state_dict().items()}
+    check_weights(folder, weights, wanted)
+    wte = weights[embedding]
+    if head is not None and not torch.equal(head.to(wte.dtype), wte):
+        raise ValueError(
+            f"{folder}: tensor {HEAD} is not {embedding}; only a head that is tied to the token "
+            "embedding can be served"
+        )
+    model.load_state_dict({ours: _turned(ours, weights[names[ours]]) for ours in names})
     return model.to(dtype).eval().requires_grad_(False)
 
 
@@ -61,22 +84,17 @@ def config_of(path: Path) -> ModelConfig:
         if theirs.get(name, wanted) != wanted:
             raise ValueError(f"{path}: {name} is {theirs[name]!r}; only {wanted!r} can be served")
     activation = theirs.get("activation_function", "gelu_new")
-    if activation not in GELU:
+    if not isinstance(activation, str) or activation not in GELU:
         raise ValueError(
             f"{path}: activation_function is {activation!r}; it must be one of {sorted(GELU)}"
         )
+    for name in SIZES.values():
+        if name not in theirs:
+            raise ValueError(f"{path} states no {name}")
+        check_int(f"{path}: {name}", theirs[name], 1)
+    sizes = {ours: theirs[name] for ours, name in SIZES.items()}
     try:
-        config = ModelConfig(
-            num_layers=theirs["n_layer"],
-            num_heads=theirs["n_head"],
-            num_channels=theirs["n_embd"],
-            context_len=theirs["n_positions"],
-            vocab_size=theirs["vocab_size"],
-            bias=True,
-            tanh_gelu=GELU[activation],
-        )
-    except KeyError as missing:
-        raise ValueError(f"{path} states no {missing.args[0]}") from None
+        config = ModelConfig(**sizes, bias=True, tanh_gelu=GELU[activation])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if theirs.get("n_inner") not in (None, 4 * config.num_channels):
@@ -87,53 +105,60 @@ def config_of(path: Path) -> ModelConfig:
     return config
 
 
-def _weights(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight, by our names and the way round that ours lie."""
+def _weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
+    """Every weight, as the files have it; masks are left out."""
     index = folder / "model.safetensors.index.json"
-    names = ["model.safetensors"]
-    if index.is_file():
-        names = sorted(set(read_json(index).get("weight_map", {}).values()))
-    for path in (folder / name for name in names):
+    names = _listed(index) if index.is_file() else set[str]()
+    if (folder / "model.safetensors").is_file() or not names:
+        names = {"model.safetensors"}  # an index beside it may be of other weights
+    for path in (folder / name for name in sorted(names)):
         if not path.is_file():
             raise ValueError(f"there is no weights file at {path}")
         try:
             with safe_open(path, framework="pt") as file:
-                for theirs in file.keys():  # noqa: SIM118 (no mapping)
-                    ours = our_name(theirs)
-                    if ours:
-                        tensor = file.get_tensor(theirs)
-                        turned = ours.endswith(".weight") and ours.split(".")[-2] in LINEAR
-                        yield ours, tensor.t() if turned else tensor
+                for name in file.keys():  # noqa: SIM118 (no mapping)
+                    if not name.endswith(MASKS):
+                        yield name, file.get_tensor(name)
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{path} is not a readable safetensors file: {error}") from None
 
 
-def our_name(theirs: str) -> str | None:
-    """What we call one of their tensors; None for one that is no weight of its own.
+def _listed(index: Path) -> set[str]:
+    """The files that an index names. Raises: ValueError for one that is damaged."""
+    files = read_json(index).get("weight_map")
+    if not isinstance(files, dict) or not files:
+        raise ValueError(f"{index}: weight_map is {show(files)}; it must name a file per tensor")
+    for tensor, file in files.items():
+        if not isinstance(file, str) or Path(file).name != file:
+            raise ValueError(
+                f"{index}: the file of tensor {tensor} is {show(file)}; it must be the name of a "
+                "file beside it"
+            )
+    return set(files.values())
 
-    >>> our_name("transformer.h.3.attn.c_proj.bias")
-    'blocks.3.proj.bias'
-    >>> our_name("h.0.attn.bias")
+
+def their_name(ours: str) -> str:
+    """What they call one of our tensors.
+
+    >>> their_name("blocks.10.proj.bias")
+    'h.10.attn.c_proj.bias'
     """
-    name = theirs.removeprefix("transformer.")
-    if name == "lm_head.weight" or name.endswith((".attn.bias", ".attn.masked_bias")):
-        return None  # tied to the token embedding; masks
-    for part, ours in OURS.items():
-        inside = f".{part}."
-        if name.startswith(f"{part}."):
-            name = f"{ours}.{name.removeprefix(f'{part}.')}"
-        elif inside in name:
-            name = name.replace(inside, f".{ours}.")
-    return name
+    return ".".join(THEIRS.get(part, part) for part in ours.split("."))
+
+
+def _turned(ours: str, tensor: Tensor) -> Tensor:
+    """A weight the other way round, if it is of a Linear layer: (in, out) <-> (out, in)."""
+    is_linear = ours.endswith(".weight") and ours.split(".")[-2] in LINEAR
+    return tensor.t() if is_linear else tensor
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Raises: ValueError for a file that is missing, or no JSON object."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ValueError(f"there is no {path.name} in {path.parent}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not readable as JSON: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds a {type(found).__name__}; it must be an object")

@@ -61,7 +61,7 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
         raise ValueError(
             f"{path} does not state usable model sizes in its header entry 'config': {error}"
         ) from None
-    model = model_to_fill(config)
+    model = model_to_fill(config, path)
     check_weights(path, weights, model.state_dict())
     model.load_state_dict(weights)
     return model.to(dtype).eval().requires_grad_(False)

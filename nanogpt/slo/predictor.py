@@ -5,8 +5,6 @@ amount. A cubic also follows attention's growth with the square of the prompt. L
 solved in exact fractions, so that a fit depends neither on scaling nor on the order of the points.
 """
 
-import csv
-import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -14,8 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from nanogpt.validate import show
+
 Point = tuple[int, float]
 """A prompt's tokens and the time that its prefill took, in microseconds."""
+MOST = 10**12
+"""The most of either that a fit takes: eleven days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,14 @@ def fit(points: Sequence[Point]) -> tuple[float, float]:
 def fit_polynomial(points: Sequence[Point], degree: int) -> Predictor:
     """The polynomial of least squared error: 1 for the line, 3 for the cubic.
 
-    Raises: ValueError for too few different prompt lengths, or a point that is not a number.
+    Raises: ValueError for too few different prompt lengths, or a point beyond `MOST`.
     """
     for tokens, time_us in points:
-        if not (math.isfinite(tokens) and math.isfinite(time_us)):
-            raise ValueError(f"the point ({tokens}, {time_us}) is not a pair of finite numbers")
+        if not (abs(tokens) <= MOST and abs(time_us) <= MOST):
+            raise ValueError(
+                f"the point ({show(tokens)}, {show(time_us)}) is not a pair of finite numbers up "
+                f"to {MOST:,}"
+            )
     lengths = len({tokens for tokens, _ in points})
     if lengths <= degree:
         what = "a line" if degree == 1 else f"a polynomial of degree {degree}"
@@ -82,27 +87,24 @@ def sweep(run: Callable[[int], object], lengths: Sequence[int], repeats: int = 1
 
 
 def read_sweep(path: Path) -> list[Point]:
-    """Points from a file of lines `tokens,microseconds`; a first line of names is passed over.
+    """Points from a file of lines `tokens,microseconds`; a first line without digits holds names.
 
     Raises: ValueError naming the first line that is something else.
     """
     points: list[Point] = []
-    with path.open(newline="", encoding="utf-8") as file:
-        for number, row in enumerate(csv.reader(file), start=1):
-            if not row:
+    with path.open(newline="", encoding="utf-8-sig") as file:  # Excel writes a byte-order mark
+        for number, line in enumerate(file, start=1):
+            if not line.strip() or (number == 1 and not any(map(str.isdigit, line))):
                 continue
+            said = f"line {number} of {path} is {show(line.strip())}; it must"
             try:
-                tokens, time_us = (float(cell) for cell in row)
+                tokens, time_us = (float(cell.strip().strip('"')) for cell in line.split(","))
             except ValueError:
-                if number == 1:
-                    continue
+                raise ValueError(f"{said} be tokens,microseconds") from None
+            if not (tokens.is_integer() and 0 < tokens <= MOST and 0 < time_us <= MOST):
                 raise ValueError(
-                    f"line {number} of {path} is {','.join(row)!r}; it must be tokens,microseconds"
-                ) from None
-            if not (tokens.is_integer() and tokens > 0 and math.isfinite(time_us) and time_us > 0):
-                raise ValueError(
-                    f"line {number} of {path} is {','.join(row)!r}; it must hold a whole number "
-                    "of tokens and a time, both above 0"
+                    f"{said} hold a whole number of tokens and a time, both above 0 and at most "
+                    f"{MOST:,}"
                 )
             points.append((int(tokens), time_us))
     return points

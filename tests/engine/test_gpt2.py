@@ -10,12 +10,12 @@ import torch
 from support import ROOT
 
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
-from nanogpt.checkpoints.gpt2 import our_name
 
 # transformers 5.23.0 wrote the folder, a random GPT-2 of two layers in half precision, and computed
 # the logits from it in float64.
 FOLDER = ROOT / "tests" / "golden" / "gpt2"
 GIVEN = json.loads((FOLDER / "logits.json").read_text())
+INDEX = "model.safetensors.index.json"
 TOKENS: list[int] = GIVEN["tokens"]
 
 
@@ -57,7 +57,7 @@ def test_weights_may_lie_in_several_files_under_the_names_of_the_first_release(f
     files = {name: f"{'ab'[i % 2]}.safetensors" for i, name in enumerate(sorted(tensors))}
     for file in set(files.values()):
         save_file({name: t for name, t in tensors.items() if files[name] == file}, folder / file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    (folder / INDEX).write_text(json.dumps({"weight_map": files}))
     theirs, ours = load_model(folder).state_dict(), load_model(FOLDER).state_dict()
     assert theirs.keys() == ours.keys()
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
@@ -73,8 +73,13 @@ def test_weights_may_lie_in_several_files_under_the_names_of_the_first_release(f
         ({"activation_function": "relu"}, r"activation_function is 'relu'; it must be one of \["),
         ({"n_inner": 100}, "n_inner is 100; it must be 64, four times n_embd"),
         ({"n_layer": None}, "config.json states no n_layer"),
-        ({"n_layer": 3}, r"lacks tensors \['blocks.2.down.bias'"),
-        ({"vocab_size": 49}, r"token_embedding.weight has shape \(48, 16\), but .* \(49, 16\)"),
+        ({"activation_function": ["gelu"]}, r"is \['gelu'\]; it must be one of \["),
+        ({"n_layer": 2.0}, "config.json: n_layer is 2.0; it must be a whole number"),
+        ({"n_head": 0}, "config.json: n_head is 0; it must be at least 1"),
+        ({"n_embd": 10**30}, "config.json: a model of these sizes cannot be built"),
+        ({"n_layer": 3}, r"lacks tensors \['transformer.h.2.attn.c_attn.bias'"),
+        ({"vocab_size": 49}, r"transformer.wte.weight has shape \(48, 16\), but .* \(49, 16\)"),
+        ({"n_embd": 32}, r"h.0.attn.c_attn.weight has shape \(16, 48\), but .* \(32, 96\)"),
     ],
 )
 def test_another_architecture_is_refused_in_a_sentence(folder: Path, changes: Any, said: str):
@@ -91,19 +96,43 @@ def test_another_architecture_is_refused_in_a_sentence(folder: Path, changes: An
         ("model.safetensors", b"\0" * 40, "is not a readable safetensors file"),
         ("config.json", b"[1]", "holds a list; it must be an object"),
         ("config.json", b"{", "is not readable as JSON"),
+        ("config.json", b"[" * 100_000, "is not readable as JSON"),
+        (INDEX, b'{"weight_map": null}', "weight_map is None; it must name a file per tensor"),
+        (INDEX, b'{"weight_map": {}}', "weight_map is {}; it must name a file per tensor"),
+        (INDEX, b'{"weight_map": {"wte": 1}}', "the file of tensor wte is 1; it must be the name"),
+        (INDEX, b'{"weight_map": {"wte": "../a"}}', r"the file of tensor wte is '\.\./a'; it must"),
     ],
 )
 def test_a_file_that_is_missing_or_damaged_is_named(
     folder: Path, name: str, damage: Any, said: str
 ):
-    (folder / name).unlink()
-    if damage is not None:
-        (folder / name).write_bytes(damage)
+    (folder / name).write_bytes(damage)
     with pytest.raises(ValueError, match=said):
         load_model(folder)
 
 
-def test_a_name_inside_a_longer_one_stays_what_it_is():
-    assert our_name("transformer.h.10.ln_1.weight") == "blocks.10.ln_1.weight"
-    assert our_name("h.1.attn.c_attn.bias") == "blocks.1.qkv.bias"
-    assert our_name("something.else") == "something.else"
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8, torch.bool, torch.complex64])
+def test_weights_of_another_type_are_refused_by_the_files_own_name(folder: Path, dtype: Any):
+    from safetensors.torch import load_file, save_file
+
+    path, name = folder / "model.safetensors", "transformer.h.1.mlp.c_fc.weight"
+    tensors = load_file(path)
+    save_file(tensors | {name: tensors[name].to(dtype)}, path)
+    with pytest.raises(ValueError, match=f"tensor {name} is of {dtype}; it must be one of"):
+        load_model(folder)
+
+
+def test_a_head_stands_for_the_embedding_that_it_is_tied_to_and_no_other_does(folder: Path):
+    from safetensors.torch import load_file, save_file
+
+    path, whole = folder / "model.safetensors", load_model(folder).state_dict()
+    tensors = load_file(path)
+    embedding = tensors.pop("transformer.wte.weight")
+    tensors["lm_head.weight"] = embedding.clone()
+    save_file(tensors, path)
+    (folder / INDEX).write_text(json.dumps({"weight_map": {"of another": "a.safetensors"}}))
+    assert all(torch.equal(whole[name], t) for name, t in load_model(folder).state_dict().items())
+    other = {"transformer.wte.weight": embedding, "lm_head.weight": embedding + 1}
+    save_file(tensors | other, path)
+    with pytest.raises(ValueError, match=r"lm_head.weight is not transformer.wte.weight; only"):
+        load_model(folder)

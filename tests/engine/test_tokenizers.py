@@ -1,6 +1,6 @@
 """Tokenizers: 65 characters, and GPT-2's byte pairs, whose pieces are what it decodes itself."""
 
-import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,21 @@ def test_an_added_token_that_is_not_special_is_its_text(tmp_path: Path):
     pairs.check_fits(VOCAB_SIZE + 1)
 
 
+def test_settings_for_training_change_no_prompt(tmp_path: Path, pairs: BytePairs):
+    folder = make_folder(tmp_path / "training")
+    for set_up in (
+        lambda tokenizer: tokenizer.enable_truncation(3),
+        lambda tokenizer: tokenizer.enable_padding(length=200),
+        lambda tokenizer: setattr(tokenizer.model, "dropout", 0.5),
+    ):
+        tokenizer = trained()
+        set_up(tokenizer)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        served, loaded = BytePairs(folder), load_tokenizer(folder)
+        for text in TEXTS:
+            assert served.encode(text) == loaded.encode(text).ids == pairs.encode(text)
+
+
 def test_vocab_and_merges_make_the_same_tokenizer(folder: Path, tmp_path: Path, pairs: BytePairs):
     shutil.copy(folder / "config.json", tmp_path)
     trained().model.save(str(tmp_path))
@@ -140,8 +155,10 @@ def test_damaged_files_and_other_kinds_are_refused(tmp_path: Path):
     with pytest.raises(ValueError, match=r"there is a vocab\.json in .*, and no merges\.txt"):
         BytePairs(folder)
     trained().save(str(path))
-    config.write_text(json.dumps({"eos_token_id": [0, 1]}))
-    with pytest.raises(ValueError, match=r"eos_token_id is \[0, 1\]; it must be a whole number"):
-        BytePairs(folder)
+    ends = {"[0, 1]": "a whole number", "-1": "at least 0", "4294967296": "at most 4294967295"}
+    for end, said in ends.items():
+        config.write_text(f'{{"eos_token_id": {end}}}')
+        with pytest.raises(ValueError, match=rf"eos_token_id is {re.escape(end)}; .* be {said}"):
+            BytePairs(folder)
     config.write_text("{}")
     assert BytePairs(folder).end_token is None

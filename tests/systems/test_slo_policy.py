@@ -204,6 +204,7 @@ def test_a_line_is_found_again_exactly_and_one_by_hand():
         ([(5, 1.0), (5, 2.0)], 1, "a line needs 2 different prompt lengths; the sweep has 1"),
         ([(1, 1.0), (2, 2.0), (3, 3.0)], 3, "of degree 3 needs 4 different"),
         ([(1, math.nan), (2, 2.0)], 1, "is not a pair of finite numbers"),
+        ([(1, 1e200), (2, 2.0)], 1, r"\(1, 1e\+200\) is not a pair of finite numbers up to"),
     ],
 )
 def test_too_few_points_are_refused(points: list[tuple[int, float]], degree: int, message: str):
@@ -224,9 +225,12 @@ def test_a_sweep_is_read_back_and_a_line_that_is_no_point_is_named(tmp_path: Pat
     assert read_sweep(path) == [(100, 2000.5), (200, 3000.0)]
     path.write_text("100,2000.5\n")
     assert read_sweep(path) == [(100, 2000.5)]
-    for line in ("100", "100,2,3", "abc,5", "1.5,20", "0,20", "100,-3", "9,inf"):
-        path.write_text(f"tokens,us\n100,5\n{line}\n")
-        with pytest.raises(ValueError, match=rf"line 3 of .* is '{line}'"):
+    path.write_bytes(b'\xef\xbb\xbf100,2000.5\r\n"200", 3000\r\n')
+    assert read_sweep(path) == [(100, 2000.5), (200, 3000.0)]
+    wrong = ("100", "100,2,3", "abc,5", "1.5,20", "0,20", "100,-3", "9,inf", "l00,5", "9,1e200")
+    for line, number in ((line, number) for line in wrong for number in (1, 3)):
+        path.write_text("".join(["tokens,us\n", "100,5\n"][: number - 1]) + f"{line}\n")
+        with pytest.raises(ValueError, match=rf"line {number} of .* is '{line}'"):
             read_sweep(path)
 
 
