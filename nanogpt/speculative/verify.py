@@ -26,8 +26,9 @@ def verify(
     """Judge the drafts from the first on; the first rejected one is replaced, and ends it.
 
     `position` is that of the first draft. Draws are keyed by position and purpose, so one that
-    was not used is as good as new in the next pass. With all K
-    accepted, the last logits give one more token for nothing: the bonus.
+    was not used is as good as new in the next pass. With all K accepted, the last logits give one
+    more token for nothing: the bonus. A position that has a draft is not drawn as one without, so
+    at a temperature above 0 a seed fixes the distribution of a text and not the text.
     Shapes: logits (K + 1, V).
     """
     target = probabilities(logits, temperature).tolist()  # K + 1 lists of V

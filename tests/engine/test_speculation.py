@@ -255,6 +255,7 @@ def test_without_room_for_a_guess_a_sampled_text_is_the_oracles():
 def test_room_is_shared_out_in_turns():
     assert share_out(5, [4, 1, 4]) == [2, 1, 2]
     assert (share_out(-3, [4]), share_out(9, [4, 4]), share_out(3, [])) == ([0], [4, 4], [])
+    assert share_out(9, [-2, 1]) == [0, 1]  # what no room can grant is no reason to go on
 
 
 def test_a_draft_is_drawn_at_the_targets_temperature():
