@@ -24,6 +24,6 @@ def write_model(model: GPT, path: Path) -> None:
 def map_model(path: Path) -> GPT:
     """The model in the file, its weights read from there as they are needed."""
     file = torch.load(path, mmap=True, weights_only=True)
-    model = model_to_fill(ModelConfig(**file["config"]))
+    model = model_to_fill(ModelConfig(**file["config"]), path)
     model.load_state_dict(file["weights"], assign=True)
     return model.eval().requires_grad_(False)
