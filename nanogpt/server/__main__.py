@@ -134,7 +134,11 @@ def _engine_options(parser: Parser) -> None:
         "what goes first: the first to come, the smallest X-Priority, the earliest X-SLO-TTFT-MS",
     )  # fmt: skip
     parser.option("--temperature", Number(0, 2), 1.0, "of requests that name none")
-    parser.option("--num-draft-tokens", Whole(0, 64), 0, "drafts for each decode")
+    parser.option(
+        "--num-draft-tokens", Whole(0, 64), 0,
+        "drafts for each decode; above temperature 0 a seed then fixes the distribution of a text "
+        "and not the text",
+    )  # fmt: skip
     parser.option(
         "--block-size", Whole(0, MOST_TOKENS), 16, "tokens of a block of K/V; 0: a slot for each"
     )
