@@ -523,8 +523,8 @@ def _():
     the text too, and with it whatever else is being served. What is promised is the distribution of the
     texts, and not one text.
 
-    One text could be promised, at a price: let target and draft draw with the same random numbers, and keep
-    a guess only if it is the letter that the target draws
+    The text without drafts could be kept, at a price: let target and draft draw with the same random
+    numbers, and keep a guess only if it is the letter that the target draws
     ([arXiv 2408.07978](https://arxiv.org/abs/2408.07978)). Measured with our model and its draft, K = 4,
     temperature 1: one shared number per position gives 1.74 tokens per pass, shared Gumbel noise 2.11, your
     rule 2.21. No rule keeps more guesses than yours, so the engine has yours.
