@@ -129,7 +129,7 @@ def _listed(index: Path) -> set[str]:
     if not isinstance(files, dict) or not files:
         raise ValueError(f"{index}: weight_map is {show(files)}; it must name a file per tensor")
     for tensor, file in files.items():
-        if not isinstance(file, str) or Path(file).name != file:
+        if not (isinstance(file, str) and file and Path(file).name == file):
             raise ValueError(
                 f"{index}: the file of tensor {tensor} is {show(file)}; it must be the name of a "
                 "file beside it"
