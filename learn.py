@@ -1,4 +1,7 @@
-"""Serving NanoGPT: set the course up and open it.
+"""Sets the course up and opens it. Standard library only."""
+
+HELP = """\
+Serving NanoGPT: set the course up and open it.
 
 python3 learn.py              open the course in the browser (--port N, --no-browser)
 python3 learn.py jupyter      open it in JupyterLab, which is installed then (same options)
@@ -48,17 +51,25 @@ import contextlib
 import subprocess
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # where python3 -P and -I do not look
+
 from course.closed_pipe import quietly
 from course.files import explain
 from course.launcher import doctor
-from course.launcher.failure import Failure
+from course.launcher.failure import Failure, learn_command
 from course.launcher.install import COURSE, JUPYTER, LIVE, TESTS, Installation
-from course.launcher.server import DEFAULT_PORT, parse_options, serve
+from course.launcher.server import DEFAULT_PORT, end_with_its_own, parse_options, serve
 from course.launcher.workspace import Workspace
 
-# A shell that has it set would have torch compiled anew at every start of a kernel.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-ROOT = Path(__file__).resolve().parent
+# What a shell has set for other Pythons, or to put packages elsewhere, is not for .venv's: foreign
+# packages would be loaded, the course's installed elsewhere, and torch compiled at every start.
+for name in (
+    *("PYTHONDONTWRITEBYTECODE", "PYTHONOPTIMIZE", "PYTHONPATH", "PYTHONSAFEPATH"),
+    *("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET"),
+):
+    os.environ.pop(name, None)
+os.environ["PIP_USER"] = "0"  # a pip.conf may say it too
 INSTALLATION = Installation(ROOT)
 WORKSPACE = Workspace(ROOT)
 
@@ -69,7 +80,7 @@ def main(argv: list) -> int:
         ("open", argv) if argv[:1] == [] or argv[0].startswith("-") else (argv[0], argv[1:])
     )
     if rest[:1] in (["-h"], ["--help"]) and verb not in ("test", "grade", "site", "contest"):
-        print(__doc__.strip())
+        print(HELP.strip().replace("python3 learn.py", learn_command()))
         return 0
     if signal.getsignal(signal.SIGINT) is stop:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on, there is an end
@@ -95,7 +106,7 @@ def prepare(*more: str) -> None:
     INSTALLATION.ensure(COURSE, *more)
     newer = WORKSPACE.newer()
     if newer:
-        print(f"There is a newer version of {', '.join(newer)}: python3 learn.py update")
+        print(f"There is a newer version of {', '.join(newer)}: {learn_command()} update")
 
 
 def shown_by(mode: str, *more: str):
@@ -144,8 +155,7 @@ def asked_of_course(verb: str, farewell_s: float = 0):
         prepare()
         # -P: a module in the folder that one stands in, with submissions, is none of the course's.
         command = [INSTALLATION.python, "-P", "-m", "course", verb, *argv]
-        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         interrupts = Interrupts()
         # In a session of its own, so that Ctrl-C reaches this process alone and is said once.
         with subprocess.Popen(command, env=environment, start_new_session=True) as asked:
@@ -173,14 +183,6 @@ def demo(argv: list) -> int:
     return asked_of_course("demo", farewell_s=8)(argv)
 
 
-def end_with_its_own(asked: subprocess.Popen) -> None:
-    """End a process that leads a session, and the processes that it has started."""
-    asked.kill()
-    if os.name != "nt":
-        with contextlib.suppress(OSError):  # mostly, nothing of it is left
-            os.killpg(asked.pid, signal.SIGKILL)
-
-
 def test(argv: list) -> int:
     """Run a tier of the tests in two processes: --quick, --all, or else the default.
 
@@ -197,9 +199,11 @@ def test(argv: list) -> int:
 def reset(argv: list) -> int:
     """Bring a lesson in anew."""
     if len(argv) != 1:
-        raise Failure("reset takes one lesson, as in: python3 learn.py reset l01.")
+        raise Failure(f"reset takes one lesson, as in: {learn_command()} reset l01.")
     kept = WORKSPACE.reset(argv[0])
-    print("The lesson is as new." + (f" Yours is kept: {kept.relative_to(ROOT)}" if kept else ""))
+    print("The lesson is as new; exercises that you have passed stay passed.")
+    if kept:
+        print(f"Yours is kept: {kept.relative_to(ROOT)}")
     return 0
 
 
@@ -213,12 +217,7 @@ def update(argv: list) -> int:
 
 def see_doctor(argv: list) -> int:
     """Say what is wrong, in words."""
-    return doctor.report(
-        ROOT,
-        port=DEFAULT_PORT,
-        half_made=INSTALLATION.is_half_made(),
-        installed=INSTALLATION.describe() if INSTALLATION.holds(COURSE) else [],
-    )
+    return doctor.report(INSTALLATION, port=parse_options(argv).port or DEFAULT_PORT)
 
 
 VERBS = {

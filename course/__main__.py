@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from course import progress
 from course.closed_pipe import quietly
 from course.files import explain
-from course.lesson_map import LESSONS, Lesson, find_lesson
+from course.launcher.failure import cannot_load
+from course.lesson_map import LESSONS, Lesson, entries, find_lesson
 from course.lesson_progress import Standing, next_standing, standings
 
 if TYPE_CHECKING:
@@ -43,18 +44,24 @@ def main(argv: Sequence[str]) -> int:
             return demo_live(arguments) if arguments.what == "live" else demo(arguments)
         return check(arguments.lesson, arguments.exercise, arguments.file)
     except UsageError as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 2
+        sentence, status = str(error), 2
+    except ImportError as error:
+        sentence, status = cannot_load(str(error)), 2
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sentence, status = explain(error), 2
     except KeyboardInterrupt:
-        print("course: stopped.", file=sys.stderr)
-        return 130
+        sentence, status = "stopped.", 130
+    print(f"course: {sentence}", file=sys.stderr)
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m course", description="The course's checks.")
     commands = parser.add_subparsers(dest="command", required=True)
     checking = commands.add_parser("check", help="check your answers of one lesson")
-    checking.add_argument("lesson", help="such as l01")
+    checking.add_argument("lesson", help="such as l01, or l01.plan_step")
     checking.add_argument("exercise", nargs="?", help="such as plan_step; all of them if left out")
     checking.add_argument("--file", type=Path, help="another file than your copy of the lesson")
     commands.add_parser("progress", help="what is done, and what is next")
@@ -122,7 +129,10 @@ def _at_least_1(text: str) -> int:
 
 def check(wanted: str, only: str | None, file: Path | None) -> int:
     """Checks a lesson's answers and prints a report each. Answers in the work folder are saved."""
-    lesson = _find_lesson(wanted)
+    name = wanted.lower()
+    alike = [each for each in LESSONS if each.stem.startswith(name[:3])]  # l04.x may be in l04b
+    by_id = {entry.id: each for each in alike for entry in entries(each)}
+    lesson, only = (by_id[name], name) if name in by_id else (_find_lesson(wanted), only)
     path = file or progress.work_folder() / f"{lesson.stem}.py"
     if not path.is_file():
         where = "name a file that is there" if file else "open the course once to get your copy"
@@ -133,8 +143,9 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     items = _chosen(lesson, only)
     try:
         loaded = load_functions(path, [item.name for item in items])
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} could not be read: {error}.") from None
+    except UnicodeDecodeError as error:
+        where = f"its byte {error.start + 1} is no UTF-8"
+        raise UsageError(f"{path} could not be read, for {where}: save it as UTF-8.") from None
     passed = [_check_one(item, loaded, path, file is None) for item in items]
     if len(items) > 1:
         print(f"{lesson.stem}: {sum(passed)} of {len(items)} exercises pass.")
@@ -204,8 +215,6 @@ def demo(arguments: argparse.Namespace) -> int:
         return export_slides(lesson, arguments.export)
     except NotesError as error:
         raise UsageError(error) from None
-    except OSError as error:
-        raise UsageError(f"{arguments.export} could not be written: {error}.") from None
 
 
 def demo_live(arguments: argparse.Namespace) -> int:
@@ -243,8 +252,6 @@ def _grade_in_container(arguments: argparse.Namespace) -> int:
         return grade_in_container(arguments)
     except ContainerError as error:
         raise UsageError(error) from None
-    except OSError as error:
-        raise UsageError(explain(error)) from None
 
 
 def play_contest(arguments: argparse.Namespace) -> int:

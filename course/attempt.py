@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from course import progress
 from course.files import explain
 from course.forking import Checked, check_apart
+from course.launcher.failure import learn_command
 from course.registry import exercise
 from course.report import Report
 
@@ -62,7 +63,7 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
     if not checked.runs_here:
         notes.append(f"Below, the reference stands in for your `{item.name}`.")
     if report.status == "not_started" and _is_app():
-        report = replace(report, idea="Open the lesson with `python3 learn.py` to write it.")
+        report = replace(report, idea=f"Open the lesson with `{learn_command()}` to write it.")
     usable = function if checked.runs_here else None
     return Attempt(report, usable, " ".join(filter(None, notes)))
 

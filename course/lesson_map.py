@@ -152,7 +152,7 @@ class ExerciseEntry:
 
 def find_lesson(wanted: str) -> Lesson:
     """The lesson called "l04b", "4b" or by its stem. Raises: ValueError naming the known ones."""
-    name = Path(wanted).name.removesuffix(".py")
+    name = Path(wanted).name.lower().removesuffix(".py")
     for lesson in LESSONS:
         if name in (lesson.stem, lesson.stem.partition("_")[0], lesson.number):
             return lesson

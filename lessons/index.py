@@ -80,7 +80,7 @@ def _():
 
     ## When something is stuck
 
-    In a terminal, in the course's folder:
+    In a terminal, in the course's folder (on Windows write `py` for `python3`):
 
     | | |
     |---|---|

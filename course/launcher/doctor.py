@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import shutil
 import socket
 import sys
+import sysconfig
 import tempfile
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from course.launcher.failure import learn_command
+
+if TYPE_CHECKING:
+    from course.launcher.install import Installation
+
+OLDEST, NEWEST = (3, 11), (3, 14)  # Pythons that the pinned version of PyTorch has builds for
 NEEDED_BYTES = 3 * 10**9  # an installation with the CPU build of PyTorch, and room to unpack it
 TEMPORARY = (
     "{} is a temporary folder, and the browser does not save what you write in one: "
     "move the course to another folder, such as your home folder."
 )
 _TEMPORARY_MARKS = ("/tmp/", "/var/folders/", "/appdata/local/temp/")  # as marimo's page has them
+_SYNCED = re.compile(
+    r"onedrive|dropbox|google ?drive|nextcloud|icloud|mobile documents|cloudstorage", re.IGNORECASE
+)
+_LONGEST = 66  # characters of a folder in which Windows's 259 hold the longest path in .venv
 _CHROMIUM = (
     "chromium-headless-shell",
     "chromium",
@@ -35,31 +49,23 @@ class Finding:
     sentence: str
 
 
-def report(root: Path, *, port: int, half_made: bool, installed: Sequence[str]) -> int:
-    """Print every finding; return 1 if something is wrong, else 0.
-
-    `installed` are sentences on what is installed, none where nothing is.
-    """
-    findings = list(examine(root, port=port, half_made=half_made, installed=installed))
+def report(installation: Installation, *, port: int) -> int:
+    """Print every finding; return 1 if something is wrong, else 0."""
+    findings = list(examine(installation, port=port))
     sys.stdout.write("".join(f"{f.kind:>5}  {f.sentence}\n" for f in findings))
     return int(any(f.kind == "wrong" for f in findings))
 
 
-def examine(
-    root: Path, *, port: int, half_made: bool, installed: Sequence[str]
-) -> Iterator[Finding]:
+def examine(installation: Installation, *, port: int) -> Iterator[Finding]:
     """Look at everything that the course needs, most important first."""
-    yield Finding("ok", f"Python {sys.version.split()[0]} is new enough.")
-    unfit = list(before_install(root))
+    root = installation.root
+    unfit = list(installation.obstacles())
     yield from (Finding("wrong", sentence) for sentence in unfit)
     if not unfit:
+        yield Finding("ok", f"Python {platform.python_version()} can start the course.")
         yield Finding("ok", f"{root} can be written to, and the disk has room.")
-    if half_made:
-        yield Finding("wrong", ".venv is half made: python3 learn.py makes it anew.")
-    elif installed:
-        yield from (Finding("ok", sentence) for sentence in installed)
-    else:
-        yield Finding("note", "the course is not installed yet: python3 learn.py does it.")
+    yield from (Finding("note", sentence) for sentence in notes(root))
+    yield from installation.findings()
     if is_temporary(root):
         yield Finding("wrong", TEMPORARY.format(root))
     if port_is_free(port):
@@ -75,18 +81,82 @@ def examine(
     yield from _for_the_tests()
 
 
+def unsupported() -> Iterator[str]:
+    """Yield a sentence if PyTorch has no build for this Python, or none for this machine."""
+    newest = "{}.{}".format(*NEWEST)
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    machine = platform.machine()
+    libc = platform.libc_ver() if sys.platform == "linux" else ("", "")
+    is_known = OLDEST <= sys.version_info[:2] <= NEWEST and sys.implementation.name == "cpython"
+    if not (is_known and sys.maxsize > 2**32):
+        yield (
+            f"PyTorch has builds for the 64-bit CPython 3.11 to {newest}, and this is {python} "
+            f"({sys.executable}): install Python {newest}, and run {learn_command(newest)}."
+        )
+    elif sys.platform == "win32" and sysconfig.get_platform() != "win-amd64":
+        yield (
+            f"PyTorch has no build for {sysconfig.get_platform()}: install the x64 Python "
+            f"{newest}, which runs on this machine too."
+        )
+    elif sys.platform == "darwin" and machine != "arm64":
+        yield (
+            f"PyTorch has no build for Macs with an Intel processor ({machine}): on one with "
+            "Apple silicon, install the arm64 Python; docs/hosting says where else it runs."
+        )
+    elif sys.platform == "darwin" and _numbers(platform.mac_ver()[0]) < (14,):
+        yield f"PyTorch needs macOS 14 or newer, and this is {platform.mac_ver()[0]}: update it."
+    elif sys.platform == "linux" and not (
+        machine in ("x86_64", "aarch64") and libc[0] == "glibc" and _numbers(libc[1]) >= (2, 28)
+    ):
+        yield (
+            "PyTorch has builds for Linux on x86_64 and aarch64 with glibc 2.28 or newer, and this "
+            f"is {machine} with {' '.join(libc).strip() or 'another C library'}: docs/hosting says "
+            "where else the course runs."
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
 def before_install(root: Path) -> Iterator[str]:
-    """Yield a sentence for each thing that would make an installation fail."""
+    """Yield a sentence for each thing about this folder that would make an installation fail."""
+    if os.pathsep in str(root):
+        yield f"no Python can be set up in {root}, for its name has a {os.pathsep!r}: rename it."
     try:
         with tempfile.TemporaryFile(dir=root):
             pass
     except OSError as error:
         yield f"{root} cannot be written to ({error.strerror}): change its permissions or move it."
         return
+    if sys.platform == "linux" and os.statvfs(root).f_flag & os.ST_NOEXEC:
+        yield f"the disk of {root} runs no programs (noexec): move the course to another disk."
     free = shutil.disk_usage(root).free
     if free < NEEDED_BYTES and not (root / ".venv").exists():
         need, have = NEEDED_BYTES / 1e9, free / 1e9
         yield f"the disk has {have:.1f} GB free, and the course needs {need:.0f} GB: make room."
+
+
+def notes(root: Path) -> Iterator[str]:
+    """Yield a sentence for each thing about this folder that is better known beforehand."""
+    if is_synced(root):
+        yield (
+            f"{root} is in a folder that is synced, and so would be the 13,000 files of .venv: "
+            "better move the course out of it."
+        )
+    if os.name == "nt" and len(str(root)) > _LONGEST:
+        yield (
+            f"{root} has {len(str(root))} characters, and unless Windows allows long paths, "
+            f"PyTorch's files have room below at most {_LONGEST}: if installing fails, move the "
+            "course to a shorter path."
+        )
+    if "WSL_DISTRO_NAME" in os.environ and re.match("/mnt/[a-z]/", root.as_posix()):
+        yield f"{root} is on Windows's disk, which is slow from WSL: clone the course into ~."
+
+
+def is_synced(root: Path) -> bool:
+    """Whether a program that syncs folders, such as OneDrive, keeps this one."""
+    return bool(_SYNCED.search(root.as_posix()))
 
 
 def is_temporary(root: Path) -> bool:

@@ -1,12 +1,49 @@
-"""The one error that the launcher reports: a sentence."""
+"""The one error that the launcher reports, and what such sentences are made of."""
 
 from __future__ import annotations
+
+import os
+import re
+
+_MARK = re.compile(r"(?:error:|hint:|×)\s*", re.IGNORECASE)
 
 
 class Failure(Exception):
     """One sentence about what went wrong that the learner can act on."""
 
 
+def learn_command(version: str = "") -> str:
+    """Return what starts the course on this system, with a certain Python such as "3.14" if named.
+
+    Windows has no `python3`: its name there opens the Store.
+    """
+    if os.name == "nt":
+        return f"py -{version} learn.py" if version else "py learn.py"
+    return f"python{version or 3} learn.py"
+
+
 def last_line(text: str) -> str:
     """Return the last line of a program's output that says something."""
     return ([line.strip() for line in text.splitlines() if line.strip()] or ["no output"])[-1]
+
+
+def reason(output: str) -> str:
+    """Return what uv or pip gives as the reason, and its hint, in one line."""
+    lines = [line.strip() for line in output.splitlines()]
+    hints = [line for line in lines if line.lower().startswith("hint:")]
+    errors = [line for line in lines if _MARK.match(line) and line not in hints]
+    said = [*(errors or [last_line(output)])[-1:], *hints[-1:]]
+    return "; ".join(_MARK.sub("", each, count=1).rstrip(".:") for each in said)
+
+
+def cannot_load(output: str) -> str:
+    """Say why a package cannot be imported, from what Python said, and what to do about it."""
+    remedy = f"delete .venv, and {learn_command()} installs the course anew"
+    if re.search(r"WinError (126|127|1114)\b|DLL load failed", output):
+        remedy = (
+            "install Microsoft's Visual C++ Redistributable, which PyTorch needs, from "
+            "https://aka.ms/vs/17/release/vc_redist.x64.exe, and start again"
+        )
+    elif "failed to map segment" in output:
+        remedy = "move the course to a disk that programs may run from"
+    return f"a package in .venv cannot be loaded ({last_line(output)}): {remedy}."

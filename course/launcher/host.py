@@ -67,7 +67,10 @@ def _end_with(lifeline: int) -> None:
     """Wait until the launcher is gone, however it ended; then stop as Ctrl-C stops."""
     while os.read(lifeline, 1):
         pass
-    os.kill(os.getpid(), signal.SIGINT)
+    if os.name == "nt":  # where os.kill ends the process at once, and no kernel is ended
+        signal.raise_signal(signal.SIGINT)
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
     time.sleep(STOP_LIMIT_S)
     _end_children()
     os._exit(1)

@@ -11,12 +11,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from course.launcher import doctor
-from course.launcher.failure import Failure, last_line
+from course.launcher.doctor import Finding
+from course.launcher.failure import Failure, cannot_load, last_line, learn_command
 from course.launcher.pip import NothingInstalled, disk_full, is_disk_full, packages, run_pip
 from course.launcher.running import Doing, Runner
 from course.launcher.ticker import Ticker
@@ -30,6 +31,14 @@ JUPYTER = "requirements-jupyter.txt"
 LOCK = "requirements.lock"  # the exact version of everything that these bring along
 TURN = ".installing"
 UNFINISHED, INSTALLER = "unfinished", "installer"
+_LOADING = """
+import importlib.util, sys
+for name in sys.argv[1:]:
+    if not importlib.util.find_spec(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+    if name == "torch":
+        import torch
+"""
 _BARE = re.compile(r"(pip|setuptools|wheel|uv)-")
 
 
@@ -46,10 +55,12 @@ class Installation:
         """Install these requirements files, unless the stamp says that they are installed."""
         if self.holds(*files):
             return
-        for sentence in doctor.before_install(self.root):
+        for sentence in self.obstacles():
             raise Failure(sentence)
         with Ticker() as ticker, turn(self.root / TURN, ticker) as held:
             if not self.holds(*files):  # another launcher may have done it by now
+                for sentence in doctor.notes(self.root):
+                    ticker.say(f"learn.py: note: {sentence}")
                 log = self.venv / "install.log"
                 self._install(files, Runner(self.root, ticker, held, log))
                 ticker.say_done()
@@ -68,6 +79,9 @@ class Installation:
         except NothingInstalled:
             self._write_stamp(state)
             raise
+        tried = runner.run(self._loading(), Doing("loading what is there for the first time"))
+        if tried.status:
+            raise Failure(cannot_load(tried.output))
         self._write_stamp({**state, **wanted, INSTALLER: installer})
 
     def _install_files(self, files: Sequence[str], runner: Runner) -> str:
@@ -90,6 +104,30 @@ class Installation:
         state = self._read_stamp()
         wanted = {name: self._digest(name) for name in files}
         return self.python.exists() and UNFINISHED not in state and wanted.items() <= state.items()
+
+    def obstacles(self) -> Iterator[str]:
+        """Yield a sentence for each thing that would make an installation fail."""
+        if self.is_half_made() or not os.path.lexists(self.stamp):
+            yield from doctor.unsupported()  # this Python makes .venv, and is the one in it
+        yield from doctor.before_install(self.root)
+
+    def findings(self) -> Iterator[Finding]:
+        """Look at .venv, and load what it holds."""
+        if self.is_half_made():
+            yield Finding("wrong", f".venv is half made: {learn_command()} makes it anew.")
+        elif not self.holds(COURSE):
+            yield Finding("note", f"the course is not installed yet: {learn_command()} does it.")
+        else:
+            tried = subprocess.run(self._loading(), capture_output=True, text=True)
+            if tried.returncode:
+                yield Finding("wrong", cannot_load(tried.stderr))
+            else:
+                yield from (Finding("ok", sentence) for sentence in self.describe())
+
+    def _loading(self) -> list[str | Path]:
+        """Return the command that looks for each package of the course, and loads PyTorch."""
+        names = re.findall(r"^([\w-]+)==", _read(self.root / COURSE), re.M)
+        return [self.python, "-I", "-c", _LOADING, *(name.replace("-", "_") for name in names)]
 
     def is_half_made(self) -> bool:
         """Whether the course's .venv does not work, or its last installation was cut short."""
@@ -139,8 +177,9 @@ class Installation:
         write_atomically(self.stamp, json.dumps(state).encode())
 
     def _works(self) -> bool:
-        """Whether .venv has a running Python that is new enough, with pip."""
-        question = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
+        """Whether .venv has a running Python of a fitting version, with pip."""
+        fits = f"{doctor.OLDEST} <= sys.version_info[:2] <= {doctor.NEWEST}"
+        question = f"import sys, pip; sys.exit(not {fits})"
         try:
             asked = subprocess.run([self.python, "-c", question], capture_output=True)
         except OSError:
@@ -176,9 +215,10 @@ class Installation:
         if made.status and is_disk_full(made.output):
             raise disk_full(runner.log)
         if made.status:
+            helps = "; on Debian and Ubuntu this helps: sudo apt install python3-venv"
             raise Failure(
-                f"{python} could not make a virtual environment ({last_line(made.output)}); "
-                "on Debian and Ubuntu this helps: sudo apt install python3-venv."
+                f"{python} could not make a virtual environment ({last_line(made.output)})"
+                f"{helps if sys.platform == 'linux' and 'ensurepip' in made.output else ''}."
             )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from course.launcher.failure import Failure, last_line
+from course.launcher.failure import Failure, reason
 from course.launcher.running import Doing, Runner, shown
 
 OPTIONS = ("--progress-bar", "off", "--disable-pip-version-check", "--no-input", "--no-color")
@@ -99,6 +99,4 @@ def _why(output: str, log: Path) -> str:
             "installing failed because the package index could not be reached: check the "
             f"network; the whole output is in {shown(log)}."
         )
-    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
-    reason = errors[-1] if errors else last_line(output)
-    return f"installing failed ({reason}); the whole output is in {shown(log)}."
+    return f"installing failed ({reason(output)}); the whole output is in {shown(log)}."

@@ -59,7 +59,7 @@ class Runner:
         with subprocess.Popen(
             command,
             cwd=self.root,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, "PYTHONIOENCODING": "utf-8", **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

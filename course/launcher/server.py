@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ipaddress
 import os
 import queue
 import secrets
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from course.launcher import doctor
-from course.launcher.failure import Failure, last_line
+from course.launcher.failure import Failure, last_line, learn_command
 from course.launcher.kept import Reasons
 
 DEFAULT_PORT = 2718
@@ -25,6 +26,7 @@ START_LIMIT_S = 90
 LISTEN_EVERY_S = 0.5
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 STOP_LIMIT_S = 5
+OWN_GROUP = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # Windows has no sessions
 FIRST_PAGE = {
     "edit": "/?file=index.py&view-as=present&access_token=",
     "run": "/?file=index.py&access_token=",
@@ -37,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments."""
-        raise Failure(f"{message}; python3 learn.py --help lists what there is.")
+        raise Failure(f"{message}; {learn_command()} --help lists what there is.")
 
 
 def parse_options(argv: list[str]) -> argparse.Namespace:
@@ -70,13 +72,16 @@ def choose_host() -> str:
     """Return a name for this machine under which no other server has ever been.
 
     Cookies belong to a host, whatever the port, so that on 127.0.0.1 the learner's would go to
-    every local server. Browsers find *.localhost by themselves, but Safari asks the system.
+    every local server. Browsers find *.localhost by themselves, but Safari asks the system, whose
+    answer may be a machine elsewhere: the token would go there.
     """
     name = f"course-{secrets.token_hex(4)}.localhost"
     if sys.platform == "darwin":
         try:
-            socket.getaddrinfo(name, None)
+            found = {str(each[4][0]) for each in socket.getaddrinfo(name, None)}
         except OSError:
+            found = set()
+        if not (found and all(ipaddress.ip_address(each).is_loopback for each in found)):
             return "127.0.0.1"
     return name
 
@@ -145,6 +150,7 @@ def _start(
             stdout=output,
             stderr=output,
             start_new_session=True,
+            creationflags=OWN_GROUP,
             env={**os.environ, "MARIMO_SKIP_UPDATE_CHECK": "1", **ONE_THREAD},
         )
     assert server.stdin
@@ -183,16 +189,23 @@ def _wait_until_asked(
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """Ask the server to stop, which ends its kernels too; then end what is left of its group."""
-    if os.name == "nt":
-        server.terminate()
-        return
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        server.send_signal(signal.SIGINT)
+    """Close the server's input, which ends it and its kernels; then end what is left of them."""
+    assert server.stdin
+    with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+        server.stdin.close()
         server.wait(STOP_LIMIT_S)
-    with contextlib.suppress(OSError):  # mostly, nothing of it is left
-        os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
+    end_with_its_own(server)
+
+
+def end_with_its_own(process: subprocess.Popen[bytes]) -> None:
+    """End a process that leads a session, and the processes that it has started."""
+    if os.name == "nt":
+        command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+        subprocess.run(command, capture_output=True)
+    else:
+        with contextlib.suppress(OSError):  # mostly, nothing of it is left
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _end(log: Path) -> str:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from course.launcher.doctor import is_synced
+from course.launcher.failure import reason
 from course.launcher.pip import (
     NO_NETWORK,
     OPTIONS,
@@ -81,6 +83,8 @@ def run_uv(runner: Runner, python: Path, wanted: Sequence[str]) -> None:
         if settings.get("no-index", "no").lower() in ("1", "true", "yes", "on"):
             install.append("--no-index")
         environment = environment_for(settings, os.environ)
+        if is_synced(runner.root):  # such folders refuse hard links
+            environment["UV_LINK_MODE"] = "copy"
         build = _small_build(runner, install, environment)
         ended = runner.run([*install, *build], UvDoing("getting what is missing"), environment)
     except OSError as error:  # a program for another kind of machine, say
@@ -116,7 +120,7 @@ def _get_uv(runner: Runner, python: Path, uv: Path) -> None:
     if NO_NETWORK.search(ended.output):
         raise Unusable("the package index could not be reached")
     if ended.status:
-        raise Unusable(_reason(ended.output))
+        raise Unusable(reason(ended.output))
 
 
 def _small_build(
@@ -134,7 +138,7 @@ def _small_build(
         if plan.status and not build:
             _refuse(plan, runner)
         if plan.status:
-            why = _reason(plan.output)
+            why = reason(plan.output)
     raise NothingInstalled(
         "the PyTorch that pip would take brings gigabytes of GPU libraries, and PyTorch's own "
         f"index of small builds could not be used ({why}): check the network, or name an index "
@@ -148,12 +152,4 @@ def _refuse(ended: Ended, runner: Runner) -> None:
         raise disk_full(runner.log)
     if ended.status:
         has_all = "Resolved" in ended.output and not _NOT_GOT.search(ended.output)
-        raise Unusable(_reason(ended.output), has_begun=has_all)
-
-
-def _reason(output: str) -> str:
-    """Return what uv or pip gives as the reason, in one line."""
-    lines = [line.strip() for line in output.splitlines()]
-    errors = [line for line in lines if line.startswith(("error:", "ERROR:", "×"))]
-    reason = (errors or [line for line in lines if line] or ["no output"])[-1]
-    return re.sub(r"^(?:error:|ERROR:|×)\s*", "", reason).rstrip(".:")
+        raise Unusable(reason(ended.output), has_begun=has_all)

@@ -67,7 +67,7 @@ class Workspace:
     def lesson(self, wanted: str) -> str:
         """Return the file name of the lesson called `wanted` ("l04b", or the whole stem)."""
         lessons = [name for name in self.names() if LESSON.fullmatch(name)]
-        stem = Path(wanted).name.removesuffix(".py")
+        stem = Path(wanted).name.lower().removesuffix(".py")
         for name in lessons:
             if stem in (name.removesuffix(".py"), name.split("_")[0]):
                 return name

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from course.launcher.failure import learn_command
 from nanogpt import Engine, Trace
 from nanogpt.server import ServerParts, ServerSettings, running_server
 from nanogpt.server.engine_thread import EngineThread
@@ -167,7 +168,8 @@ class StandingServer:
     def _repr_html_(self) -> str:
         """Its address, and how to speak with it from a terminal."""
         if not self.url:
-            return "<p>Opened with <code>python3 learn.py</code>, this page keeps a server.</p>"
+            opened = f"Opened with <code>{learn_command()}</code>"
+            return f"<p>{opened}, this page keeps a server.</p>"
         body = '{"model": "nanogpt", "prompt": "ROMEO:\\n", "max_tokens": 200, "stream": true}'
         return (
             f"<p>Your engine is served at <code>{self.url}/v1</code>. In a terminal of this "

@@ -130,7 +130,8 @@ def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
         (None, ["l00"], "open the course once to get your copy"),
         (None, ["l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
         (b"", ["l00", "nothing"], "it has: next_inputs, cached_attention, finish_steps"),
-        (b"\xff\xfe\x00", ["l00"], "could not be read"),
+        (None, ["L04.judge"], "l04b_window_quality.py; open the course once to get your copy"),
+        (b"# f\xfcr", ["l00"], "could not be read, for its byte 4 is no UTF-8: save it as UTF-8"),
     ],
 )
 def test_what_is_not_there_is_said_in_one_sentence(content, argv, sentence, learner_folder, capsys):
@@ -140,6 +141,18 @@ def test_what_is_not_there_is_said_in_one_sentence(content, argv, sentence, lear
     assert main(["check", *argv]) == 2
     error = capsys.readouterr().err
     assert sentence in error and error.count("\n") == 1
+
+
+def test_what_the_machine_refuses_is_said_in_one_sentence(tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").touch()
+    assert main(["site", str(tmp_path / "file" / "site")]) == 2
+    monkeypatch.setitem(sys.modules, "course.site.command", None)
+    assert main(["site", str(tmp_path / "site")]) == 2
+    refused, missing = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"course: \S+file: something else stands in its place: move it away\.", refused
+    )
+    assert "cannot be loaded (import of course.site.command" in missing
 
 
 # --- the map --------------------------------------------------------------------------------------
@@ -156,7 +169,7 @@ def test_the_map_lists_the_exercises_of_the_registry():
 @pytest.mark.parametrize(
     ("wanted", "number"),
     [("l01", "1"), ("1", "1"), ("work/l01_chunked_prefill.py", "1"), ("l04b", "4b"), ("4b", "4b"),
-     ("l04", "4")],
+     ("l04", "4"), ("L04B", "4b")],
 )  # fmt: skip
 def test_a_lesson_is_found_by_any_of_its_names(wanted, number):
     assert find_lesson(wanted).number == number

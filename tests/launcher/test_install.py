@@ -14,7 +14,7 @@ import pytest
 from launching import wait_for
 from support import REQUIREMENTS, ROOT, lend_python, write_program
 
-from course.launcher.failure import Failure
+from course.launcher.failure import Failure, cannot_load, reason
 from course.launcher.install import COURSE, TESTS, Installation
 from course.launcher.pip import configuration_in
 from course.launcher.ticker import Ticker
@@ -122,7 +122,7 @@ def test_where_uv_cannot_install_pip_does(place: Path, capsys, program: str, mod
 @pytest.mark.parametrize(
     ("uv", "pip", "words", "half_made"),
     [
-        ("fail", "fail", r"failed \(ERROR: No matching distribution found for torch\)", False),
+        ("fail", "fail", r"failed \(No matching distribution found for torch\)", False),
         ("fail", "cut off", "the package index could not be reached: check the network", False),
         ("fail", "full", "because the disk is full: make room", True),
         ("full", "not tried", "because the disk is full: make room", True),
@@ -141,6 +141,53 @@ def test_a_failure_is_said_and_what_is_installed_works_on_unless_something_had_b
     asked_of_pip = (place / ".venv" / "pip.log").read_text()
     assert ("-r requirements.txt" in asked_of_pip) == (pip != "not tried")
     assert (place / ".venv" / "install.log").stat().st_size > 0
+
+
+@pytest.mark.process
+def test_what_is_installed_is_loaded_once_and_by_the_doctor(place: Path):
+    (place / COURSE).write_text("no-such-package==1.0\n")
+    with pytest.raises(Failure, match=r"ModuleNotFoundError: No module named 'no_such_package'\)"):
+        ensure(place)  # it was installed elsewhere, say
+    installation = Installation(place)
+    assert installation.is_half_made()
+    installation._write_stamp({COURSE: installation._digest(COURSE)})
+    [finding] = installation.findings()  # it went missing later
+    assert finding.kind == "wrong" and "No module named 'no_such_package'" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("output", "remedy"),
+    [
+        ("ModuleNotFoundError: No module named 'torch'", "delete .venv"),
+        ('OSError: [WinError 126] Nicht gefunden. Error loading "c10.dll"', "Visual C++"),
+        ("OSError: [WinError 1114] A DLL initialization routine failed", "Visual C++"),
+        ("ImportError: DLL load failed while importing _C: not found", "Visual C++"),
+        (
+            "OSError: libtorch.so: failed to map segment from shared object",
+            "disk that programs may run from",
+        ),
+    ],
+)
+def test_a_package_that_cannot_be_loaded_is_one_sentence_with_what_to_do(output: str, remedy: str):
+    said = cannot_load(f"Traceback (most recent call last):\n{output}\n")
+    assert output in said and re.search(remedy, said) and said.count("\n") == 0
+
+
+NO_SOLUTION = """\
+Using Python 3.15.0 environment at: .venv
+error: No solution found when resolving dependencies
+  cause: Because torch==2.13.0 has no wheels with a matching Python ABI tag, we can conclude so.
+
+hint: You require CPython 3.15 (`cp315`), but we only found wheels with these tags: `cp314`
+"""
+
+
+def test_the_reason_that_uv_or_pip_gives_has_its_hint():
+    assert reason(NO_SOLUTION).endswith("dependencies; You require CPython 3.15 (`cp315`), but "
+        "we only found wheels with these tags: `cp314`")  # fmt: skip
+    assert reason("ERROR: No such file: 'C:\\x'\nHINT: Enable long paths.\n") == (
+        "No such file: 'C:\\x'; Enable long paths"
+    )
 
 
 def test_a_damaged_stamp_counts_as_a_half_made_venv(place: Path):

@@ -18,6 +18,7 @@ from support import ROOT, run
 from tiers import some
 
 from course.launcher import doctor
+from course.launcher.failure import learn_command
 from course.launcher.install import COURSE, JUPYTER, LIVE, LOCK, TESTS
 
 
@@ -59,6 +60,7 @@ WRONG_CALLS = {
     "reset": "reset takes one lesson",
     "reset l77": "there is no lesson 'l77'; the lessons are: l01_chunks",
     "update l01": "update takes no arguments, not 'l01'",
+    "doctor --port 80": "--port 80 is out of range",
 }
 
 
@@ -112,11 +114,12 @@ def test_what_becomes_of_the_lessons_is_said_and_what_is_wrong_with_them_before_
     assert here.main(["update"]) == here.main(["update"]) == 0
     (here.ROOT / "lessons" / "l01_chunks.py").write_text(LESSON.format(title="Better"))
     here.prepare()
-    assert here.main(["reset", "l01"]) == 0
+    assert here.main(["reset", "L01"]) == 0
     said = (
         "index.py is new.\nl01_chunks.py is new.\nEverything is up to date.\ninstalled\n"
         "There is a newer version of l01_chunks.py: python3 learn.py update\n"
-        r"The lesson is as new. Yours is kept: work/kept/l01_chunks\.[\d-]+\.py\n"
+        "The lesson is as new; exercises that you have passed stay passed.\n"
+        r"Yours is kept: work/kept/l01_chunks\.[\d-]+\.py\n"
     )
     assert re.fullmatch(said, capsys.readouterr().out)
     (here.ROOT / "work").rename(here.ROOT / "elsewhere")
@@ -129,19 +132,19 @@ def test_what_becomes_of_the_lessons_is_said_and_what_is_wrong_with_them_before_
 def test_the_doctor_finds_what_is_wrong(here: ModuleType, capsys, monkeypatch):
     (here.ROOT / ".venv").mkdir()
     (here.ROOT / ".venv" / "course.json").write_text('{"unfinished": "yes"}')
-    monkeypatch.setattr(doctor, "port_is_free", lambda port: False)
+    monkeypatch.setattr(doctor, "port_is_free", lambda port: port != 2719)
     monkeypatch.setattr(doctor, "is_temporary", lambda root: True)
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**12))
-    assert here.main(["doctor"]) == 1
+    assert here.main(["doctor", "--port", "2719"]) == 1
     said = capsys.readouterr().out
     for finding in (
         "   ok  Python 3.",
         "wrong  .venv is half made: python3 learn.py makes it anew.",
         f"wrong  {here.ROOT} is a temporary folder",
-        " note  port 2718 is taken",
+        " note  port 2719 is taken",
         " note  no browser was found here",
         " note  node is not installed",
         " note  Chromium is not installed",
@@ -168,6 +171,102 @@ def test_what_would_make_an_installation_fail_is_said_before_it(tmp_path: Path, 
     ]
     (tmp_path / ".venv").mkdir()
     assert not list(doctor.before_install(tmp_path)), "what is installed takes no more room"
+    monkeypatch.setattr(doctor.os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    (tmp_path / "a:b" / ".venv").mkdir(parents=True)
+    named, noexec = doctor.before_install(tmp_path / "a:b")
+    assert "its name has a ':'" in named and "runs no programs (noexec)" in noexec
+
+
+MACHINES = [  # system, Python, machine, version of the system or its C library; what is said
+    ("linux", (3, 14), "x86_64", "2.36", ""),
+    ("linux", (3, 11), "aarch64", "2.28", ""),
+    ("darwin", (3, 13), "arm64", "14.0", ""),
+    ("win32", (3, 12), "win-amd64", "", ""),
+    ("linux", (3, 15), "x86_64", "2.36", "this is CPython 3.15"),
+    ("linux", (3, 12), "riscv64", "2.36", "this is riscv64 with glibc 2.36"),
+    ("linux", (3, 12), "x86_64", "", "this is x86_64 with another C library"),
+    ("linux", (3, 12), "x86_64", "2.17", "this is x86_64 with glibc 2.17"),
+    ("darwin", (3, 12), "x86_64", "15.1", "no build for Macs with an Intel processor (x86_64)"),
+    ("darwin", (3, 12), "arm64", "13.7", "needs macOS 14 or newer, and this is 13.7"),
+    ("win32", (3, 12), "win-arm64", "", "no build for win-arm64: install the x64 Python 3.14"),
+    ("win32", (3, 12), "win32", "", "no build for win32"),
+]
+
+
+@pytest.mark.parametrize(("system", "version", "machine", "of_system", "said"), MACHINES)
+def test_a_machine_or_python_without_a_build_of_pytorch_is_named_before_anything_is_installed(
+    here: ModuleType, capsys, monkeypatch, system, version, machine, of_system, said
+):
+    libc = ("glibc" if of_system else "", of_system)
+    monkeypatch.setattr(here.INSTALLATION, "_make_room", lambda _: sys.exit("it installs"))
+    for module, name, value in (
+        (doctor.sys, "version_info", (*version, 1)),
+        (doctor.platform, "python_version", lambda: "{}.{}.1".format(*version)),
+        (doctor.platform, "machine", lambda: machine),
+        (doctor.platform, "mac_ver", lambda: (of_system, ("", "", ""), machine)),
+        (doctor.platform, "libc_ver", lambda: libc),
+        (doctor.sysconfig, "get_platform", lambda: machine),
+        (doctor, "has_display", lambda: True),
+        (doctor.sys, "platform", system),
+    ):
+        monkeypatch.setattr(module, name, value)
+    if not said:
+        assert list(doctor.unsupported()) == []
+        return
+    assert here.main(["check", "l01"]) == 1
+    assert re.fullmatch(r"learn\.py: PyTorch .+\.\n", error := capsys.readouterr().err)
+    assert said in error and not (here.ROOT / ".venv").exists()
+    here.main(["doctor"])
+    assert f"wrong  {error.partition(': ')[2]}" in capsys.readouterr().out
+
+
+def test_what_is_slow_or_may_fail_about_a_folder_is_noted(monkeypatch):
+    long = Path("/" + "x" * 66)
+    monkeypatch.delenv("WSL_DISTRO_NAME", raising=False)
+    assert not [*doctor.notes(long), *doctor.notes(Path("/mnt/c/course"))]
+    for folder in (
+        "/Users/me/Library/Mobile Documents/course",
+        "C:/Users/me/OneDrive - Uni/course",
+    ):
+        assert "in a folder that is synced" in next(doctor.notes(Path(folder)))
+    monkeypatch.setenv("WSL_DISTRO_NAME", "Debian")
+    assert "slow from WSL" in next(doctor.notes(Path("/mnt/c/course")))
+    monkeypatch.setattr(doctor.os, "name", "nt")
+    [said] = doctor.notes(long)
+    assert "has 67 characters" in said and "at most 66" in said
+
+
+def test_commands_that_are_printed_are_those_of_the_system(here: ModuleType, capsys, monkeypatch):
+    """Windows has `py`; its `python3` opens the Store."""
+    printed = [ROOT / "learn.py", *ROOT.glob("course/**/*.py")]
+    found = {p.name for p in printed if "python3 learn.py" in p.read_text(encoding="utf-8")}
+    assert found == {"learn.py"}, "its help, which has it replaced"
+    assert (learn_command(), learn_command("3.14")) == ("python3 learn.py", "python3.14 learn.py")
+    monkeypatch.setattr(here.os, "name", "nt")
+    assert (learn_command(), learn_command("3.14")) == ("py learn.py", "py -3.14 learn.py")
+    assert here.main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert "\npy learn.py check l01 " in said and "python3" not in said
+
+
+ELSEWHERE = (
+    "PYTHONPATH",
+    "PYTHONSAFEPATH",
+    "PYTHONOPTIMIZE",
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_ROOT",
+)
+
+
+def test_what_a_shell_has_set_for_other_pythons_reaches_no_process_of_the_courses(
+    tmp_path: Path, monkeypatch
+):
+    for name in (*ELSEWHERE, "PIP_USER"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    load_learn(tmp_path)
+    assert not set(ELSEWHERE) & set(os.environ) and os.environ["PIP_USER"] == "0"
 
 
 def test_a_temporary_folder_is_known_by_its_path():
@@ -178,8 +277,10 @@ def test_a_temporary_folder_is_known_by_its_path():
 
 @pytest.mark.process
 def test_it_runs_before_anything_is_installed(bare: Path):
-    done = run([sys.executable, "-S", "learn.py", "reset", "l01"], cwd=bare)
-    assert (done.returncode, done.stderr) == (0, "")
+    for options in (["-S", "-P"], ["-S", "-I", "-OO"]):
+        for arguments in (["reset", "l01"], ["--help"]):
+            done = run([sys.executable, *options, "learn.py", *arguments], cwd=bare)
+            assert (done.returncode, done.stderr) == (0, "") and done.stdout
     unread = run(
         ["sh", "-c", f"{{ sleep 0.3; {sys.executable} learn.py doctor; }} | true"], cwd=bare
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import queue
 import re
 import signal
@@ -18,7 +19,7 @@ import pytest
 from launching import family, free_port, listening
 from support import write_program
 
-from course.launcher import server
+from course.launcher import host, server
 from course.launcher.failure import Failure
 from course.launcher.kept import keep, note
 from course.launcher.page_guard import PageGuard
@@ -32,14 +33,22 @@ def test_the_course_is_opened_by_a_name_of_its_own_where_the_system_knows_it(mon
     first, second = choose_host(), choose_host()
     assert re.fullmatch(r"course-[0-9a-f]{8}\.localhost", first) and first != second
 
-    def unknown(name: str, port: None) -> None:
-        raise socket.gaierror(name)
+    def resolve(name: str, port: None) -> list[tuple]:
+        if not answers[0][0]:
+            raise socket.gaierror(name)
+        return [(0, 0, 0, "", (address, 0)) for address in answers[0][0]]
 
     monkeypatch.setattr(server.sys, "platform", "darwin")  # where a browser asks the system
-    monkeypatch.setattr(server.socket, "getaddrinfo", unknown)
-    assert choose_host() == "127.0.0.1"
-    monkeypatch.setattr(server.socket, "getaddrinfo", lambda name, port: [])
-    assert choose_host().endswith(".localhost")
+    monkeypatch.setattr(server.socket, "getaddrinfo", resolve)
+    answers = [
+        ((), False),
+        (("127.0.0.1", "::1"), True),
+        (("198.51.100.7",), False),  # a resolver that answers every name
+        (("127.0.0.1", "2001:db8::7"), False),
+    ]
+    while answers:
+        assert (choose_host() == "127.0.0.1") is not answers[0][1]
+        answers.pop(0)
 
 
 def test_a_taken_port_is_said_and_another_is_taken_unless_it_was_asked_for(monkeypatch, capsys):
@@ -71,6 +80,36 @@ def test_only_a_page_of_the_same_host_and_port_may_open_a_websocket():
         scope = {"type": "websocket", "headers": [*headers, *asked], "origin": origin}
         asyncio.run(PageGuard(app)(scope, channel, channel))
     assert heard == [*own, *[{"type": "websocket.close", "code": 1008}] * len(others)]
+
+
+@pytest.mark.parametrize("system", ["posix", "nt"])
+def test_the_server_ends_as_by_ctrl_c_when_its_input_ends(monkeypatch, system: str):
+    def terminate(pid: int, number: int) -> None:
+        raise AssertionError("on Windows, os.kill ends the process: nothing ends its kernels then")
+
+    monkeypatch.setattr(host.os, "name", system)
+    if system == "nt":
+        monkeypatch.setattr(host.os, "kill", terminate)
+    lifeline, launchers_end = os.pipe()
+    os.close(launchers_end)
+    with pytest.raises(KeyboardInterrupt):
+        host._end_with(lifeline)
+    os.close(lifeline)
+
+
+@pytest.mark.process
+def test_on_windows_too_a_server_gets_to_end_its_kernels_and_what_is_left_is_ended(
+    tmp_path: Path, monkeypatch
+):
+    program, asked = tmp_path / "server", []
+    write_program(program, f"#!/bin/sh\ncat > /dev/null\ntouch {tmp_path}/ended\n")
+    started = subprocess.Popen([program], stdin=subprocess.PIPE)
+    monkeypatch.setattr(server.subprocess, "run", lambda command, **_: asked.append(command))
+    monkeypatch.setattr(server.os, "name", "nt")
+    server._stop(started)
+    monkeypatch.undo()
+    assert (tmp_path / "ended").exists() and started.returncode == 0
+    assert asked == [["taskkill", "/T", "/F", "/PID", str(started.pid)]]
 
 
 @pytest.mark.process
