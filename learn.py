@@ -63,10 +63,10 @@ from course.launcher.server import DEFAULT_PORT, end_with_its_own, parse_options
 from course.launcher.workspace import Workspace
 
 # What a shell has set for other Pythons, or to put packages elsewhere, is not for .venv's: foreign
-# packages would be loaded, the course's installed elsewhere, and torch compiled at every start.
+# packages would be loaded, the course's installed elsewhere, torch compiled at every start.
 for name in (
     *("PYTHONDONTWRITEBYTECODE", "PYTHONOPTIMIZE", "PYTHONPATH", "PYTHONSAFEPATH"),
-    *("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET"),
+    *("PYTHONWARNINGS", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET"),
 ):
     os.environ.pop(name, None)
 os.environ["PIP_USER"] = "0"  # a pip.conf may say it too

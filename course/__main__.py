@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_grade(parser: argparse.ArgumentParser) -> None:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     add = parser.add_argument
     add("submissions", type=Path, help="a folder of lesson files, or a zip file of one")
     add("--out", type=Path, required=True, help="the folder for the results")
@@ -143,9 +143,8 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     items = _chosen(lesson, only)
     try:
         loaded = load_functions(path, [item.name for item in items])
-    except UnicodeDecodeError as error:
-        where = f"its byte {error.start + 1} is no UTF-8"
-        raise UsageError(f"{path} could not be read, for {where}: save it as UTF-8.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} could not be read: {error}.") from None
     passed = [_check_one(item, loaded, path, file is None) for item in items]
     if len(items) > 1:
         print(f"{lesson.stem}: {sum(passed)} of {len(items)} exercises pass.")

@@ -215,10 +215,11 @@ class Installation:
         if made.status and is_disk_full(made.output):
             raise disk_full(runner.log)
         if made.status:
-            helps = "; on Debian and Ubuntu this helps: sudo apt install python3-venv"
+            helps = ""
+            if sys.platform == "linux" and "ensurepip" in made.output:
+                helps = "; on Debian and Ubuntu this helps: sudo apt install python3-venv"
             raise Failure(
-                f"{python} could not make a virtual environment ({last_line(made.output)})"
-                f"{helps if sys.platform == 'linux' and 'ensurepip' in made.output else ''}."
+                f"{python} could not make a virtual environment ({last_line(made.output)}){helps}."
             )
 
 

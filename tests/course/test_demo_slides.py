@@ -221,7 +221,7 @@ def test_what_cannot_be_shown_or_written_is_said(tmp_path: Path, monkeypatch, ca
     monkeypatch.setattr(command, "made", lambda lesson: "slides")
     (tmp_path / "file").write_text("")
     assert main(["demo", "l03", "--export", str(tmp_path / "file" / "out.html")]) == 2
-    assert "a file stands where a folder should" in capsys.readouterr().err
+    assert "something else stands in its place" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_no_hindrance():

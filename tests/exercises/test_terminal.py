@@ -126,12 +126,12 @@ def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
 @pytest.mark.parametrize(
     ("content", "argv", "sentence"),
     [
+        (None, ["L04.judge"], "l04b_window_quality.py; open the course once to get your copy"),
         (None, ["l77"], "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
         (None, ["l00"], "open the course once to get your copy"),
         (None, ["l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
         (b"", ["l00", "nothing"], "it has: next_inputs, cached_attention, finish_steps"),
-        (None, ["L04.judge"], "l04b_window_quality.py; open the course once to get your copy"),
-        (b"# f\xfcr", ["l00"], "could not be read, for its byte 4 is no UTF-8: save it as UTF-8"),
+        (b"\xff\xfe\x00", ["l00"], "could not be read"),
     ],
 )
 def test_what_is_not_there_is_said_in_one_sentence(content, argv, sentence, learner_folder, capsys):

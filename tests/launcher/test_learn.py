@@ -249,14 +249,10 @@ def test_commands_that_are_printed_are_those_of_the_system(here: ModuleType, cap
     assert "\npy learn.py check l01 " in said and "python3" not in said
 
 
-ELSEWHERE = (
-    "PYTHONPATH",
-    "PYTHONSAFEPATH",
-    "PYTHONOPTIMIZE",
-    "PIP_TARGET",
-    "PIP_PREFIX",
-    "PIP_ROOT",
-)
+ELSEWHERE = [
+    *("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONOPTIMIZE", "PYTHONWARNINGS"),
+    *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"),
+]
 
 
 def test_what_a_shell_has_set_for_other_pythons_reaches_no_process_of_the_courses(
