@@ -164,7 +164,9 @@ def asked_of_course(verb: str, farewell_s: float = 0):
                 return asked.wait()
             except BaseException:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    if farewell_s and os.name != "nt":
+                    if os.name == "nt":  # where Ctrl-C has reached it, and it says so itself
+                        return asked.wait(farewell_s or 1)
+                    if farewell_s:
                         asked.send_signal(signal.SIGINT)
                         return asked.wait(farewell_s)
                 end_with_its_own(asked)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -91,6 +92,18 @@ def test_ctrl_c_waits_until_there_is_a_process_to_end_with_it(here: ModuleType):
         interrupts.let_through()
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_on_windows_ctrl_c_reaches_a_check_itself_and_is_said_once(
+    here: ModuleType, capsys, monkeypatch
+):
+    asked = MagicMock()
+    asked.__enter__.return_value.wait.side_effect = [KeyboardInterrupt, 130]
+    monkeypatch.setattr(here, "prepare", lambda: None)
+    monkeypatch.setattr(here.subprocess, "Popen", lambda *_, **__: asked)
+    monkeypatch.setattr(here.os, "name", "nt")
+    assert here.main(["check", "l01"]) == 130
+    assert capsys.readouterr().err == ""
 
 
 def test_a_verb_installs_what_it_needs(here: ModuleType, monkeypatch):
