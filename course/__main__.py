@@ -50,7 +50,8 @@ def main(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        sentence, status = explain(error), 2
+        sentence = explain(error) if error.errno else cannot_load(str(error))
+        status = 2
     except KeyboardInterrupt:
         sentence, status = "stopped.", 130
     print(f"course: {sentence}", file=sys.stderr)
