@@ -101,8 +101,9 @@ def test_on_windows_ctrl_c_reaches_a_check_itself_and_is_said_once(
     asked.__enter__.return_value.wait.side_effect = [KeyboardInterrupt, 130]
     monkeypatch.setattr(here, "prepare", lambda: None)
     monkeypatch.setattr(here.subprocess, "Popen", lambda *_, **__: asked)
-    monkeypatch.setattr(here.os, "name", "nt")
-    assert here.main(["check", "l01"]) == 130
+    with monkeypatch.context() as patch:
+        patch.setattr(here.os, "name", "nt")
+        assert here.main(["check", "l01"]) == 130
     assert capsys.readouterr().err == ""
 
 
@@ -244,8 +245,9 @@ def test_what_is_slow_or_may_fail_about_a_folder_is_noted(monkeypatch):
         assert "in a folder that is synced" in next(doctor.notes(Path(folder)))
     monkeypatch.setenv("WSL_DISTRO_NAME", "Debian")
     assert "slow from WSL" in next(doctor.notes(Path("/mnt/c/course")))
-    monkeypatch.setattr(doctor.os, "name", "nt")
-    [said] = doctor.notes(long)
+    with monkeypatch.context() as patch:
+        patch.setattr(doctor.os, "name", "nt")
+        [said] = doctor.notes(long)
     assert "has 67 characters" in said and "at most 66" in said
 
 
@@ -255,9 +257,11 @@ def test_commands_that_are_printed_are_those_of_the_system(here: ModuleType, cap
     found = {p.name for p in printed if "python3 learn.py" in p.read_text(encoding="utf-8")}
     assert found == {"learn.py"}, "its help, which has it replaced"
     assert (learn_command(), learn_command("3.14")) == ("python3 learn.py", "python3.14 learn.py")
-    monkeypatch.setattr(here.os, "name", "nt")
-    assert (learn_command(), learn_command("3.14")) == ("py learn.py", "py -3.14 learn.py")
-    assert here.main(["--help"]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(here.os, "name", "nt")
+        commands = learn_command(), learn_command("3.14")
+        assert here.main(["--help"]) == 0
+    assert commands == ("py learn.py", "py -3.14 learn.py")
     said = capsys.readouterr().out
     assert "\npy learn.py check l01 " in said and "python3" not in said
 

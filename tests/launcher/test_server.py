@@ -87,12 +87,12 @@ def test_the_server_ends_as_by_ctrl_c_when_its_input_ends(monkeypatch, system: s
     def terminate(pid: int, number: int) -> None:
         raise AssertionError("on Windows, os.kill ends the process: nothing ends its kernels then")
 
-    monkeypatch.setattr(host.os, "name", system)
-    if system == "nt":
-        monkeypatch.setattr(host.os, "kill", terminate)
     lifeline, launchers_end = os.pipe()
     os.close(launchers_end)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if system == "nt":
+            patch.setattr(host.os, "kill", terminate)
+        patch.setattr(host.os, "name", system)
         host._end_with(lifeline)
     os.close(lifeline)
 
@@ -104,10 +104,10 @@ def test_on_windows_too_a_server_gets_to_end_its_kernels_and_what_is_left_is_end
     program, asked = tmp_path / "server", []
     write_program(program, f"#!/bin/sh\ncat > /dev/null\ntouch {tmp_path}/ended\n")
     started = subprocess.Popen([program], stdin=subprocess.PIPE)
-    monkeypatch.setattr(server.subprocess, "run", lambda command, **_: asked.append(command))
-    monkeypatch.setattr(server.os, "name", "nt")
-    server._stop(started)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(server.subprocess, "run", lambda command, **_: asked.append(command))
+        patch.setattr(server.os, "name", "nt")
+        server._stop(started)
     assert (tmp_path / "ended").exists() and started.returncode == 0
     assert asked == [["taskkill", "/T", "/F", "/PID", str(started.pid)]]
 
