@@ -105,6 +105,7 @@ class BytePairs:
         self._num_ids = max(vocab.values(), default=-1) + 1
         special = {token for token, each in added.items() if each.special}
         self._pieces = {t: _bytes(name) for name, t in vocab.items() if t not in special}
+        self.max_token_length = max(map(len, (*self._pieces.values(), *self._added)), default=1)
         self._unknown = {byte for name, byte in BYTE_OF.items() if name not in vocab}
 
     def encode(self, text: str) -> list[int]:
@@ -119,7 +120,8 @@ class BytePairs:
             for character in rest:
                 if not self._unknown.isdisjoint(character.encode()):
                     raise ValueError(f"character {character!r} has no token in the tokenizer")
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        # Other threads run during `encode_batch`, and wait for `encode`.
+        return self._tokenizer.encode_batch([text], add_special_tokens=False)[0].ids
 
     def piece(self, token: int) -> bytes:
         """The token's bytes; none for one that the model has beyond the tokenizer."""

@@ -18,6 +18,11 @@ class Tokenizer(Protocol):
         """The token that ends a text and says nothing; None where there is none."""
         ...
 
+    @property
+    def max_token_length(self) -> int:
+        """How many characters of a text a token stands for, at most."""
+        ...
+
     def encode(self, text: str) -> list[int]:
         """The text's tokens. Raises: ValueError naming a character that has none."""
         ...
@@ -39,6 +44,7 @@ class Characters:
     """
 
     end_token = None
+    max_token_length = 1
 
     def encode(self, text: str) -> list[int]:
         """As `tokenizer.encode`."""

@@ -4,8 +4,9 @@
     token_stream, continuation      one request's text, on its way to its client
     server_parts, server_guard      what comes in, goes out and leaves, and how a learner's is asked
     door, pace                which requests are unfinished, and how fast they go
-    openai_api, chat_template, api_errors       what clients send, and how it is refused
-    answers, app              what they are sent, and the routes
+    openai_bodies, openai_api, chat_template    what clients send
+    api_errors, foreign_pages       how and whom a server refuses
+    answers, logprobs, app          what clients are sent, and the routes
     deadlines, server_metrics, server_settings      SLOs, what /metrics shows, limits
     live_feed, live_page      what /live shows, while it is watched
     serving                   uvicorn, and shutting down

@@ -33,6 +33,7 @@ def main(argv: Sequence[str]) -> int:
             max_body_bytes=options.max_body_kib * 1024,
             stream_interval_ms=options.stream_interval_ms,
             shutdown_s=options.shutdown_s,
+            keep_alive_s=options.keep_alive_s,
         )
         from nanogpt.server.deadlines import Deadlines
 
@@ -42,11 +43,13 @@ def main(argv: Sequence[str]) -> int:
         parser.error(str(error))
     from nanogpt.server.serving import serve  # slow to import
 
-    sys.stderr.write(f"{settings.model_name} is served at http://{options.host}:{options.port}\n")
+    def announce(url: str) -> None:
+        sys.stderr.write(f"{settings.model_name} is served at {url}\n")
+
     try:
         serve(
             lambda: engine, settings, host=options.host, port=options.port, deadlines=deadlines,
-            tokenizer=tokenizer,
+            tokenizer=tokenizer, announce=announce,
         )  # fmt: skip
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -119,6 +122,9 @@ def _parser() -> Parser:
     )  # fmt: skip
     parser.option(
         "--shutdown-s", Whole(0, 3600), usual.shutdown_s, "for the unfinished, once told to stop"
+    )
+    parser.option(
+        "--keep-alive-s", Whole(1, 3600), usual.keep_alive_s, "until an idle connection is closed"
     )
     return parser
 

@@ -1,12 +1,13 @@
 """What clients are sent: one JSON answer, or server-sent events while the text comes.
 
-Both read one request's stream, and let the request go as soon as its client has left.
+Both read the streams of a call's requests, and let the requests go as soon as the client has left.
 Source: the API reference of OpenAI, the completion object and the chat completion chunk.
 """
 
 import asyncio
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from nanogpt.server.api_errors import ApiError, unavailable
 from nanogpt.server.engine_thread import EngineThread
+from nanogpt.server.logprobs import Scorer, as_json
 from nanogpt.server.openai_api import Call
 from nanogpt.server.token_stream import End, TokenStream
 
@@ -27,105 +29,162 @@ _STREAM_HEADERS = [
 
 
 class Answer:
-    """The answer to one call, as an ASGI application. The request has been submitted."""
+    """The answer to one call, as an ASGI application. Its requests have been submitted."""
 
     def __init__(
-        self, thread: EngineThread, stream: TokenStream, call: Call, model_name: str
+        self,
+        thread: EngineThread,
+        scorer: Scorer,
+        streams: Sequence[TokenStream],
+        call: Call,
+        model_name: str,
     ) -> None:
         self.thread = thread
-        self.stream = stream
+        self.scorer = scorer
+        self.streams = streams
         self.call = call
         kind = "chat.completion" if call.is_chat else "text_completion"
         chunk = "chat.completion.chunk" if call.is_chat else kind
         prefix = "chatcmpl" if call.is_chat else "cmpl"
+        self._has_left = False
         self._head: dict[str, Any] = {
-            "id": f"{prefix}-{stream.request_id}-{secrets.token_hex(6)}",
+            "id": f"{prefix}-{streams[0].request_id}-{secrets.token_hex(6)}",
             "object": chunk if call.streams else kind,
             "created": int(time.time()),
             "model": model_name,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer; whatever ends this, the request is in the engine no longer than it."""
+        """Send the answer; whatever ends this, no request is in the engine longer than it."""
         watching = asyncio.create_task(self._watch(receive))
         try:
-            await self.stream.accepted.wait()
-            if self.stream.end is not None and self.stream.end.reason not in ("stop", "length"):
-                await self._error(self.stream.end).response()(scope, receive, send)
+            for stream in self.streams:
+                await stream.accepted.wait()
+            if (lost := self._lost()) is not None:
+                await self._error(lost).response()(scope, receive, send)
             elif self.call.streams:
                 await self._send_events(send)
             else:
                 await (await self._whole())(scope, receive, send)
         finally:
             watching.cancel()
-            self.thread.cancel(self.stream)
+            self._let_go()
 
     async def _watch(self, receive: Receive) -> None:
-        """Let the request go when its client has left."""
+        """Let the requests go when their client has left."""
         while (await receive())["type"] != "http.disconnect":
             pass
-        self.thread.cancel(self.stream)
+        self._has_left = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for stream in self.streams:
+            self.thread.cancel(stream)
+
+    def _lost(self) -> End | None:
+        """The end of the first request that has ended without an answer, if there is one."""
+        ends = (stream.end for stream in self.streams)
+        return next((end for end in ends if end and end.reason not in ("stop", "length")), None)
 
     async def _whole(self) -> Response:
         """The answer in one piece."""
-        text = ""
-        while self.stream.end is None:
-            text += await self.stream.read()
-        text, end = text + await self.stream.read(), self.stream.end
-        if end.reason not in ("stop", "length"):
-            return self._error(end).response()
-        message = {"role": "assistant", "content": text, "refusal": None}
-        said = {"message": message} if self.call.is_chat else {"text": text}
-        body = {**self._head, "choices": [self._choice(said, end)], "usage": self._usage(end)}
+        texts: list[str] = []
+        for stream in self.streams:
+            text = ""
+            while stream.end is None:
+                text += await stream.read()
+            texts.append(text + await stream.read())
+        if (lost := self._lost()) is not None:
+            return self._error(lost).response()
+        choices = [await self._finished(index, text) for index, text in enumerate(texts)]
+        body = {**self._head, "choices": choices, "usage": self._usage()}
         return Response(msgspec.json.encode(body), media_type="application/json")
 
+    async def _finished(self, index: int, text: str) -> dict[str, Any]:
+        """A choice of the answer in one piece."""
+        call, prompt, end = self.call, self.call.asked[index].prompt_tokens, self.streams[index].end
+        assert end is not None
+        text, answer = (text, end.token_ids) if call.keeps_text else ("", ())
+        if call.is_chat:
+            said = {"message": {"role": "assistant", "content": text, "refusal": None}}
+            return self._choice(index, said, end)
+        piece = self.thread.tokenizer.piece
+        echo = b"".join(map(piece, prompt)).decode(errors="replace") if call.echoes else ""
+        choice = self._choice(index, {"text": echo + text}, end)
+        if call.num_logprobs is not None and not self._has_left:
+            tokens, first = [*prompt, *answer], 0 if call.echoes else len(prompt)
+            scores = await self.scorer.scores(tokens, call.num_logprobs)
+            choice["logprobs"] = as_json(tokens, scores, first, self.thread.tokenizer)
+        return choice
+
     async def _send_events(self, send: Send) -> None:
-        """Events with the text as it comes, the reason it ended, and what it came to."""
+        """Events with the texts as they come, why they ended, and what all of it came to."""
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        everyone = range(len(self.streams))
         if self.call.is_chat:
-            await self._send(send, self._event({"delta": {"role": "assistant", "content": ""}}))
-        while self.stream.end is None:
-            await self._send_text(send, await self.stream.read())
-        await self._send_text(send, await self.stream.read())
-        await self._send(send, self._ending(self.stream.end) + DONE, more=False)
+            first = {"delta": {"role": "assistant", "content": ""}}
+            await self._send(send, b"".join(self._event(index, first) for index in everyone))
+        await asyncio.gather(*(self._send_text(send, index) for index in everyone))
+        await self._send(send, self._ending() + DONE, more=False)
 
-    async def _send_text(self, send: Send, text: str) -> None:
-        if text:
-            said = {"delta": {"content": text}} if self.call.is_chat else {"text": text}
-            await self._send(send, self._event(said))
+    async def _send_text(self, send: Send, index: int) -> None:
+        """The events of one text, to its end."""
+        stream = self.streams[index]
+        while stream.end is None:
+            await self._send(send, self._text_event(index, await stream.read()))
+        data = self._text_event(index, await stream.read())
+        if stream.end.reason in ("stop", "length"):
+            said = {"delta": {}} if self.call.is_chat else {"text": ""}
+            data += self._event(index, said, stream.end)
+        await self._send(send, data)
 
-    def _ending(self, end: End) -> bytes:
-        """The last events: why it ended and the usage, or the error."""
-        if end.reason not in ("stop", "length"):
-            return b"data: " + self._error(end).body() + b"\n\n"
-        events = self._event({"delta": {}} if self.call.is_chat else {"text": ""}, end)
+    def _text_event(self, index: int, text: str) -> bytes:
+        if not text or not self.call.keeps_text:
+            return b""
+        return self._event(
+            index, {"delta": {"content": text}} if self.call.is_chat else {"text": text}
+        )
+
+    def _ending(self) -> bytes:
+        """The last event: the usage if it is wanted, or the error."""
+        if (lost := self._lost()) is not None:
+            return b"data: " + self._error(lost).body() + b"\n\n"
         if self.call.includes_usage:
-            events += _event({**self._head, "choices": [], "usage": self._usage(end)})
-        return events
+            return _event({**self._head, "choices": [], "usage": self._usage()})
+        return b""
 
-    def _event(self, said: dict[str, Any], end: End | None = None) -> bytes:
+    def _event(self, index: int, said: dict[str, Any], end: End | None = None) -> bytes:
         usage = {"usage": None} if self.call.includes_usage else {}
-        return _event({**self._head, "choices": [self._choice(said, end)], **usage})
+        return _event({**self._head, "choices": [self._choice(index, said, end)], **usage})
 
-    def _choice(self, said: dict[str, Any], end: End | None) -> dict[str, Any]:
-        reason = None if end is None else end.reason
-        return {"index": 0, **said, "logprobs": None, "finish_reason": reason}
+    def _choice(self, index: int, said: dict[str, Any], end: End | None) -> dict[str, Any]:
+        reason = "length" if end and not self.call.keeps_text else end and end.reason
+        return {"index": index, **said, "logprobs": None, "finish_reason": reason}
 
-    def _usage(self, end: End) -> dict[str, int]:
-        num_prompt = len(self.call.asked.prompt_tokens)
+    def _usage(self) -> dict[str, Any]:
+        """Tokens of all prompts, each of them counted once, and of all answers."""
+        call = self.call
+        ends = [stream.end for stream in self.streams if stream.end]
+        num_prompt = sum(len(each.prompt_tokens) for each in call.asked[:: call.num_answers])
+        num_answer = sum(end.num_tokens for end in ends) if call.keeps_text else 0
+        num_cached = sum(end.num_cached for end in ends[:: call.num_answers])
         return {
             "prompt_tokens": num_prompt,
-            "completion_tokens": end.num_tokens,
-            "total_tokens": num_prompt + end.num_tokens,
+            "completion_tokens": num_answer,
+            "total_tokens": num_prompt + num_answer,
+            "prompt_tokens_details": {"cached_tokens": num_cached},
         }
 
     def _error(self, end: End) -> ApiError:
-        """What went wrong, and whose fault it was."""
-        self.thread.metrics.refused(status := {"refused": 400, "failed": 500}.get(end.reason, 503))
+        """What went wrong, and whose fault it was. A client that has left is told nothing."""
+        status = {"refused": 400, "failed": 500}.get(end.reason, 503)
+        if end.reason != "cancelled":
+            self.thread.metrics.refused(status)
         return ApiError(status, end.message) if status < 503 else unavailable(end.message)
 
     async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
-        await send({"type": "http.response.body", "body": data, "more_body": more})
+        if data or not more:
+            await send({"type": "http.response.body", "body": data, "more_body": more})
 
 
 def _event(value: dict[str, Any]) -> bytes:

@@ -4,7 +4,10 @@ POST /v1/completions, /v1/chat/completions      GET /v1/models, /v1/models/{mode
 GET /health, /metrics, /live and the state that it reads
 """
 
+import asyncio
 import hmac
+import re
+import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,23 +19,56 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nanogpt.server.answers import Answer
-from nanogpt.server.api_errors import ApiError, not_admitted
+from nanogpt.server.api_errors import ApiError, not_admitted, unavailable
 from nanogpt.server.door import RefusedError
-from nanogpt.server.engine_thread import EngineThread
+from nanogpt.server.engine_thread import STOPPED, EngineThread
+from nanogpt.server.foreign_pages import check_page
 from nanogpt.server.live_page import live_state, page_routes
-from nanogpt.server.openai_api import Limits, parse
+from nanogpt.server.logprobs import Scorer
+from nanogpt.server.openai_api import Call, Limits, parse
+from nanogpt.server.token_stream import TokenStream
 from nanogpt.validate import PartError
 
 Endpoint = Callable[[Request], Awaitable[Response | Answer]]
 
+STALLED_S = 5.0
+"""A step that has not ended after so long may never end."""
+SHORT_BODY = 4096
+"""Bytes that are parsed at once; longer bodies, in a thread, hold no stream up meanwhile."""
+
+
+class RequestIds:
+    """An ASGI application in front of another: each answer has the `x-request-id` of its request,
+    or a new one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on, with one header more."""
+        sent = dict(scope.get("headers", ())).get(b"x-request-id", b"")
+        is_usable = re.fullmatch(rb"[!-~]{1,128}", sent)
+        request_id = sent if is_usable else secrets.token_hex(16).encode()
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message.get("headers", ()), (b"x-request-id", request_id)]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self.app(scope, receive, named)
+
 
 class App:
-    """The HTTP face of an engine's thread."""
+    """The HTTP face of an engine's thread that listens at `host`."""
 
-    def __init__(self, thread: EngineThread) -> None:
+    def __init__(self, thread: EngineThread, host: str) -> None:
         self.thread = thread
+        self.host = host
+        self.scorer = Scorer(thread.engine)
         self.settings = thread.settings
         self.limits = Limits.of(thread.engine, thread.settings, thread.tokenizer)
         self._created = int(time.time())
@@ -49,7 +85,10 @@ class App:
             Route("/live/state", self._for_clients(live_state(self.thread))),
             *page_routes(),
         ]
-        handlers = {ApiError: self.refuse, HTTPException: self.refuse, Exception: self.refuse}
+        handlers = {
+            ApiError: self.refuse, HTTPException: self.refuse, Exception: self.refuse,
+            ClientDisconnect: self.left,
+        }  # fmt: skip
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
 
     @asynccontextmanager
@@ -69,16 +108,30 @@ class App:
         return await self._generate(request, is_chat=True)
 
     async def _generate(self, request: Request, *, is_chat: bool) -> Answer:
-        body = await self._body(request)
-        call = parse(body, request.headers, self.limits, is_chat=is_chat)
+        body, headers = await self._body(request), request.headers
+        if len(body) > SHORT_BODY:
+            call = await asyncio.to_thread(parse, body, headers, self.limits, is_chat=is_chat)
+        else:
+            call = parse(body, headers, self.limits, is_chat=is_chat)
+        streams = self._submit(call)
+        return Answer(self.thread, self.scorer, streams, call, self.limits.model_name)
+
+    def _submit(self, call: Call) -> list[TokenStream]:
+        """Hand all requests of a call over, or none. Raises: ApiError."""
+        if not self.thread.is_alive:
+            raise unavailable(STOPPED)
+        streams: list[TokenStream] = []
         try:
-            stream = self.thread.submit(call.asked)
-        except RefusedError as refused:
+            for asked in call.asked:
+                streams.append(self.thread.submit(asked))
+        except (RefusedError, PartError) as error:
+            for stream in streams:
+                self.thread.cancel(stream)
+            if isinstance(error, PartError):
+                raise ApiError(500, str(error)) from None
             most = self.settings.max_requests
-            raise not_admitted(refused.status, refused.retry_after_s, most) from None
-        except PartError as error:
-            raise ApiError(500, str(error)) from None
-        return Answer(self.thread, stream, call, self.limits.model_name)
+            raise not_admitted(error.status, error.retry_after_s, most) from None
+        return streams
 
     async def models(self, request: Request) -> Response:
         """The one model."""
@@ -95,8 +148,14 @@ class App:
         return _json(self._card())
 
     async def health(self, request: Request) -> Response:
-        """200 while requests are taken, else 503."""
-        return Response(status_code=200 if self._serves() else 503)
+        """200 while requests are taken and steps end, else 503 and why."""
+        if not self.thread.is_alive:
+            return unavailable(STOPPED).response()
+        if self.thread.closing:
+            return unavailable().response()
+        if (seconds := self.thread.door.step_s) > STALLED_S:
+            return unavailable(f"no step has ended for {seconds:.0f} s").response()
+        return Response()
 
     async def metrics(self, request: Request) -> Response:
         """For Prometheus."""
@@ -114,20 +173,24 @@ class App:
         self.thread.metrics.refused(error.status)
         return error.response()
 
+    async def left(self, request: Request, error: Exception) -> Response:
+        """To a client that left before its body was whole: nothing, and it is not counted."""
+        return Response(status_code=400)
+
     # --- what they share --------------------------------------------------------------------------
 
-    def _serves(self) -> bool:
-        return self.thread.is_alive and not self.thread.closing
-
     def _for_clients(self, endpoint: Endpoint) -> Endpoint:
-        """The endpoint, for those that have the key, if there is one."""
+        """The endpoint, for those that have the key; without one, for all but foreign pages."""
 
         async def guarded(request: Request) -> Response | Answer:
-            scheme, _, key = request.headers.get("authorization", "").partition(" ")
             wanted = self.settings.api_key
+            if wanted is None:
+                check_page(request.headers, self.host)
+                return await endpoint(request)
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
             # Compared in constant time: how long it takes says nothing of the key.
-            right = wanted is None or hmac.compare_digest(key.encode(), wanted.encode())
-            if not right or (wanted is not None and scheme.lower() != "bearer"):
+            right = hmac.compare_digest(key.encode(), wanted.encode())
+            if not right or scheme.lower() != "bearer":
                 raise ApiError(
                     401, "no API key was sent, or a wrong one; send it as 'Authorization: Bearer'",
                     code="invalid_api_key", headers={"www-authenticate": "Bearer"},
@@ -137,19 +200,14 @@ class App:
         return guarded
 
     async def _body(self, request: Request) -> bytes:
-        """The body, no larger than allowed. Raises: ApiError."""
+        """The body, no larger than allowed. Raises: ApiError; ClientDisconnect."""
         most, body = self.settings.max_body_bytes, bytearray()
-        try:
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > most:
-                    raise ApiError(
-                        413,
-                        f"the body is larger than {most} bytes",
-                        headers={"connection": "close"},
-                    )
-        except ClientDisconnect:
-            raise ApiError(400, "the client left before its body was whole") from None
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise ApiError(
+                    413, f"the body is larger than {most} bytes", headers={"connection": "close"}
+                )
         return bytes(body)
 
     def _card(self) -> dict[str, object]:

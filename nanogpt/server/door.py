@@ -3,6 +3,7 @@
 The engine's thread publishes what runs, after each change, as a mapping that is never changed.
 """
 
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -32,7 +33,8 @@ class Door:
     """The books of the event loop. Mutable.
 
     Its own are the ids that are `unfinished` and those that are `leaving`, whose going has been
-    ordered. `running`, `in_step` and `pace` are written by the engine's thread.
+    ordered. `running`, `in_step`, `step_began_s` (of `time.monotonic`; None between two steps) and
+    `pace` are written by the engine's thread.
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,7 @@ class Door:
         self.leaving: dict[int, None] = {}
         self.running: Mapping[int, Running] = {}
         self.in_step = False
+        self.step_began_s: float | None = None
         self.pace = Pace()
 
     def note_running(self, engine: Engine) -> None:
@@ -49,6 +52,12 @@ class Door:
             each.id: Running(each.max_new_tokens - each.num_generated, each.prefill_cursor)
             for each in (*scheduler.active, *scheduler.prefilling)
         }
+
+    @property
+    def step_s(self) -> float:
+        """For how long the step that runs has been running; 0 between two steps."""
+        began_s = self.step_began_s
+        return 0.0 if began_s is None else time.monotonic() - began_s
 
     def ended(self, request_id: int) -> None:
         """A request is over, and its client is told."""

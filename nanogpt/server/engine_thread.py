@@ -32,6 +32,8 @@ from nanogpt.trace import StepRecord
 from nanogpt.validate import PartError
 
 STOPPED = "the engine has stopped"
+JOIN_S = 5.0
+"""So long is waited for the last step. The thread does not keep its process from ending."""
 
 
 class Asked(NamedTuple):
@@ -65,6 +67,7 @@ class Served:
     first_s: float = 0.0
     last_s: float = 0.0
     num_seen: int = 0
+    num_cached: int = 0
     text: str = ""
 
 
@@ -159,11 +162,11 @@ class EngineThread:
         self._commands.put(lambda: self._drop(list(self.served), "shutdown", message))
 
     async def close(self) -> None:
-        """End the thread after its step; what is unfinished is told."""
+        """End the thread after its step, if that ends; what is unfinished is told."""
         self.closing = True
         self._commands.put(self._finish)
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, JOIN_S)
         await asyncio.sleep(0)  # what it has handed over last
 
     def _hand_out(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
@@ -179,9 +182,11 @@ class EngineThread:
             while not self._over:
                 # Sleeps here, in `get`, for as long as there is nothing to serve.
                 while self.engine.scheduler.is_done() or not self._commands.empty():
+                    self.door.step_began_s = None
                     self._commands.get()()
                     if self._over:
                         return
+                self.door.step_began_s = time.monotonic()
                 self._step()
         finally:
             self._over = True
@@ -242,6 +247,9 @@ class EngineThread:
         now_s = time.perf_counter()
         is_due = now_s - self._handed_over_s >= self.settings.stream_interval_ms / 1000
         news: list[tuple[TokenStream, str, End | None]] = []
+        for hit in record.prefix_hits:
+            one = self.served[hit.request_id]
+            one.num_cached = one.num_cached if one.started_s else hit.num_tokens
         for one in list(self.served.values()):
             was_first = not one.num_seen
             try:
@@ -302,7 +310,9 @@ class EngineThread:
             waited_s = time.perf_counter() - one.arrived_s
             if reason != "cancelled" or waited_s > one.slo_ttft_s:
                 self.metrics.promised(kept=False)
-        return End(reason, one.continuation.num_tokens, message)
+        num_tokens = one.continuation.num_tokens
+        token_ids = tuple(one.request.generated_tokens[:num_tokens])
+        return End(reason, num_tokens, message, token_ids, one.num_cached)
 
     def _drop(self, request_ids: Sequence[int], reason: Reason, message: str = "") -> None:
         """Let these requests go, and say so to the clients that still listen."""

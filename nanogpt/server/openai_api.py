@@ -1,15 +1,10 @@
 """What clients send: bodies and headers of the OpenAI API, checked, as what the engine is asked.
 
-What a body has beyond this and clients send by default is passed over; what would change the answer
-and is not supported is refused, unless it has the value that changes nothing.
 Source: the API reference of OpenAI, completions and chat completions.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
@@ -17,228 +12,205 @@ from nanogpt.server.api_errors import ApiError
 from nanogpt.server.chat_template import PLAIN, SCENE, ChatTemplate, Message
 from nanogpt.server.door import most_positions
 from nanogpt.server.engine_thread import Asked
+from nanogpt.server.openai_bodies import ChatBody, ChatMessage, CompletionBody, convert
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.validate import check_int, show
 
 MAX_STOPS = 4
 MAX_TEMPERATURE = 2.0
+MAX_LOGPROBS = 20
 USUAL_MAX_TOKENS = 16
 """Of a completion that names no `max_tokens`, as the API has it."""
 MAX_PRIORITY = 9
 USUAL_PRIORITY = 1
 MAX_SLO_MS = 3_600_000
 MAX_SALT = 128
-
-UNCHANGING: Mapping[str, tuple[object, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "echo": (False,),
-    "suffix": ("",),
-    "logprobs": (False,),
-    "top_logprobs": (),
-    "top_p": (1,),
-    "top_k": (-1, 0),
-    "min_p": (0,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "logit_bias": ({},),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "audio": (),
-}
-"""What is not supported, and the values that ask for nothing; null always does."""
-
-
-class StreamOptions(msgspec.Struct):
-    """How to stream."""
-
-    include_usage: bool | None = None
-
-
-class Body(msgspec.Struct, kw_only=True):
-    """What both kinds of body have."""
-
-    model: str
-    max_tokens: int | None = None
-    temperature: float | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    ignore_eos: bool | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    cache_salt: str | None = None
-
-
-class CompletionBody(Body, kw_only=True):
-    """Of `/v1/completions`. A list of one prompt is one prompt, and numbers are tokens."""
-
-    prompt: str | list[Any]
-
-
-class TextPart(msgspec.Struct, tag_field="type", tag="text"):
-    """A part of a message's content."""
-
-    text: str
-
-
-class ChatMessage(msgspec.Struct):
-    """A message as it is sent."""
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
-    name: str | None = None
-
-
-class ChatBody(Body, kw_only=True):
-    """Of `/v1/chat/completions`."""
-
-    messages: list[ChatMessage]
-    max_completion_tokens: int | None = None
+MIN_SEED, MAX_SEED = -(2**63), 2**64 - 1
 
 
 class Call(NamedTuple):
-    """A request that is in order: what the engine is asked, and how the client wants it."""
+    """A body that is in order: the requests that it asks for, and how the client wants them.
 
-    asked: Asked
+    `asked` has `num_answers` requests for each prompt, prompt by prompt. Without `keeps_text`
+    (`max_tokens` 0) a request generates the one token that an engine has to, and no answer shows
+    it. `num_logprobs` is how many of the likeliest tokens to list at each position; None: no log
+    probabilities.
+    """
+
+    asked: tuple[Asked, ...]
+    num_answers: int
     is_chat: bool
     streams: bool
     includes_usage: bool
+    keeps_text: bool
+    echoes: bool
+    num_logprobs: int | None
 
 
 class Limits(NamedTuple):
-    """What bounds a request, in tokens, and whose they are.
+    """What bounds a call, and whose tokens it has.
 
-    `max_tokens` is for prompt and answer together.
+    `max_tokens` is for prompt and answer together, `max_requests` for prompts times answers.
     """
 
     max_prompt: int
     max_tokens: int
+    max_requests: int
+    vocab_size: int
     model_name: str
     tokenizer: Tokenizer = CHARACTERS
 
     @classmethod
     def of(cls, engine: Engine, settings: ServerSettings, tokenizer: Tokenizer) -> "Limits":
         """Those of an engine. The last sampled token needs no position and no K/V."""
-        most_prompt = settings.max_prompt_tokens or engine.model.config.context_len
-        return cls(most_prompt, most_positions(engine) + 1, settings.model_name, tokenizer)
+        model = engine.model.config
+        return cls(
+            settings.max_prompt_tokens or model.context_len, most_positions(engine) + 1,
+            settings.max_requests, model.vocab_size, settings.model_name, tokenizer,
+        )  # fmt: skip
 
 
 def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: bool) -> Call:
     """A client's body and headers as a call. Raises: ApiError for what is wrong with them."""
-    sent = _convert(body, ChatBody if is_chat else CompletionBody)
+    sent = convert(body, is_chat=is_chat)
     if sent.model != limits.model_name:
         raise ApiError(
             404, f"there is no model {show(sent.model)}; this server has {limits.model_name!r}",
             param="model", code="model_not_found",
         )  # fmt: skip
+    num_answers = _whole("n", sent.n, 1) or 1
+    wanted = _whole("max_tokens", sent.max_tokens, 1 if is_chat else 0)
+    stops, echoes, num_logprobs = _stops(sent.stop), False, None
     if isinstance(sent, ChatBody):
         template = SCENE if limits.tokenizer is CHARACTERS else PLAIN
-        where, stops = "messages", (*_stops(sent.stop), *template.stops)
-        prompt = _encoded(_chat(sent.messages, template), where, limits.tokenizer)
-        wanted = sent.max_completion_tokens or sent.max_tokens
-        for name in ("max_tokens", "max_completion_tokens"):
-            _check_int(name, getattr(sent, name), 1)
+        where, stops = "messages", (*stops, *template.stops)
+        wanted = _whole("max_completion_tokens", sent.max_completion_tokens, 1) or wanted
+        _check_number(1, num_answers, limits)
+        prompts = [_encoded(_chat(sent.messages, template), where, limits)]
     else:
-        where, stops = "prompt", _stops(sent.stop)
-        prompt = _tokens(sent.prompt, limits.tokenizer)
-        wanted = USUAL_MAX_TOKENS if sent.max_tokens is None else sent.max_tokens
-        _check_int("max_tokens", wanted, 1)
-    asked = Asked(
-        prompt, _length(len(prompt), wanted, where, limits), _temperature(sent.temperature),
-        _seed(sent.seed), stops, _priority(headers), _slo_s(headers),
+        where, echoes, num_logprobs = "prompt", bool(sent.echo), _num_logprobs(sent)
+        wanted = USUAL_MAX_TOKENS if wanted is None else wanted
+        prompts = _prompts(sent.prompt, num_answers, limits)
+    usual = Asked(
+        (), 0, _temperature(sent.temperature), None, stops, _priority(headers), _slo_s(headers),
         cache_salt=_salt(sent.cache_salt), ignores_end=bool(sent.ignore_eos),
     )  # fmt: skip
+    seed = _whole("seed", sent.seed, MIN_SEED, MAX_SEED)
+    asked = tuple(
+        usual._replace(
+            prompt_tokens=prompt,
+            max_new_tokens=_length(len(prompt), wanted, where, limits),
+            seed=None if seed is None else (seed + number) % 2**64,
+        )
+        for prompt in prompts
+        for number in range(num_answers)
+    )
     options = sent.stream_options
-    return Call(asked, is_chat, bool(sent.stream), bool(options and options.include_usage))
+    return Call(
+        asked, num_answers, is_chat, bool(sent.stream), bool(options and options.include_usage),
+        wanted != 0, echoes, num_logprobs,
+    )  # fmt: skip
 
 
-def _convert(body: bytes, kind: type[ChatBody] | type[CompletionBody]) -> ChatBody | CompletionBody:
-    """JSON to a body. Raises: ApiError."""
-    try:
-        sent = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError(400, f"the body is not JSON: {error}") from None
-    if not isinstance(sent, dict):
-        raise ApiError(400, f"the body is {show(sent)}; it must be a JSON object")
-    for name, values in UNCHANGING.items():
-        value = sent.get(name)
-        if value is not None and not any(_same(value, each) for each in values):
-            wanted = " or ".join(msgspec.json.encode(each).decode() for each in (*values, None))
+def _num_logprobs(sent: CompletionBody) -> int | None:
+    """How many of the likeliest tokens are wanted. Raises: ApiError, also for a stream's."""
+    for name in ("echo", "logprobs"):
+        value = getattr(sent, name)
+        if sent.stream and value is not None and value is not False:
             raise ApiError(
-                400, f"{name} is {show(value)}, which this server does not support; it may be "
-                f"{wanted}", param=name, code="unsupported_value",
+                400, f"{name} is {value}; in a stream it must be false or null", param=name,
+                code="unsupported_value",
             )  # fmt: skip
-    try:
-        return msgspec.convert(sent, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
-        said, _, place = str(error).partition(" - at ")
-        field = re.match(r"`\$\.(\w+)", place) or re.search(r"required field `(\w+)`", said)
-        path = place.strip("`").removeprefix("$.").removeprefix("$")
-        raise ApiError(
-            400, f"{path}: {said}" if path else said, param=field[1] if field else None
-        ) from None
-
-
-def _same(value: object, other: object) -> bool:
-    """Equal, where true is not 1."""
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
+    if sent.logprobs is False:
+        return None
+    return _whole("logprobs", sent.logprobs, 0, MAX_LOGPROBS)
 
 
 def _chat(messages: Sequence[ChatMessage], template: ChatTemplate) -> str:
     if not messages:
         raise ApiError(400, "messages is empty; it must have at least 1 message", param="messages")
-    said = [
-        Message(
-            each.role,
-            each.content
-            if isinstance(each.content, str)
-            else "".join(part.text for part in each.content),
-            each.name,
-        )
-        for each in messages
-    ]
-    return template.prompt(said)
+    return template.prompt([Message(m.role, _content(m), m.name) for m in messages])
 
 
-def _tokens(prompt: str | list[Any], tokenizer: Tokenizer) -> list[int]:
-    """The prompt's tokens. Raises: ApiError for more prompts than one, and for none."""
-    in_a_list = isinstance(prompt, list) and len(prompt) == 1 and type(prompt[0]) is not int
-    one: Any = prompt[0] if in_a_list else prompt
-    if isinstance(one, str):
-        return _encoded(one, "prompt", tokenizer)
-    if isinstance(one, list) and all(type(token) is int for token in one):
-        return one
-    raise ApiError(
-        400, f"prompt is {show(prompt)}; it must be one text or one list of tokens", param="prompt"
-    )
+def _content(message: ChatMessage) -> str:
+    if isinstance(message.content, list):
+        return "".join(part.text for part in message.content)
+    return message.content or ""
 
 
-def _encoded(text: str, where: str, tokenizer: Tokenizer) -> list[int]:
+def _check_number(num_prompts: int, num_answers: int, limits: Limits) -> None:
+    """Raises: ApiError for more requests than can ever be unfinished at once."""
+    if num_prompts * num_answers > limits.max_requests:
+        raise ApiError(
+            400, f"prompts ({num_prompts}) times n ({num_answers}) are "
+            f"{num_prompts * num_answers} requests; there may be at most {limits.max_requests}",
+            param="n" if num_answers > 1 else "prompt",
+        )  # fmt: skip
+
+
+def _prompts(sent: str | list[Any], num_answers: int, limits: Limits) -> list[list[int]]:
+    """The tokens of each prompt: one text, one list of tokens, or a list of such."""
+    if not sent:
+        raise ApiError(400, "prompt is empty; it must have at least 1 token", param="prompt")
+    is_one = isinstance(sent, str) or type(sent[0]) is int
+    each_sent = [sent] if is_one else sent
+    _check_number(len(each_sent), num_answers, limits)
+    return [_tokens(each, limits) for each in each_sent]
+
+
+def _tokens(sent: Any, limits: Limits) -> list[int]:
+    """One prompt's tokens. Raises: ApiError."""
+    if isinstance(sent, str):
+        return _encoded(sent, "prompt", limits)
+    if not isinstance(sent, list) or not all(type(token) is int for token in sent):
+        raise ApiError(
+            400, f"a prompt is {show(sent)}; it must be one text or one list of tokens",
+            param="prompt",
+        )  # fmt: skip
+    return _checked(sent, "prompt", limits)
+
+
+def _encoded(text: str, where: str, limits: Limits) -> list[int]:
+    """A text's tokens. One that is surely too long is refused before it costs any time."""
+    most = limits.max_prompt * limits.tokenizer.max_token_length
+    if len(text) > most:
+        raise ApiError(
+            400, f"the prompt has {len(text)} characters; it may have {limits.max_prompt} tokens, "
+            f"which is at most {most} characters", param=where, code="context_length_exceeded",
+        )  # fmt: skip
     try:
-        return tokenizer.encode(text)
+        return _checked(limits.tokenizer.encode(text), where, limits)
     except ValueError as error:
         raise ApiError(400, str(error), param=where) from None
 
 
-def _length(num_prompt: int, wanted: int | None, where: str, limits: Limits) -> int:
-    """How many tokens to generate: those wanted, or all that there is room for."""
-    if num_prompt > limits.max_prompt:
+def _checked(tokens: list[int], where: str, limits: Limits) -> list[int]:
+    """The tokens of a prompt that the model can read. Raises: ApiError."""
+    if not tokens:
+        raise ApiError(400, "a prompt is empty; it must have at least 1 token", param=where)
+    if len(tokens) > limits.max_prompt:
         raise ApiError(
-            400, f"the prompt has {num_prompt} tokens; it may have at most {limits.max_prompt}",
+            400, f"the prompt has {len(tokens)} tokens; it may have at most {limits.max_prompt}",
             param=where, code="context_length_exceeded",
         )  # fmt: skip
+    for token in tokens:
+        if not 0 <= token < limits.vocab_size:
+            raise ApiError(
+                400, f"the prompt has token {show(token)}; tokens are from 0 to "
+                f"{limits.vocab_size - 1}", param=where,
+            )  # fmt: skip
+    return tokens
+
+
+def _length(num_prompt: int, wanted: int | None, where: str, limits: Limits) -> int:
+    """How many tokens to generate: those wanted, at least one, or all that there is room for."""
     room = limits.max_tokens - num_prompt
     if room < (wanted or 1):
         raise ApiError(
             400, f"the prompt has {num_prompt} tokens and {wanted or 1} more are wanted; together "
             f"they may be at most {limits.max_tokens}", param=where, code="context_length_exceeded",
         )  # fmt: skip
-    return wanted or room
+    return room if wanted is None else max(wanted, 1)
 
 
 def _temperature(sent: float | None) -> float | None:
@@ -248,11 +220,6 @@ def _temperature(sent: float | None) -> float | None:
             param="temperature",
         )  # fmt: skip
     return sent
-
-
-def _seed(sent: int | None) -> int | None:
-    """The API has seeds below 0 too."""
-    return None if sent is None else sent % 2**64
 
 
 def _salt(sent: str | None) -> str | None:
@@ -276,12 +243,14 @@ def _stops(sent: str | list[str] | None) -> tuple[str, ...]:
     return stops
 
 
-def _check_int(name: str, value: int | None, low: int) -> None:
-    if value is not None:
+def _whole(name: str, sent: int | None, low: int, high: int | None = None) -> int | None:
+    """The number, or None where there is none. Raises: ApiError for one outside its limits."""
+    if sent is not None:
         try:
-            check_int(name, value, low)
+            check_int(name, sent, low, high)
         except ValueError as error:
             raise ApiError(400, str(error), param=name) from None
+    return sent
 
 
 def _priority(headers: Mapping[str, str]) -> int:

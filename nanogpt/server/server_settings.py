@@ -18,7 +18,9 @@ class ServerSettings:
     `max_prompt_tokens` (None: the model's context) and `max_body_bytes` limit what is sent.
     `stream_interval_ms` is the least time between two events of a stream, its first token and its
     end excepted (0: an event for every step). On shutdown what is unfinished may go on for
-    `shutdown_s` seconds. With an `api_key`, `/v1` is for clients that send it.
+    `shutdown_s` seconds. An idle connection is closed after `keep_alive_s` seconds: later than
+    clients give theirs up, so that none is closed just as it is used again. With an `api_key`,
+    `/v1` is for clients that send it.
     Raises: ValueError for a value outside its limits.
     """
 
@@ -29,6 +31,7 @@ class ServerSettings:
     max_body_bytes: int = 1 << 20
     stream_interval_ms: int = 20
     shutdown_s: int = 10
+    keep_alive_s: int = 75
 
     def __post_init__(self) -> None:
         if not self.model_name:
@@ -40,3 +43,4 @@ class ServerSettings:
         check_int("max_body_bytes", self.max_body_bytes, 1)
         check_int("stream_interval_ms", self.stream_interval_ms, 0, MOST_MS)
         check_int("shutdown_s", self.shutdown_s, 0, 3600)
+        check_int("keep_alive_s", self.keep_alive_s, 1, 3600)

@@ -15,7 +15,7 @@ import uvicorn
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
-from nanogpt.server.app import App
+from nanogpt.server.app import STALLED_S, App, RequestIds
 from nanogpt.server.deadlines import Deadlines
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.server_metrics import ServerMetrics
@@ -28,14 +28,22 @@ _LAST_WORDS_S = 5
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with an end that the engine knows of."""
+    """uvicorn, with an end that the engine knows of. It tells `announce` where it listens."""
 
-    def __init__(self, thread: EngineThread, host: str = LOCAL, port: int = 8000) -> None:
+    def __init__(
+        self,
+        thread: EngineThread,
+        host: str = LOCAL,
+        port: int = 8000,
+        announce: Callable[[str], object] | None = None,
+    ) -> None:
         self.thread = thread
         self.is_up = threading.Event()
+        self.announce = announce
         config = uvicorn.Config(
-            App(thread).starlette(), host=host, port=port, http="h11", loop="asyncio", ws="none",
-            lifespan="on", access_log=False, server_header=False, log_config=None,
+            RequestIds(App(thread, host).starlette()), host=host, port=port, http="h11",
+            loop="asyncio", ws="none", lifespan="on", access_log=False, server_header=False,
+            log_config=None, timeout_keep_alive=thread.settings.keep_alive_s,
             timeout_graceful_shutdown=thread.settings.shutdown_s + _LAST_WORDS_S,
         )  # fmt: skip
         super().__init__(config)
@@ -44,10 +52,16 @@ class Server(uvicorn.Server):
         """Begin to listen."""
         await super().startup(sockets)
         self.is_up.set()
+        if self.announce is not None:
+            self.announce(address_of(self.config.host, self.config.port))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take nothing new, let the unfinished go on, and end them when their time is over."""
+        """Take nothing new, let the unfinished go on, and end them when their time is over.
+
+        Where no step ends there is nothing to wait for.
+        """
         self.thread.closing = True
+        self.force_exit = self.force_exit or self.thread.door.step_s > STALLED_S
         seconds = self.thread.settings.shutdown_s
         ending = asyncio.get_running_loop().call_later(
             seconds, self.thread.end_all, f"the server is shutting down; {seconds} s are over"
@@ -56,6 +70,15 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             ending.cancel()
+
+
+def address_of(host: str, port: int) -> str:
+    """The address of a server.
+
+    >>> address_of("::1", 8000)
+    'http://[::1]:8000'
+    """
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(
@@ -67,16 +90,18 @@ def serve(
     deadlines: Deadlines | None = None,
     parts: ServerParts = ServerParts(),
     tokenizer: Tokenizer = CHARACTERS,
+    announce: Callable[[str], object] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    `deadlines` are those that the engine's policy ranks by, `tokenizer` is the model's.
+    `deadlines` are those that the engine's policy ranks by, `tokenizer` is the model's. `announce`
+    is called with the server's address once it listens there.
     """
     thread = _thread(make_engine, settings, deadlines, parts, tokenizer)
     # What is there by now stays: without this Python's garbage collector walks through it again
     # and again, 20 ms each time, between two tokens.
     gc.freeze()
-    Server(thread, host, port).run()
+    Server(thread, host, port, announce).run()
 
 
 @contextmanager
@@ -101,7 +126,7 @@ def running_server(
         background.start()
         server.is_up.wait()
         try:
-            yield f"http://{LOCAL}:{listening.getsockname()[1]}", thread
+            yield address_of(*listening.getsockname()), thread
         finally:
             server.should_exit = True
             background.join()

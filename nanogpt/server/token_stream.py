@@ -9,11 +9,17 @@ Reason = Literal["stop", "length", "cancelled", "refused", "failed", "shutdown"]
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a request ended: by a stop string or its length, or else, and then `message` says why."""
+    """How a request ended: by a stop string or its length, or else, and then `message` says why.
+
+    `token_ids` are its tokens, `num_tokens` of them; `num_cached` tokens of its prompt were found
+    in shared blocks.
+    """
 
     reason: Reason
     num_tokens: int = 0
     message: str = ""
+    token_ids: tuple[int, ...] = ()
+    num_cached: int = 0
 
 
 class TokenStream:

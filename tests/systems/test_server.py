@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -30,6 +31,7 @@ from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.executors.packed import PackedExecutor
+from nanogpt.posts.oracle import attend_in_window
 from nanogpt.request import Request
 from nanogpt.server.deadlines import Deadlines
 from nanogpt.server.server_settings import MOST_RETRY_S, ServerSettings
@@ -125,6 +127,114 @@ def test_the_model_is_listed_and_a_clients_own_exceptions_are_raised(server: Any
     assert none.value.code == "model_not_found"
 
 
+# --- several answers, scores, and what else clients count on --------------------------------------
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_several_prompts_and_answers_come_in_their_order(server: Any, streams: bool):
+    prompts = [PROMPT, "O, "]
+    body = completion(prompts, 12, n=2, seed=5, temperature=1.0, stream=streams)
+    body["stream_options"] = {"include_usage": True}
+    answer = server.post("/v1/completions", body)
+    events = events_of(answer.text.splitlines())[:-1] if streams else [answer.json()]
+    texts = dict.fromkeys(range(4), "")
+    for each in (choice for event in events for choice in event["choices"]):
+        texts[each["index"]] += each["text"]
+    expected = [oracle(prompt, 12, 1.0, seed) for prompt in prompts for seed in (5, 6)]
+    assert [texts[index] for index in range(4)] == expected
+    usage = events[-1]["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (13 + 3, 4 * 12)
+    server.wait_until_idle()
+
+
+def test_of_too_many_requests_in_one_call_none_is_served():
+    with serving(engine(long_model(), max_batch_size=2), max_requests=3) as full:
+        with full.client().completions.create(**LONG_BODY):
+            refused = full.post("/v1/completions", completion(n=3, max_tokens=4000))
+            assert refused.status_code == 429
+            full.wait_until(lambda: full.thread.num_unfinished == 1)
+        full.wait_until_idle()
+
+
+@pytest.mark.parametrize("window", [{}, {"sliding_window": 5, "num_sinks": 1}], ids=str)
+@pytest.mark.parametrize("max_tokens", [0, 1])
+def test_a_harness_gets_the_log_probabilities_of_its_prompts(window: Any, max_tokens: int):
+    """Asked as lm-evaluation-harness asks for a loglikelihood, and read as it reads it."""
+    model = tiny_model()
+    prompts = [CHARACTERS.encode(text) for text in ("ROMEO:\nWhat", PROMPT, "a")]
+    body = completion(prompts, max_tokens, echo=True, logprobs=1, temperature=0, seed=1234)
+    with serving(engine(**window)) as scored:
+        answer = scored.post("/v1/completions", body).json()
+    for choice, prompt in zip(answer["choices"], prompts, strict=True):
+        found, text = choice["logprobs"], choice["text"]
+        assert "".join(found["tokens"]) == text and len(text) == len(prompt) + max_tokens
+        assert text.encode().startswith(b"".join(map(CHARACTERS.piece, prompt)))
+        assert found["text_offset"] == list(range(len(text)))
+        assert found["token_logprobs"][0] is found["top_logprobs"][0] is None
+        for position in range(1, len(text)):
+            known = CHARACTERS.encode(text[:position])
+            attend = attend_in_window(position, window.get("sliding_window"), len(window) // 2)
+            hidden = model.hidden(torch.tensor([known]), torch.arange(position), attend)
+            expected = model.logits(hidden)[0, -1].log_softmax(-1)
+            token = CHARACTERS.encode(text[position])[0]
+            assert found["token_logprobs"][position] == pytest.approx(expected[token].item())
+            likeliest = found["top_logprobs"][position]
+            assert max(likeliest.values()) == pytest.approx(expected.max().item())
+            assert likeliest[text[position]] == found["token_logprobs"][position]
+    assert answer["usage"]["completion_tokens"] == max_tokens * len(prompts)
+    assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
+
+
+def test_log_probabilities_of_an_answer_are_those_of_its_tokens(server: Any):
+    create = server.client().completions.create
+    asked = {"model": MODEL, "prompt": PROMPT, "max_tokens": 9, "temperature": 0}
+    alone = create(**asked, logprobs=3).choices[0]
+    echoed = create(**asked, logprobs=3, echo=True).choices[0]
+    assert echoed.text == PROMPT + alone.text == PROMPT + oracle(PROMPT, 9)
+    assert alone.logprobs.tokens == list(alone.text)
+    assert alone.logprobs.token_logprobs == echoed.logprobs.token_logprobs[len(PROMPT) :]
+    for best in alone.logprobs.top_logprobs:
+        assert len(best) == 3 and all(value < 0 for value in best.values())
+
+
+def test_an_answer_has_the_id_of_its_request_or_one_of_its_own(server: Any):
+    named = server.get("/v1/models", headers={"X-Request-Id": "mine-7"})
+    assert named.headers["x-request-id"] == "mine-7"
+    ids = [server.get(path).headers["x-request-id"] for path in ("/health", "/none", "/metrics")]
+    ids.append(server.get("/health", headers={"X-Request-Id": "a" * 129}).headers["x-request-id"])
+    assert len({*ids}) == 4 and all(len(each) == 32 for each in ids)
+
+
+def test_a_page_of_another_site_asks_in_vain(server: Any):
+    for headers in ({"Host": "evil.com"}, {"Origin": "https://evil.com"}):
+        assert server.post("/v1/completions", completion(), **headers).status_code == 403
+        assert server.get("/live/state", headers=headers).status_code == 403
+    with serving(api_key="secret") as guarded:
+        key = {"Authorization": "Bearer secret", "Host": "models.example.com"}
+        assert guarded.post("/v1/completions", completion(), **key).status_code == 200
+
+
+def test_a_long_text_is_refused_by_its_length_or_read_beside_the_streams():
+    class Watched:
+        end_token, max_token_length = None, 2
+        piece, check_fits = CHARACTERS.piece, CHARACTERS.check_fits
+
+        def encode(self, text: str) -> list[int]:
+            read[len(text)] = threading.current_thread()
+            return CHARACTERS.encode(text)
+
+    read: dict[int, threading.Thread] = {}
+    with serving(engine(long_model()), tokenizer=Watched()) as running:
+        for length, status in ((10**6, 400), (8193, 400), (8192, 400), (4090, 200), (5, 200)):
+            answer = running.post("/v1/completions", completion("a" * length, 1))
+            assert answer.status_code == status
+            if status == 400:
+                assert answer.json()["error"]["code"] == "context_length_exceeded"
+    assert sorted(read) == [5, 4090, 8192]
+    loop = read.pop(5)
+    assert all(thread is not loop for thread in read.values())
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
@@ -214,11 +324,13 @@ def test_metrics_count_known_traffic_and_salts_keep_requests_apart():
             time.sleep(0.002)
             return parts.plan_step(*offered)
 
+        cached: list[int] = []
         hour, late = {"X-SLO-TTFT-MS": "3600000"}, {"X-SLO-TTFT-MS": "1"}
         for salt in (None, "a", "a", None):
             body = completion(max_tokens=10, temperature=0, cache_salt=salt)
             answer = quiet.post("/v1/completions", body, **hour)
             assert answer.json()["choices"][0]["text"] == oracle(PROMPT, 10)
+            cached.append(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
         whole = oracle(PROMPT, 10)
         quiet.thread.engine.parts = replace(parts, plan_step=slow_plan)
         stopping = completion(stop=whole[3], temperature=0, cache_salt="b")
@@ -226,6 +338,7 @@ def test_metrics_count_known_traffic_and_salts_keep_requests_apart():
         quiet.post("/v1/completions", completion("é"))
         quiet.wait_until_idle()
         seen = quiet.metrics()
+    assert cached == [0, 0, 12, 12]
     generated = 4 * 10 + whole.index(whole[3]) + 1
     expected = {
         ("vllm:request_success_total", "length"): 4,
@@ -369,8 +482,9 @@ def test_an_engine_thread_that_breaks_leaves_no_client_waiting(monkeypatch: pyte
         assert answer.json()["error"]["message"] == "the engine has stopped"
         broken.wait_until(lambda: streams[0].end)
         assert streams[0].end == End("failed", 0, "the engine has stopped")
-        assert broken.get("/health").status_code == 503
-        assert broken.post("/v1/completions", completion()).status_code == 503
+        for refused in (broken.get("/health"), broken.post("/v1/completions", completion())):
+            assert refused.status_code == 503
+            assert refused.json()["error"]["message"] == "the engine has stopped"
 
 
 def test_half_a_request_and_no_http_at_all_leave_the_server_as_it_was(server: Any):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -33,6 +34,7 @@ from launching import free_port, wait_for
 from support import ROOT
 
 from nanogpt.request import Request
+from nanogpt.server.server_settings import ServerSettings
 
 LONG_BODY = completion(max_tokens=4000, stream=True)
 
@@ -85,7 +87,12 @@ def test_a_client_that_closes_its_stream_or_gives_up_waiting_leaves_at_once():
         with pytest.raises(openai.APITimeoutError):
             impatient.completions.create(model=MODEL, prompt=PROMPT, max_tokens=4000)
         left.wait_until_idle()
-        assert left.metrics()["vllm:request_success_total", "abort"] == 2
+        half = request_bytes(completion())[:-5]
+        with socket.create_connection(("127.0.0.1", int(left.url.rpartition(":")[2]))) as gone:
+            gone.sendall(half)
+        seen = left.metrics()
+        assert seen["vllm:request_success_total", "abort"] == 2
+        assert [name for name in seen if name[0] == "nanogpt:requests_refused_total"] == []
         assert left.metrics()["vllm:generation_tokens_total",] < 2 * 4000
 
 
@@ -140,6 +147,59 @@ def test_what_runs_at_the_end_is_finished_or_told(shutdown_s: int, num_tokens: i
             assert (error["type"], error["code"]) == ("server_error", "service_unavailable")
             assert error["message"] == "the server is shutting down; 0 s are over"
     assert not made.requests
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("stalls_first", [True, False])
+def test_an_engine_that_never_ends_its_step_is_told_by_health_and_outlives_no_server(
+    monkeypatch: pytest.MonkeyPatch, stalls_first: bool
+):
+    """Also where it is told to stop before anyone could see that the step takes too long."""
+    from nanogpt.server import app, engine_thread, running_server, serving
+
+    limit_s = 0.05 if stalls_first else 60.0
+    for module, name, seconds in (
+        (app, "STALLED_S", limit_s), (serving, "STALLED_S", limit_s),
+        (serving, "_LAST_WORDS_S", 0.1), (engine_thread, "JOIN_S", 0.1),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, seconds)
+    made, hangs, goes_on = engine(), threading.Event(), threading.Event()
+
+    def step() -> Any:
+        hangs.set()
+        goes_on.wait(LIMIT_S)
+        raise OSError("it was only a test")
+
+    made.step = step
+    allowed = ServerSettings(shutdown_s=0)
+    with running_server(lambda: made, allowed) as (url, thread), ExitStack() as closing:
+        hung = Running(url, thread, closing)
+        assert hung.get("/health").status_code == 200
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+            client.sendall(request_bytes(completion()))
+            assert hangs.wait(LIMIT_S)
+            if stalls_first:
+                hung.wait_until(lambda: hung.get("/health").status_code == 503)
+                said = hung.get("/health").json()["error"]["message"]
+                assert said == "no step has ended for 0 s"
+            began_s = time.monotonic()
+            closing.close()
+    assert thread.is_alive and time.monotonic() - began_s < LIMIT_S / 2
+    goes_on.set()
+
+
+def test_an_address_is_announced_once_the_port_is_the_servers_own(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    import gc
+
+    from nanogpt.server import serve
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    told: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit):
+        serve(engine, port=taken.getsockname()[1], announce=told.append)
+    assert told == []
 
 
 @pytest.mark.process

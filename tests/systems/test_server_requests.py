@@ -1,12 +1,13 @@
 """A server's pieces by themselves: bodies, refusals, texts that stop, deadlines, settings."""
 
+import codecs
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from http_serving import MODEL, completion, engine
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from nanogpt.checkpoints.tokenizer import encode
@@ -29,7 +30,7 @@ def parsed(body: Any, *, is_chat: bool = False, **headers: str) -> Any:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     given_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        return parse(data, given_headers, Limits(64, 65, MODEL), is_chat=is_chat)
+        return parse(data, given_headers, Limits(64, 65, 8, 65, MODEL), is_chat=is_chat)
     except ApiError as error:
         return error
 
@@ -45,20 +46,30 @@ def assert_refused(error: Any, said: str, param: str | None, status: int = 400) 
     ("fields", "param", "said"),
     [
         ({"prompt": "To bé"}, "prompt", "character 'é' is not among the 65 characters"),
-        ({"prompt": ["a", "b"]}, "prompt", "it must be one text or one list of tokens"),
+        ({"prompt": ["a", {}]}, "prompt", "a prompt is {}; it must be one text or one list of"),
+        ({"prompt": ""}, "prompt", "prompt is empty; it must have at least 1 token"),
+        ({"prompt": ["a", []]}, "prompt", "a prompt is empty; it must have at least 1 token"),
+        ({"prompt": [1, 65]}, "prompt", "the prompt has token 65; tokens are from 0 to 64"),
+        ({"prompt": [1, True]}, "prompt", "it must be one text or one list of tokens"),
+        ({"prompt": ["a"] * 5, "n": 2}, "n", "(5) times n (2) are 10 requests; there may be at"),
         ({"prompt": None}, "prompt", "prompt: Expected `str | array`, got `null`"),
-        ({"max_tokens": 0}, "max_tokens", "max_tokens is 0; it must be at least 1"),
+        ({"max_tokens": -1}, "max_tokens", "max_tokens is -1; it must be at least 0"),
         ({"max_tokens": "9"}, "max_tokens", "max_tokens: Expected `int | null`, got `str`"),
         ({"max_tokens": 53}, "prompt", "13 tokens and 53 more are wanted; together they may be at"),
-        ({"prompt": "a" * 65}, "prompt", "the prompt has 65 tokens; it may have at most 64"),
+        ({"prompt": [1] * 65}, "prompt", "the prompt has 65 tokens; it may have at most 64"),
+        ({"prompt": "a" * 65}, "prompt", "the prompt has 65 characters; it may have 64 tokens"),
         ({"temperature": 2.5}, "temperature", "temperature is 2.5; it must be from 0 to 2"),
         ({"temperature": True}, "temperature", "temperature: Expected"),
         ({"stop": ["a"] * 5}, "stop", "stop has 5 strings; there may be at most 4"),
         ({"stop": [""]}, "stop", "stop has an empty string"),
-        ({"logprobs": 0}, "logprobs", "which this server does not support; it may be false or"),
-        ({"n": 2}, "n", "n is 2, which this server does not support; it may be 1 or null"),
-        ({"top_p": 0.5}, "top_p", "top_p is 0.5"),
-        ({"echo": True}, "echo", "echo is True"),
+        ({"logprobs": 21}, "logprobs", "logprobs is 21; it must be at most 20"),
+        ({"logprobs": 0, "stream": True}, "logprobs", "logprobs is 0; in a stream it must be fa"),
+        ({"echo": True, "stream": True}, "echo", "echo is True; in a stream it must be false or"),
+        ({"n": 0}, "n", "n is 0; it must be at least 1"),
+        ({"seed": 2**64}, "seed", "it must be at most 18446744073709551615"),
+        ({"top_p": 0.5}, "top_p", "top_p is 0.5, which this server does not support; it may be 1"),
+        ({"best_of": True}, "best_of", "best_of is True"),
+        ({"stream_options": {"x": 1}}, "stream_options", "stream_options.x is a field that this"),
         ({"stream": "yes"}, "stream", "stream: Expected `bool | null`, got `str`"),
         ({"cache_salt": 7}, "cache_salt", "cache_salt: Expected `str | null`, got `int`"),
         ({"cache_salt": "a" * 129}, "cache_salt", "has 129 characters; it must have 1 to 128"),
@@ -75,6 +86,13 @@ def test_a_bad_field_is_named_with_its_limit(fields: dict[str, Any], param: str,
         ([{"role": "tool", "content": "a"}], "messages[0].role", "messages"),
         ([{"role": "user", "content": [{"type": "image"}]}], "messages[0].content[0]", "messages"),
         ([{"role": "user", "content": "5"}], "character '5'", "messages"),
+        ([{"role": "user", "content": "a", "tool_calls": [{}]}], "[0].tool_calls is", "messages"),
+        (
+            [{"role": "user", "content": "a", "think": 1}],
+            "messages[0].think is a field",
+            "messages",
+        ),
+        ([{"role": "user", "content": [{"type": "text", "text": "a", "b": 1}]}], "`b`", "messages"),
     ],
 )
 def test_a_bad_conversation_is_told_what_is_wrong(messages: list[Any], said: str, param: str):
@@ -83,10 +101,16 @@ def test_a_bad_conversation_is_told_what_is_wrong(messages: list[Any], said: str
 
 def test_another_model_no_json_and_headers_that_are_no_numbers_are_refused():
     assert_refused(parsed(completion(model="gpt-4")), "there is no model 'gpt-4'", "model", 404)
-    assert_refused(parsed(b'{"model": '), "the body is not JSON", None)
-    assert_refused(parsed(b"[]"), "the body is []; it must be a JSON object", None)
-    half = b'{"model": "nanogpt", "prompt": "a\\ud800b"}'
-    assert parsed(half).status == 400, "half a surrogate pair"
+    for body, said in (
+        (b'{"model": ', "the body is not JSON"),
+        (b"[NaN]", "the body is not JSON"),
+        (b"[]", "the body is []; it must be a JSON object"),
+        (b'{"stop": "a\\ud800b"}', "has half a surrogate pair, which is no character"),
+        (b'{"prompt": [%s]}' % (b"1" * 5000), "has a number that is too large to be of use"),
+    ):
+        assert_refused(parsed(body), said, None)
+    marked = codecs.BOM_UTF8 + json.dumps(completion()).encode()
+    assert parsed(marked) == parsed(completion())
     for name, value in (("x-priority", "10"), ("x-priority", "-1"), ("x-slo-ttft-ms", "0"),
                         ("x-slo-ttft-ms", "1e3")):  # fmt: skip
         said = f"is '{value}'; it must be a whole number"
@@ -101,27 +125,42 @@ def test_what_clients_send_is_what_the_engine_is_asked():
     }  # fmt: skip
     headers = {"x-priority": "7", "x-slo-ttft-ms": "1500"}
     call = parsed(completion(max_tokens=52, **fields), **headers)
-    asked = call.asked
+    [asked] = call.asked
     assert (asked.prompt_tokens, asked.max_new_tokens) == (encode("To be, or not"), 52)
     assert (asked.temperature, asked.seed, asked.stops) == (0.5, 2**64 - 1, ("x",))
     assert (asked.priority, asked.slo_ttft_s, asked.cache_salt) == (7, 1.5, "a")
     assert asked.ignores_end
     assert (call.is_chat, call.streams, call.includes_usage) == (False, True, True)
-    usual = parsed({"model": MODEL, "prompt": [[32, 53]]})
-    assert (usual.asked.prompt_tokens, usual.asked.max_new_tokens) == ([32, 53], 16)
+    [usual] = parsed({"model": MODEL, "prompt": [[32, 53]]}).asked
+    assert (usual.prompt_tokens, usual.max_new_tokens) == ([32, 53], 16)
     said = [{"role": "user", "content": [{"type": "text", "text": "Hm"}]}]
-    chat = parsed({"model": MODEL, "messages": said}, is_chat=True)
-    assert chat.asked.prompt_tokens == encode("USER:\nHm\n\nASSISTANT:\n")
-    assert chat.asked.max_new_tokens == 65 - len(chat.asked.prompt_tokens)
+    [chat] = parsed({"model": MODEL, "messages": said}, is_chat=True).asked
+    assert chat.prompt_tokens == encode("USER:\nHm\n\nASSISTANT:\n")
+    assert chat.max_new_tokens == 65 - len(chat.prompt_tokens)
 
 
 def test_what_clients_send_by_default_is_passed_over():
     fields = {
         "n": 1, "best_of": None, "top_p": 1.0, "presence_penalty": 0, "frequency_penalty": 0.0,
         "user": "me", "logit_bias": {}, "echo": False, "logprobs": None, "suffix": None,
-        "store": True, "metadata": {"a": "b"}, "unheard_of": [1, 2],
+        "store": True, "metadata": {"a": "b"}, "repetition_penalty": 1.0, "min_tokens": 0,
+        "unheard_of": None, "stream_options": {"continuous_usage_stats": True},
     }  # fmt: skip
     assert parsed(completion(**fields)) == parsed(completion())
+    sent = [
+        {"role": "assistant", "content": None, "refusal": None, "tool_calls": [], "audio": None},
+        {"role": "user", "content": "To"},
+    ]
+    chat = parsed({"model": MODEL, "messages": sent}, is_chat=True)
+    assert chat.asked[0].prompt_tokens == encode("ASSISTANT:\n\n\nUSER:\nTo\n\nASSISTANT:\n")
+
+
+def test_several_prompts_and_answers_are_requests_each_and_a_seed_is_counted_on():
+    call = parsed(completion(["To", [1, 2]], 0, n=2, seed=2**64 - 1, echo=True, logprobs=1))
+    expected = [(encode("To"), 2**64 - 1), (encode("To"), 0), ([1, 2], 2**64 - 1), ([1, 2], 0)]
+    assert [(list(each.prompt_tokens), each.seed) for each in call.asked] == expected
+    assert {each.max_new_tokens for each in call.asked} == {1}
+    assert (call.keeps_text, call.echoes, call.num_logprobs) == (False, True, 1)
 
 
 FIELDS = (
@@ -145,6 +184,23 @@ BODIES = st.one_of(
 )
 
 
+@given(st.text(max_size=20), st.sampled_from([True, 0, 1.5, "a", [1], {"a": 1}]), st.booleans())
+@example("structured_outputs", {"choice": ["yes", "no"]}, False)
+@example("guided_regex", "a+", True)
+@example("prompt_logprobs", 1, False)
+@example("priority", 0, False)
+def test_a_field_that_is_not_known_is_refused(name: str, value: Any, is_chat: bool):
+    from nanogpt.server.openai_bodies import UNCHANGING, ChatBody, CompletionBody
+
+    kind = ChatBody if is_chat else CompletionBody
+    assume(name not in {*kind.__struct_fields__, *kind.passed_over})
+    assume(all(value != each for each in UNCHANGING.get(name, ())))
+    right = {"messages": [{"role": "user", "content": "To"}]} if is_chat else {"prompt": "To"}
+    error = parsed({"model": MODEL, **right, name: value}, is_chat=is_chat)
+    assert (error.status, error.param) == (400, name)
+    assert error.code in ("unknown_parameter", "unsupported_value")
+
+
 @given(BODIES, st.booleans(), st.text(max_size=4))
 def test_any_body_is_a_call_or_refused(body: bytes, is_chat: bool, header: str):
     call = parsed(body, is_chat=is_chat, **({"x-priority": header} if header else {}))
@@ -153,7 +209,44 @@ def test_any_body_is_a_call_or_refused(body: bytes, is_chat: bool, header: str):
         said = json.loads(call.body())["error"]  # type: ignore[attr-defined]
         assert said["type"] == "invalid_request_error" and said["message"]
     else:
-        assert 1 <= call.asked.max_new_tokens <= 65 - len(call.asked.prompt_tokens)
+        for asked in call.asked:
+            assert 1 <= asked.max_new_tokens <= 65 - len(asked.prompt_tokens)
+
+
+# --- pages of other sites -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "wrong"),
+    [
+        ("127.0.0.1:8000", None, None),
+        ("[::1]:8000", "http://[::1]:8000", None),
+        ("localhost", "http://LOCALHOST", None),
+        ("nanogpt:8000", None, None),  # as containers name each other
+        ("models.lan", None, None),  # where it was told to listen
+        (None, None, None),  # HTTP/1.0
+        ("evil.com", None, "Host"),
+        ("127.0.0.1.evil.com:8000", "http://127.0.0.1.evil.com:8000", "Host"),
+        ("[", None, "Host"),
+        ("127.0.0.1:8000", "http://127.0.0.1:9000", "Origin"),
+        ("localhost:8000", "https://evil.com", "Origin"),
+        ("localhost:8000", "null", "Origin"),
+        (None, "null", "Origin"),
+    ],
+)
+def test_only_pages_of_other_sites_are_kept_out(
+    host: str | None, origin: str | None, wrong: str | None
+):
+    from nanogpt.server.api_errors import ApiError
+    from nanogpt.server.foreign_pages import check_page
+
+    headers = {k: v for k, v in (("host", host), ("origin", origin)) if v is not None}
+    if wrong is None:
+        check_page(headers, "models.lan")
+        return
+    with pytest.raises(ApiError) as refused:
+        check_page(headers, "models.lan")
+    assert (refused.value.status, refused.value.param) == (403, wrong)
 
 
 # --- texts ----------------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""Log probabilities of a text's tokens: what evaluation harnesses ask for.
+
+The engine keeps no logits but those that it draws from. So a text that is done is put through the
+model once more, whole and without a KV cache: in a thread beside the engine's, one text at a time.
+"""
+
+import asyncio
+import codecs
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from nanogpt.checkpoints.pieces import Tokenizer
+from nanogpt.engine import Engine
+from nanogpt.posts.oracle import attend_in_window
+
+_ROWS = 64
+"""Positions whose logits are in memory at once: those of 1,024 of GPT-2's would be 200 MB."""
+
+
+class TokenScore(NamedTuple):
+    """A token's log probability behind those before it, and the likeliest tokens in its place."""
+
+    logprob: float
+    likeliest: dict[int, float]
+
+
+class Scorer:
+    """Scores texts by an engine's model. For the event loop."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._turn = asyncio.Lock()
+
+    async def scores(self, tokens: Sequence[int], num_likeliest: int) -> list[TokenScore]:
+        """Of every token but the first, before which there is nothing."""
+        async with self._turn:
+            return await asyncio.to_thread(score, self._engine, tokens, num_likeliest)
+
+
+@torch.inference_mode()
+def score(engine: Engine, tokens: Sequence[int], num_likeliest: int) -> list[TokenScore]:
+    """Of every token but the first. The model sees what the engine lets it see: its window."""
+    if len(tokens) < 2:
+        return []
+    model, config = engine.model, engine.config
+    length = len(tokens) - 1
+    attend = attend_in_window(length, config.sliding_window, config.num_sinks)
+    hidden = model.hidden(torch.tensor([tokens[:-1]]), torch.arange(length), attend)[0]  # (T, C)
+    scores: list[TokenScore] = []
+    for start in range(0, length, _ROWS):
+        logprobs = model.logits(hidden[start : start + _ROWS]).log_softmax(-1).cpu()  # (R, V)
+        chosen = tokens[start + 1 : start + 1 + _ROWS]
+        likeliest = logprobs.topk(min(num_likeliest, logprobs.shape[-1]))  # (R, K) each
+        rows = zip(chosen, logprobs, likeliest.indices, likeliest.values, strict=True)
+        for token, row, ids, values in rows:
+            best = dict(zip(ids.tolist(), values.tolist(), strict=True))
+            scores.append(TokenScore(row[token].item(), best))
+    return scores
+
+
+def as_json(
+    tokens: Sequence[int], scores: Sequence[TokenScore], first: int, tokenizer: Tokenizer
+) -> dict[str, list[Any]]:
+    """The `logprobs` of a completion that shows the tokens from number `first` on.
+
+    `scores` are those of all tokens but the very first, which has null. As in the API the token
+    itself is always among the likeliest.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    record: dict[str, list[Any]] = {
+        "tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": [],
+    }  # fmt: skip
+    offset = 0
+    for number in range(first, len(tokens)):
+        token = tokens[number]
+        found = scores[number - 1] if number else None
+        likeliest = found and {**found.likeliest, token: found.logprob}
+        record["tokens"].append(_name(token, tokenizer))
+        record["token_logprobs"].append(found and found.logprob)
+        record["top_logprobs"].append(
+            likeliest and {_name(each, tokenizer): value for each, value in likeliest.items()}
+        )
+        record["text_offset"].append(offset)
+        offset += len(decoder.decode(tokenizer.piece(token)))
+    return record
+
+
+def _name(token: int, tokenizer: Tokenizer) -> str:
+    """A token as text; of a part of a character its bytes, as the API writes them."""
+    piece = tokenizer.piece(token)
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
