@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from nanogpt.server.api_errors import ApiError, unavailable
 from nanogpt.server.engine_thread import EngineThread
-from nanogpt.server.logprobs import Scorer, as_json
+from nanogpt.server.logprobs import Scorer
 from nanogpt.server.openai_api import Call
 from nanogpt.server.token_stream import End, TokenStream
 
@@ -113,8 +113,7 @@ class Answer:
         choice = self._choice(index, {"text": echo + text}, end)
         if call.num_logprobs is not None and not self._has_left:
             tokens, first = [*prompt, *answer], 0 if call.echoes else len(prompt)
-            scores = await self.scorer.scores(tokens, call.num_logprobs)
-            choice["logprobs"] = as_json(tokens, scores, first, self.thread.tokenizer)
+            choice["logprobs"] = await self.scorer.logprobs(tokens, first, call.num_logprobs)
         return choice
 
     async def _send_events(self, send: Send) -> None:

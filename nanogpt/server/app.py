@@ -68,7 +68,7 @@ class App:
     def __init__(self, thread: EngineThread, host: str) -> None:
         self.thread = thread
         self.host = host
-        self.scorer = Scorer(thread.engine)
+        self.scorer = Scorer(thread.engine, thread.tokenizer)
         self.settings = thread.settings
         self.limits = Limits.of(thread.engine, thread.settings, thread.tokenizer)
         self._created = int(time.time())

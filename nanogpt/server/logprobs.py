@@ -7,7 +7,7 @@ model once more, whole and without a KV cache: in a thread beside the engine's, 
 import asyncio
 import codecs
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -17,6 +17,9 @@ from nanogpt.posts.oracle import attend_in_window
 
 _ROWS = 64
 """Positions whose logits are in memory at once: those of 1,024 of GPT-2's would be 200 MB."""
+
+
+LogProbs: TypeAlias = dict[str, list[Any]]
 
 
 class TokenScore(NamedTuple):
@@ -29,14 +32,20 @@ class TokenScore(NamedTuple):
 class Scorer:
     """Scores texts by an engine's model. For the event loop."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
         self._engine = engine
+        self._tokenizer = tokenizer
         self._turn = asyncio.Lock()
 
-    async def scores(self, tokens: Sequence[int], num_likeliest: int) -> list[TokenScore]:
-        """Of every token but the first, before which there is nothing."""
+    async def logprobs(self, tokens: Sequence[int], first: int, num_likeliest: int) -> LogProbs:
+        """The `logprobs` of a completion that shows the tokens from number `first` on."""
+
+        def work() -> LogProbs:
+            scores = score(self._engine, tokens, num_likeliest)
+            return as_json(tokens, scores, first, self._tokenizer)
+
         async with self._turn:
-            return await asyncio.to_thread(score, self._engine, tokens, num_likeliest)
+            return await asyncio.to_thread(work)
 
 
 @torch.inference_mode()
@@ -62,14 +71,14 @@ def score(engine: Engine, tokens: Sequence[int], num_likeliest: int) -> list[Tok
 
 def as_json(
     tokens: Sequence[int], scores: Sequence[TokenScore], first: int, tokenizer: Tokenizer
-) -> dict[str, list[Any]]:
+) -> LogProbs:
     """The `logprobs` of a completion that shows the tokens from number `first` on.
 
     `scores` are those of all tokens but the very first, which has null. As in the API the token
     itself is always among the likeliest.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    record: dict[str, list[Any]] = {
+    record: LogProbs = {
         "tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": [],
     }  # fmt: skip
     offset = 0
