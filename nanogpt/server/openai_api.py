@@ -19,6 +19,7 @@ from nanogpt.validate import check_int, show
 MAX_STOPS = 4
 MAX_TEMPERATURE = 2.0
 MAX_LOGPROBS = 20
+MAX_IN_A_CALL = 256
 USUAL_MAX_TOKENS = 16
 """Of a completion that names no `max_tokens`, as the API has it."""
 MAX_PRIORITY = 9
@@ -66,7 +67,8 @@ class Limits(NamedTuple):
         model = engine.model.config
         return cls(
             settings.max_prompt_tokens or model.context_len, most_positions(engine) + 1,
-            settings.max_requests, model.vocab_size, settings.model_name, tokenizer,
+            min(settings.max_requests, MAX_IN_A_CALL), model.vocab_size, settings.model_name,
+            tokenizer,
         )  # fmt: skip
 
 
@@ -79,12 +81,11 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
             param="model", code="model_not_found",
         )  # fmt: skip
     num_answers = _whole("n", sent.n, 1) or 1
-    wanted = _whole("max_tokens", sent.max_tokens, 1 if is_chat else 0)
+    wanted = _wanted(sent)
     stops, echoes, num_logprobs = _stops(sent.stop), False, None
     if isinstance(sent, ChatBody):
         template = SCENE if limits.tokenizer is CHARACTERS else PLAIN
         where, stops = "messages", (*stops, *template.stops)
-        wanted = _whole("max_completion_tokens", sent.max_completion_tokens, 1) or wanted
         _check_number(1, num_answers, limits)
         prompts = [_encoded(_chat(sent.messages, template), where, limits)]
     else:
@@ -110,6 +111,19 @@ def parse(body: bytes, headers: Mapping[str, str], limits: Limits, *, is_chat: b
         asked, num_answers, is_chat, bool(sent.stream), bool(options and options.include_usage),
         wanted != 0, echoes, num_logprobs,
     )  # fmt: skip
+
+
+def _wanted(sent: ChatBody | CompletionBody) -> int | None:
+    """`max_tokens`, by its old name or its new one. Raises: ApiError where the two differ."""
+    low = 1 if isinstance(sent, ChatBody) else 0
+    old = _whole("max_tokens", sent.max_tokens, low)
+    new = _whole("max_completion_tokens", sent.max_completion_tokens, low)
+    if old is not None and new is not None and old != new:
+        raise ApiError(
+            400, f"max_tokens is {old} and max_completion_tokens is {new}; they must be the same",
+            param="max_completion_tokens",
+        )  # fmt: skip
+    return old if new is None else new
 
 
 def _num_logprobs(sent: CompletionBody) -> int | None:

@@ -86,6 +86,7 @@ class Body(msgspec.Struct, kw_only=True):
     )
     model: str
     max_tokens: int | None = None
+    max_completion_tokens: int | None = None
     n: int | None = None
     temperature: float | None = None
     seed: int | None = None
@@ -123,7 +124,6 @@ class ChatBody(Body, kw_only=True):
     """Of `/v1/chat/completions`."""
 
     messages: list[ChatMessage]
-    max_completion_tokens: int | None = None
 
 
 Checked: TypeAlias = type[Body | ChatMessage | StreamOptions]

@@ -205,6 +205,17 @@ def test_an_answer_has_the_id_of_its_request_or_one_of_its_own(server: Any):
     assert len({*ids}) == 4 and all(len(each) == 32 for each in ids)
 
 
+def test_an_idle_connection_is_closed_after_its_time():
+    with serving(keep_alive_s=1) as brief:
+        host, port = brief.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=LIMIT_S) as idle:
+            idle.sendall(b"GET /health HTTP/1.1\r\nhost: here\r\n\r\n")
+            began_s = time.monotonic()
+            while idle.recv(4096):
+                pass
+            assert 0.9 < time.monotonic() - began_s < LIMIT_S / 2
+
+
 def test_a_page_of_another_site_asks_in_vain(server: Any):
     for headers in ({"Host": "evil.com"}, {"Origin": "https://evil.com"}):
         assert server.post("/v1/completions", completion(), **headers).status_code == 403

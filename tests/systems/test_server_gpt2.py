@@ -119,6 +119,15 @@ def test_the_end_of_a_text_ends_its_request(server: Running, oracle: Any, pairs:
     assert choice["text"].startswith(text)
 
 
+def test_a_part_of_a_character_is_named_by_its_bytes(server: Running, pairs: Any):
+    prompt = [0, *pairs.encode("é"), *(pairs._tokenizer.token_to_id(each) for each in "ä»Ĭ")]
+    asked = body(prompt, 0, echo=True, logprobs=1)
+    choice = server.post("/v1/completions", asked).json()["choices"][0]
+    assert choice["text"] == "é今"
+    assert choice["logprobs"]["tokens"][-3:] == ["bytes:\\xe4", "bytes:\\xbb", "bytes:\\x8a"]
+    assert choice["logprobs"]["text_offset"][-3:] == [1, 1, 1]
+
+
 def test_a_folder_that_cannot_be_served_is_refused_by_the_command(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ):

@@ -54,6 +54,7 @@ def assert_refused(error: Any, said: str, param: str | None, status: int = 400) 
         ({"prompt": ["a"] * 5, "n": 2}, "n", "(5) times n (2) are 10 requests; there may be at"),
         ({"prompt": None}, "prompt", "prompt: Expected `str | array`, got `null`"),
         ({"max_tokens": -1}, "max_tokens", "max_tokens is -1; it must be at least 0"),
+        ({"max_completion_tokens": 9}, "max_completion_tokens", "max_tokens is 20 and max_compl"),
         ({"max_tokens": "9"}, "max_tokens", "max_tokens: Expected `int | null`, got `str`"),
         ({"max_tokens": 53}, "prompt", "13 tokens and 53 more are wanted; together they may be at"),
         ({"prompt": [1] * 65}, "prompt", "the prompt has 65 tokens; it may have at most 64"),
