@@ -213,7 +213,7 @@ def test_an_idle_connection_is_closed_after_its_time():
             began_s = time.monotonic()
             while idle.recv(4096):
                 pass
-            assert 0.9 < time.monotonic() - began_s < LIMIT_S / 2
+            assert 0.9 < time.monotonic() - began_s < 4.5, "uvicorn's own are 5 s"
 
 
 def test_a_page_of_another_site_asks_in_vain(server: Any):
