@@ -186,6 +186,7 @@ def test_an_engine_that_never_ends_its_step_is_told_by_health_and_outlives_no_se
         began_s = time.monotonic()
     assert thread.is_alive and time.monotonic() - began_s < LIMIT_S / 2
     goes_on.set()
+    hung.wait_until(lambda: not thread.is_alive)
 
 
 def test_an_address_is_announced_once_the_port_is_the_servers_own(
