@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,11 @@ from course.report import Report
 
 if TYPE_CHECKING:
     from course.exercise import Exercise  # which brings torch along
+
+_CUT_OFF = (
+    "Its last check never came to an end, and Python had to be ended with it. It is not checked "
+    "again by itself: change it, or run this cell again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +59,30 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
     """Checks the function that `resolve` finds: `attempt("l01.plan_step", lambda: plan_step)`.
 
     A lambda, because the name itself may be gone after a syntax error or a rename. The check runs
-    in a process of its own where that is safe, since a function may never come back. Saves progress
-    and the answer where `progress.enabled()`. Raises: KeyError for an unknown exercise.
+    in a process of its own where that is safe, since a function may never come back; elsewhere, an
+    answer that took the notebook with it waits to be run again. Saves progress and the answer where
+    `progress.enabled()`. Raises: KeyError for an unknown exercise.
     """
     item = exercise(exercise_id)
-    checked, function = _judged(item, item.name, resolve)
+    stand_in = f"Below, the reference stands in for your `{item.name}`."
+    with _may_check(exercise_id) as may_check:
+        if not may_check:
+            return Attempt(Report(item.id, "timeout", (), 0, _CUT_OFF), None, stand_in)
+        checked, function = _judged(item, item.name, resolve)
     report = checked.report
     notes = [save_attempt(report, function) if progress.enabled() else ""]
     if not checked.runs_here:
-        notes.append(f"Below, the reference stands in for your `{item.name}`.")
+        notes.append(stand_in)
     if report.status == "not_started" and _is_app():
         report = replace(report, idea=f"Open the lesson with `{learn_command()}` to write it.")
     usable = function if checked.runs_here else None
     return Attempt(report, usable, " ".join(filter(None, notes)))
+
+
+def _may_check(exercise_id: str) -> AbstractContextManager[bool]:
+    if sys.platform == "linux" or not progress.enabled():
+        return nullcontext(True)
+    return progress.checking(exercise_id)
 
 
 def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Report:

@@ -10,7 +10,14 @@ import errno
 import os
 import secrets
 import stat
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+_BUSY_S = 1.0
 
 _REMEDY = {
     errno.ENOSPC: "the disk is full: make room",
@@ -32,14 +39,36 @@ def explain(error: OSError) -> str:
     return f"{error.filename}: {what}." if error.filename else f"{what}."
 
 
+def is_busy(error: OSError) -> bool:
+    """Whether Windows may allow it in a moment: another program has the file open.
+
+    An access, sharing or lock violation (5, 32, 33) has this errno, and `open` gives nothing else.
+    """
+    return sys.platform == "win32" and error.errno == errno.EACCES
+
+
+def when_free(action: Callable[[], T]) -> T:
+    """The result of `action`, which is tried again for a second while its file `is_busy`."""
+    until = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            return action()
+        except OSError as error:
+            if not is_busy(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
+
+
 def read_bytes(path: Path) -> bytes:
-    """Read an ordinary file; a pipe, which would make a reader wait for ever, is refused.
+    """Read an ordinary file; a folder, or a pipe that a reader would wait for, is refused.
 
     Raises: OSError.
     """
-    if path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
-        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), str(path))
-    return path.read_bytes()
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+        raise OSError(code, os.strerror(code), str(path))
+    return when_free(path.read_bytes)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -56,7 +85,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
         if path.exists():
             part.chmod(stat.S_IMODE(path.stat().st_mode))
-        os.replace(part, path)
+        when_free(lambda: os.replace(part, path))
     except BaseException as error:
         with contextlib.suppress(OSError):
             part.unlink()

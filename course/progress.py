@@ -1,7 +1,8 @@
 """What a learner has done, in one small JSON file per exercise and per prediction under work/.
 
 Knows files and dates, not functions. One file per thing keeps two open notebooks from losing each
-other's writes; within one file a lock does. A file that cannot be read is set aside, never lost.
+other's writes; within one file a lock does. A damaged file is set aside, and one that cannot be
+read just now is left alone: nothing is written over it.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import errno
 import json
 import os
 import re
+import secrets
 import sys
 import time
 from collections.abc import Generator
@@ -17,14 +19,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from course.files import read_bytes, write_atomically
+from course.files import explain, is_busy, read_bytes, when_free, write_atomically
 from course.report import Report
 
 _WORK_VARIABLE = "SERVING_NANOGPT_WORK"
 _LOCK_WAIT_S = 1.0
 _BROKEN = ".broken-"
+_THIS_PROCESS = secrets.token_bytes(8)
 _ANY_CHOICE = 1e18  # no NaN, and nothing that arithmetic cannot bear
-_STAYS = {errno.ENXIO, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP}  # waiting mends none
+_NO_FILE = {errno.ENXIO, errno.EISDIR, errno.ELOOP}  # something else has the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +81,18 @@ def enabled() -> bool:
 
 
 def load(exercise_id: str) -> ExerciseProgress | None:
-    """What is saved about the exercise, or None."""
-    return _parse(exercise_id, _read(_path("exercises", exercise_id)))
+    """What is saved about the exercise, or None; None too while the file cannot be read."""
+    return _parse(exercise_id, _seen(_path("exercises", exercise_id)))
 
 
 def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
     """Saves a report; returns the progress with it. An untouched stub leaves what is saved alone.
 
-    Raises: OSError when the folder cannot be written.
+    Raises: OSError when the folder cannot be written, or what is saved cannot be read.
     """
     path = _path("exercises", report.exercise)
     with _locked(path):
-        old = load(report.exercise)
+        old = _parse(report.exercise, _read(path))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         passed = report.status == "passed"
         newly = passed and (old is None or old.status != "passed" or new_attempt)
@@ -111,7 +114,7 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
 
 def load_prediction(key: str) -> PredictionProgress | None:
     """The committed prediction, or None."""
-    match _read(_path("predictions", key)):
+    match _seen(_path("predictions", key)):
         case {"choice": int(choice) | float(choice), "committed_at": str(committed_at)} if (
             -_ANY_CHOICE < choice < _ANY_CHOICE and not isinstance(choice, bool)
         ):
@@ -128,7 +131,7 @@ def save_prediction(key: str, choice: float) -> None:
 
 def was_shown(key: str) -> bool:
     """Whether the prediction's answer was asked for without a choice."""
-    return _read(_path("shown", key)) is not None
+    return _seen(_path("shown", key)) is not None
 
 
 def save_shown(key: str) -> None:
@@ -139,7 +142,7 @@ def save_shown(key: str) -> None:
 
 def load_hints(exercise_id: str) -> int:
     """How many of the exercise's hints were opened, 0 to 3."""
-    match _read(_path("hints", exercise_id)):
+    match _seen(_path("hints", exercise_id)):
         case {"shown": int(shown)} if 0 <= shown <= 3:
             return shown
         case _:
@@ -149,6 +152,28 @@ def load_hints(exercise_id: str) -> int:
 def save_hints(exercise_id: str, shown: int) -> None:
     """Saves how many hints are open. Raises: OSError when the folder cannot be written."""
     _write(_path("hints", exercise_id), {"exercise": exercise_id, "shown": shown})
+
+
+@contextlib.contextmanager
+def checking(exercise_id: str) -> Generator[bool]:
+    """Notes, while the block runs, that an answer is checked in this very process.
+
+    Gives whether to check it: not when the last check ended with its process and this process has
+    not said so yet. Otherwise every opening of the lesson would run into the same end.
+    """
+    note = _path("checking", exercise_id).with_suffix("")
+    last = _THIS_PROCESS
+    with contextlib.suppress(OSError):  # where nothing can be noted, nothing is held back
+        if note.exists():
+            last = read_bytes(note)
+        write_atomically(note, _THIS_PROCESS)
+    cut_off = last != _THIS_PROCESS
+    try:
+        yield not cut_off
+    finally:
+        if not cut_off:
+            with contextlib.suppress(OSError):
+                when_free(note.unlink)
 
 
 def newest_change() -> int:
@@ -161,11 +186,16 @@ def newest_change() -> int:
 
 
 def set_aside() -> list[str]:
-    """A sentence for each file that could not be read and lies beside the others now."""
-    files = sorted((work_folder() / "progress").glob(f"*/*{_BROKEN}*"))
+    """A sentence for each file that lies set aside, and for each that may not be read."""
+    folder = work_folder() / "progress"
+    denied = errno.EACCES, os.strerror(errno.EACCES)
     return [
         f"{file.name.partition(_BROKEN)[0]} could not be read; it is kept as {file.name}."
-        for file in files
+        for file in sorted(folder.glob(f"*/*{_BROKEN}*"))
+    ] + [
+        explain(PermissionError(*denied, str(file)))
+        for file in sorted(folder.glob("*/*.json"))
+        if os.path.exists(file) and not os.access(file, os.R_OK)
     ]
 
 
@@ -198,7 +228,10 @@ def _parse(exercise_id: str, data: dict[str, Any] | None) -> ExerciseProgress | 
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The file's object; None when there is none, or when it was damaged and is set aside now."""
+    """The file's object; None when there is none, or when it was damaged and is set aside now.
+
+    Raises: OSError when it cannot be read just now.
+    """
     try:
         data = json.loads(read_bytes(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -206,8 +239,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         data = None
     except OSError as error:
-        if error.errno not in _STAYS:
-            return None
+        if error.errno not in _NO_FILE:
+            raise
         data = None
     if isinstance(data, dict):
         return cast("dict[str, Any]", data)
@@ -215,13 +248,21 @@ def _read(path: Path) -> dict[str, Any] | None:
     return None
 
 
+def _seen(path: Path) -> dict[str, Any] | None:
+    """What `_read` gives; None too while the file cannot be read."""
+    with contextlib.suppress(OSError):
+        return _read(path)
+    return None
+
+
 def _set_aside(path: Path) -> None:
     stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
     with contextlib.suppress(OSError):
-        path.replace(path.with_name(f"{path.name}{_BROKEN}{stamp}"))
+        when_free(lambda: path.replace(path.with_name(f"{path.name}{_BROKEN}{stamp}")))
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:
+    _read(path)  # raises for a file that it would replace unread
     write_atomically(path, json.dumps(data, indent=1).encode())
 
 
@@ -235,7 +276,9 @@ def _locked(path: Path) -> Generator[None]:
         try:
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
             break
-        except FileExistsError:
+        except OSError as error:
+            if not isinstance(error, FileExistsError) and not is_busy(error):
+                raise
             if time.monotonic() > until:
                 break
             time.sleep(0.005)
@@ -243,4 +286,4 @@ def _locked(path: Path) -> Generator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):  # one that was taken over is gone, or is no file
-            lock.unlink()
+            when_free(lock.unlink)

@@ -2,10 +2,13 @@
 
 import re
 import runpy
+import secrets
 import shutil
+import sys
 
 import pytest
 from answers import worked
+from support import ROOT, run
 
 from course import answers, progress
 from course.__main__ import main
@@ -73,6 +76,31 @@ def test_an_untouched_stub_gives_way_to_the_reference(monkeypatch):
     assert (
         made_with(next_inputs).report.idea == "Open the lesson with `python3 learn.py` to write it."
     )
+
+
+ENDS_THE_PROCESS = """
+import os, sys
+from course.attempt import attempt
+from course.registry import exercise
+exercise("l00.next_inputs")  # what this imports is Linux's
+sys.platform = "darwin"  # where the check runs in the notebook's own process
+attempt("l00.next_inputs", lambda: lambda tokens, num_cached: os._exit(3))
+"""
+
+
+def test_an_answer_that_took_the_notebook_with_it_waits_to_be_run_again(monkeypatch):
+    made_with(worked("l00.next_inputs"))
+    assert run([sys.executable, "-c", ENDS_THE_PROCESS], cwd=ROOT).returncode == 3
+    monkeypatch.setattr(sys, "platform", "darwin")
+    for _ in range(2):  # a notebook that is opened and closed again changes nothing
+        monkeypatch.setattr(progress, "_THIS_PROCESS", secrets.token_bytes(8))
+        held = made_with(all_of_them)
+        assert held.report.status == "timeout" and held.or_reference(len) is len
+        assert "run this cell again" in held._repr_html_()
+        assert progress.load("l00.next_inputs").status == "passed"
+    assert made_with(all_of_them).report.status == "failed"
+    monkeypatch.setattr(progress, "_THIS_PROCESS", secrets.token_bytes(8))
+    assert made_with(worked("l00.next_inputs")).report.status == "passed"
 
 
 def test_a_name_that_is_gone_or_is_no_function_is_told_kindly():

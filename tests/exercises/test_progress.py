@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_damaged_file_is_set_aside_and_said_so(work, text):
 
 @pytest.mark.parametrize(
     "make",
-    [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path)],
+    [getattr(os, "mkfifo", os.mkdir), os.mkdir, lambda path: path.symlink_to(path)],
     ids=["pipe", "folder", "loop"],
 )
 def test_what_is_no_file_is_set_aside_at_once(work, capsys, make):
@@ -78,16 +79,51 @@ def test_what_is_no_file_is_set_aside_at_once(work, capsys, make):
     assert progress.record(report(exercise="l00.next_inputs")).attempts == 1
 
 
-def test_a_file_that_cannot_be_read_just_now_is_left_where_it_is(monkeypatch):
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.EPERM])
+def test_a_file_that_cannot_be_read_just_now_is_left_as_it_is(monkeypatch, code):
     before = progress.record(report())
+    progress.save_hints("l01.plan_step", 2)
 
-    def too_many(_: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
+    def refused(path: Path) -> None:
+        raise OSError(code, os.strerror(code), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "read_bytes", too_many)
+        patch.setattr(progress, "read_bytes", refused)
         assert progress.load("l01.plan_step") is None
+        with pytest.raises(OSError, match=r"l01\.plan_step\.json"):
+            progress.record(report("failed"))
+        with pytest.raises(OSError, match=r"l01\.plan_step\.json"):
+            progress.save_hints("l01.plan_step", 1)
     assert progress.load("l01.plan_step") == before
+    assert (progress.load_hints("l01.plan_step"), progress.set_aside()) == (2, [])
+
+
+def test_a_file_that_may_not_be_read_is_said(work, monkeypatch):
+    progress.record(report())
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    file = work / EXERCISES / "l01.plan_step.json"
+    assert progress.set_aside() == [f"{file}: that is not permitted: change its permissions."]
+
+
+@pytest.mark.parametrize(
+    ("owner", "busy"), [(Path, "read_bytes"), (Path, "unlink"), (os, "replace"), (os, "open")]
+)
+def test_a_file_that_windows_holds_for_a_moment_is_waited_for(work, monkeypatch, owner, busy):
+    monkeypatch.setattr(sys, "platform", "win32")
+    action, failures = getattr(owner, busy), iter(range(3))
+
+    def held(*arguments, **named):
+        if next(failures, None) is not None:
+            raise PermissionError(errno.EACCES, "Access is denied", str(arguments[0]))
+        return action(*arguments, **named)
+
+    progress.record(report())
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, busy, held)
+        now = progress.record(report("failed"))
+    assert next(failures, None) is None and progress.load("l01.plan_step") == now
+    assert (now.ever_passed, now.attempts) == (True, 2)
+    assert [each.name for each in (work / EXERCISES).iterdir()] == ["l01.plan_step.json"]
 
 
 @pytest.mark.parametrize("place", ["", "progress", EXERCISES])
