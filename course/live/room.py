@@ -34,7 +34,7 @@ class Room:
     """
 
     def __init__(
-        self, tuning: Tuning | None = None, clock: Callable[[], float] = time.monotonic
+        self, tuning: Tuning | None = None, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self.code = "".join(secrets.choice(CODE_LETTERS) for _ in range(5))
         self.tuning = tuning or Tuning()

@@ -63,7 +63,6 @@ def interrupt(
     """A long prefill, and an urgent request that arrives in the middle of it; what came of both."""
     limits = EngineConfig(token_budget=1424, max_batch_size=2)
     with PreemptiveEngine(model, runner, preemption, limits) as engine:
-        to_monotonic = now_us() - engine.clock.now_us()
         times: dict[str, int] = {}
 
         def arrive() -> None:
@@ -94,8 +93,8 @@ def interrupt(
             if decision.target.step == record.pass_number:  # and not a later one
                 cycle["looked_us"] = decision.snapshot.now_us
             if preemption.way == "abort":
-                cycle["cleaned_us"] = steps[0].end_us + to_monotonic
-                cycle["readmitted_us"] = steps[1].start_us + to_monotonic
+                cycle["cleaned_us"] = steps[0].end_us
+                cycle["readmitted_us"] = steps[1].start_us
             stop_us = (record.replied_ns - record.written_ns) / 1000
             found |= {"layer": record.layer, "stop_us": stop_us, "cycle": cycle}
         return found

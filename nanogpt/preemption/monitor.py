@@ -26,7 +26,7 @@ _STOP_S = 5.0
 
 def now_us() -> int:
     """Microseconds of the monotonic clock, which no change of the wall clock moves."""
-    return time.monotonic_ns() // 1000
+    return time.perf_counter_ns() // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,5 +218,5 @@ class Monitor:
             return
         self.parts.before_write()
         # The decision first: once the target is written, the pass may be over at any moment.
-        self.decision = Decision(target, seen, time.monotonic_ns())
+        self.decision = Decision(target, seen, time.perf_counter_ns())
         self.signal.write(self.shared, target.step)

@@ -198,7 +198,7 @@ class PreemptiveEngine(Engine):
         if self.monitor is None or self._asleep or not prefills:
             return "plain"
         waiting = [entry[3].id for entry in self.scheduler.waiting if entry[3].id not in scheduled]
-        self._begun_ns = time.monotonic_ns()
+        self._begun_ns = time.perf_counter_ns()
         begun_us = self._begun_ns // 1000
         running = tuple(map(self._seen, prefills))
         self.monitor.publish(
@@ -234,7 +234,7 @@ class PreemptiveEngine(Engine):
         finally:
             self._asleep, self.next_up = [], None
         if way == "resume":
-            self._note(preempted, replied_ns, time.monotonic_ns())
+            self._note(preempted, replied_ns, time.perf_counter_ns())
         return way
 
     # What differs from an engine that is never preempted

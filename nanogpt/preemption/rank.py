@@ -142,9 +142,9 @@ class Rank:
         ballot, layer = running.ballot, running.layer
         reached = checkpoint_number(ballot.step, layer, ballot.num_layers)
         self.shared.set_reached(self.rank, reached)
-        reached_ns = time.monotonic_ns()
+        reached_ns = time.perf_counter_ns()
         leaves = running.agreement.leave(layer)
-        agree_ns = time.monotonic_ns() - reached_ns
+        agree_ns = time.perf_counter_ns() - reached_ns
         running.checks.append(CheckRecord(layer, reached_ns, ballot.last, agree_ns))
         return leaves
 

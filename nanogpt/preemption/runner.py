@@ -185,7 +185,7 @@ class Runner:
             replies = self.parts.read_replies(
                 ReplyReader(self._group, self.timeout_s + _QUIET_S), self.num_ranks
             )
-            self.replied_ns = time.monotonic_ns()
+            self.replied_ns = time.perf_counter_ns()
             outcome = self.parts.judge(replies, order.step, self.shared.target)
             self.signal.after_pass(self.shared)
             return outcome

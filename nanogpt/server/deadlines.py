@@ -17,7 +17,7 @@ class Deadlines:
         self._due_s: dict[int, float] = {}
 
     def note(self, request_id: int, arrived_s: float, slo_ttft_s: float | None) -> None:
-        """A request that is about to be submitted. Seconds of one monotonic clock."""
+        """A request that is about to be submitted. Seconds of one clock."""
         promised_s = PATIENCE_S if slo_ttft_s is None else slo_ttft_s
         self._due_s[request_id] = arrived_s + promised_s
 

@@ -45,7 +45,7 @@ def live_state(thread: EngineThread) -> Callable[[Request], Awaitable[Response]]
             raise ApiError(400, f"after is {after[:40]!r}; it must be a whole number")
         state = {
             "model": thread.settings.model_name,
-            "at_s": time.monotonic(),
+            "at_s": time.perf_counter(),
             "closing": thread.closing,
             "max_requests": thread.settings.max_requests,
             **thread.live.state(int(after)),

@@ -1,7 +1,7 @@
 """What `/metrics` shows: vLLM's names where they mean the same, `nanogpt:` where they do not.
 
-Source: vLLM, docs/design/metrics.md and vllm/v1/metrics/loggers.py. Intervals are of the monotonic
-clock of the engine's thread, as vLLM's are of its engine core's: a token counts when its step ends.
+Source: vLLM, docs/design/metrics.md and vllm/v1/metrics/loggers.py. Intervals are of the clock
+of the engine's thread, as vLLM's are of its engine core's: a token counts when its step ends.
 """
 
 import itertools

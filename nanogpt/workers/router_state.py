@@ -24,7 +24,7 @@ from nanogpt.workers.worker_messages import Serve, Stepped
 class Result:
     """A request that is done: its text, where it was made, what that took.
 
-    Times are from the request's arrival, on the parent's monotonic clock, to the moment when the
+    Times are from the request's arrival, on the parent's clock, to the moment when the
     parent read of the first and of the last token. `hit_tokens` were found in the worker's blocks
     and `computed_prefill_tokens` computed there; without preemption they add up to the prompt.
     `worker_ids` are all that had the request: a lost one hands on to the next.

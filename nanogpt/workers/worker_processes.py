@@ -30,7 +30,7 @@ _MAX_STDERR = 2000
 class Heard:
     """A message, the worker it is of, and when it was read; None is the end of all it could say.
 
-    `at_ns` is of the parent's monotonic clock.
+    `at_ns` is of the parent's `perf_counter_ns`: on Windows, `monotonic` may tick only every 16 ms.
     """
 
     worker_id: int
@@ -124,8 +124,8 @@ def _read(worker_id: int, stream: IO[bytes], inbox: "SimpleQueue[Heard]") -> Non
     with stream, suppress(EOFError, OSError, pickle.UnpicklingError):
         while True:
             message: Reply = worker_messages.receive(stream)
-            inbox.put(Heard(worker_id, time.monotonic_ns(), message))
-    inbox.put(Heard(worker_id, time.monotonic_ns(), None))
+            inbox.put(Heard(worker_id, time.perf_counter_ns(), message))
+    inbox.put(Heard(worker_id, time.perf_counter_ns(), None))
 
 
 def _environment() -> dict[str, str]:

@@ -25,6 +25,7 @@ from http_serving import (
     serving,
     text_of,
 )
+from support import TICK_NS, let_monotonic_tick
 
 from nanogpt.checkpoints.pieces import CHARACTERS
 from nanogpt.clock import WallClock
@@ -401,6 +402,20 @@ def test_metrics_of_clients_that_leave_the_queue():
     }
     assert {name: seen[name] for name in expected} == expected
     assert ("nanogpt:slo_ttft_requests_total", "true") not in seen
+
+
+def test_intervals_are_finer_than_the_coarsest_monotonic_clock(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+):
+    before = server.metrics()
+    let_monotonic_tick(monkeypatch)
+    server.complete(max_tokens=2)
+    server.wait_until_idle()
+    seen, tick_s = server.metrics(), TICK_NS / 1e9
+    for name in ("time_to_first_token", "inter_token_latency", "e2e_request_latency"):
+        sample = (f"vllm:{name}_seconds_sum",)
+        ticks = (seen[sample] - before[sample]) / tick_s
+        assert abs(ticks - round(ticks)) > 1e-6, name
 
 
 # --- engines of all kinds -------------------------------------------------------------------------

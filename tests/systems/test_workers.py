@@ -25,7 +25,7 @@ from preempting import (
     prompt,
     tiny_model,
 )
-from support import ROOT
+from support import ROOT, TICK_NS, let_monotonic_tick
 
 from nanogpt.config import EngineConfig
 from nanogpt.fleet import decisions
@@ -111,6 +111,15 @@ def test_requests_keep_their_own_temperature_seed_and_salt(fleet: Fleet):
         assert list(result.tokens) == generate(tiny_model(), prompt(20), 6, **draws)
     (another,) = fleet.serve([Request(9, prompt(20), 6, cache_salt="b")])
     assert another.hit_tokens == 0
+
+
+def test_times_are_finer_than_the_coarsest_monotonic_clock(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+):
+    let_monotonic_tick(monkeypatch)
+    results = fleet.serve(requests([prompt(20, start) for start in range(4)]))
+    times_us = [t for result in results for t in (result.ttft_us, result.latency_us)]
+    assert any(us % (TICK_NS // 1000) for us in times_us)
 
 
 def test_a_hit_saves_exactly_its_length_and_gives_the_logits_of_a_cold_run(fleet: Fleet):
