@@ -48,6 +48,15 @@ def test_the_keyboard_and_the_pointer_step_a_picture_and_the_page_hears_nothing(
     assert live(page).startswith("Step 2: ")
 
 
+def test_a_click_brings_the_keys_along_where_the_browser_does_not_move_the_focus(show):
+    """Safari and Firefox on a Mac do not; Chromium does not after a cancelled mousedown."""
+    page = show([a_timeline()])
+    page.evaluate("addEventListener('mousedown', (event) => event.preventDefault(), true)")
+    page.get_by_role("button", name="Step forward").click()
+    press(page, "ArrowRight")
+    assert live(page).startswith("Step 2: ")
+
+
 def test_the_first_step_that_differs_is_open_marked_in_both_runs_and_found_again(show):
     page = show([a_comparison(), a_timeline(), a_comparison(start=3), a_timeline(start=99)])
     opened = [live(page, index).split(":")[0] for index in range(4)]

@@ -96,6 +96,12 @@ function followTheme(root, el) {
   };
 }
 
+// Safari, and Firefox on a Mac, leave the focus elsewhere, and keys would go there. Listen while the
+// event is captured: the control's own handler may move the focus on.
+function focusClicked(event) {
+  event.target.closest("button, input")?.focus({ preventScroll: true });
+}
+
 const WITHHELD = "Your prediction above is about this: press Commit there, or Show me.";
 
 // Puts one widget into el: builds it, builds it again when an input trait changes, tells it its
@@ -132,6 +138,7 @@ export function mount({ model, el, name, label, inputs, build }) {
   });
   const rebuilt = [...inputs, "after"];
   helpLeaving();
+  root.addEventListener("click", focusClicked, true);
   el.append(root);
   rebuild();
   resized.observe(root);

@@ -137,6 +137,8 @@ function invite({ code, address, qr, notes }) {
 at("joining").addEventListener("close", () => sessionStorage.setItem("started", "yes"));
 at("deeds").append(...buttons.values());
 at("deeds").addEventListener("keydown", rove);
+// Safari, and Firefox on a Mac, do not focus a clicked button: the arrow keys would go elsewhere.
+at("deeds").addEventListener("click", (event) => event.target.closest("button")?.focus(), true);
 [...buttons.values()].slice(1).forEach((button) => button.setAttribute("tabindex", "-1"));
 
 // ---- the size -------------------------------------------------------------------------------
