@@ -297,8 +297,9 @@ def _(live_model):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    No bug, and nothing random: for another number of rows the library picks another order of summation, and
-    floats do not add the same in every order. So the logits of a request depend, in the last bits, on *how
+    A difference is no bug, and nothing random: for another number of rows the library may pick another order of
+    summation, and floats do not add the same in every order. (Where your number is 0, as it may be on Apple
+    silicon, the library keeps one order for all these batches; another library would not.) So the logits of a request depend, in the last bits, on *how
     many others* are in its batch. As a rule it shows only when two tokens are nearly tied.
 
     This engine's cure: no operation ever sees another shape. `EngineConfig(batch_invariant=True)` runs tokens in
