@@ -216,7 +216,9 @@ def processes(course: Course) -> None:
 def quick_tests(course: Course) -> None:
     """The quick tests of the engine, the exercises, the systems and the widgets pass."""
     folders = [f"tests/{name}" for name in ("course", "engine", "exercises", "systems", "widgets")]
-    course.learn("test", "--quick", "-n", "3", *folders, limit_s=400, CI="")  # may skip some
+    course.learn(
+        "test", "--quick", "-n", "3", "--dist", "loadgroup", *folders, limit_s=400, CI=""
+    )  # may skip some
 
 
 FOCUS = """
