@@ -26,12 +26,11 @@ def file_of(answers: dict[str, str], exercises: int | None = None) -> str:
     return "\n\n".join([_IMPORTS, *texts])
 
 
-def notebook_of(text: str) -> str:
-    """The same as a Jupyter notebook of one cell."""
+def notebook_of(*cells: str | list[str]) -> str:
+    """A Jupyter notebook with these code cells."""
     cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
-    return json.dumps(
-        {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [cell | {"source": text}]}
-    )
+    made = [cell | {"source": source} for source in cells]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": made})
 
 
 def moodle_class() -> bytes:

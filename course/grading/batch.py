@@ -48,7 +48,11 @@ class Batch:
         self.seed = self._kept_seed(seed)
 
     def record_of(self, submission: Submission) -> Record | None:
-        """Its record, if it has been graded as it is now."""
+        """Its record, if its contents have been graded as they are now.
+
+        Where it lies and when it was handed in may have changed since: its file is brought up to
+        date. Raises: OSError when that cannot be written.
+        """
         path = self.records / file_name(submission.student, submission.lesson)
         try:
             record = read_record(path)
@@ -56,7 +60,12 @@ class Batch:
             return None
         is_same = record.key == key_of(submission, self.seed)
         is_kept_in = bool(record.problem) or set(self.layers) <= set(record.layers)
-        return record if is_same and is_kept_in and not record.is_internal else None
+        if not is_same or not is_kept_in or record.is_internal:
+            return None
+        now = of_another(record, submission)
+        if now != record:
+            now.write(self.records)
+        return now
 
     def grade(self, submissions: Sequence[Submission], graders: Graders) -> Iterator[Record]:
         """Grade what has no record yet; each record as soon as it is kept.

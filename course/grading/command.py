@@ -61,7 +61,8 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
     scheme = read_scheme(arguments.points)
     wanted = [find_lesson(each).stem for each in arguments.lesson]
     stems = [each.stem for each in LESSONS if lesson_exercises(each.stem)]
-    found = find_submissions(arguments.submissions, [s for s in stems if not wanted or s in wanted])
+    stems = [stem for stem in stems if not wanted or stem in wanted]
+    found = find_submissions(arguments.submissions, stems, apart=arguments.out)
     if not found.submissions:
         _tell_left_out(found, arguments.out, console)
         raise GradeError(f"{arguments.submissions} holds no lesson's file that could be graded.")
@@ -172,6 +173,8 @@ def _tell_left_out(found: Found, folder: Path, console: Console) -> None:
     """What lay there and was not graded is written down, one line each."""
     lines = [f"{each.source}: {each.why}" for each in found.skipped]
     write_text(folder / "left_out.txt", _text(lines))
+    for sentence in found.doubts:
+        console.print(sentence, soft_wrap=True)
     if lines:
         path = folder / "left_out.txt"
         console.print(f"{_files(len(lines))} left out, with why: {path}", soft_wrap=True)

@@ -52,7 +52,7 @@ def internal_record(submission: Submission, seed: int, why: str) -> Record:
 
 
 def of_another(record: Record, submission: Submission) -> Record:
-    """The record of a file of the same contents: another student's, or from another place."""
+    """The record of a file of the same contents: another student's, or of another place or time."""
     return replace(
         record,
         student=submission.student,

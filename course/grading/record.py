@@ -66,8 +66,9 @@ class Record:
     `source` is where it lay among the submissions ("ada.zip/l01.py"), `key` names its contents, the
     exercises' versions and the seed: the same key is not graded twice. `problem` says in a sentence
     why nothing of the file could be graded, "" otherwise. `layers` are the layers of containment
-    that held. `graded_at` and `submitted_at` are ISO 8601 in UTC; `submitted_at`, `attempts`
-    and `minutes` (by exercise) are empty where the submission does not tell.
+    that held. `graded_at` and `submitted_at` are ISO 8601 in UTC, `submitted_at` without an offset
+    where a zip file tells its packer's clock only; `submitted_at`, `attempts` and `minutes` (by
+    exercise) are empty where the submission does not tell.
     """
 
     student: str

@@ -96,6 +96,17 @@ def test_files_of_the_same_contents_are_graded_once_and_each_has_its_record(tmp_
     assert [*records_below(tmp_path).values()] == records
 
 
+def test_a_record_follows_its_file_to_another_time_and_place(tmp_path: Path) -> None:
+    batch = Batch(tmp_path, LAYERS, 7)
+    replace(graded_well(ADA, None, 7), attempts={"l01.plan_step": 1}).write(batch.records)
+    moved = replace(ADA, source="x/l01.py", submitted_at="2026-12-01T18:00:00+00:00")
+    for now in (ADA, moved, replace(moved, attempts={"l01.plan_step": 2})):
+        record = batch.record_of(now)
+        assert record and (record.source, record.submitted_at) == (now.source, now.submitted_at)
+        assert (record.attempts or {}) == now.attempts
+        assert records_below(tmp_path) == {"Ada": record}
+
+
 def test_a_batch_keeps_the_seed_that_it_drew(tmp_path: Path) -> None:
     drawn = Batch(tmp_path / "one", LAYERS).seed
     assert Batch(tmp_path / "one", LAYERS, drawn).seed == drawn

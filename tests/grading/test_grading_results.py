@@ -98,7 +98,7 @@ def test_every_day_begun_after_the_free_ones_costs_its_share():
         assert (score.days_late, score.total, score.raw) == (math.ceil(days), total, 11)
 
 
-def test_times_are_compared_across_time_zones_and_without_one_are_in_utc(
+def test_times_are_compared_across_time_zones_and_without_one_are_in_the_due_dates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     due = f"[lessons.{LESSON}]\ndue = 2026-12-01T23:59:00+01:00\n[late]\nper_day = 0.5\n"
@@ -106,8 +106,8 @@ def test_times_are_compared_across_time_zones_and_without_one_are_in_utc(
     days_late = {
         "2026-12-01T22:59:00+00:00": 0,
         "2026-12-01T22:59:01Z": 1,
-        "2026-12-01T22:00:00": 0,
-        "2026-12-01T23:30:00": 1,
+        "2026-12-01T23:59:00": 0,
+        "2026-12-01T23:59:02": 1,
         "": 0,  # it does not say when
     }
     with monkeypatch.context() as patched:
@@ -116,6 +116,8 @@ def test_times_are_compared_across_time_zones_and_without_one_are_in_utc(
         for at, days in days_late.items():
             assert scheme.score(a_record(submitted_at=at)).days_late == days, at
     time.tzset()
+    table = nbgrader_csv([a_record(submitted_at="2026-12-01T18:00:00")], scheme)
+    assert table.splitlines()[-1].endswith(",2026-12-01T18:00:00+01:00")
 
 
 schemes = st.builds(

@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from moodle_class import notebook_of as cells
+from support import ROOT
 from tiers import examples
 
+from course.grading.handed_in import zips
 from course.grading.handed_in.submissions import Found, find_submissions
 from course.lesson_map import LESSONS, entries
 from course.source.cutting import read_notebook
@@ -42,14 +45,6 @@ def packed(files: Mapping[str, str | bytes]) -> bytes:
             member = zipfile.ZipInfo(name, (2025, 3, 4, 5, 6, 8))
             archive.writestr(member, content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
-
-
-def cells(*sources: str | list[str]) -> str:
-    made = [
-        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": 1, "source": source}
-        for source in sources
-    ]
-    return json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": made})
 
 
 ONE = packed({"bob/l01.py": ANSWER * 9})
@@ -98,6 +93,25 @@ OWNERS = {  # whose a file is
     "names and no lesson": {"ada.py": "ada", "bob.ipynb": "bob"},
     "the lesson's folder": {"l01/ada.py": "ada", "l01/bob/x.py": "bob"},
     "a folder around": {"25/Cl/l01.py": "Cl", "25/Cl/ada/l01.py": "ada", "25/Cl/bob/l01.py": "bob"},
+    "sections": {
+        "Section 1/Ada/l01.py": "Ada",
+        "Section 1/Ben/work/l01.py": "Ben",
+        "CS101 Section 2 - Tuesday/chen.py": "chen",
+        "Lab B (Smith)/Dee_2_assignsubmission_file_/l01.py": "Dee",
+        "Tuesday/l01_eve.py": "eve",
+    },
+    "sections alone": {"Section 1/l01.py": "Section 1", "Section 2/x/l01.py": "x"},
+    "weeks and dates": {
+        "2026_12_01_ada_l01.py": "ada",
+        "ben_01-12-2026_l01.py": "ben",
+        "Week 3/chen.py": "chen",
+        "2026-12-01 18.30/dee/x.py": "dee",
+        "wk_2/2026.12.1/eve/l01.py": "eve",
+        "20231105_l01.py": "20231105",
+        "fay_week3_l01-2.py": "fay",
+        "April 3/l01.py": "April 3",
+    },
+    "saved answers": {"ada_l01.chunk_size.py": "ada", "ben_1_2_l01.chunk_size.try-1.py": "ben"},
     "zips": {
         "bob_l01.zip/deep/down/answers.py": "bob",
         "Cyd Doe_5_assignsubmission_file_/all.zip/l01.py": "Cyd Doe",
@@ -122,7 +136,7 @@ def test_a_layout_tells_the_students_and_their_files(layout: str, tmp_path: Path
         assert students(found) == expected
         assert {each.text.strip() for each in found.submissions} == {ANSWER.strip()}
         if layout != "zips":
-            day = "2025-03-04T05:06:08+00:00" if before else "2001-09-09T01:46:40+00:00"
+            day = "2025-03-04T05:06:08" if before else "2001-09-09T01:46:40+00:00"
             assert {each.submitted_at for each in found.submissions} == {day}
         assert [*skipped(found)] == [f"{before}README.md"]
 
@@ -134,18 +148,74 @@ def test_a_folder_with_one_students_files_is_theirs(tmp_path: Path):
     assert found_in(tmp_path / "ada") == {("ada", stem): file for stem, file in files.items()}
 
 
-def test_a_copy_of_the_whole_course_gives_the_work_in_it(tmp_path: Path):
-    solution = "solutions/l01_chunked_prefill/chunk_size.py"
-    for student in ("ada", "bob"):
-        files = {f"lessons/{L01}.py": "stub", solution: ANSWER}
-        put(tmp_path / f"course-{student}", files, at=2_000_000_000)
-    put(tmp_path / "course-ada", {f"work/{L01}.py": ANSWER, "work/mine.py": ANSWER})
-    found = find_submissions(tmp_path, STEMS)
-    ada, bob = f"course-ada/work/{L01}.py", f"course-bob/lessons/{L01}.py"
-    assert students(found) == {("course-ada", L01): ada, ("course-bob", L01): bob}
-    assert len(found.skipped) == 4
-    lessons = skipped(found)[f"course-ada/lessons/{L01}.py"]
-    assert lessons == f"{ada} is taken, which lies in work/"
+def the_course() -> dict[str, str | bytes]:
+    """Its own Python files, as a clone or a download of it has them, and an answer in work/."""
+    folders = ("benchmarks", "course", "lessons", "nanogpt", "solutions", "tests", "widgets")
+    paths = [path for name in folders for path in (ROOT / name).rglob("*.py")]
+    files = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in paths}
+    work = {f"{L01}.py": ANSWER, "mine.py": ANSWER, "contest.py": ANSWER}
+    return {**files, "learn.py": "", **{f"work/{name}": text for name, text in work.items()}}
+
+
+@pytest.mark.parametrize("above", ["", "ada/", "course-ada/deep/"])
+def test_a_copy_of_the_whole_course_gives_the_work_in_it(above: str, tmp_path: Path):
+    handed_in = put(
+        tmp_path / "ada", {f"{above}{name}": text for name, text in the_course().items()}
+    )
+    student, _, _ = above.partition("/")
+    found = find_submissions(handed_in, STEMS)
+    lessons = {stem: f"{above}lessons/{stem}.py" for stem in STEMS}
+    expected = lessons | {L01: f"{above}work/{L01}.py"}
+    assert students(found) == {(student or "ada", stem): path for stem, path in expected.items()}
+    why = skipped(found)
+    assert why[f"{above}solutions/{L01}/chunk_size.py"] == "it is a file of the course itself"
+    assert why[lessons[L01]] == f"{expected[L01]} is taken, which lies in work/"
+    assert found.doubts == ()
+
+
+def test_copies_of_the_whole_course_are_a_student_each(tmp_path: Path):
+    put(tmp_path, {f"course-{name}/{path}": text for path, text in the_course().items()
+                   for name in ("ada", "bob")})  # fmt: skip
+    assert {name for name, _ in found_in(tmp_path, L01)} == {"course-ada", "course-bob"}
+
+
+@pytest.mark.parametrize(
+    ("above", "student"),
+    [
+        ("ada/work/", "ada"),
+        ("", "class"),
+        ("work/", "class"),
+        ("ada/", "ada"),
+        ("Ada_1_assignsubmission_file_", "Ada"),
+        ("ada_1_2_", "ada"),
+        ("ada_", "ada"),
+    ],
+)
+def test_what_the_course_keeps_beside_a_lesson_is_not_taken_for_it(
+    above: str, student: str, tmp_path: Path
+):
+    kept = [f"answers/l01.chunk_size{end}.py" for end in ("", ".try", ".try-1", " (2)")]
+    kept += [f"kept/{L01}.2026-11-27-180002{end}.py" for end in ("", "-2")]
+    for flat in (True, False) if above in ("", "work/", "ada/", "ada/work/") else (True,):
+        names = [each.rpartition("/")[2] if flat else each for each in kept]
+        place = tmp_path / str(flat) / "class"
+        for text in (ANSWER, b"\xff"):
+            put(place, {f"{above}{L01}.py": text})
+            put(place, {f"{above}{name}": ANSWER for name in names}, at=2_000_000_000)
+            found = find_submissions(place, [L01])
+            assert students(found) == {(student, L01): f"{above}{L01}.py"}
+            assert len(found.skipped) == len(kept)
+
+
+def test_several_names_within_what_counts_as_one_students_are_told(tmp_path: Path):
+    files = ["North/Ada/l01.py", "North/ben.py", "South/work/l01.py", "South/lessons/l01.py"]
+    found = find_submissions(put(tmp_path, dict.fromkeys(files, ANSWER)), STEMS)
+    assert {name for name, _ in students(found)} == {"North", "South"}
+    (doubt,) = found.doubts
+    assert doubt.startswith(
+        "North counts as one student, of whose files for a lesson one is graded"
+    )
+    assert "graded: Ada, ben. If these are students, grade that folder by itself." in doubt
 
 
 def test_no_student_can_hand_in_for_another(tmp_path: Path):
@@ -394,14 +464,51 @@ def test_of_a_bomb_no_more_is_unpacked_than_a_file_may_have(tmp_path: Path):
         tracemalloc.stop()
 
 
-@pytest.mark.nightly
-def test_a_zip_unpacks_to_so_much_and_says_so_of_the_rest(tmp_path: Path):
+def test_each_students_part_of_a_class_may_unpack_to_so_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(zips, "_MOST_UNPACKED", 2 * 1024 * 1024)
+    monkeypatch.setattr(zips, "_MOST_MEMBERS", 60)
     draw = random.Random(1)
-    content = b"".join(draw.randbytes(100) + bytes(900) for _ in range(8_000))
-    put(tmp_path, {"class.zip": packed({f"s{n:02}/l01.ipynb": content for n in range(40)})})
-    found = find_submissions(tmp_path / "class.zip", STEMS)
-    too_much = [each.problem.endswith("is over 256 MB.") for each in found.submissions]
-    assert too_much == [False] * 33 + [True] * 7
+    content = b"".join(draw.randbytes(100) + bytes(900) for _ in range(1_000))
+    names = [f"s{n}/{m}/l01.ipynb" for n in range(20) for m in range(2)]
+    whole = {**dict.fromkeys(names, content), "s7/3.ipynb": content}
+    folder = put(tmp_path / "folder", {"class.zip": packed(whole)})
+    for place in (folder, folder / "class.zip"):
+        found = find_submissions(place, [L01])
+        assert len(found.submissions) == 20
+        too_much = [each.source for each in found.skipped if "is over 2 MB" in each.why]
+        assert too_much == ["class.zip/s7/3.ipynb"]
+    put(folder, {"ada.zip": packed({f"{n}/l01.ipynb": content for n in range(4)})})
+    put(folder, {"bob.zip": packed({f"{n}.txt": "" for n in range(61)})})
+    found = find_submissions(folder, [L01])
+    said = [each.why for each in found.skipped] + [each.problem for each in found.submissions]
+    assert sum("is over 2 MB" in each for each in said) == 2 + 39
+    assert sum("holds more than 60 files" in each for each in said) == 1
+
+
+FIELDS = {  # extra fields of a member with its time in UTC
+    "Info-ZIP": struct.pack("<HHBI", 0x5455, 5, 1, 1_800_000_000),
+    "after another": struct.pack("<HHIHHBI", 0x7875, 4, 0, 0x5455, 5, 1, 1_800_000_000),
+    "Windows": struct.pack("<HHIHHQQQ", 10, 32, 0, 1, 24, 134_444_736_000_000_000, 0, 0),
+    "older": struct.pack("<HHII", 0x5855, 8, 1, 1_800_000_000),
+    "none": b"",
+    "too short": struct.pack("<HHB", 0x5455, 1, 1),
+    "another": struct.pack("<HHI", 0x7875, 4, 0) + b"\0",
+}
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_a_zip_says_when_in_utc_or_by_a_clock_without_a_zone(kind: str, tmp_path: Path):
+    buffer = BytesIO()
+    member = zipfile.ZipInfo("ada/l01.py", (2027, 1, 15, 9, 0, 0))
+    member.extra = FIELDS[kind]
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(member, ANSWER)
+    put(tmp_path, {"class.zip": buffer.getvalue()})
+    (ada,) = find_submissions(tmp_path, STEMS).submissions
+    in_utc = list(FIELDS).index(kind) < 4
+    assert ada.submitted_at == ("2027-01-15T08:00:00+00:00" if in_utc else "2027-01-15T09:00:00")
 
 
 # --- notebooks -------------------------------------------------------------------------------

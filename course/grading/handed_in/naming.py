@@ -9,20 +9,44 @@ What the learning systems write:
     Gradescope  "assignment_77_export/submission_1234/"; who that is stands in a YAML file only
     nbgrader    "submitted/ada/l01/", by its directory_structure
     Classroom   GitHub's "l01-submissions/l01-ada/"
+
+Dates and weeks ("2026-12-01", "Week 3") name nobody. A section ("Section 2") counts as a student
+only where no name follows.
 """
 
+import functools
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from course.grading.handed_in.pieces import LARGEST, suffix_of
 from course.lesson_map import LESSONS, entries
 
 _MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_[a-z]+(_.*)?", re.DOTALL)
-_CANVAS = re.compile(r"(?P<name>.+?)(_LATE)?_(?P<number>\d+)_\d+_.+", re.DOTALL)
-_AROUND = re.compile(r"submitted|submissions|.+[-_]submissions|assignment_\d+_export|work|lessons")
-_COURSE = {"benchmarks", "course", "nanogpt", "solutions", "tests", "widgets"}  # in a copy of it
+_CANVAS = re.compile(r"(?P<name>.*?[^\W\d_].*?)(_LATE)?_(?P<number>\d+)_\d+_.+", re.DOTALL)
+_AROUND = re.compile(
+    r"submitted|submissions|.+[-_]submissions|assignment_\d+_export"
+    r"|work|lessons|answers|kept|contest"  # the course's own names
+)
+COURSE = {"benchmarks", "course", "lessons", "nanogpt", "solutions", "tests", "widgets"}
+"""Folders of the course that hold Python files."""
+_IN_A_COPY = 3  # of them, at least, lie beside each other in a copy of it
+_SAVED = re.compile(r"(?<![^\W_])(l\d\d[a-z]?\.\w+)(?:\.try)?(?:-\d{1,3})?$", re.IGNORECASE)
+_KEPT = re.compile(r"\.\d{4}-\d\d-\d\d-\d{6}(?:-\d{1,3})?$")
+_MONTH, _DAY, _YEAR = "(?:0?[1-9]|1[0-2])", "(?:0?[1-9]|[12][0-9]|3[01])", "(?:19|20)[0-9]{2}"
+_WHEN = re.compile(  # no date without separators: a student's number may look like one
+    rf"(?<!\d)(?:{_YEAR}([-_. ]){_MONTH}\1{_DAY}|{_DAY}([-_. ]){_MONTH}\2{_YEAR})(?!\d)"
+    r"(?:[-_ T]+\d\d[-_.:]\d\d(?:[-_.:]\d\d)?(?!\d))?"
+    r"|(?<![^\W_])(?:week|wk|woche|kw|semaine|semana)[-_ .]*\d{1,2}(?![^\W_])",
+    re.IGNORECASE,
+)
+_WEEKDAY = "(?i:mon|tues|wednes|thurs|fri|satur|sun)day"
+_SECTION = re.compile(  # "Section 2", "CS101 Lab B - Tuesday", "Tuesday (10 am)"
+    rf"(?:[A-Z]{{2,5}}[- ]?\d{{2,4}}[A-Z]?[-_ ,.]+)?(?:{_WEEKDAY}|"
+    "(?i:section|sec|class|cohort|lab|lecture|period|recitation|seminar|session|tutorial|tut)"
+    rf"[-_ .#]*(?:\d{{1,3}}[A-Za-z]?|[A-Za-z]\d?))(?:[-_ ,]+(?:{_WEEKDAY}|\(.*\)))?",
+)
 _TITLED = "|".join(  # the title after the number, if any, in any spelling
     rf"{number}(?:[-_ ]{title.replace('_', '[-_ ]')})?"
     for number, _, title in (lesson.stem.partition("_") for lesson in reversed(LESSONS))
@@ -73,6 +97,34 @@ def copy_number(name: str) -> int:
     return int(found[1]) if found else 0
 
 
+def is_saved_copy(name: str) -> bool:
+    """Whether the course writes such a file beside the lessons, in work/answers/ or work/kept/.
+
+    "l01.chunk_size.try.py", "l01_chunked_prefill.2026-11-27-180002.py".
+    """
+    stem = _BROWSERS_COPY.sub("", _stem(name))
+    found = _SAVED.search(stem)
+    return bool(_KEPT.search(stem) or (found and found[1].lower() in _exercises()))
+
+
+@functools.cache
+def _exercises() -> frozenset[str]:
+    return frozenset(each.id for lesson in LESSONS for each in entries(lesson))
+
+
+def place_in_a_copy(
+    where: tuple[str, ...], folders: Collection[tuple[str, ...]]
+) -> tuple[tuple[str, ...], str] | None:
+    """The copy of the course that a file lies in, and the name of its folder there.
+
+    None for a file outside all copies, or right in one. `folders` are all that were found.
+    """
+    for at in range(len(where) - 1):
+        if sum((*where[:at], each) in folders for each in COURSE) >= _IN_A_COPY:
+            return where[:at], where[at]
+    return None
+
+
 def folders_around(files: Sequence[tuple[str, tuple[str, ...]]]) -> int:
     """How many outer folders (or zip files) lie around the whole class, and are no student's.
 
@@ -86,9 +138,7 @@ def folders_around(files: Sequence[tuple[str, tuple[str, ...]]]) -> int:
         around += 1
     owners: dict[str, set[Owner]] = defaultdict(set)
     for lesson, where in files:
-        ours = not named_lesson(where[-1]) and _COURSE.intersection(where[around:-1])
-        owner = None if ours else _first_owner(where[around:])
-        owners[lesson] |= {owner} if owner else set()
+        owners[lesson].update(_owners(where[around:])[:1])
     return around if any(len(found) > 1 for found in owners.values()) else 0
 
 
@@ -99,30 +149,39 @@ def owner_of(where: tuple[str, ...], around: int, place: str) -> Owner:
     folder's, a zip file's or in the end the file's own; no name further in can: a student may
     choose that. Where there is none, the innermost of the folders around all, else `place`.
     """
-    if found := _first_owner(where[around:]):
-        return found
+    if found := _owners(where[around:]):
+        return found[0]
     names = [_rest(part) for part in where[:around]]
     return Owner(next((name for name in reversed(names) if name), place))
 
 
-def _first_owner(names: tuple[str, ...]) -> Owner | None:
-    return next((found for name in names if (found := _owner(name)).name), None)
+def named_inside(where: tuple[str, ...], around: int) -> str:
+    """The next name below the owner's that could be a student's; "" where there is none."""
+    return next((other.name for other in _owners(where[around:])[1:]), "")
+
+
+def _owners(names: tuple[str, ...]) -> list[Owner]:
+    """Whose the names say it is, the outermost first; a section is nobody's beside a name."""
+    found = [owner for name in names if (owner := _owner(name)).name]
+    return [each for each in found if each.number or not _SECTION.fullmatch(each.name)] or found
 
 
 def _owner(name: str) -> Owner:
     found = _MOODLE.fullmatch(name)
     if suffix_of(name) in LARGEST:
-        found = found or _CANVAS.fullmatch(name)
+        found = found or _CANVAS.fullmatch(_WHEN.sub("", name))
     return Owner(found["name"], found["number"]) if found else Owner(_rest(name))
 
 
 def _rest(name: str) -> str:
-    """What a name says besides the lesson: "ada" of "ada_l01.zip", "" of "submitted"."""
+    """What a name says besides lesson and date: "ada" of "ada_l01.zip", "" of "submitted"."""
     rest = _stem(name)
     if suffix_of(name) in LARGEST:
         rest = _BROWSERS_COPY.sub("", rest)
         rest = _COPY.sub("", rest) if copy_number(name) else rest
-    rest = _LESSON.sub("", rest).strip("-_ .")
+        if is_saved_copy(name):
+            rest = _KEPT.sub("", _SAVED.sub("", rest))
+    rest = _WHEN.sub("", _LESSON.sub("", rest)).strip("-_ .")
     return "" if _AROUND.fullmatch(rest.lower()) else rest
 
 

@@ -21,7 +21,8 @@ class Piece:
     """A file of one of these kinds; `where` are the names that lead to it, zip files' among them.
 
     `content` is b"" and `problem` the end of a sentence where it cannot be read. `changed_at` is
-    ISO 8601 in UTC, "" where unknown.
+    ISO 8601 in UTC, without an offset where a zip file tells its packer's clock only, "" where
+    unknown.
     """
 
     where: tuple[str, ...]
@@ -82,8 +83,20 @@ def printable(name: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
-def pieces_below(folder: Path) -> Iterator[Piece | Skipped]:
-    """All files, at any depth. Raises: OSError when the folder itself cannot be read."""
+def iso_utc(seconds: float) -> str:
+    """Seconds since 1970 as ISO 8601 in UTC; "" beyond the year 9999."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def pieces_below(folder: Path, apart: Path | None = None) -> Iterator[Piece | Skipped]:
+    """All files, at any depth, but for those in the folder `apart`.
+
+    Raises: OSError when the folder itself cannot be read.
+    """
+    left_out = apart and apart.resolve()
     pending: list[tuple[Path, tuple[str, ...]]] = [(folder, ())]
     while pending:
         here, where = pending.pop()
@@ -96,6 +109,8 @@ def pieces_below(folder: Path) -> Iterator[Piece | Skipped]:
             continue
         for name in names:
             inside = (*where, printable(name))
+            if left_out and name == left_out.name and (here / name).resolve() == left_out:
+                continue
             found = _entry(here / name, inside)
             if found is None:
                 pending.append((here / name, inside))
@@ -120,7 +135,7 @@ def read_piece(path: Path, where: tuple[str, ...]) -> Piece:
         return Piece(where, b"", f"cannot be read ({error.strerror}): hand it in again")
     if len(content) > limit:
         return Piece(where, b"", too_large(limit))
-    return Piece(where, content, changed_at=_utc(status.st_mtime))
+    return Piece(where, content, changed_at=iso_utc(status.st_mtime))
 
 
 def _entry(path: Path, where: tuple[str, ...]) -> Piece | Skipped | None:
@@ -141,10 +156,3 @@ def _unusual(mode: int) -> str:
         return ""
     kind = "a folder" if stat.S_ISDIR(mode) else "a link" if stat.S_ISLNK(mode) else "a device"
     return f"is {'a pipe' if stat.S_ISFIFO(mode) else kind}: hand in the file itself"
-
-
-def _utc(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # beyond the year 9999
-        return ""

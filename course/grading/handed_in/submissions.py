@@ -4,21 +4,26 @@ Nothing is run, extracted or trusted, and one bad file stops no other.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from course.grading.handed_in.naming import (
+    COURSE,
     Owner,
     copy_number,
     defined_lesson,
     folders_around,
+    is_saved_copy,
+    named_inside,
     named_lesson,
     owner_of,
+    place_in_a_copy,
 )
 from course.grading.handed_in.pieces import (
     Piece,
     Skipped,
+    passed_over,
     pieces_below,
     printable,
     read_piece,
@@ -31,6 +36,7 @@ from course.lesson_map import find_lesson
 
 _ZIPS_DEEP = 2  # a student's zip file in the class's
 _BETTER = (  # in the order in which one of several files is chosen, as the end of a sentence on it
+    "is the lesson's file and no copy that the course keeps beside it",
     "can be read",
     "says in its name which lesson it is",
     "lies in work/",
@@ -47,8 +53,9 @@ class Submission:
     `source` is where it lies below the place that was searched: "ada/l01_chunked_prefill.py",
     "class.zip/ada/l01.ipynb". `text` is Python, a notebook's code cells one after another; it is ""
     and `problem` a sentence when it cannot be read. `submitted_at` is when the file was changed,
-    ISO 8601 in UTC (in a zip file by the clock of its packer), "" where unknown. `attempts` and
-    `minutes`, by exercise, are those that the course has noted in progress/ beside the file.
+    ISO 8601 in UTC, without an offset where a zip file tells its packer's clock only, "" where
+    unknown. `attempts` and `minutes`, by exercise, are those that the course has noted in progress/
+    beside the file.
     """
 
     student: str
@@ -63,27 +70,34 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The submissions, one for a student and a lesson, and what else lay there, each with why."""
+    """The submissions, one for a student and a lesson, and what else lay there, each with why.
+
+    `doubts` are sentences on students who may be several.
+    """
 
     submissions: tuple[Submission, ...]
     skipped: tuple[Skipped, ...]
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """A file of one lesson before its student is known; `where` begins below the place.
 
-    `folder` are the names that lead to it from there on where a source begins.
+    `folder` are the names that lead to it from there on where a source begins, `names` those that
+    may tell its student.
     """
 
     where: tuple[str, ...]
+    names: tuple[str, ...]
     folder: tuple[str, ...]
     named: bool  # whether its name tells the lesson
     said: Submission
 
-    def rank(self) -> tuple[bool, bool, bool, int, str]:
+    def rank(self) -> tuple[bool, bool, bool, bool, int, str]:
         """What _BETTER compares."""
         return (
+            not is_saved_copy(self.where[-1]),
             not self.said.problem,
             self.named,
             "work" in self.where[:-1],
@@ -92,48 +106,78 @@ class _Draft:
         )
 
 
-def find_submissions(place: Path, lessons: Sequence[str]) -> Found:
+def find_submissions(place: Path, lessons: Sequence[str], apart: Path | None = None) -> Found:
     """What lies below a folder, or in a zip file, for the lessons with these stems.
+
+    The folder `apart`, of results, is not looked into.
 
     A file's lesson is told by its name ("l01_chunked_prefill.py", "ada_L01.ipynb"), else by the
     functions that it defines. Its student is told by the outermost folder, zip file or file whose
     name is more than a lesson's (see `naming`); namesakes get the numbers by which the learning
-    system tells them apart. Of a student's several files for a lesson one is taken: it can be read,
-    says its lesson in its name, lies in work/, has the highest number at its end, is the newest.
+    system tells them apart. Of a student's several files for a lesson one is taken: it is no copy
+    that the course keeps beside the lesson, can be read, says its lesson in its name, lies in
+    work/, has the highest number at its end, is the newest. In a copy of the course only what lies
+    in work/ and lessons/ counts as a student's.
 
     Raises: OSError when the place cannot be read, ValueError for a lesson that there is not, and
     for a file that is no zip file.
     """
     asked = [find_lesson(stem).stem for stem in lessons]
-    drafts: list[_Draft] = []
-    skipped: list[Skipped] = []
-    inside = 0 if place.is_dir() else 1  # a zip file's own name comes first in a source
     name = printable(place.resolve().name if place.is_dir() else place.stem)
     notes = Notes()
-    for found in _all_pieces(place):
-        if isinstance(found, Piece) and found.suffix == ".json":
-            notes.add(found)
-            continue
-        made = found if isinstance(found, Skipped) else _drafted(found, asked, inside)
-        if isinstance(made, Skipped):
-            skipped.append(made)
-        else:
-            drafts.append(made)
-    drafts.sort(key=lambda draft: draft.where)
+    drafts, skipped = _drafts(_all_pieces(place, apart), asked, notes, in_folder=place.is_dir())
+    around = folders_around([(draft.said.lesson, draft.names) for draft in drafts])
     chosen: list[Submission] = []
-    for (student, _), several in sorted(_by_student(drafts, name).items()):
+    doubts: list[str] = []
+    for (student, _), several in sorted(_by_student(drafts, around, name).items()):
         *others, best = sorted(several, key=_Draft.rank)
         attempts, minutes = notes.beside(best.folder, best.said.lesson)
         chosen.append(replace(best.said, student=student, attempts=attempts, minutes=minutes))
         skipped += [_passed_over_for(best, other) for other in others]
-    return Found(tuple(chosen), tuple(sorted(skipped, key=lambda item: (item.source, item.why))))
+        doubts += _doubt(student, {named_inside(each.names, around) for each in several})
+    skipped.sort(key=lambda item: (item.source, item.why))
+    return Found(tuple(chosen), tuple(skipped), tuple(dict.fromkeys(doubts)))
 
 
-def _all_pieces(place: Path) -> Iterator[Piece | Skipped]:
+def _drafts(
+    pieces: Iterable[Piece | Skipped], asked: Sequence[str], notes: Notes, *, in_folder: bool
+) -> tuple[list[_Draft], list[Skipped]]:
+    """The files that may be students', and the others; notes of progress are added to `notes`."""
+    drafts: list[_Draft] = []
+    skipped: list[Skipped] = []
+    folders: set[tuple[str, ...]] = set()
+    inside = 0 if in_folder else 1  # a zip file's own name comes first in a source
+    for found in pieces:
+        if isinstance(found, Skipped):
+            skipped.append(found)
+            continue
+        folders.update(found.where[inside:n] for n in range(inside + 1, len(found.where)))
+        if found.suffix == ".json":
+            notes.add(found)
+            continue
+        made = _drafted(found, asked, inside)
+        if isinstance(made, Skipped):
+            skipped.append(made)
+        else:
+            drafts.append(made)
+    theirs: list[_Draft] = []
+    for draft in sorted(drafts, key=lambda draft: draft.where):
+        copy = place_in_a_copy(draft.where, folders)
+        if copy and copy[1] in ("work", "lessons"):  # where no name is another student's
+            theirs.append(replace(draft, names=(*copy[0], draft.said.lesson)))
+        elif copy and copy[1] in COURSE:
+            skipped.append(Skipped(draft.said.source, "it is a file of the course itself"))
+        else:
+            theirs.append(draft)
+    return theirs, skipped
+
+
+def _all_pieces(place: Path, apart: Path | None) -> Iterator[Piece | Skipped]:
     """All files below the place, those in zip files instead of these. Raises: as the finder."""
     if place.is_dir():
-        for found in pieces_below(place):
-            yield from _unpacked(found, _ZIPS_DEEP)
+        is_class = sum(not passed_over(each.name) for each in place.iterdir()) == 1
+        for found in pieces_below(place, apart):
+            yield from _unpacked(found, _ZIPS_DEEP, is_class=is_class)
         return
     place.stat()
     if suffix_of(place.name) != ".zip":
@@ -142,21 +186,26 @@ def _all_pieces(place: Path) -> Iterator[Piece | Skipped]:
     if outer.problem:
         raise ValueError(f"{place} {outer.problem}.")
     try:
-        for found in members(outer):
+        for found in members(outer, is_class=True):
             yield from _unpacked(found, _ZIPS_DEEP - 1)
     except ValueError as error:
         raise ValueError(f"{place} {error}.") from error
 
 
-def _unpacked(found: Piece | Skipped, deep: int) -> Iterator[Piece | Skipped]:
-    """What it is, or the files in it where it is a zip file, so many zip files deep."""
+def _unpacked(
+    found: Piece | Skipped, deep: int, *, is_class: bool = False
+) -> Iterator[Piece | Skipped]:
+    """What it is, or the files in it where it is a zip file, so many zip files deep.
+
+    `is_class` says whether it may be a zip file of the whole class.
+    """
     if isinstance(found, Skipped) or found.suffix != ".zip" or found.problem:
         yield found
         return
     try:
         if not deep:
             raise ValueError("lies too deep in other zip files: unpack them")
-        for member in members(found):
+        for member in members(found, is_class=is_class):
             yield from _unpacked(member, deep - 1)
     except ValueError as error:
         yield replace(found, content=b"", problem=str(error))
@@ -180,13 +229,15 @@ def _drafted(piece: Piece, asked: Sequence[str], inside: int) -> _Draft | Skippe
         return Skipped(piece.source, f"it is for {lesson}, which is not graded now")
     sentence = f"{piece.source} {problem}." if problem else ""
     said = Submission("", lesson, piece.source, text, sentence, piece.changed_at)
-    return _Draft(piece.where[inside:], piece.where[:-1], named is not None, said)
+    where = piece.where[inside:]
+    return _Draft(where, where, piece.where[:-1], named is not None, said)
 
 
-def _by_student(drafts: Sequence[_Draft], place: str) -> dict[tuple[str, str], list[_Draft]]:
+def _by_student(
+    drafts: Sequence[_Draft], around: int, place: str
+) -> dict[tuple[str, str], list[_Draft]]:
     """The files by student and lesson. A number tells two students with one name apart."""
-    around = folders_around([(draft.said.lesson, draft.where) for draft in drafts])
-    owned = [(owner_of(draft.where, around, place), draft) for draft in drafts]
+    owned = [(owner_of(draft.names, around, place), draft) for draft in drafts]
     numbers: dict[tuple[str, str], set[str]] = defaultdict(set)
     for owner, draft in owned:
         numbers[owner.name, draft.said.lesson].add(owner.number)
@@ -208,3 +259,15 @@ def _passed_over_for(best: _Draft, other: _Draft) -> Skipped:
     first = next((n for n, (one, two) in enumerate(pairs) if one != two), len(_BETTER) - 1)
     why = f"{best.said.source} is taken, which {_BETTER[first]}"
     return Skipped(other.said.source, f"{other.said.problem} {why}".strip())
+
+
+def _doubt(student: str, names: Set[str]) -> list[str]:
+    """A sentence where files of one student and lesson lie under several names."""
+    shown = sorted(names - {""})
+    if len(shown) < 2:
+        return []
+    few = ", ".join(shown[:4]) + (", …" if len(shown) > 4 else "")
+    return [
+        f"{student} counts as one student, of whose files for a lesson one is graded: {few}. If "
+        "these are students, grade that folder by itself."
+    ]

@@ -7,14 +7,16 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from course.grading.handed_in.pieces import (
     LARGEST,
     MB,
     Piece,
     Skipped,
+    iso_utc,
     passed_over,
     printable,
     suffix_of,
@@ -22,8 +24,8 @@ from course.grading.handed_in.pieces import (
     wrong_kind,
 )
 
-_MOST_MEMBERS = 20_000
-_MOST_UNPACKED = 256 * MB
+_MOST_MEMBERS = 20_000  # of a student's zip file
+_MOST_UNPACKED = 256 * MB  # of a student: of all their zip file, or of one name at a class's top
 _LARGEST_ZIP_INSIDE = 16 * MB
 _MOST_AT_ONCE = 32 * MB  # of a zip file's bytes: its list of members is read in one go
 _RATIO, _FREELY = 100, 1 * MB  # what no text reaches, and what any member may unpack to
@@ -40,6 +42,13 @@ _DAMAGED = (  # what zipfile raises at bytes that are no zip file, or no longer
 )
 
 
+_TIMES = (  # of extra fields with a time in UTC: tag, place, form, counts per second, epoch
+    (0x5455, 1, "<I", 1, 0),  # Info-ZIP's, which Linux, macOS and Moodle write
+    (0x000A, 8, "<Q", 10_000_000, 11_644_473_600),  # Windows', from 1601 on
+    (0x5855, 4, "<I", 1, 0),  # Info-ZIP's older one
+)
+
+
 class _Bounded(io.BytesIO):
     """A zip file's bytes; a list of millions of members is refused before it is unfolded."""
 
@@ -49,15 +58,18 @@ class _Bounded(io.BytesIO):
         return super().read(size)
 
 
-def members(zipped: Piece) -> Iterator[Piece | Skipped]:
-    """The files in it. Raises: ValueError with the end of a sentence when it cannot be read."""
+def members(zipped: Piece, *, is_class: bool = False) -> Iterator[Piece | Skipped]:
+    """The files in a student's zip file, or a class's, which has no limit but for each student.
+
+    Raises: ValueError with the end of a sentence when it cannot be read.
+    """
     try:
         archive = zipfile.ZipFile(_Bounded(zipped.content))
     except _DAMAGED as error:
         raise ValueError("is damaged or no zip file: pack it again") from error
-    if len(archive.infolist()) > _MOST_MEMBERS:
+    if len(archive.infolist()) > _MOST_MEMBERS and not is_class:
         raise ValueError(f"holds more than {_MOST_MEMBERS:,} files: pack the lessons' files alone")
-    left = _MOST_UNPACKED
+    left: dict[str, int] = defaultdict(lambda: _MOST_UNPACKED)
     for member in archive.infolist():
         if member.is_dir():
             continue
@@ -69,8 +81,9 @@ def members(zipped: Piece) -> Iterator[Piece | Skipped]:
             continue
         content = b""
         if not problem:
-            content, problem = _content(archive, member, left)
-            left -= len(content)
+            whose = inside[0] if is_class else ""
+            content, problem = _content(archive, member, left[whose])
+            left[whose] -= len(content)
         yield Piece(where, b"" if problem else content, problem, _changed_at(member))
 
 
@@ -119,11 +132,27 @@ def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo, left: int) -> tu
 
 
 def _changed_at(member: zipfile.ZipInfo) -> str:
-    """When it was changed, by its packer's clock: a zip file names no time zone."""
+    """When it was changed, in UTC where it says so; else by its packer's clock, without an offset.
+
+    The zip format itself has a clock's time and no time zone; most packers add an extra field with
+    seconds since 1970.
+    """
+    for tag, at, form, unit, epoch in _TIMES:
+        field = _extra(member.extra).get(tag, b"")
+        with contextlib.suppress(struct.error):
+            (count,) = struct.unpack_from(form, field, at)
+            return iso_utc(count / unit - epoch)
     try:
-        when = datetime(*member.date_time, tzinfo=UTC)
+        when = datetime(*member.date_time)
     except ValueError:
         return ""
-    return (
-        "" if when.year == 1980 else when.isoformat()
-    )  # the first year it can name stands for none
+    return "" if when.year == 1980 else when.isoformat()  # the first year that it has: none
+
+
+def _extra(fields: bytes) -> dict[int, bytes]:
+    """A member's extra fields by their tags, as far as they can be read."""
+    found: dict[int, bytes] = {}
+    while len(fields) >= 4:
+        tag, size = struct.unpack_from("<HH", fields)
+        found[tag], fields = fields[4 : 4 + size], fields[4 + size :]
+    return found

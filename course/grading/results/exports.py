@@ -65,7 +65,8 @@ def nbgrader_csv(records: Iterable[Record], scheme: Scheme) -> str:
                 rows.append((lesson, student, 0.0, _out_of(scheme, lesson), 0.0, 0.0, ""))
                 continue
             marks = (score.total, score.out_of, score.penalty, score.raw)
-            rows.append((lesson, student, *marks, found[student, lesson].submitted_at))
+            at = scheme.submitted_at(found[student, lesson])
+            rows.append((lesson, student, *marks, at.isoformat() if at else ""))
     return _csv(rows)
 
 

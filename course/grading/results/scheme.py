@@ -20,7 +20,7 @@ import math
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,14 +118,20 @@ class Scheme:
         known = known_exercise(exercise)
         return 0.0 if known is None else float(self.own_points.get(exercise, known.points))
 
+    def submitted_at(self, record: Record) -> datetime | None:
+        """When it was handed in; None when the submission does not tell.
+
+        A packer's clock, which has no time zone, counts as a clock at the due date's. Raises:
+        ValueError when the record's time is none.
+        """
+        at = datetime.fromisoformat(record.submitted_at) if record.submitted_at else None
+        due = self.due.get(record.lesson)
+        return at.replace(tzinfo=due.tzinfo) if at and due and not at.tzinfo else at
+
     def _days_late(self, record: Record) -> int:
         """Days begun since it was due; 0 where no date is set or the submission has no time."""
-        due = self.due.get(record.lesson)
-        if due is None or not record.submitted_at:
-            return 0
-        at = datetime.fromisoformat(record.submitted_at)
-        late = (at if at.tzinfo else at.replace(tzinfo=UTC)) - due
-        return max(0, -(-late // _DAY))
+        due, at = self.due.get(record.lesson), self.submitted_at(record)
+        return max(0, -(-(at - due) // _DAY)) if due and at else 0
 
     def _share_lost(self, days_late: int) -> float:
         if self.most_days is not None and days_late > self.most_days:
