@@ -23,6 +23,7 @@ EVERY_STEP = ServerSettings(stream_interval_ms=0)
 _WRAPPED = 'style="white-space:pre-wrap;overflow-wrap:anywhere"'
 LIMIT_S = 30.0
 """No client waits longer for a server: only a mistake of the server's makes it."""
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach it
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def stream(url: str, call: Call) -> Answer:
     text, times, message, sent_s = "", list[float](), "", time.perf_counter()
     number: int | None = None
     try:
-        with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+        with _DIRECT.open(request, timeout=LIMIT_S) as answer:
             for line in answer:
                 data = line.decode().strip().removeprefix("data: ")
                 event: dict[str, Any] = json.loads(data) if data.startswith("{") else {}
@@ -136,7 +137,10 @@ def by_another_client(url: str, prompt: str, num_tokens: int) -> tuple[str, str]
         import openai
     except ImportError:
         return "a client of the standard library", stream(url, Call(prompt, num_tokens)).text
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+    direct = openai.DefaultHttpxClient(trust_env=False)  # a proxy cannot reach it
+    with openai.OpenAI(
+        base_url=f"{url}/v1", api_key="none", max_retries=0, http_client=direct
+    ) as client:
         try:
             events = client.completions.create(
                 model="nanogpt", prompt=prompt, max_tokens=num_tokens, temperature=0, stream=True
