@@ -1,12 +1,16 @@
 """The learner's files under work/: brought in, reset, updated, damaged in every way, never lost."""
 
 import errno
+import json
 import os
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launching import LESSON
+from support import ROOT
 
 from course import files
 from course.launcher.failure import Failure
@@ -231,3 +235,41 @@ def test_a_second_half_that_has_an_answer_keeps_it_and_is_reset_by_itself(split:
     assert half(split) == newer
     copy = split.reset("l01b")
     assert copy and copy.name.startswith("l01b_half.") and copy.read_text() == newer
+
+
+OWN_SETTINGS = {  # what a learner may have chosen, and the lessons' in its place
+    ("runtime", "auto_instantiate"): (False, True),
+    ("runtime", "auto_reload"): ("autorun", "off"),
+    ("runtime", "on_cell_change"): ("lazy", "autorun"),
+    ("runtime", "watcher_on_save"): ("lazy", "autorun"),
+    ("runtime", "output_max_bytes"): (1, 8_000_000),
+    ("runtime", "std_stream_max_bytes"): (1, 1_000_000),
+    ("runtime", "pythonpath"): (["/elsewhere"], []),
+    ("save", "autosave"): ("off", "after_delay"),
+    ("save", "autosave_delay"): (60_000, 1_000),
+    ("save", "format_on_save"): (True, False),
+    ("display", "cell_output"): ("above", "below"),
+    ("experimental", "execution_type"): ("strict", "relaxed"),
+    ("keymap", "preset"): ("vim", "vim"),
+}
+
+
+def test_a_learners_own_marimo_settings_leave_what_a_lesson_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from marimo._config import manager, utils
+
+    own = [
+        f"{table}.{key} = {json.dumps(mine)}\n" for (table, key), (mine, _) in OWN_SETTINGS.items()
+    ]
+    (tmp_path / ".marimo.toml").write_text("".join(own))
+    work = tmp_path / "work"
+    work.mkdir()
+    shutil.copy(ROOT / "lessons" / "pyproject.toml", work)
+    monkeypatch.chdir(tmp_path)
+    utils.get_user_config_path.cache_clear()
+    read = manager.get_default_config_manager(current_path=str(work / "l01_chunks.py"))
+    config: Any = read.get_config()
+    utils.get_user_config_path.cache_clear()
+    found = {(table, key): config[table].get(key) for table, key in OWN_SETTINGS}
+    assert found == {name: ours for name, (_, ours) in OWN_SETTINGS.items()}
