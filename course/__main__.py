@@ -144,8 +144,10 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     items = _chosen(lesson, only)
     try:
         loaded = load_functions(path, [item.name for item in items])
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} could not be read: {error}.") from None
+    except OSError as error:
+        raise UsageError(explain(error)) from None
+    except ValueError as error:
+        raise UsageError(f"{path} {error}.") from None
     passed = [_check_one(item, loaded, path, file is None) for item in items]
     if len(items) > 1:
         print(f"{lesson.stem}: {sum(passed)} of {len(items)} exercises pass.")

@@ -53,13 +53,16 @@ def _cell(source: str) -> list[Statement]:
 def _parts(lines: list[str]) -> Iterator[tuple[int, ast.Module | Broken]]:
     """The whole file, or each of its cells where the whole cannot be parsed, by its first line.
 
-    What looks like a cell's beginning may stand in a text of the cell before: both are one part.
+    A file without cells is cut at its functions. What looks like a beginning may stand in a text of
+    the part before: both are one part.
     """
     whole = _parsed(lines, 0, len(lines))
     if isinstance(whole, ast.Module):
         yield 0, whole
         return
     marks = ("@app.", "with app.", "app._", "if __name__")
+    if not any(line.startswith(marks[:3]) for line in lines):
+        marks = ("def ", "async def ", "class ", "@", "if __name__")
     starts = sorted({0} | {n for n, line in enumerate(lines) if line.startswith(marks)})
     ends = [*starts[1:], len(lines)]
     while starts:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from course.files import read_bytes
 from course.source.cells import Notebook, Statement
 from course.source.cutting import read_notebook
 from nanogpt.parts.guard import describe_error
@@ -33,11 +34,15 @@ class Loaded:
 
 
 def load_functions(path: Path, names: Iterable[str]) -> Loaded:
-    """Those of `names` that the notebook binds to a callable, with what they need.
+    """Those of `names` that the notebook, marimo's or Jupyter's, binds to a callable.
 
-    Raises: OSError and UnicodeDecodeError when the file cannot be read.
+    Raises: OSError when the file cannot be read, ValueError with the end of a sentence when it
+    holds no text.
     """
-    return load(read_notebook(path.read_text(encoding="utf-8")), path, names)
+    from course.grading.handed_in.texts import text_of
+
+    suffix = ".ipynb" if path.suffix.lower() == ".ipynb" else ".py"
+    return load(read_notebook(text_of(suffix, read_bytes(path))), path, names)
 
 
 def load(notebook: Notebook, path: Path, names: Iterable[str]) -> Loaded:

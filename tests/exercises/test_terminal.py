@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from moodle_class import notebook_of
 from support import ROOT
 
 from course.__main__ import main
@@ -108,8 +109,10 @@ HELPER = "@app.function\ndef rest(tokens, start):\n    return tokens[start:\n\n\
          "  `rest`, which `next_inputs` uses, was not found: the cell of `rest` at line"),
         (BROKEN_CELL + NOTEBOOK.replace("return tokens[num_cached:]", "# why\n    return 1 / 0"),
          "on its line 3: division by zero (`return 1 / 0`)"),
+        ("def finish_steps(a):\n    return a\n\n\ndef next_inputs(a:\n    pass\n",
+         "`next_inputs` was not found: the cell of `next_inputs` at line 5 cannot be read ("),
     ],
-    ids=["no name", "its cell", "a nameless cell", "a helper", "line numbers"],
+    ids=["no name", "its cell", "a nameless cell", "a helper", "line numbers", "a plain file"],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_is_named(notebook, capsys, text, said):
     notebook.write_text(text.replace('app._unparsable_cell("""def broken(:""")', ""))
@@ -123,6 +126,22 @@ def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
     assert load_functions(notebook, ["next_inputs"]).functions["next_inputs"]([1, 2], 1) == [2]
 
 
+def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
+    sources = [
+        "import math",
+        "@staticmethod\ndef next_inputs(a, n):\n    return a[n:]",
+        "def f(:\n  1",
+    ]
+    (tmp_path / "mine.py").write_text("\n".join(sources))
+    (tmp_path / "mine.IPYNB").write_text(notebook_of(*sources))
+    for path in tmp_path.iterdir():
+        found = load_functions(path, ["next_inputs", "f"])
+        assert found.functions["next_inputs"]([1, 2], 1) == [2]
+        assert [*found.functions] == ["next_inputs"] and "the cell of `f` at" in found.problems[
+            "f"
+        ][0]
+
+
 @pytest.mark.parametrize(
     ("content", "argv", "sentence"),
     [
@@ -131,7 +150,8 @@ def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
         (None, ["l00"], "open the course once to get your copy"),
         (None, ["l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
         (b"", ["l00", "nothing"], "it has: next_inputs, cached_attention, finish_steps"),
-        (b"\xff\xfe\x00", ["l00"], "could not be read"),
+        (b"\xff\xfe\x00", ["l00"], "l00_kv_cache.py is UTF-16 text: save it as UTF-8."),
+        (b"# f\xfcr", ["l00"], "is not UTF-8 text (a byte 0xfc at line 1): save it as UTF-8."),
     ],
 )
 def test_what_is_not_there_is_said_in_one_sentence(content, argv, sentence, learner_folder, capsys):
