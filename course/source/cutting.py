@@ -62,7 +62,7 @@ def _parts(lines: list[str]) -> Iterator[tuple[int, ast.Module | Broken]]:
         return
     marks = ("@app.", "with app.", "app._", "if __name__")
     if not any(line.startswith(marks[:3]) for line in lines):
-        marks = ("def ", "async def ", "class ", "@", "if __name__")
+        marks += ("def ", "async def ", "class ", "@")
     starts = sorted({0} | {n for n, line in enumerate(lines) if line.startswith(marks)})
     ends = [*starts[1:], len(lines)]
     while starts:

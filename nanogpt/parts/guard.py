@@ -5,6 +5,7 @@ Knows tracebacks and dataclasses of parts; `limits` runs what is called here.
 
 import dataclasses
 import linecache
+from bdb import BdbQuit
 from collections.abc import Callable, Collection, Mapping
 from types import CodeType
 from typing import Any, TypeAlias, TypeVar
@@ -77,6 +78,8 @@ def describe_error(error: BaseException, function: Callable[..., Any]) -> str:
 
 def _message(error: BaseException) -> str:
     """The error's own text on one line. Asked under a limit: `__str__` may be the learner's too."""
+    if isinstance(error, BdbQuit):  # which has none
+        return "nobody can type into a debugger here, so take it out"
     outcome = run_limited(str, (error,), limit_s=0.2)
     text = " ".join(outcome.value.split()) if isinstance(outcome.value, str) else ""
     return shortened(text, _MAX_MESSAGE)

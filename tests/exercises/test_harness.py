@@ -1,5 +1,7 @@
 """The harness of a check: plain data in and out, the first failure told, nothing ever raised."""
 
+import io
+import pdb
 import random
 import time
 from collections import Counter
@@ -83,6 +85,15 @@ def test_an_error_names_the_line_and_the_input():
         "(`return a / (b - b)`)."
     )
     assert report.example == (("input", "add(1, 2)"),)
+
+
+def test_a_breakpoint_is_said_to_be_in_the_way():
+    def stops(a, b):
+        pdb.Pdb(stdin=io.StringIO(), stdout=io.StringIO()).set_trace()
+        return a + b
+
+    debugger = "nobody can type into a debugger here, so take it out"
+    assert f"raised BdbQuit on its line 3: {debugger} (`return a + b`)" in report_of(stops).idea
 
 
 def test_not_implemented_later_or_in_torch_is_an_error_and_no_untouched_stub():

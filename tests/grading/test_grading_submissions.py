@@ -280,6 +280,14 @@ def test_what_is_for_another_lesson_or_for_none_is_told(tmp_path: Path):
     assert why["x.py"].startswith("it names no lesson, and is not UTF-8 text (a byte 0xff at")
 
 
+def test_results_within_the_class_are_no_submissions(tmp_path: Path):
+    put(tmp_path, {"ada/l01.py": ANSWER, "marks/report.html": "", "marks/bob/l01.py": ANSWER})
+    put(tmp_path, {"ada/marks/l01.py": ANSWER})
+    found = find_submissions(tmp_path, STEMS, apart=tmp_path / "ada" / ".." / "marks")
+    assert [each.student for each in found.submissions] == ["ada"]
+    assert [*skipped(found)] == ["ada/l01.py"]
+
+
 def test_what_tools_write_is_passed_over(tmp_path: Path):
     files = [".venv/l01.py", "__pycache__/l01.py", "__MACOSX/ada/._l01.py", "ada/.hidden/l01.py"]
     files += ["ada/__marimo__/l01.py", "ada/._l01.py", "ada/l01.py"]
