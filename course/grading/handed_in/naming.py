@@ -29,7 +29,7 @@ _AROUND = re.compile(
     r"submitted|submissions|.+[-_]submissions|assignment_\d+_export"
     r"|work|lessons|answers|kept|contest"  # the course's own names
 )
-COURSE = {"benchmarks", "course", "lessons", "nanogpt", "solutions", "tests", "widgets"}
+COURSE = {"benchmarks", "course", "docs", "lessons", "nanogpt", "solutions", "tests", "widgets"}
 """Folders of the course that hold Python files."""
 _IN_A_COPY = 3  # of them, at least, lie beside each other in a copy of it
 _SAVED = re.compile(r"(?<![^\W_])(l\d\d[a-z]?\.\w+)(?:\.try)?(?:-\d{1,3})?$", re.IGNORECASE)
@@ -114,15 +114,15 @@ def _exercises() -> frozenset[str]:
 
 def place_in_a_copy(
     where: tuple[str, ...], folders: Collection[tuple[str, ...]]
-) -> tuple[tuple[str, ...], str] | None:
+) -> tuple[tuple[str, ...], str]:
     """The copy of the course that a file lies in, and the name of its folder there.
 
-    None for a file outside all copies, or right in one. `folders` are all that were found.
+    ((), "") for a file outside all copies, or right in one. `folders` are all that were found.
     """
     for at in range(len(where) - 1):
         if sum((*where[:at], each) in folders for each in COURSE) >= _IN_A_COPY:
             return where[:at], where[at]
-    return None
+    return (), ""
 
 
 def folders_around(files: Sequence[tuple[str, tuple[str, ...]]]) -> int:

@@ -21,6 +21,8 @@ from course.grading.handed_in.naming import (
     place_in_a_copy,
 )
 from course.grading.handed_in.pieces import (
+    LARGEST,
+    MB,
     Piece,
     Skipped,
     passed_over,
@@ -151,7 +153,7 @@ def _drafts(
         if isinstance(found, Skipped):
             skipped.append(found)
             continue
-        folders.update(found.where[inside:n] for n in range(inside + 1, len(found.where)))
+        folders.update(found.where[:n] for n in range(1, len(found.where)))
         if found.suffix == ".json":
             notes.add(found)
             continue
@@ -160,28 +162,50 @@ def _drafts(
             skipped.append(made)
         else:
             drafts.append(made)
+    return _without_the_course(drafts, skipped, folders, inside)
+
+
+def _without_the_course(
+    drafts: Iterable[_Draft],
+    skipped: Iterable[Skipped],
+    folders: Set[tuple[str, ...]],
+    inside: int,
+) -> tuple[list[_Draft], list[Skipped]]:
+    """The same, each folder of the course's own files skipped as one."""
     theirs: list[_Draft] = []
+    others: list[Skipped] = []
+    courses: set[str] = set()
     for draft in sorted(drafts, key=lambda draft: draft.where):
-        copy = place_in_a_copy(draft.where, folders)
-        if copy and copy[1] in ("work", "lessons"):  # where no name is another student's
-            theirs.append(replace(draft, names=(*copy[0], draft.said.lesson)))
-        elif copy and copy[1] in COURSE:
-            skipped.append(Skipped(draft.said.source, "it is a file of the course itself"))
+        copy, name = place_in_a_copy((*draft.folder, draft.where[-1]), folders)
+        if name in ("work", "lessons"):  # where no name is another student's
+            theirs.append(replace(draft, names=(*copy[inside:], draft.said.lesson)))
+        elif name in COURSE:
+            courses.add("/".join((*copy, name)))
         else:
             theirs.append(draft)
-    return theirs, skipped
+    for item in skipped:
+        copy, name = place_in_a_copy(tuple(item.source.split("/")), folders)
+        if name in COURSE and name != "lessons":
+            courses.add("/".join((*copy, name)))
+        else:
+            others.append(item)
+    return theirs, others + [
+        Skipped(each, "it is a folder of the course itself") for each in courses
+    ]
 
 
 def _all_pieces(place: Path, apart: Path | None) -> Iterator[Piece | Skipped]:
     """All files below the place, those in zip files instead of these. Raises: as the finder."""
     if place.is_dir():
-        is_class = sum(not passed_over(each.name) for each in place.iterdir()) == 1
+        is_class = _holds_one(place, apart)
         for found in pieces_below(place, apart):
             yield from _unpacked(found, _ZIPS_DEEP, is_class=is_class)
         return
     place.stat()
     if suffix_of(place.name) != ".zip":
         raise ValueError(f"{place} is neither a folder nor a zip file.")
+    if place.stat().st_size > (limit := LARGEST[".zip"]):
+        raise ValueError(f"{place} is larger than {limit // MB} MB: unpack it and name the folder.")
     outer = read_piece(place.resolve(), (printable(place.name),))
     if outer.problem:
         raise ValueError(f"{place} {outer.problem}.")
@@ -190,6 +214,17 @@ def _all_pieces(place: Path, apart: Path | None) -> Iterator[Piece | Skipped]:
             yield from _unpacked(found, _ZIPS_DEEP - 1)
     except ValueError as error:
         raise ValueError(f"{place} {error}.") from error
+
+
+def _holds_one(folder: Path, apart: Path | None) -> bool:
+    """Whether one folder or file lies there that is looked at."""
+    names = [
+        each.name
+        for each in folder.iterdir()
+        if each.is_dir() or suffix_of(each.name) in LARGEST
+        if apart is None or each.resolve() != apart.resolve()
+    ]
+    return len([name for name in names if not passed_over(name)]) == 1
 
 
 def _unpacked(
