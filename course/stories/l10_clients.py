@@ -174,11 +174,12 @@ class StandingServer:
         if not self.url:
             opened = f"Opened with <code>{learn_command()}</code>"
             return f"<p>{opened}, this page keeps a server.</p>"
+        direct = " --noproxy 127.0.0.1" if urllib.request.getproxies() else ""
         body = '{"model": "nanogpt", "prompt": "ROMEO:\\n", "max_tokens": 200, "stream": true}'
         return (
             f"<p>Your engine is served at <code>{self.url}/v1</code>. In a terminal of this "
             "machine:</p>"
-            f"<pre {_WRAPPED}>curl -N {self.url}/v1/completions -d '{body}'</pre>"
+            f"<pre {_WRAPPED}>curl -N{direct} {self.url}/v1/completions -d '{body}'</pre>"
         )
 
 

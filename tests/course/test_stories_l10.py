@@ -68,6 +68,7 @@ def test_a_server_stands_on_an_edited_page_and_is_let_go_with_its_object(monkeyp
     assert thread is not None and thread.is_alive
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):  # which no server of this machine needs
         monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert f"curl -N --noproxy 127.0.0.1 {standing.url}/" in standing._repr_html_()
     answer = l10_clients.stream(standing.url, Call("To be", 5))
     assert answer.status == 200
     assert l10_clients.by_another_client(standing.url, "To be", 5)[1] == answer.text

@@ -241,6 +241,12 @@ def test_a_missing_layer_or_a_changed_course_ends_a_batch_and_keeps_what_is_done
     assert list(records_below(tmp_path / "out")) == ["student 00"]
 
 
+def test_students_who_may_be_several_are_told(command: Command, tmp_path: Path) -> None:
+    handed_in(tmp_path / "class" / "North", [body(RIGHT), body(KINDS["failed"])])
+    status, said = command(graded_well)
+    assert status == 0 and "North counts as one student, of whose files for a lesson one" in said
+
+
 def test_a_mistake_of_the_grader_s_is_no_mark_and_is_graded_again(
     command: Command, tmp_path: Path
 ) -> None:
