@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     checking = commands.add_parser("check", help="check your answers of one lesson")
     checking.add_argument("lesson", help="such as l01, or l01.plan_step")
     checking.add_argument("exercise", nargs="?", help="such as plan_step; all of them if left out")
-    checking.add_argument("--file", type=Path, help="another file than your copy of the lesson")
+    checking.add_argument("--file", type=Path, help="another .py or .ipynb file than your copy")
     commands.add_parser("progress", help="what is done, and what is next")
     _add_grade(commands.add_parser("grade", help="grade a class's submissions"))
     writing = commands.add_parser("site", help="the course as a static site")
