@@ -18,7 +18,7 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course.grading.handed_in.pieces import LARGEST, suffix_of
 from course.lesson_map import LESSONS, entries
@@ -38,7 +38,7 @@ _MONTH, _DAY, _YEAR = "(?:0?[1-9]|1[0-2])", "(?:0?[1-9]|[12][0-9]|3[01])", "(?:1
 _WHEN = re.compile(  # no date without separators: a student's number may look like one
     rf"(?<!\d)(?:{_YEAR}([-_. ]){_MONTH}\1{_DAY}|{_DAY}([-_. ]){_MONTH}\2{_YEAR})(?!\d)"
     r"(?:[-_ T]+\d\d[-_.:]\d\d(?:[-_.:]\d\d)?(?!\d))?"
-    r"|(?<![^\W_])(?:week|wk|woche|kw|semaine|semana)[-_ .]*\d{1,2}(?![^\W_])",
+    r"|(?<![^\W_])(?:(?:week|woche|semaine|semana)[-_ .]*|(?:wk|kw)[-_ .]+)\d{1,2}(?![^\W_])",
     re.IGNORECASE,
 )
 _WEEKDAY = "(?i:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -59,7 +59,10 @@ _FUNCTION = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A student's name, and the number by which a learning system tells namesakes apart, if any."""
+    """A student's name, and what tells namesakes apart: a learning system's number, or a section.
+
+    `number` is "" where there is neither.
+    """
 
     name: str
     number: str = ""
@@ -161,9 +164,12 @@ def named_inside(where: tuple[str, ...], around: int) -> str:
 
 
 def _owners(names: tuple[str, ...]) -> list[Owner]:
-    """Whose the names say it is, the outermost first; a section is nobody's beside a name."""
+    """Whose the names say it is, the outermost first. A section around tells namesakes apart."""
     found = [owner for name in names if (owner := _owner(name)).name]
-    return [each for each in found if each.number or not _SECTION.fullmatch(each.name)] or found
+    people = (n for n, each in enumerate(found) if each.number or not _SECTION.fullmatch(each.name))
+    first = next(people, 0)
+    section = " ".join(each.name for each in found[:first])
+    return [replace(each, number=each.number or section) for each in found[first:]]
 
 
 def _owner(name: str) -> Owner:
