@@ -9,6 +9,7 @@ import errno
 import importlib.machinery
 import multiprocessing
 import os
+import platform
 import random
 import sys
 import time
@@ -64,6 +65,8 @@ def at_times_held(action):
     return held
 
 
+platform.machine = lambda: "arm64"
+platform.mac_ver = lambda: ("15.0", ("", "", ""), "arm64")
 exact_ns = time.monotonic_ns
 time.monotonic_ns = lambda: exact_ns() // TICK_NS * TICK_NS
 time.monotonic = lambda: exact_ns() // TICK_NS * TICK_NS / 1e9
