@@ -10,6 +10,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,8 @@ from course.progress import work_folder
 from course.registry import exercises
 from course.source.cells import Notebook, Statement
 from course.source.cutting import read_cells, read_notebook
-from course.source.notebook import lacks, load, self_contained
+from course.source.notebook import lacks, load
+from course.source.surroundings import surroundings
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
@@ -62,11 +64,11 @@ def source_of(function: Callable[..., Any], name: str | None = None) -> Source |
     for notebook in _around(function):
         bound = notebook.binding(name)
         if bound and (own is None or _same(bound, own)):
-            return Source(self_contained(notebook, bound), lacks(notebook, name))
+            return Source(surroundings(notebook, bound).text(), lacks(notebook, name))
     if own is None:
         return None
     alone = read_notebook(own)  # made within another function: its own text is all there is
-    return Source(self_contained(alone, alone.statements), lacks(alone, name))
+    return Source(surroundings(alone, alone.statements).text(), lacks(alone, name))
 
 
 def save(exercise_id: str, source: str, *, passed: bool) -> bool:
@@ -103,7 +105,7 @@ def load_parts(before: str | None = None) -> LoadedParts:
 def saved_text(item: Exercise) -> str:
     """A saved answer with all that it uses, its lesson's other saved answers too, as one text."""
     notebook = _with_others(item)
-    return self_contained(notebook, notebook.binding(item.name))
+    return surroundings(notebook, notebook.binding(item.name)).text()
 
 
 def _sentence(num_mine: int, num_parts: int, problems: list[str]) -> str:
@@ -137,7 +139,11 @@ def _with_others(exercise: Exercise) -> Notebook:
     alike = [e for e in exercises() if e.lesson[:3] == exercise.lesson[:3] and e is not exercise]
     texts = [_read(answer_path(e.id)) or "" for e in (*alike, exercise)]
     notebooks = [read_notebook(text) for text in texts]
-    statements = [item for notebook in notebooks for item in notebook.statements]
+    statements = [
+        replace(item, cell=(number << 32) + item.cell)  # each file's cells are its own
+        for number, notebook in enumerate(notebooks)
+        for item in notebook.statements
+    ]
     return Notebook(tuple(statements), notebooks[-1].broken)
 
 

@@ -3,22 +3,25 @@
 An IPython extension, which the course's kernel loads. Which cell needs which marimo reads from the
 cells that have run; what they show is published with an id, under which the kernel can show
 something else in its place. So a check answers in its own cell when its exercise's cell runs.
+A name with a leading underscore is its cell's own, as in marimo: two cells may have one each.
 """
 
 from __future__ import annotations
 
+import ast
 from html import escape
 from typing import Any
 
 from ipykernel.displayhook import ZMQShellDisplayHook
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 from IPython.display import HTML, update_display
-from marimo._ast.cell import CellImpl
 from marimo._ast.compiler import compile_cell
 from marimo._runtime.dataflow import DirectedGraph, topological_sort
 from marimo._types.ids import CellId_t  # pyright: ignore[reportMissingTypeStubs]
 
 from course.jupyter.cell_ids import page_of
+from course.source.magics import as_python
+from course.source.private_names import private_names, rename
 
 _kernels: list[Kernel] = []  # the one of this process
 
@@ -43,6 +46,8 @@ class Kernel:
         self.page: str | None = None
         self.running: CellId_t | None = None
         self.stale: set[CellId_t] = set()
+        self.private: dict[str, str] = {}  # of the cell that runs, with the names they get
+        shell.ast_transformers.append(self)  # pyright: ignore[reportArgumentType]
         shell.events.register("pre_run_cell", self._before)
         shell.events.register("post_run_cell", self._after)
         hook: ZMQShellDisplayHook = shell.displayhook  # pyright: ignore[reportAssignmentType]
@@ -69,25 +74,52 @@ class Kernel:
                 self.shell.user_ns.pop(name, None)
             self.graph.delete_cell(cell)
         try:
-            compiled = compile_cell(source, cell)
-        except (SyntaxError, ValueError):  # IPython says so, or knows a magic in it
+            compiled = compile_cell(as_python(source), cell)
+        except (SyntaxError, ValueError):  # IPython says so
             return
         self.graph.register_cell(cell, compiled)
         self.stale |= self.graph.descendants(cell)
 
     def _after(self, result: ExecutionResult) -> None:
         """Run again what needs the cell that has run, if it changed."""
-        for cell in topological_sort(self.graph, self.stale - {self.running}):
-            shown = self._shown(self.graph.cells[cell])
+        self._share()
+        ran = self.running
+        for cell in topological_sort(self.graph, self.stale - {ran}):
+            self.running = cell
+            shown = self._shown(self.sources[cell])
+            self._share()
             update_display(HTML("") if shown is None else shown, display_id=cell)
-        self.stale = set()
+        self.running, self.stale = ran, set()
 
-    def _shown(self, cell: CellImpl) -> Any:
-        """Run a cell; return what it shows, or its error."""
+    def visit(self, tree: ast.Module) -> ast.Module:
+        """Give the private names of the cell that runs others, as a transformer of IPython's."""
         try:
-            if cell.body is not None:
-                exec(cell.body, self.shell.user_ns)
-            return None if cell.last_expr is None else eval(cell.last_expr, self.shell.user_ns)
+            names = private_names(ast.unparse(tree)) if self.running is not None else set[str]()
+        except SyntaxError:  # IPython says so
+            return tree
+        self.private |= {name: f"_cell_{self.running}{name}" for name in names}
+        return rename(tree, self.private)
+
+    def _share(self) -> None:
+        """Let cells that lack such a name of their own see the last one; begin the next cell."""
+        space = self.shell.user_ns
+        shared = {name for name, own in self.private.items() if own in space}
+        space |= {name: space[self.private[name]] for name in shared - {*self.shell.user_ns_hidden}}
+        self.private = {}
+
+    def _shown(self, source: str) -> Any:
+        """Run a cell; return what it shows, or its error."""
+        shell = self.shell
+        try:
+            code = shell.transform_cell(source)
+            place = shell.compile.cache(code, shell.execution_count, source)
+            tree = shell.transform_ast(shell.compile.ast_parse(code, place))
+            last = [each for each in tree.body[-1:] if isinstance(each, ast.Expr)]
+            body = tree.body[: len(tree.body) - len(last)]
+            exec(shell.compile(ast.Module(body, []), place, "exec"), shell.user_ns)
+            if not last or source.rstrip().endswith(";"):
+                return None
+            return eval(shell.compile(ast.Expression(last[0].value), place, "eval"), shell.user_ns)
         except Exception as error:
             said = escape(f"{type(error).__name__}: {error}")
             return HTML(f'<pre style="color: var(--jp-error-color1, #b00020)">{said}</pre>')

@@ -14,7 +14,8 @@ from course.answers import load_parts, saved_text
 from course.files import read_bytes
 from course.registry import exercises
 from course.source.cutting import read_notebook
-from course.source.notebook import load, self_contained
+from course.source.notebook import load
+from course.source.surroundings import surroundings
 from nanogpt.contest import Entry
 from nanogpt.contest import rank as reference_rank
 from nanogpt.parts import Parts
@@ -91,9 +92,9 @@ def read_parts(file: Path) -> dict[str, tuple[Callable[..., Any], str]]:
     if not wanted:
         broken = f" {notebook.broken[0]}" if notebook.broken else ""
         raise PartsError(f"{file} defines no part; it takes functions called {_any()}.{broken}")
-    bound = {part: notebook.binding(part) for part in wanted}
     return {
-        part: (loaded.functions[part], self_contained(notebook, bound[part])) for part in wanted
+        part: (loaded.functions[part], surroundings(notebook, notebook.binding(part)).text())
+        for part in wanted
     }
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
+import importlib
 import re
-from collections.abc import Callable, Iterable
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from course.source.names import is_local
+from course.source.names import Names, is_local
 
 Place = Literal["setup", "top", "cell"]
 
-_BUILTIN = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
+BUILTIN = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
+ALLOWED = sys.stdlib_module_names | {"torch", "numpy"}
+"""What an answer may import: nanogpt would give answers away."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,8 +26,7 @@ class Statement:
 
     `source` is dedented, has its comments and lacks marimo's own decorator; `lines` are its first
     and last in the file, decorators included, and `line` is where `source` begins. `cell` tells
-    cells apart; `place` is "top" for what stands at the top of the file. `needs` are names from
-    outside it, `annotations` those that stand in annotations alone.
+    cells apart, in their order; `place` is "top" for what stands at the top of the file.
     """
 
     source: str
@@ -32,9 +35,27 @@ class Statement:
     lines: tuple[int, int]
     cell: int
     place: Place
-    binds: frozenset[str]
-    needs: frozenset[str]
-    annotations: frozenset[str]
+    names: Names
+
+    @property
+    def binds(self) -> frozenset[str]:
+        """The names that it binds; "*" for an import of all that a module has."""
+        return self.names.binds
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The names that it takes from outside, in annotations too."""
+        return self.names.needs | self.names.annotations
+
+    @property
+    def title(self) -> str:
+        """What a sentence calls it: the name that it binds, or its first line."""
+        return min(self.binds, default=None) or self.source.lstrip().partition("\n")[0]
+
+    @property
+    def is_import(self) -> bool:
+        """Whether it is an import."""
+        return isinstance(self.node, ast.Import | ast.ImportFrom)
 
     @property
     def is_stub(self) -> bool:
@@ -54,7 +75,7 @@ class Statement:
             case ast.ImportFrom("course.lazy", names):  # torch, only imported later
                 found = [alias.name for alias in names if _bound(alias) == name]
             case ast.ImportFrom(module, names, level):
-                found = [level * "." + (module or "") for alias in names if _bound(alias) == name]
+                found = [level * "." + (module or "") for alias in names if _brings(alias, name)]
             case _:
                 found = []
         return found[0].partition(".")[0] or "." if found else None
@@ -67,7 +88,7 @@ class Statement:
             case ast.ImportFrom("course.lazy", names):
                 return ast.unparse(ast.Import([each for each in names if _bound(each) == name]))
             case ast.ImportFrom(module, names, level):
-                found = [each for each in names if _bound(each) == name]
+                found = [each for each in names if _bound(each) == name] or [ast.alias(name)]
                 return ast.unparse(ast.ImportFrom(module, found, level))
             case _:
                 return self.source
@@ -75,6 +96,23 @@ class Statement:
 
 def _bound(alias: ast.alias) -> str:
     return alias.asname or alias.name.partition(".")[0]
+
+
+def _brings(alias: ast.alias, name: str) -> bool:
+    return _bound(alias) in (name, "*")
+
+
+@functools.cache
+def _all_of(module: str | None, level: int) -> frozenset[str] | None:
+    """The names that a star import brings from a module that answers may import, else None."""
+    if level or (module or "").partition(".")[0] not in ALLOWED:
+        return None
+    try:
+        found = importlib.import_module(module or "")
+    except Exception:  # not installed here
+        return None
+    public = [name for name in dir(found) if not name.startswith("_")]
+    return frozenset(getattr(found, "__all__", public))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,46 +144,22 @@ class Notebook:
     def binding(self, name: str, cell: int | None = None) -> tuple[Statement, ...]:
         """Return the statements that bind `name` as a reader in `cell` sees it; () if none do.
 
-        A name with a leading underscore is its cell's own. A function at the top of the file wins
-        over a namesake within a cell; else the last cell wins.
+        A name with a leading underscore is its cell's own where the cell binds it. A function at
+        the top of the file wins over a namesake within a cell; else the last cell wins.
         """
         found = [item for item in self.statements if name in item.binds]
         if is_local(name):
-            found = [item for item in found if item.cell == cell or item.place == "top"]
+            found = [item for item in found if item.cell == cell] or found
         if not found:
-            return ()
+            return self._starred(name)
         winner = max(found, key=lambda item: (item.place == "top", item.cell)).cell
         return tuple(item for item in found if item.cell == winner)
 
-    def needed_by(
-        self,
-        statements: Iterable[Statement],
-        follow: Callable[[str], bool] = lambda _: True,
-        *,
-        annotations: bool = True,
-    ) -> tuple[list[Statement], list[tuple[str, str]]]:
-        """Follow names from `statements` to all that they need, directly or not.
-
-        Returns these statements with the given ones, each after what it needs, and (name, user)
-        for each name that neither the notebook nor Python binds; not for those in annotations.
-        """
-        taken: list[Statement] = []
-        seen: set[Statement] = set()
-        unknown: dict[tuple[str, str], None] = {}
-
-        def visit(item: Statement) -> None:
-            if item in seen:
-                return
-            seen.add(item)
-            names = item.needs | item.annotations if annotations else item.needs
-            for name in filter(follow, sorted(names)):
-                found = self.binding(name, item.cell)
-                for other in found:
-                    visit(other)
-                if not found and name in item.needs - _BUILTIN:
-                    unknown[name, min(item.binds)] = None
-            taken.append(item)
-
-        for item in statements:
-            visit(item)
-        return taken, list(unknown)
+    def _starred(self, name: str) -> tuple[Statement, ...]:
+        """Return the last star import that brings the name, or may bring it; () if none does."""
+        for item in reversed(self.statements):
+            if "*" in item.binds and isinstance(item.node, ast.ImportFrom):
+                known = _all_of(item.node.module, item.node.level)
+                if name in known if known is not None else name not in BUILTIN:
+                    return (item,)
+        return ()

@@ -6,46 +6,63 @@ Works with `ast` alone: nothing is run, and a broken cell does not hide the othe
 from __future__ import annotations
 
 import ast
+import bisect
 import functools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from course.source.cells import Broken, Notebook, Place, Statement
 from course.source.indentation import dedent, split_lines
-from course.source.names import changed_by, names_of
+from course.source.magics import UNREADABLE, as_python
+from course.source.names import names_of
 
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what parsing can raise
+CELL_MARK = "# %%"
+"""The line at which a cell begins in a plain file, as Jupytext and editors have it."""
 _LONGEST_PART = 4  # cells' beginnings in one cell
 
 
 def read_notebook(text: str) -> Notebook:
-    """Cut a notebook's file. What stands there without marimo's decorators is one cell, 0."""
+    """Cut a notebook's file. What stands there without marimo's decorators is one cell.
+
+    Lines that begin with CELL_MARK cut it into several.
+    """
     lines = split_lines(text)
-    statements: list[Statement] = []
+    nodes: list[ast.stmt] = []
     broken: list[Broken] = []
-    plain: set[str] = set()
     for start, found in _parts(lines):
         if isinstance(found, Broken):
             broken.append(found)
-            continue
-        for node in ast.increment_lineno(found, start).body:
-            try:
-                statements += _statements(node, lines, plain)
-                broken += _unparsable(node)
-            except UNREADABLE as error:
-                text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-                broken.append(Broken(text, node.lineno, _why(error)))
+        else:
+            nodes += ast.increment_lineno(found, start).body
+    statements: list[Statement] = []
+    inside = {n for node in nodes for n in range(node.lineno, (node.end_lineno or 0) + 1)}
+    marks = [
+        number
+        for number, line in enumerate(lines, 1)
+        if line.startswith(CELL_MARK) and number not in inside
+    ]
+    for node in nodes:
+        cell = max([0, *marks[: bisect.bisect(marks, node.lineno)][-1:]])
+        try:
+            statements += _statements(node, lines, cell)
+        except UNREADABLE as error:
+            source = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+            kept, _ = _unparsable(node) or (source, 0)
+            broken.append(Broken(kept, node.lineno, _why(error)))
     return Notebook(tuple(statements), tuple(broken))
 
 
 def read_cells(sources: Iterable[str]) -> Notebook:
     """Cut the sources of a running notebook's cells."""
-    return Notebook(tuple(item for source in sources for item in _cell(source)))
+    cells = enumerate(sources)
+    return Notebook(tuple(item for number, source in cells for item in _cell(source, number)))
 
 
 @functools.lru_cache(1024)  # a check reads the whole notebook, of which one cell has changed
-def _cell(source: str) -> list[Statement]:
+def _cell(source: str, number: int) -> list[Statement]:
+    source = as_python(source)
     try:
-        return _cut(ast.parse(source).body, split_lines(source), hash(source), "cell")
+        return _cut(ast.parse(source).body, split_lines(source), number, "cell")
     except UNREADABLE:
         return []
 
@@ -60,7 +77,7 @@ def _parts(lines: list[str]) -> Iterator[tuple[int, ast.Module | Broken]]:
     if isinstance(whole, ast.Module):
         yield 0, whole
         return
-    marks = ("@app.", "with app.", "app._", "if __name__")
+    marks = ("@app.", "with app.", "app._", "if __name__", CELL_MARK)
     if not any(line.startswith(marks[:3]) for line in lines):
         marks += ("def ", "async def ", "class ", "@")
     starts = sorted({0} | {n for n, line in enumerate(lines) if line.startswith(marks)})
@@ -80,22 +97,22 @@ def _parsed(lines: list[str], start: int, end: int) -> ast.Module | Broken:
         return Broken(part, start + 1, _why(error))
 
 
-def _statements(node: ast.stmt, lines: list[str], plain: set[str]) -> list[Statement]:
-    """The statements of the cell that a node at the top of the file is.
-
-    `plain` are the names bound so far by nodes without marimo's decorators, which are one cell.
-    """
+def _statements(node: ast.stmt, lines: list[str], cell: int) -> list[Statement]:
+    """The statements of the cell that a node at the top of the file is, or of `cell`."""
     if isinstance(node, ast.With) and ast.unparse(node.items[0]).startswith("app.setup"):
         return _cut(node.body, lines, node.lineno, "setup")
     mark = ast.unparse(_app_mark(node) or ast.Pass())
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and mark.startswith("app.cell"):
         body = node.body[:-1] if isinstance(node.body[-1], ast.Return) else node.body
         return _cut(body, lines, node.lineno, "cell")
+    kept = _unparsable(node)
+    if kept is not None:
+        source = as_python(kept[0])
+        made = _cut(ast.parse(source).body, split_lines(source), node.lineno, "cell")
+        return [replace(item, line=item.line + kept[1]) for item in made]
     if _is_marimos(ast.unparse(node)):
         return []
-    if _app_mark(node):
-        return _cut([node], lines, node.lineno, "top")
-    return _cut([node], lines, 0, "top", plain)
+    return _cut([node], lines, node.lineno if _app_mark(node) else cell, "top")
 
 
 def _app_mark(node: ast.stmt) -> ast.expr | None:
@@ -105,24 +122,27 @@ def _app_mark(node: ast.stmt) -> ast.expr | None:
 
 def _is_marimos(text: str) -> bool:
     """Whether a statement is of those that marimo writes around the cells."""
-    around = ("app = marimo.App(", "__generated_with = ", "app._unparsable_cell(", "if __name__ ==")
+    around = (
+        "app = marimo.App(",
+        "__generated_with = ",
+        "if __name__ == '__main__':\n    app.run(",
+    )
     return text == "import marimo" or text.startswith(around)
 
 
-def _unparsable(node: ast.stmt) -> Iterator[Broken]:
-    """The cell that marimo could not parse either, and keeps as a text."""
+def _unparsable(node: ast.stmt) -> tuple[str, int] | None:
+    """The source of a cell that marimo could not read, and keeps as a text; None for another.
+
+    With it, how many lines of the file are above it.
+    """
     match node:
         case ast.Expr(
-            ast.Call(ast.Attribute(attr="_unparsable_cell"), [ast.Constant(str(text)), *_])
+            ast.Call(ast.Attribute(attr="_unparsable_cell"), [ast.Constant(str(text)) as kept, *_])
         ):
-            source = dedent(text).strip("\n")
-            try:
-                ast.parse(source)
-                yield Broken(source, node.lineno, "marimo could not read it")
-            except UNREADABLE as error:
-                yield Broken(source, node.lineno, _why(error))
+            empty = len(text) - len(text.lstrip("\n"))
+            return dedent(text).strip("\n"), kept.lineno + empty - 1
         case _:
-            pass
+            return None
 
 
 def _why(error: BaseException) -> str:
@@ -131,19 +151,9 @@ def _why(error: BaseException) -> str:
     return error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
 
 
-def _cut(
-    body: list[ast.stmt],
-    lines: list[str],
-    cell: int,
-    place: Place,
-    changeable: set[str] | None = None,
-) -> list[Statement]:
-    """Cut a cell's statements out of the file, each with its comments.
-
-    `changeable` are names that the cell has bound before, to which those of the body are added.
-    """
+def _cut(body: list[ast.stmt], lines: list[str], cell: int, place: Place) -> list[Statement]:
+    """Cut a cell's statements out of the file, each with its comments."""
     made: list[Statement] = []
-    changeable = set() if changeable is None else changeable
     floor = 0  # the last line of the statement before
     for node in body:
         decorators = getattr(node, "decorator_list", [])
@@ -151,20 +161,20 @@ def _cut(
         last = _last_line(node, lines)
         mark = _app_mark(node)
         start = first if mark is None else (mark.end_lineno or mark.lineno) + 1
-        while mark is None and start - 1 > floor and lines[start - 2].lstrip().startswith("#"):
+        while mark is None and start - 1 > floor and _is_comment(lines[start - 2]):
             start -= 1
         source = dedent("\n".join(lines[start - 1 : last]))
         if _is_shared(node, lines, source):
             source = ast.unparse(node)
         twin = ast.parse(source).body[0]
-        binds, needs, annotations = names_of(source, twin)
-        binds |= changed_by(node) & changeable
-        changeable |= set() if isinstance(node, ast.Import | ast.ImportFrom) else binds
-        made.append(
-            Statement(source, twin, start, (first, last), cell, place, binds, needs, annotations)
-        )
+        names = names_of(source, twin)
+        made.append(Statement(source, twin, start, (first, last), cell, place, names))
         floor = last
     return made
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#") and not line.startswith(CELL_MARK)
 
 
 def _last_line(node: ast.stmt, lines: list[str]) -> int:

@@ -8,27 +8,25 @@ from dataclasses import dataclass
 from course.source.cells import Notebook, Statement
 from course.source.indentation import indent, split_lines
 from course.source.names import is_local
+from course.source.surroundings import Surroundings, Unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
-    """Statements of one cell: what binds something public, after what the cell keeps to itself.
+class Piece:
+    """A unit that becomes a cell; `stubs` are what it stands in for, if it holds answers."""
 
-    `stub` is what it stands in for, if it is an answer.
-    """
-
-    statements: tuple[Statement, ...]
-    stub: Statement | None
+    unit: Unit
+    stubs: list[Statement]
 
     @property
     def binds(self) -> set[str]:
         """The names that it binds for other cells."""
-        return {n for item in self.statements for n in item.binds if not is_local(n)}
+        return {n for item in self.unit for n in item.binds if not is_local(n)}
 
     @property
     def needs(self) -> set[str]:
         """The names that it takes from other cells, or from Python."""
-        return {n for item in self.statements for n in item.needs | item.annotations} - self.binds
+        return {n for item in self.unit for n in item.uses} - self.binds
 
 
 class Luggage:
@@ -36,39 +34,59 @@ class Luggage:
 
     def __init__(self, fresh: Notebook) -> None:
         self.fresh = fresh
-        self.units: list[Unit] = []
+        self.pieces: list[Piece] = []
         self.setup: list[str] = []  # statements for the setup cell
         self.along: dict[str, str] = {}  # name -> source
         self.notes: list[str] = []
-        self._theirs = {n for item in fresh.statements for n in item.binds if not is_local(n)}
+        self.theirs = {n for item in fresh.statements for n in item.binds if not is_local(n)}
 
-    def add(self, name: str, stub: Statement, source: Notebook) -> None:
+    def add(self, name: str, stub: Statement, source: Notebook, around: Surroundings) -> None:
         """Take the answer `name` of `source` for its stub, and what it uses before it."""
-        answer = source.binding(name)
-        needed, unknown = source.needed_by(answer, lambda used: used not in self._theirs)
-        used = {n for item in needed for n in item.needs | item.annotations} - self._theirs
-        for item in sorted(needed, key=lambda item: item.line):
-            for each in sorted(item.binds & used - {name}):
-                if not is_local(each):
-                    self._add_along(each, source.binding(each, item.cell), source)
-        self.units.append(Unit(_with_companions(answer, source), stub))
-        self.notes += [f"`{n}`, which `{user}` uses, was not found." for n, user in unknown]
-        for item in needed:
-            for each in sorted((item.needs | item.annotations) & self._theirs):
+        for imported, item in around.imports:
+            if self._is_new([imported], item.only(imported)):
+                self.setup.append(item.only(imported))
+        used = {n for item in around.statements for n in item.uses}
+        for unit in around.units:
+            piece = Piece(unit, [])
+            text = "\n".join(item.source for item in unit)
+            if name in piece.binds:
+                self._add_answer(piece, stub)
+            elif self._is_new(sorted(piece.binds & used) or [text], text):
+                if unit[0].place == "setup":
+                    self.setup.append(text)
+                else:
+                    self.pieces.append(piece)
+        self.notes += [f"`{n}`, which `{user}` uses, was not found." for n, user in around.unknown]
+        self.notes += [
+            f"`{item.title}` was left out, because the new lesson has "
+            f"`{min(item.binds & self.theirs)}` too."
+            for item in around.clashing
+        ]
+        for item in around.statements:
+            for each in sorted(item.uses & self.theirs):
                 if _differ(each, source.binding(each, item.cell), self.fresh.binding(each)):
-                    words = (
-                        f"`{each}`, which `{min(item.binds)}` uses, is the new lesson's own now."
-                    )
+                    words = f"`{each}`, which `{item.title}` uses, is the new lesson's own now."
                     self.notes.append(words)
 
-    def _add_along(self, name: str, group: tuple[Statement, ...], source: Notebook) -> None:
-        text = "\n".join(item.only(name) for item in group)
-        if self.along.setdefault(name, text) != text:
-            self.notes.append(f"`{name}` was found twice; the first one was taken.")
-        elif group[0].module(name) or group[0].place == "setup":
-            self.setup += [text] if text not in self.setup else []
-        elif not any(name in unit.binds for unit in self.units):
-            self.units.append(Unit(_with_companions(group, source), None))
+    def names_along(self) -> list[str]:
+        """Return the names of what answers use and the lesson lacks."""
+        answers = {name for piece in self.pieces if piece.stubs for name in piece.binds}
+        return sorted(name for name in self.along if name.isidentifier() and name not in answers)
+
+    def _add_answer(self, piece: Piece, stub: Statement) -> None:
+        """Another answer of the same unit may have brought it."""
+        known = [each for each in self.pieces if each.unit == piece.unit]
+        self.pieces += [] if known else [piece]
+        (known or [piece])[0].stubs.append(stub)
+
+    def _is_new(self, names: list[str], text: str) -> bool:
+        """Note what is brought; whether none of it has been brought before."""
+        known = [name for name in names if name in self.along]
+        for name in known:
+            if self.along[name] != text:
+                self.notes.append(f"`{name}` was found twice; the first one was taken.")
+        self.along |= {name: text for name in names if name not in known}
+        return not known
 
     def written_into(self, text: str) -> str:
         """The text of `fresh` with every answer in its stub's place."""
@@ -76,16 +94,15 @@ class Luggage:
         names_of_cells = self._names_of_cells()
         edits: list[tuple[int, int, list[str]]] = []
         before: list[str] = []
-        for unit in self.units:
-            mark = ["@app.function"]
-            if unit.stub is not None:
-                mark = lines[unit.stub.lines[0] - 1 : unit.stub.line - 1]
-            made = _written(unit, mark, names_of_cells)
-            if unit.stub is None:
-                before += [*made, "", ""]
-            else:
-                edits.append((unit.stub.lines[0] - 1, unit.stub.lines[1], [*before, *made]))
-                before = []
+        for piece in self.pieces:
+            if not piece.stubs:
+                before += [*_written(piece, ["@app.function"], names_of_cells), "", ""]
+                continue
+            for number, stub in enumerate(piece.stubs):
+                mark = lines[stub.lines[0] - 1 : stub.line - 1]
+                made = [] if number else [*before, *_written(piece, mark, names_of_cells)]
+                edits.append((stub.lines[0] - 1, stub.lines[1], made))
+            before = []
         if self.setup:
             edits.append(self._setup_cell(lines))
         for start, end, made in sorted(edits, reverse=True):
@@ -105,35 +122,38 @@ class Luggage:
     def _names_of_cells(self) -> set[str]:
         """The names that cells bind: what needs one of them stands in a cell itself."""
         names = {n for item in self.fresh.statements if item.place == "cell" for n in item.binds}
-        waiting = list(self.units)
-        while found := [unit for unit in waiting if not _is_definition(unit) or unit.needs & names]:
-            names |= {name for unit in found for name in unit.binds}
-            waiting = [unit for unit in waiting if unit not in found]
+        waiting = list(self.pieces)
+        while found := [each for each in waiting if not _is_definition(each) or each.needs & names]:
+            names |= {name for piece in found for name in piece.binds}
+            waiting = [piece for piece in waiting if piece not in found]
         return names
 
 
-def _with_companions(group: tuple[Statement, ...], source: Notebook) -> tuple[Statement, ...]:
-    """The statements after those that their cell keeps to itself and that they need."""
-    return tuple(source.needed_by(group, is_local)[0])
-
-
-def _is_definition(unit: Unit) -> bool:
+def _is_definition(piece: Piece) -> bool:
     kinds = ast.FunctionDef | ast.ClassDef
-    return len(unit.statements) == 1 and isinstance(unit.statements[0].node, kinds)
+    return len(piece.unit) == 1 and isinstance(piece.unit[0].node, kinds)
 
 
-def _written(unit: Unit, mark: list[str], names_of_cells: set[str]) -> list[str]:
+def _written(piece: Piece, mark: list[str], names_of_cells: set[str]) -> list[str]:
     """The unit as marimo writes it: a cell, or a function or class at the top of the file."""
-    source = "\n".join(item.source for item in unit.statements)
-    if unit.binds & names_of_cells:
-        taken = ", ".join(sorted(unit.needs & names_of_cells))
-        given = sorted(unit.binds)
-        last = unit.statements[-1].node
+    source = "\n".join(item.source for item in piece.unit)
+    if piece.binds & names_of_cells or not _is_definition(piece):
+        taken = ", ".join(sorted(piece.needs & names_of_cells))
+        given = sorted(piece.binds)
+        last = piece.unit[-1].node
         gap = [""] if isinstance(last, ast.FunctionDef | ast.ClassDef) else []
-        shown = f"return ({given[0]},)" if len(given) == 1 else f"return {', '.join(given)}"
+        shown = (
+            f"return ({given[0]},)" if len(given) == 1 else f"return {', '.join(given)}".rstrip()
+        )
         mark = [line.replace("@app.function", "@app.cell") for line in mark]
-        return [*mark, f"def _({taken}):", *split_lines(indent(source)), *gap, f"    {shown}"]
-    if isinstance(unit.statements[0].node, ast.ClassDef):
+        return [
+            *mark,
+            f"def _({taken}):",
+            *split_lines(indent(source)),
+            *gap,
+            f"    {shown}".rstrip(),
+        ]
+    if isinstance(piece.unit[0].node, ast.ClassDef):
         mark = [line.replace("@app.function", "@app.class_definition") for line in mark]
     return [*mark, *split_lines(source)]
 

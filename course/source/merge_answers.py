@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from course.source.cells import Notebook, Statement
 from course.source.cutting import read_notebook
 from course.source.luggage import Luggage
+from course.source.surroundings import Surroundings, surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,13 @@ def carry(
         source = next((n for n in (mine, saved.get(name)) if n and _answers(n, name)), None)
         if name in without or source is None:
             continue
-        why = _misfit(source.binding(name), stub, fresh)
+        answer = source.binding(name)
+        around = surroundings(source, answer, luggage.theirs - stub.binds)
+        why = _misfit(answer, stub, luggage.theirs, around)
         if why:
             left.append((name, why))
             continue
-        luggage.add(name, stub, source)
+        luggage.add(name, stub, source, around)
         names.append(name)
     for cell in mine.broken:
         lost = [name for name in cell.names() if name in stubs and name not in names]
@@ -69,7 +72,7 @@ def carry(
         luggage.notes += [] if lost or not cell.text.strip() else [f"Left out: {cell}."]
     notes = tuple(dict.fromkeys(luggage.notes))
     text = luggage.written_into(new)
-    return Carried(text, tuple(names), tuple(sorted(luggage.along)), tuple(left), notes)
+    return Carried(text, tuple(names), tuple(luggage.names_along()), tuple(left), notes)
 
 
 def _answers(notebook: Notebook, name: str) -> bool:
@@ -78,13 +81,16 @@ def _answers(notebook: Notebook, name: str) -> bool:
     return bool(found) and not any(item.is_stub for item in found)
 
 
-def _misfit(answer: tuple[Statement, ...], stub: Statement, fresh: Notebook) -> str:
+def _misfit(
+    answer: tuple[Statement, ...], stub: Statement, theirs: set[str], around: Surroundings
+) -> str:
     """Why the answer cannot take the stub's place, as the end of a sentence; "" if it can."""
     wanted = _num_args(stub.node)[-1]
     if wanted not in _num_args(answer[-1].node):
         return f"the lesson calls it with {wanted} arguments, which yours does not take"
-    others = {name for item in answer for name in item.binds} - stub.binds
-    shared = sorted(name for name in others if fresh.binding(name))
+    units = [unit for unit in around.units if any(item in answer for item in unit)]
+    others = {name for unit in units for item in unit for name in item.binds} - stub.binds
+    shared = sorted(others & theirs)
     return f"`{shared[0]}` is bound together with it, and the lesson has that too" if shared else ""
 
 

@@ -4,6 +4,30 @@ from __future__ import annotations
 
 import ast
 import symtable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_IMMUTABLE = (
+    ast.Constant, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.unaryop, ast.operator, ast.expr_context,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of one statement.
+
+    It `binds` some and `needs` others from outside; `annotations` stand only in annotations. It
+    looks up `runs` when it runs, and not only when a function of its own is called. It may change
+    what `changes` stand for (`x[0] = 1`, `x.append(2)`), and calls `asks` for no value
+    (`seed(0)`).
+    """
+
+    binds: frozenset[str]
+    needs: frozenset[str]
+    annotations: frozenset[str]
+    runs: frozenset[str]
+    changes: frozenset[str]
+    asks: frozenset[str]
 
 
 def is_local(name: str) -> bool:
@@ -11,48 +35,113 @@ def is_local(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def changed_by(node: ast.stmt) -> set[str]:
-    """The names whose values a statement may change in place: `x[0] = 1`, `x.append(2)`."""
+def is_constant(node: ast.stmt) -> bool:
+    """Whether it binds names to values that are written there and that nothing can change."""
     match node:
-        case ast.Assign(targets=places):
+        case ast.Assign(targets=places, value=value):
             pass
-        case ast.AugAssign(target=place):
-            places = [place]
-        case ast.Expr(ast.Call(ast.Attribute() as place)):
+        case ast.AnnAssign(target=place, value=ast.expr() as value):
             places = [place]
         case _:
-            places = []
-    names: set[str] = set()
-    for place in places:
-        while isinstance(place, ast.Attribute | ast.Subscript):
-            place = place.value
-        names |= {place.id} if isinstance(place, ast.Name) else set()
-    return names
+            return False
+    names = all(isinstance(place, ast.Name) for place in places)
+    return names and all(isinstance(each, _IMMUTABLE) for each in ast.walk(value))
 
 
-def names_of(source: str, node: ast.stmt) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """The names that a statement binds, needs from outside, and needs in annotations alone.
+def only_shows(node: ast.stmt) -> bool:
+    """Whether it can change nothing: an assertion, or what is printed or shown without a call."""
+    match node:
+        case ast.Assert():
+            return True
+        case ast.Expr(ast.Call(ast.Name("print"), args, keywords)):
+            parts: list[ast.expr] = [*args, *(each.value for each in keywords)]
+        case ast.Expr(value):
+            parts = [value]
+        case _:
+            return False
+    acts = ast.Call | ast.NamedExpr | ast.Await | ast.Subscript
+    return not any(isinstance(each, acts) for part in parts for each in ast.walk(part))
+
+
+def names_of(source: str, node: ast.stmt) -> Names:
+    """Return the names of a statement.
 
     Raises: SyntaxError where Python refuses what its parser lets pass (a lost `nonlocal`).
     """
     symbols = symtable.symtable(source, "cell", "exec").get_symbols()
-    binds = frozenset(s.get_name() for s in symbols if s.is_assigned() or s.is_imported())
+    binds = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+        binds = {"*"}
     # Annotations that stay text need no name.
     table = symtable.symtable(f"from __future__ import annotations\n{source}", "cell", "exec")
     needs = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     inner = table.get_children()
     while inner:
         scope = inner.pop()
-        needs |= {s.get_name() for s in scope.get_symbols() if s.is_global()}
+        found = [s for s in scope.get_symbols() if s.is_global()]
+        needs |= {s.get_name() for s in found}
+        binds |= {s.get_name() for s in found if s.is_declared_global() and s.is_assigned()}
         inner += scope.get_children()
-    return binds, frozenset(needs - binds), frozenset(_in_annotations(node) - needs - binds)
+    return Names(
+        binds=frozenset(binds),
+        needs=frozenset(needs - binds),
+        annotations=frozenset(_in_annotations(node) - needs - binds),
+        runs=frozenset(_names_in(_run_parts(node)) & needs),
+        changes=frozenset(_changed(node)),
+        asks=frozenset(_asked(node)),
+    )
+
+
+def _run_parts(node: ast.stmt) -> Iterator[ast.AST]:
+    """The parts of a statement that run with it: not a function's body."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            defaults = [*node.args.defaults, *node.args.kw_defaults]
+            yield from [*node.decorator_list, *(each for each in defaults if each is not None)]
+        case ast.ClassDef():
+            yield from [*node.decorator_list, *node.bases, *(each.value for each in node.keywords)]
+            for each in node.body:
+                yield from _run_parts(each)
+        case _:
+            yield node
+
+
+def _names_in(parts: Iterable[ast.AST]) -> set[str]:
+    return {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+
+
+def _changed(node: ast.stmt) -> Iterator[str]:
+    for each in (inner for part in _run_parts(node) for inner in ast.walk(part)):
+        match each:
+            case ast.Attribute(ctx=ast.Store() | ast.Del()):
+                place: ast.expr = each
+            case ast.Subscript(ctx=ast.Store() | ast.Del()):
+                place = each
+            case ast.Expr(ast.Call(ast.Attribute() as place)):
+                pass
+            case ast.Call(ast.Name("setattr" | "delattr"), [place, *_]):
+                pass
+            case _:
+                continue
+        while isinstance(place, ast.Attribute | ast.Subscript):
+            place = place.value
+        if isinstance(place, ast.Name):
+            yield place.id
+
+
+def _asked(node: ast.stmt) -> Iterator[str]:
+    for each in (inner for part in _run_parts(node) for inner in ast.walk(part)):
+        match each:
+            case ast.Expr(ast.Call(ast.Name(name))):
+                yield name
+            case _:
+                pass
 
 
 def _in_annotations(node: ast.stmt) -> set[str]:
-    found = [
+    return _names_in(
         annotation
         for each in ast.walk(node)
         for field in ("annotation", "returns")
         if isinstance(annotation := getattr(each, field, None), ast.expr)
-    ]
-    return {n.id for each in found for n in ast.walk(each) if isinstance(n, ast.Name)}
+    )

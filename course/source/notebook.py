@@ -1,6 +1,7 @@
-"""The learner's functions out of a notebook file, even when another cell of it is broken.
+"""Runs a learner's functions out of a notebook's file, even when another cell of it is broken.
 
-Only they and what they need are run, in one namespace: an answer may call another.
+They run as the page runs them, in a module of their own: each cell's private names are its own,
+and an answer may call another.
 """
 
 import __future__
@@ -11,18 +12,19 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 from course.files import read_bytes
-from course.source.cells import Notebook, Statement
+from course.source.cells import ALLOWED, BUILTIN, Notebook, Statement
 from course.source.cutting import read_notebook
+from course.source.private_names import rename
+from course.source.surroundings import Surroundings, reused_private_names, surroundings
 from nanogpt.parts.guard import describe_error
 from nanogpt.parts.limits import describe_timeout, run_limited
 
 _LIMIT_S = 2.0
 _IMPORT_LIMIT_S = 60.0
-_ALLOWED = sys.stdlib_module_names | {"torch", "numpy"}  # nanogpt would give answers away
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,86 +49,117 @@ def load_functions(path: Path, names: Iterable[str]) -> Loaded:
 
 def load(notebook: Notebook, path: Path, names: Iterable[str]) -> Loaded:
     """The same of a notebook that is cut already; `path` is what errors name."""
-    space: dict[str, Any] = {"__name__": path.stem}
-    failed: dict[Statement, str | None] = {}  # what has run, with what went wrong
+    running = _Running(notebook, path)
     loaded = Loaded({}, {})
     for name in names:
-        needed, _ = notebook.needed_by(notebook.binding(name), annotations=False)
-        for item in needed:
-            if item not in failed:
-                failed[item] = _run(item, path, space)
-        if needed and callable(space.get(name)):
-            loaded.functions[name] = space[name]
-        reasons = [f"{_named(item)} {failed[item]}." for item in needed if failed[item]]
-        loaded.problems[name] = [*lacks(notebook, name), *reasons]
+        around = surroundings(notebook, notebook.binding(name))
+        reasons = running.run(around)
+        function = running.module.__dict__.get(name)
+        if around.statements and callable(function):
+            loaded.functions[name] = function
+        loaded.problems[name] = [*_lacks(notebook, name, around), *reasons]
     return loaded
 
 
 def lacks(notebook: Notebook, name: str) -> list[str]:
     """A sentence for each thing that the function needs, directly or not, and cannot have."""
-    bound = notebook.binding(name)
-    needed, unknown = notebook.needed_by(bound, annotations=False)
+    return _lacks(notebook, name, surroundings(notebook, notebook.binding(name)))
+
+
+def _lacks(notebook: Notebook, name: str, around: Surroundings) -> list[str]:
     said: list[str] = []
-    for what, user in [*([] if bound else [(name, None)]), *unknown]:
+    for what, user in [*([] if around.statements else [(name, None)]), *around.unknown]:
         who = f"`{what}`" if user is None else f"`{what}`, which `{user}` uses,"
         broken = [cell for cell in notebook.broken if what in cell.names()]
         if user is None:  # the answer itself: any cell that cannot be read may hold it
             broken = broken or [cell for cell in notebook.broken if not cell.names()]
         if broken or user is not None:
             said.append(f"{who} was not found{f': {broken[0]}' if broken else ''}.")
-    for item in needed:
-        for used in sorted(item.needs):
-            homes = {other.module(used) for other in notebook.binding(used, item.cell)} - {None}
-            said += [
-                f"`{used}`, which {_named(item)} uses, comes from {home}: an answer may import the "
-                "standard library, torch and numpy alone."
-                for home in homes - _ALLOWED
-            ]
+    said += [
+        f"`{used}`, which `{user.title}` uses, comes from {package}: an answer may import the "
+        "standard library, torch and numpy alone."
+        for used, user, package in around.refused()
+    ]
     return said
 
 
-def self_contained(notebook: Notebook, statements: Iterable[Statement]) -> str:
-    """Statements with what they need and may have, as a text of its own; stubs are left out."""
-    needed, _ = notebook.needed_by(statements)
-    used = {name for item in needed for name in item.needs | item.annotations}
-    imports: list[str] = []
-    others: list[str] = []
-    for item in needed:
-        if not _is_import(item):
-            others += [] if item.is_stub else [item.source]
-            continue
-        allowed = [n for n in sorted(item.binds & used) if item.module(n) in _ALLOWED]
-        imports += [line for n in allowed if (line := item.only(n)) not in imports]
-    parts = ["\n".join(imports), *others]
-    return "\n\n\n".join(part for part in parts if part) + "\n"
+class _Running:
+    """Runs statements once each, in a module that can be found by its name, as a page's can."""
 
+    def __init__(self, notebook: Notebook, path: Path) -> None:
+        self.module = ModuleType(f"<{path.stem}>")  # no name that another module could have
+        sys.modules[self.module.__name__] = self.module
+        self._notebook, self._path = notebook, path
+        self._reused = reused_private_names(notebook)
+        features = {
+            name
+            for item in notebook.statements
+            if isinstance(item.node, ast.ImportFrom) and item.node.module == "__future__"
+            for name in item.binds
+        }
+        self._flags = sum(getattr(__future__, name).compiler_flag for name in features)
+        # What has run, by the name that sentences have for it, with what went wrong.
+        self._failed: dict[tuple[str, Statement], str | None] = {}
 
-def _is_import(item: Statement) -> bool:
-    return isinstance(item.node, ast.Import | ast.ImportFrom)
+    def run(self, around: Surroundings) -> list[str]:
+        """Run all that has not run yet; return a sentence for each statement that failed."""
+        typed = self._without_values(around)
+        here = [*around.imports, *((each.title, each) for unit in around.units for each in unit)]
+        for name, item in here:
+            if (name, item) in self._failed:
+                continue
+            if (name, item) in around.imports:
+                self._failed[name, item] = self._import(name, item)
+            else:
+                self._failed[name, item] = self._statement(item, item in typed)
+        return [f"`{each[0]}` {self._failed[each]}." for each in here if self._failed[each]]
 
+    def _import(self, name: str, item: Statement) -> str | None:
+        """Import one name. No import is refused."""
+        if item.module(name) not in ALLOWED:
+            return None
+        return self._limited(item.only(name), _IMPORT_LIMIT_S)
 
-def _named(item: Statement) -> str:
-    return f"`{min(item.binds)}`"
+    def _statement(self, item: Statement, as_text: bool) -> str | None:
+        if item.is_import:  # of names that its cell keeps to itself
+            if not all(item.module(name) in ALLOWED for name in item.binds):
+                return None
+            return self._limited(self._compiled(item, False), _IMPORT_LIMIT_S)
+        try:
+            code = self._compiled(item, as_text)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            return describe_error(error, exec)
+        return self._limited(code, _LIMIT_S)
 
-
-def _run(item: Statement, path: Path, space: dict[str, Any]) -> str | None:
-    """Runs a statement; returns what went wrong as the end of a sentence. No import is refused."""
-    if not _is_import(item):
-        run = lambda: exec(_compiled(item, path), space)  # noqa: E731
-        outcome = run_limited(run, (), limit_s=_LIMIT_S)
+    def _limited(self, code: str | CodeType, limit_s: float) -> str | None:
+        """Run; return what went wrong as the end of a sentence."""
+        outcome = run_limited(exec, (code, self.module.__dict__), limit_s=limit_s)
         if outcome.timed_out:
-            return describe_timeout(outcome.cpu_s, _LIMIT_S)
+            return describe_timeout(outcome.cpu_s, limit_s)
         return None if outcome.error is None else describe_error(outcome.error, exec)
-    for name in sorted(item.binds):
-        if item.module(name) in _ALLOWED:
-            outcome = run_limited(exec, (item.only(name), space), limit_s=_IMPORT_LIMIT_S)
-            if outcome.error is not None:
-                return describe_error(outcome.error, exec)
-    return None
+
+    def _without_values(self, around: Surroundings) -> set[Statement]:
+        """The statements whose annotations name what is not there: they stay text."""
+        refused = {name for name, item in around.imports if item.module(name) not in ALLOWED}
+        there = BUILTIN | {name for item in around.statements for name in item.binds}
+        there |= {name for name, _ in around.imports}
+        return {item for item in around.statements if item.names.annotations - (there - refused)}
+
+    def _compiled(self, item: Statement, as_text: bool) -> CodeType:
+        """Code with the file's line numbers and `__name__` as on the page."""
+        node = ast.increment_lineno(copy.deepcopy(item.node), item.line - 1)
+        private = (item.uses | item.binds) & self._reused
+        homes = {name: self._notebook.binding(name, item.cell)[0].cell for name in private}
+        own = {name: f"_cell_{cell}{name}" for name, cell in homes.items()}
+        tree = _OnThePage().visit(rename(ast.Module([node], []), own))
+        flags = self._flags | (__future__.annotations.compiler_flag if as_text else 0)
+        return compile(tree, str(self._path), "exec", flags, True)
 
 
-def _compiled(item: Statement, path: Path) -> CodeType:
-    """Code with the file's line numbers, whose annotations stay text: those need not be known."""
-    node = ast.increment_lineno(copy.deepcopy(item.node), item.line - 1)
-    flags = __future__.annotations.compiler_flag
-    return compile(ast.Module([node], []), str(path), "exec", flags, True)
+class _OnThePage(ast.NodeTransformer):
+    """Lets `if __name__ == "__main__":` hold, which classes take their module's name from."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id != "__name__" or not isinstance(node.ctx, ast.Load):
+            return node
+        return ast.copy_location(ast.Constant("__main__"), node)

@@ -1,19 +1,17 @@
 """The Python text in the bytes of a .py file, or of a notebook: its code cells. Nothing is run."""
 
 import ast
-import re
 import warnings
 from typing import Any
 
 from course.grading.handed_in.pieces import LARGEST, too_large
 from course.quick_schemas import leave_out_address_grammars
-from course.source.cutting import UNREADABLE
+from course.source.cutting import CELL_MARK
 from course.source.indentation import split_lines
+from course.source.magics import UNREADABLE, as_python
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _NOTEBOOK = "is no notebook that Jupyter could open: save it there again"
-# %magic and %%magic, !shell, ?help and help?, also as `files = !ls`; what it was is not needed.
-_IPYTHON = re.compile(r"^([ \t]*)(?:[%!?].*|[\w, \t]+=[ \t]*[%!].*|[\w.]+\?{1,2}[ \t]*)$")
 
 
 def text_of(suffix: str, content: bytes) -> str:
@@ -41,7 +39,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _code_cells(text: str) -> str:
-    """The code cells as a plain file's statements, which share their names as Jupyter's do."""
+    """The code cells as a plain file's."""
     leave_out_address_grammars()
     import nbformat  # here, for a class of marimo files does not need it
 
@@ -56,18 +54,16 @@ def _code_cells(text: str) -> str:
         raise ValueError(too_large(LARGEST[".py"]))
     if not any(cell.strip() for cell in cells):
         raise ValueError("has no code in it: hand in the notebook with your answers")
-    return "\n\n\n".join(map(_as_statements, cells)) + "\n"
+    return f"\n\n\n{CELL_MARK}\n".join(map(_as_statements, cells)) + "\n"
 
 
 def _as_statements(cell: str) -> str:
     """The cell; or, where Python cannot read it, a text, as marimo keeps it, hiding no other."""
-    plain = "\n".join(_IPYTHON.sub(r"\1pass", line) for line in split_lines(cell))
-    for code in (cell, plain):  # a line that looks like a magic one may stand in a string
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ast.parse(code)
-            return code
-        except UNREADABLE:
-            continue
-    return f"app._unparsable_cell({cell!r})"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = as_python("\n".join(split_lines(cell)))
+            ast.parse(code)
+        return code
+    except UNREADABLE:
+        return f"app._unparsable_cell({cell!r})"
