@@ -46,8 +46,9 @@ class Luggage:
             if self._is_new([imported], item.only(imported)):
                 self.setup.append(item.only(imported))
         used = {n for item in around.statements for n in item.uses}
-        for unit in around.units:
-            piece = Piece(unit, [])
+        pieces = [Piece(unit, []) for unit in around.units]
+        for piece in sorted(pieces, key=lambda piece: name in piece.binds):
+            unit = piece.unit
             text = "\n".join(item.source for item in unit)
             if name in piece.binds:
                 self._add_answer(piece, stub)
@@ -131,7 +132,7 @@ class Luggage:
 
 def _is_definition(piece: Piece) -> bool:
     kinds = ast.FunctionDef | ast.ClassDef
-    return len(piece.unit) == 1 and isinstance(piece.unit[0].node, kinds)
+    return len(piece.unit) == 1 and bool(piece.binds) and isinstance(piece.unit[0].node, kinds)
 
 
 def _written(piece: Piece, mark: list[str], names_of_cells: set[str]) -> list[str]:

@@ -17,9 +17,9 @@ class Names:
     """The names of one statement.
 
     It `binds` some and `needs` others from outside; `annotations` stand only in annotations. It
-    looks up `runs` when it runs, and not only when a function of its own is called. It may change
-    what `changes` stand for (`x[0] = 1`, `x.append(2)`), and calls `asks` for no value
-    (`seed(0)`).
+    looks up `runs` when it runs, and not only when a function of its own is called. It asks
+    `changes` for something that may change them (`x[0] = 1`, `n = x.pop()`), and `sets_up` for no
+    value (`x.y = 1`, `x.seed(0)`, `seed(0)`).
     """
 
     binds: frozenset[str]
@@ -27,7 +27,7 @@ class Names:
     annotations: frozenset[str]
     runs: frozenset[str]
     changes: frozenset[str]
-    asks: frozenset[str]
+    sets_up: frozenset[str]
 
 
 def is_local(name: str) -> bool:
@@ -88,7 +88,7 @@ def names_of(source: str, node: ast.stmt) -> Names:
         annotations=frozenset(_in_annotations(node) - needs - binds),
         runs=frozenset(_names_in(_run_parts(node)) & needs),
         changes=frozenset(_changed(node)),
-        asks=frozenset(_asked(node)),
+        sets_up=frozenset(_set_up(node)),
     )
 
 
@@ -111,31 +111,47 @@ def _names_in(parts: Iterable[ast.AST]) -> set[str]:
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:
-    for each in (inner for part in _run_parts(node) for inner in ast.walk(part)):
+    for each in _walk_run_parts(node):
         match each:
-            case ast.Attribute(ctx=ast.Store() | ast.Del()):
-                place: ast.expr = each
-            case ast.Subscript(ctx=ast.Store() | ast.Del()):
-                place = each
-            case ast.Expr(ast.Call(ast.Attribute() as place)):
-                pass
+            case ast.Call(ast.Attribute() as place):
+                yield from _root(place)
             case ast.Call(ast.Name("setattr" | "delattr"), [place, *_]):
-                pass
+                yield from _root(place)
             case _:
-                continue
-        while isinstance(place, ast.Attribute | ast.Subscript):
-            place = place.value
-        if isinstance(place, ast.Name):
-            yield place.id
+                yield from _stored(each)
+    for decorator in getattr(node, "decorator_list", []):
+        yield from _root(decorator)
 
 
-def _asked(node: ast.stmt) -> Iterator[str]:
-    for each in (inner for part in _run_parts(node) for inner in ast.walk(part)):
+def _set_up(node: ast.stmt) -> Iterator[str]:
+    for each in _walk_run_parts(node):
         match each:
-            case ast.Expr(ast.Call(ast.Name(name))):
-                yield name
+            case ast.Expr(ast.Call(called)):
+                yield from _root(called)
             case _:
-                pass
+                yield from _stored(each)
+
+
+def _stored(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Attribute(ctx=ast.Store() | ast.Del()) as place:
+            yield from _root(place)
+        case ast.Subscript(ctx=ast.Store() | ast.Del()) as place:
+            yield from _root(place)
+        case _:
+            pass
+
+
+def _root(place: ast.expr) -> Iterator[str]:
+    """The name that a chain such as `x.y[0].z` begins with."""
+    while isinstance(place, ast.Attribute | ast.Subscript):
+        place = place.value
+    if isinstance(place, ast.Name):
+        yield place.id
+
+
+def _walk_run_parts(node: ast.stmt) -> Iterator[ast.AST]:
+    return (inner for part in _run_parts(node) for inner in ast.walk(part))
 
 
 def _in_annotations(node: ast.stmt) -> set[str]:

@@ -151,7 +151,7 @@ class _Web:
         rooted = [other for name in item.names.changes for other in self.bound(name, item.cell)]
         changed = changed or any(other in taken for other in rooted if not other.is_import)
         if not changed and any(other.cell == item.cell for other in taken):  # sets something up
-            roots = self.binders(item, item.names.changes | item.names.asks)
+            roots = self.binders(item, item.names.sets_up)
             changed = any(other.is_import for other in roots)
         return changed and self.usable(item)
 
@@ -162,11 +162,15 @@ class _Web:
         return self._acting[item]
 
     def _acts(self, item: Statement) -> bool:
-        if item.is_import or is_constant(item.node):
+        if item.is_import:
+            return False
+        if any(len(self.bound(name, item.cell)) > 1 for name in item.binds):
+            return True
+        if is_constant(item.node):
             return False
         if not isinstance(item.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return True
-        if len(item.binds) > 1 or any(len(self.bound(n, item.cell)) > 1 for n in item.binds):
+        if len(item.binds) > 1:  # `global` within it
             return True
         found = self.binders(item, item.names.runs)
         return any(not other.is_import and not is_constant(other.node) for other in found)

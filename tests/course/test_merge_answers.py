@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from marimo_texts import cell, function, notebook, stub
 from notebooks import STEMS
 from support import ROOT
 from tiers import examples, some
@@ -16,26 +17,6 @@ from course.source.cutting import read_cells, read_notebook
 from course.source.indentation import dedent, indent
 from course.source.merge_answers import carry
 from course.source.notebook import load, load_functions
-
-HEAD = "import marimo\n\napp = marimo.App()\n"
-TAIL = '\n\nif __name__ == "__main__":\n    app.run()\n'
-
-
-def notebook(*cells: str) -> str:
-    return HEAD + "".join(f"\n\n{cell}" for cell in cells) + TAIL
-
-
-def function(name: str, body: str, arguments: str = "a, b", above: str = "") -> str:
-    return f"@app.function\n{above}def {name}({arguments}):\n{body}\n"
-
-
-def stub(name: str, arguments: str = "a, b", doc: str = "Do it.") -> str:
-    return function(name, f'    """{doc}"""\n    raise NotImplementedError', arguments)
-
-
-def cell(body: str, *, takes: str = "", gives: str = "") -> str:
-    return f"@app.cell\ndef _({takes}):\n{indent(body)}\n    return {gives}".rstrip() + "\n"
-
 
 SETUP = "with app.setup:\n    import marimo as mo\n    {}\n\n"
 NEW = notebook(SETUP.format("from torch import Tensor"), stub("plan"), stub("mask"))
