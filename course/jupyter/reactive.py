@@ -95,7 +95,7 @@ class Kernel:
         """Give the private names of the cell that runs others, as a transformer of IPython's."""
         try:
             names = private_names(ast.unparse(tree)) if self.running is not None else set[str]()
-        except SyntaxError:  # IPython says so
+        except (SyntaxError, RecursionError):  # IPython says so
             return tree
         self.private |= {name: f"_cell_{self.running}{name}" for name in names}
         return rename(tree, self.private)
@@ -116,10 +116,11 @@ class Kernel:
             tree = shell.transform_ast(shell.compile.ast_parse(code, place))
             last = [each for each in tree.body[-1:] if isinstance(each, ast.Expr)]
             body = tree.body[: len(tree.body) - len(last)]
-            exec(shell.compile(ast.Module(body, []), place, "exec"), shell.user_ns)
+            compiled: Any = shell.compile  # of trees too
+            exec(compiled(ast.Module(body, []), place, "exec"), shell.user_ns)
             if not last or source.rstrip().endswith(";"):
                 return None
-            return eval(shell.compile(ast.Expression(last[0].value), place, "eval"), shell.user_ns)
+            return eval(compiled(ast.Expression(last[0].value), place, "eval"), shell.user_ns)
         except Exception as error:
             said = escape(f"{type(error).__name__}: {error}")
             return HTML(f'<pre style="color: var(--jp-error-color1, #b00020)">{said}</pre>')

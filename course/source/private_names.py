@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import copy
 import symtable
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from course.source.names import is_local
 
@@ -14,7 +15,8 @@ Tree = TypeVar("Tree", bound=ast.AST)
 
 def rename(tree: Tree, names: Mapping[str, str]) -> Tree:
     """Give names at the top of a cell other names, in place, and wherever functions use them."""
-    _Renaming(names).visit(tree)
+    if names:
+        _Renaming(names).visit(tree)
     return ast.fix_missing_locations(tree)
 
 
@@ -63,21 +65,10 @@ class _Renaming(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-        alone = ast.parse(ast.unparse(node)).body[0]
-        assert isinstance(alone, ast.FunctionDef | ast.AsyncFunctionDef)
-        alone.decorator_list = []
-        alone.args.defaults = [ast.Constant(None) for _ in alone.args.defaults]
-        alone.args.kw_defaults = [each and ast.Constant(None) for each in alone.args.kw_defaults]
-        source = "from __future__ import annotations\n" + ast.unparse(alone)
-        [table] = [
-            scope
-            for scope in symtable.symtable(source, "cell", "exec").get_children()
-            if scope.get_name() == node.name and isinstance(scope, symtable.Function)
-        ]
+        own = _own_of(node)
         node.name = self.names.get(node.name, node.name)
         self._each([*node.decorator_list, node.args])
         node.returns = node.returns and self.visit(node.returns)
-        own = {s.get_name() for s in table.get_symbols() if s.is_local()}
         self._inside(node.body, own)
         return node
 
@@ -122,6 +113,25 @@ class _Renaming(ast.NodeTransformer):
     def _each(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
             self.visit(node)
+
+
+class _Alone(ast.NodeTransformer):
+    """Makes a function one that can stand by itself: its names of other scopes are its own."""
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
+        return ast.copy_location(ast.Pass(), node)
+
+
+def _own_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The names that are local to a function."""
+    alone: Any = copy.deepcopy(node)
+    alone.decorator_list = alone.type_params = []
+    alone.body = [_Alone().visit(each) for each in alone.body]
+    alone.args.defaults = [ast.Constant(None) for _ in alone.args.defaults]
+    alone.args.kw_defaults = [each and ast.Constant(None) for each in alone.args.kw_defaults]
+    source = f"from __future__ import annotations\n{ast.unparse(ast.fix_missing_locations(alone))}"
+    [table] = symtable.symtable(source, "cell", "exec").get_children()
+    return {s.get_name() for s in table.get_symbols() if s.is_local()}
 
 
 def _less(names: Mapping[str, str], own: set[str]) -> dict[str, str]:

@@ -150,10 +150,13 @@ class _Web:
         changed = any(self.can_change(other) and other in taken for other in self._reached[item])
         rooted = [other for name in item.names.changes for other in self.bound(name, item.cell)]
         changed = changed or any(other in taken for other in rooted if not other.is_import)
-        if not changed and any(other.cell == item.cell for other in taken):  # sets something up
-            roots = self.binders(item, item.names.sets_up)
-            changed = any(other.is_import for other in roots)
+        if not changed and self.sets_up(item):
+            changed = any(other.cell == item.cell for other in taken)
         return changed and self.usable(item)
+
+    def sets_up(self, item: Statement) -> bool:
+        """Whether it may change what is imported, for all that its cell does: a seed, a limit."""
+        return any(other.is_import for other in self.binders(item, item.names.sets_up))
 
     def acts(self, item: Statement) -> bool:
         """Whether it matters when it runs: more than a definition or a constant."""
@@ -238,6 +241,7 @@ class _Web:
             for other in items:
                 if item.cell == other.cell and (
                     (self.acts(item) and self.acts(other))
+                    or self.sets_up(item)
                     or any(is_local(n) and n in other.binds for n in item.binds | item.uses)
                 ):
                     edges[item].add(other)
