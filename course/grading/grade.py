@@ -28,6 +28,7 @@ _JUDGED_BY = (
     "course/*.py",
     "course/checks/*.py",
     "course/grading/isolation/*.py",
+    "course/source/*.py",
     "nanogpt/**/*.py",
 )
 

@@ -73,6 +73,7 @@ class Kernel:
             for name in self.graph.cells[cell].defs:
                 self.shell.user_ns.pop(name, None)
             self.graph.delete_cell(cell)
+        self._forget_private(cell)
         try:
             compiled = compile_cell(as_python(source), cell)
         except (SyntaxError, ValueError):  # IPython says so
@@ -99,6 +100,14 @@ class Kernel:
             return tree
         self.private |= {name: f"_cell_{self.running}{name}" for name in names}
         return rename(tree, self.private)
+
+    def _forget_private(self, cell: CellId_t) -> None:
+        """Take the private names away that a cell has bound, and what others see of them."""
+        space, prefix = self.shell.user_ns, f"_cell_{cell}"
+        for own in [name for name in space if name.startswith(f"{prefix}_")]:
+            value, name = space.pop(own), own.removeprefix(prefix)
+            if space.get(name) is value:
+                del space[name]
 
     def _share(self) -> None:
         """Let cells that lack such a name of their own see the last one; begin the next cell."""
