@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from course.source.cells import Notebook, Statement
 from course.source.indentation import indent, split_lines
 from course.source.names import is_local
-from course.source.surroundings import Surroundings, Unit
+from course.source.surroundings import Unit, surroundings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,7 +17,7 @@ class Piece:
     """A unit that becomes a cell; `stubs` are what it stands in for, if it holds answers."""
 
     unit: Unit
-    stubs: list[Statement]
+    stubs: tuple[Statement, ...]
 
     @property
     def binds(self) -> set[str]:
@@ -38,25 +39,31 @@ class Luggage:
         self.setup: list[str] = []  # statements for the setup cell
         self.along: dict[str, str] = {}  # name -> source
         self.notes: list[str] = []
+        self._brought: set[str] = set()  # sources of statements
         self.theirs = {n for item in fresh.statements for n in item.binds if not is_local(n)}
 
-    def add(self, name: str, stub: Statement, source: Notebook, around: Surroundings) -> None:
-        """Take the answer `name` of `source` for its stub, and what it uses before it."""
+    def add(self, answers: Mapping[str, Statement], source: Notebook) -> None:
+        """Take answers of `source`, by name with the stubs they replace, and what they use."""
+        bound = [item for name in answers for item in source.binding(name)]
+        around = surroundings(source, bound, self.theirs.difference(answers))
         for imported, item in around.imports:
             if self._is_new([imported], item.only(imported)):
                 self.setup.append(item.only(imported))
         used = {n for item in around.statements for n in item.uses}
-        pieces = [Piece(unit, []) for unit in around.units]
-        for piece in sorted(pieces, key=lambda piece: name in piece.binds):
-            unit = piece.unit
+        units = [self._left_of(unit) for unit in around.units]
+        for unit in units:
+            binds = {name for item in unit for name in item.binds}
+            piece = Piece(unit, tuple(stub for name, stub in answers.items() if name in binds))
             text = "\n".join(item.source for item in unit)
-            if name in piece.binds:
-                self._add_answer(piece, stub)
-            elif self._is_new(sorted(piece.binds & used) or [text], text):
-                if unit[0].place == "setup":
-                    self.setup.append(text)
-                else:
-                    self.pieces.append(piece)
+            if not piece.stubs and not (
+                unit and self._is_new(sorted(piece.binds & used) or [text], text)
+            ):
+                continue
+            if unit[0].place == "setup" and not piece.stubs:
+                self.setup.append(text)
+            else:
+                self.pieces.append(piece)
+        self._brought |= {item.source for unit in units for item in unit}
         self.notes += [f"`{n}`, which `{user}` uses, was not found." for n, user in around.unknown]
         self.notes += [
             f"`{item.title}` was left out, because the new lesson has "
@@ -74,11 +81,11 @@ class Luggage:
         answers = {name for piece in self.pieces if piece.stubs for name in piece.binds}
         return sorted(name for name in self.along if name.isidentifier() and name not in answers)
 
-    def _add_answer(self, piece: Piece, stub: Statement) -> None:
-        """Another answer of the same unit may have brought it."""
-        known = [each for each in self.pieces if each.unit == piece.unit]
-        self.pieces += [] if known else [piece]
-        (known or [piece])[0].stubs.append(stub)
+    def _left_of(self, unit: Unit) -> Unit:
+        """What of the unit no other text has brought; what is its cell's own comes each time."""
+        known = {item for item in unit if item.source in self._brought}
+        left = [item for item in unit if item not in known or _is_private(item)]
+        return tuple(left) if any(item not in known for item in unit) else ()
 
     def _is_new(self, names: list[str], text: str) -> bool:
         """Note what is brought; whether none of it has been brought before."""
@@ -94,21 +101,43 @@ class Luggage:
         lines = split_lines(text)
         names_of_cells = self._names_of_cells()
         edits: list[tuple[int, int, list[str]]] = []
-        before: list[str] = []
-        for piece in self.pieces:
-            if not piece.stubs:
-                before += [*_written(piece, ["@app.function"], names_of_cells), "", ""]
-                continue
-            for number, stub in enumerate(piece.stubs):
-                mark = lines[stub.lines[0] - 1 : stub.line - 1]
-                made = [] if number else [*before, *_written(piece, mark, names_of_cells)]
+        for before, answer in self._by_answers():
+            for number, stub in enumerate(answer.stubs):
+                made: list[str] = []
+                if number == 0:
+                    for piece in before:
+                        made += [*_written(piece, ["@app.function"], names_of_cells), "", ""]
+                    mark = lines[stub.lines[0] - 1 : stub.line - 1]
+                    made += _written(answer, mark, names_of_cells)
                 edits.append((stub.lines[0] - 1, stub.lines[1], made))
-            before = []
         if self.setup:
             edits.append(self._setup_cell(lines))
         for start, end, made in sorted(edits, reverse=True):
             lines[start:end] = made
         return "\n".join(lines)
+
+    def _by_answers(self) -> list[tuple[list[Piece], Piece]]:
+        """Each answer's piece, in the lesson's order, after those that no answer before it needs.
+
+        A piece of which no name is used, such as a call, goes with what it may change.
+        """
+        answers = [piece for piece in self.pieces if piece.stubs]
+        answers.sort(key=lambda piece: piece.stubs[0].line)
+        used = {name for piece in self.pieces for name in piece.needs}
+        made: list[tuple[list[Piece], Piece]] = []
+        left = [piece for piece in self.pieces if not piece.stubs]
+        for answer in answers:
+            needed, before = set(answer.needs), list[Piece]()
+            while found := [
+                piece
+                for piece in left
+                if answer is answers[-1] or (piece.binds & used or piece.needs) & needed
+            ]:
+                before += found
+                needed |= {name for piece in found for name in piece.needs}
+                left = [piece for piece in left if piece not in found]
+            made.append((sorted(before, key=self.pieces.index), answer))
+        return made
 
     def _setup_cell(self, lines: list[str]) -> tuple[int, int, list[str]]:
         made = [line for text in self.setup for line in split_lines(indent(text))]
@@ -128,6 +157,11 @@ class Luggage:
             names |= {name for piece in found for name in piece.binds}
             waiting = [piece for piece in waiting if piece not in found]
         return names
+
+
+def _is_private(item: Statement) -> bool:
+    """Whether it is there for what its cell keeps to itself."""
+    return all(map(is_local, item.binds)) and any(map(is_local, item.binds | item.uses))
 
 
 def _is_definition(piece: Piece) -> bool:

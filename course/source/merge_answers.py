@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from course.source.cells import Notebook, Statement
 from course.source.cutting import read_notebook
 from course.source.luggage import Luggage
-from course.source.surroundings import Surroundings, surroundings
+from course.source.surroundings import surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,26 @@ def carry(
     saved = {name: read_notebook(source) for name, source in (passed or {}).items()}
     stubs = {min(s.binds): s for s in fresh.statements if s.is_stub and s.place == "top"}
     luggage = Luggage(fresh)
-    names: list[str] = []
+    chosen: dict[str, Notebook] = {}
     left: list[tuple[str, str]] = []
     for name, stub in stubs.items():
         source = next((n for n in (mine, saved.get(name)) if n and _answers(n, name)), None)
         if name in without or source is None:
             continue
-        answer = source.binding(name)
-        around = surroundings(source, answer, luggage.theirs - stub.binds)
-        why = _misfit(answer, stub, luggage.theirs, around)
+        why = _misfit(source, stub, luggage.theirs)
         if why:
             left.append((name, why))
-            continue
-        luggage.add(name, stub, source, around)
-        names.append(name)
+        else:
+            chosen[name] = source
+    for source in dict.fromkeys(chosen.values()):
+        luggage.add({name: stubs[name] for name, home in chosen.items() if home is source}, source)
     for cell in mine.broken:
-        lost = [name for name in cell.names() if name in stubs and name not in names]
+        lost = [name for name in cell.names() if name in stubs and name not in chosen]
         left += [(name, str(cell)) for name in lost]
         luggage.notes += [] if lost or not cell.text.strip() else [f"Left out: {cell}."]
     notes = tuple(dict.fromkeys(luggage.notes))
     text = luggage.written_into(new)
-    return Carried(text, tuple(names), tuple(luggage.names_along()), tuple(left), notes)
+    return Carried(text, tuple(chosen), tuple(luggage.names_along()), tuple(left), notes)
 
 
 def _answers(notebook: Notebook, name: str) -> bool:
@@ -81,13 +80,13 @@ def _answers(notebook: Notebook, name: str) -> bool:
     return bool(found) and not any(item.is_stub for item in found)
 
 
-def _misfit(
-    answer: tuple[Statement, ...], stub: Statement, theirs: set[str], around: Surroundings
-) -> str:
+def _misfit(source: Notebook, stub: Statement, theirs: set[str]) -> str:
     """Why the answer cannot take the stub's place, as the end of a sentence; "" if it can."""
+    answer = source.binding(min(stub.binds))
     wanted = _num_args(stub.node)[-1]
     if wanted not in _num_args(answer[-1].node):
         return f"the lesson calls it with {wanted} arguments, which yours does not take"
+    around = surroundings(source, answer, theirs - stub.binds)
     units = [unit for unit in around.units if any(item in answer for item in unit)]
     others = {name for unit in units for item in unit for name in item.binds} - stub.binds
     shared = sorted(others & theirs)
