@@ -8,6 +8,7 @@ run; `course.source.notebook` runs them.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -237,21 +238,42 @@ class _Web:
             if not item.is_import or any(is_local(name) for name in item.binds)
         ]
         edges = {item: set(self.binders(item, item.uses.difference(given))) for item in items}
+        for group in self._together(items):
+            for item, other in itertools.pairwise(group):
+                edges[item].add(other)
+                edges[other].add(item)
+        back: dict[Statement, set[Statement]] = {}
         for item in items:
-            for other in items:
-                if item.cell == other.cell and (
-                    (self.acts(item) and self.acts(other))
-                    or self.sets_up(item)
-                    or any(is_local(n) and n in other.binds for n in item.binds | item.uses)
-                ):
-                    edges[item].add(other)
-                    edges[other].add(item)
-        reach = {item: _reach(item, edges) for item in items}
-        made: dict[Unit, set[Statement]] = {}
+            for other in edges[item]:
+                back.setdefault(other, set()).add(item)
+        firsts: dict[Statement, Statement] = {}  # of each statement's unit
+        reach: dict[Statement, set[Statement]] = {}
+        made: dict[Statement, Unit] = {}
         for item in items:
-            unit = tuple(other for other in items if _tied(item, other, reach))
-            made[unit] = {other for each in unit for other in reach[each]}
-        return tuple(_in_order(made))
+            if item not in firsts:
+                reach[item] = _reach(item, edges)
+                unit = reach[item] & _reach(item, back)
+                made[item] = tuple(other for other in items if other in unit)
+                firsts |= dict.fromkeys(unit, item)
+        order: dict[Statement, None] = {}
+        for first in made:
+            below = {firsts[other] for other in reach[first] if other in firsts}
+            order |= dict.fromkeys(
+                sorted(below, key=lambda each: (len(reach[each]), self.place[each]))
+            )
+        return tuple(made[first] for first in order)
+
+    def _together(self, items: Iterable[Statement]) -> Iterable[list[Statement]]:
+        """Statements of one cell that depend on their order, or share a name that is its own."""
+        groups: dict[tuple[int, str], list[Statement]] = {}
+        setting = {item.cell for item in items if self.sets_up(item)}
+        for item in items:
+            if self.acts(item) or item.cell in setting:
+                groups.setdefault((item.cell, ""), []).append(item)
+            for name in filter(is_local, item.binds | item.uses):
+                if any(other.cell == item.cell for other in self.bound(name, item.cell)):
+                    groups.setdefault((item.cell, name), []).append(item)
+        return groups.values()
 
 
 def _reach(item: Statement, edges: dict[Statement, set[Statement]]) -> set[Statement]:
@@ -262,17 +284,3 @@ def _reach(item: Statement, edges: dict[Statement, set[Statement]]) -> set[State
             reached.add(other)
             waiting.append(other)
     return reached
-
-
-def _tied(item: Statement, other: Statement, reach: dict[Statement, set[Statement]]) -> bool:
-    return other in reach[item] and item in reach[other]
-
-
-def _in_order(units: dict[Unit, set[Statement]]) -> list[Unit]:
-    """The units in the notebook's order, but each after those that it reaches."""
-    waiting, made = list(units), list[Unit]()
-    while waiting:
-        ready = next(u for u in waiting if not any(o[0] in units[u] for o in waiting if o != u))
-        waiting.remove(ready)
-        made.append(ready)
-    return made
