@@ -124,6 +124,8 @@ def _changed(node: ast.stmt) -> Iterator[str]:
 
 
 def _set_up(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.If) and "__name__" in _names_in([node.test]):
+        return  # what a file does when it is run by itself
     for each in _walk_run_parts(node):
         match each:
             case ast.Expr(ast.Call(called)):
@@ -143,9 +145,9 @@ def _stored(node: ast.AST) -> Iterator[str]:
 
 
 def _root(place: ast.expr) -> Iterator[str]:
-    """The name that a chain such as `x.y[0].z` begins with."""
-    while isinstance(place, ast.Attribute | ast.Subscript):
-        place = place.value
+    """The name that a chain such as `x.y[0].z()` begins with."""
+    while isinstance(place, ast.Attribute | ast.Subscript | ast.Call):
+        place = place.func if isinstance(place, ast.Call) else place.value
     if isinstance(place, ast.Name):
         yield place.id
 

@@ -17,6 +17,9 @@ from course.source.cells import ALLOWED, BUILTIN, Notebook, Statement
 from course.source.cutting import CELL_MARK
 from course.source.names import is_constant, is_local, only_shows
 
+_ANY_NAME = frozenset({"exec", "globals", "vars"})
+"""Functions of Python's own that may change any name of the notebook."""
+
 Unit: TypeAlias = tuple[Statement, ...]
 """Statements that stay together: in one cell of marimo, in their order."""
 
@@ -156,8 +159,9 @@ class _Web:
         return changed and self.usable(item)
 
     def sets_up(self, item: Statement) -> bool:
-        """Whether it may change what is imported, for all that its cell does: a seed, a limit."""
-        return any(other.is_import for other in self.binders(item, item.names.sets_up))
+        """Whether it may change what its cell does, and names none of it: a seed, `exec`."""
+        roots = self.binders(item, item.names.sets_up)
+        return any(other.is_import for other in roots) or bool(_ANY_NAME & item.names.sets_up)
 
     def acts(self, item: Statement) -> bool:
         """Whether it matters when it runs: more than a definition or a constant."""

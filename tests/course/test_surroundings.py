@@ -50,6 +50,8 @@ FILLED = {
     "comprehension": "T = {}\n[T.update({n: n}) for n in range(3)]",
     "unpacked": "T = {}\n(T[0], other) = (0, 1)",
     "alias": "T = []\nU = T\nU.append(0)",
+    "its name in a text": "T = []\nexec('T.append(0)')",
+    "its name among all": "T = []\nglobals()['T'].append(0)",
     "alias before": "U = []\nT = U\nU.append(0)",
     "global": "T = None\ndef fill():\n    global T\n    T = [0]\nfill()",
     "in order": "T = [0]\nU = list(T)\nT[0] = 5\nT = U",
@@ -209,9 +211,11 @@ def test_an_answer_has_one_verdict_wherever_it_runs(
 
 
 def test_what_cannot_change_an_answer_does_not_come_along():
-    shown = "print(T)\nassert plan(1)\nT\nname = attempt('l01', lambda: plan)\nprint(alone(2))"
-    source = "from course.attempt import attempt\nT = {}\nT[1] = 1\ndef plan(n):\n    return T[n]"
-    found = read_cells([f"{source}\ndef alone(n):\n    return n\n{shown}"])
+    shown = "print(T)\nassert plan(1)\nT\nname = attempt('l01', lambda: plan)\nprint(alone(2))\n"
+    shown += "if __name__ == '__main__':\n    sys.exit(0)"
+    imports = "import sys\nfrom course.attempt import attempt"
+    source = "T = {}\nT[1] = 1\ndef plan(n):\n    return T[n]"
+    found = read_cells([f"{imports}\n{source}\ndef alone(n):\n    return n\n{shown}"])
     needed = surroundings(found, found.binding("plan"))
     assert [item.title for item in needed.statements] == ["T", "T[1] = 1", "plan"]
 
