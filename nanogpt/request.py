@@ -146,7 +146,9 @@ def check_request(request: Request, config: ModelConfig) -> None:
     if not prompt:
         raise ValueError(f"{who} has an empty prompt; it needs at least 1 token")
     for token in prompt:
-        if type(token) is not int or not 0 <= token < config.vocab_size:
+        if type(token) is not int:
+            raise ValueError(f"{who} holds token {show(token)}; a token must be an int")
+        if not 0 <= token < config.vocab_size:
             raise ValueError(
                 f"{who} holds token {show(token)}, outside the vocabulary "
                 f"0..{config.vocab_size - 1}"

@@ -53,4 +53,7 @@ def check_temperature(temperature: float) -> None:
     """Raises: ValueError for a temperature that is negative or not a number."""
     number = type(temperature) in (int, float)
     if not (number and 0 <= temperature < float("inf")):
-        raise ValueError(f"temperature is {temperature!r}; it must be 0 (greedy) or positive")
+        raise ValueError(
+            f"temperature is {temperature!r}; it must be a finite int or "
+            "float, 0 (greedy) or positive"
+        )

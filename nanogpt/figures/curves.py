@@ -141,7 +141,7 @@ def attainment_by_load(
 def speedup_by_drafts(
     runs: Mapping[str, Mapping[int, Trace]], cost: CostModel, title: str
 ) -> Chart:
-    """How many times as fast the same texts come with K drafts as with none, by K, for each name.
+    """How many times as fast texts of the same lengths come with K drafts as with none, by name.
 
     Every forward of the traces is charged what it costs by `cost`, whatever clock the runs had; a
     draft costs nothing. Raises: KeyError for a name without a run of 0 drafts.

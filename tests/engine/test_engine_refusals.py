@@ -57,7 +57,7 @@ FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"prompt_tokens": []}, "request 9 has an empty prompt"),
     ({"prompt_tokens": "To be"}, "the prompt is 'To be'; it must be a list"),
     ({"prompt_tokens": [1, 65]}, r"request 9 holds token 65, outside the vocabulary 0\.\.64"),
-    ({"prompt_tokens": [1, True]}, "holds token True"),
+    ({"prompt_tokens": [1, True]}, "holds token True; a token must be an int"),
     ({"prompt_tokens": [1] * 10**5}, "prompt of 100000 tokens, longer than the context of 64"),
     ({"prompt_tokens": [1] * 30, "max_new_tokens": 36}, r"30 \+ 36 - 1 = 65 positions, more than"),
     ({"prompt_tokens": [1] * 30, "max_new_tokens": 12}, r"30 \+ 12 - 1 = 41 .*KV budget of 40"),
