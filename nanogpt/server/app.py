@@ -35,7 +35,7 @@ from nanogpt.validate import PartError
 Endpoint = Callable[[Request], Awaitable[Response | Answer]]
 
 STALLED_S = 5.0
-"""A step that has not ended after so long may never end."""
+"""After this time, `/health` reports a running step as stalled."""
 SHORT_BODY = 4096
 """Bytes that are parsed at once; longer bodies, in a thread, hold no stream up meanwhile."""
 
@@ -174,7 +174,7 @@ class App:
         return error.response()
 
     async def left(self, request: Request, error: Exception) -> Response:
-        """To a client that left before its body was whole: nothing, and it is not counted."""
+        """A client that left before its whole body came gets no answer, and is not counted."""
         return Response(status_code=400)
 
     # --- what they share --------------------------------------------------------------------------

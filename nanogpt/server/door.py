@@ -55,7 +55,7 @@ class Door:
 
     @property
     def step_s(self) -> float:
-        """For how long the step that runs has been running; 0 between two steps."""
+        """Seconds since the running step began; 0 between two steps."""
         began_s = self.step_began_s
         return 0.0 if began_s is None else time.monotonic() - began_s
 

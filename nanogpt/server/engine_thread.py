@@ -33,7 +33,7 @@ from nanogpt.validate import PartError
 
 STOPPED = "the engine has stopped"
 JOIN_S = 5.0
-"""So long is waited for the last step. The thread does not keep its process from ending."""
+"""How long `close` waits for the last step; after that, the process ends without the thread."""
 
 
 class Asked(NamedTuple):

@@ -50,7 +50,7 @@ class Scorer:
 
 @torch.inference_mode()
 def score(engine: Engine, tokens: Sequence[int], num_likeliest: int) -> list[TokenScore]:
-    """Of every token but the first. The model sees what the engine lets it see: its window."""
+    """Score every token but the first, under the sliding window of the engine."""
     if len(tokens) < 2:
         return []
     model, config = engine.model, engine.config
