@@ -7,8 +7,11 @@ import pytest
 import samples
 from driving import box, focus_toolbar, from_the_start, live, press
 from galleries import make
+from preempting import wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
+
+APART = "(all) => all[1].getBoundingClientRect().y - all[0].getBoundingClientRect().y"
 
 
 def middle(found):
@@ -131,11 +134,11 @@ def test_the_bar_begins_at_now_and_the_part_past_the_deadline_is_another_colour(
     assert middle(late.locator(".sn-sk-deadline")) == pytest.approx(ends, abs=1.5)
     late_begins, late_ends = box(late.locator(".sn-sk-late"))
     assert (late_ends - late_begins) / (ends - begins) == pytest.approx(10 / 50, rel=0.1)
-    tops = []
-    for width in (1000, 390):  # side by side where there is room
-        page.set_viewport_size({"width": width, "height": 900})
-        tops.append(late.bounding_box()["y"] - fits.bounding_box()["y"])
-    assert tops[0] == 0 < tops[1]
+    pictures = page.get_by_role("img")  # each is drawn anew for its width
+    page.set_viewport_size({"width": 1000, "height": 900})  # side by side where there is room
+    wait_for(lambda: pictures.evaluate_all(APART) == 0)
+    page.set_viewport_size({"width": 390, "height": 900})
+    wait_for(lambda: pictures.evaluate_all(APART) > 0)
 
 
 def test_every_decision_marks_its_case_and_its_scores_are_to_scale(show):
