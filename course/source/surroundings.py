@@ -142,7 +142,8 @@ class _Web:
             if item not in taken:
                 taken[item] = None
                 waiting += self.binders(item, item.uses.difference(given))
-                waiting += self.binders(item, filter(is_local, item.binds))
+                bound = self.binders(item, item.binds)  # `f = cached(f)` needs the first `f`
+                waiting += [other for other in bound if other.cell == item.cell]
         return taken
 
     def acts_on(self, item: Statement, taken: Collection[Statement]) -> bool:

@@ -61,6 +61,9 @@ SHORT = "def _less(n):\n    return n - 1\n"
 MORE = "def _less(n, by):\n    return n - by\ndef other(n):\n    return _less(n, 2)"
 HABITS: dict[str, list[str]] = {
     **{f"filled by {how}": [f"{fill}\n{TABLE}"] for how, fill in FILLED.items()},
+    "name bound again": [
+        "T = [0]\ndef low():\n    return T[0]\nlow = low()\n" + ANSWER.format("T[0]")
+    ],
     "filled by another cell": ["T = []", TABLE, "T.append(0)"],
     "private helpers of one name": [SHORT + ANSWER.format("_less(1)"), MORE],
     "private helper of one that it calls": [
