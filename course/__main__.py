@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from course.lesson_progress import Standing, next_standing, standings
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
-    from course.source.notebook import Loaded
+    from course.source.cells import Notebook
 
 
 class UsageError(Exception):
@@ -95,7 +96,7 @@ def _add_grade(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=_at_least_1, default=cores, help=processes)
     add("--dask", metavar="ADDRESS", help="of a Dask scheduler whose workers grade instead")
     add("--container", action="store_true", help="grade inside Docker or Podman")
-    missing = "go on where a layer of containment is missing; the records say which held"
+    missing = "go on without a sandbox; the records say so"
     add("--unsafe", action="store_true", help=missing)
 
 
@@ -114,7 +115,7 @@ def _add_contest(parser: argparse.ArgumentParser) -> None:
     others.add_argument("--verify", type=Path, nargs="+", metavar="FILE", help="play boards again")
     score = "play the entries of boards under --salt, into --board"
     others.add_argument("--score", type=Path, nargs="+", metavar="FILE", help=score)
-    unsafe = "with --verify and --score: go on where a layer of containment is missing"
+    unsafe = "with --verify and --score: go on without a sandbox"
     add("--unsafe", action="store_true", help=unsafe)
 
 
@@ -139,16 +140,18 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
         where = "name a file that is there" if file else "open the course once to get your copy"
         raise UsageError(f"There is no file {path}; {where}.")
 
-    from course.source.notebook import load_functions
+    from course.source.cutting import read_notebook
+    from course.source.notebook import notebook_text
 
     items = _chosen(lesson, only)
     try:
-        loaded = load_functions(path, [item.name for item in items])
+        text = notebook_text(path)
     except OSError as error:
         raise UsageError(explain(error)) from None
     except ValueError as error:
         raise UsageError(f"{path} {error}.") from None
-    passed = [_check_one(item, loaded, path, file is None) for item in items]
+    notebook = read_notebook(text)
+    passed = [_check_one(item, text, notebook, path, file is None) for item in items]
     if len(items) > 1:
         print(f"{lesson.stem}: {sum(passed)} of {len(items)} exercises pass.")
     return 0 if all(passed) else 1
@@ -174,21 +177,22 @@ def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
     return chosen
 
 
-def _check_one(item: "Exercise", loaded: "Loaded", path: Path, saving: bool) -> bool:
+def _check_one(item: "Exercise", text: str, notebook: "Notebook", path: Path, saving: bool) -> bool:
+    from course.answers import source_in
     from course.attempt import save_attempt
-    from course.forking import check_apart
-    from course.report import Report
+    from course.calling.processes import own_starter
 
-    function = loaded.functions.get(item.name)
-    notes = loaded.problems[item.name]
-    if function is None:
-        idea = " ".join(notes) or f"{path.name} defines no function `{item.name}`: keep its name."
-        report, notes = Report(item.id, "missing", (), 0, idea), []
-    else:
-        report = check_apart(item, function).report
+    with own_starter().start() as channel:
+        report = item.check_text(text, channel)
+    if report.status == "missing" and not report.idea:
+        idea = f"{path.name} defines no function `{item.name}`: keep its name."
+        report = replace(report, idea=idea)
     print(report.text())
-    saved = save_attempt(report, function) if saving else ""
-    for note in dict.fromkeys([*notes, *([saved] if saved else [])]):
+    source = source_in(notebook, item.name) if report.status != "missing" else None
+    notes = source.lacks if source else []
+    if saving:
+        notes = [*notes, save_attempt(report, source, is_function=source is not None)]
+    for note in dict.fromkeys(filter(None, notes)):
         print(f"  {note}")
     print()
     return report.status == "passed"
@@ -233,7 +237,7 @@ def grade(arguments: argparse.Namespace) -> int:
     """Grades a class's submissions."""
     if arguments.container:
         return _grade_in_container(arguments)
-    if sys.platform != "linux":  # whose calls keep answers in
+    if sys.platform != "linux":  # which the sandbox is for
         raise UsageError(
             "grading needs Linux: add --container where there is Docker or Podman, or take a Linux "
             "machine or a virtual one (WSL 2)."

@@ -14,13 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from course.calling.policies import SavedPolicy
+from course.calling.processes import own_starter
 from course.files import read_bytes, write_atomically
-from course.forking import check_apart
 from course.progress import work_folder
 from course.registry import exercises
 from course.source.cells import Notebook, Statement
 from course.source.cutting import read_cells, read_notebook
-from course.source.notebook import lacks, load
+from course.source.notebook import lacks
 from course.source.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -64,11 +65,16 @@ def source_of(function: Callable[..., Any], name: str | None = None) -> Source |
     for notebook in _around(function):
         bound = notebook.binding(name)
         if bound and (own is None or _same(bound, own)):
-            return Source(surroundings(notebook, bound).text(), lacks(notebook, name))
+            return source_in(notebook, name)
     if own is None:
         return None
     alone = read_notebook(own)  # made within another function: its own text is all there is
     return Source(surroundings(alone, alone.statements).text(), lacks(alone, name))
+
+
+def source_in(notebook: Notebook, name: str) -> Source:
+    """The source of a notebook's function with all that it uses."""
+    return Source(surroundings(notebook, notebook.binding(name)).text(), lacks(notebook, name))
 
 
 def save(exercise_id: str, source: str, *, passed: bool) -> bool:
@@ -102,12 +108,6 @@ def load_parts(before: str | None = None) -> LoadedParts:
     return LoadedParts(Parts(**mine), whose, _sentence(len(mine), len(whose), problems))
 
 
-def saved_text(item: Exercise) -> str:
-    """A saved answer with all that it uses, its lesson's other saved answers too, as one text."""
-    notebook = _with_others(item)
-    return surroundings(notebook, notebook.binding(item.name)).text()
-
-
 def _sentence(num_mine: int, num_parts: int, problems: list[str]) -> str:
     if num_parts == 0:
         return "No part of the engine comes from an earlier lesson yet."
@@ -117,21 +117,19 @@ def _sentence(num_mine: int, num_parts: int, problems: list[str]) -> str:
     return " ".join([counted + rest, *problems])
 
 
-def _load(exercise: Exercise) -> tuple[Callable[..., Any] | None, str | None]:
+def _load(exercise: Exercise) -> tuple[SavedPolicy | None, str | None]:
     """The saved answer if it still passes; else None, with a sentence if there was a file."""
     if not answer_path(exercise.id).exists():
         return None, None
+    text, lacking = source_in(_with_others(exercise), exercise.name)
+    with own_starter().start() as channel:
+        report = exercise.check_text(text, channel)
+    if report.status == "passed":
+        return SavedPolicy(text, exercise.name), None
     what = f"Your saved `{exercise.name}` was left out, because"
-    loaded = load(_with_others(exercise), answer_path(exercise.id), [exercise.name])
-    function = loaded.functions.get(exercise.name)
-    problems = " ".join(loaded.problems[exercise.name])
-    if function is None:
-        return None, f"{what} {problems or 'its file does not define it.'}"
-    report = check_apart(exercise, function).report
-    if report.status != "passed":
-        reasons = " ".join([report.idea, *loaded.problems[exercise.name]])
-        return None, f"{what} it does not pass its check any more: {reasons}"
-    return function, None
+    if report.status == "missing":
+        return None, f"{what} {' '.join(lacking) or report.idea or 'its file does not define it.'}"
+    return None, f"{what} it does not pass its check any more: {report.idea}"
 
 
 def _with_others(exercise: Exercise) -> Notebook:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from course.answering import Answer
+from course.calling.answers import Answer
 from course.report import Report
 
 

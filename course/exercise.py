@@ -5,11 +5,13 @@ and the tables in the tests are derived from these records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from course.answering import Answer, Here, Wrap
 from course.callees import name_callee
+from course.calling.answers import Answer, Wrap, answering, load
+from course.calling.channel import Channel, LostError, TooSlowError
+from course.calling.processes import Starter
 from course.format_values import show_call
 from course.harness import Check, Failure, Rows, run_checks
 from course.report import Report
@@ -103,9 +105,39 @@ class Exercise:
         """The lesson's number and the name: "l01.plan_step", also where the lesson was split."""
         return f"{self.lesson[:3]}.{self.name}"
 
-    def check(self, function: Function, *, seed: int = 0) -> Report:
-        """Judge a function of this process; the same seed asks the same cases."""
-        return self.judge(Here(function), seed=seed)
+    def check(self, function: Function, *, seed: int = 0, starter: Starter | None = None) -> Report:
+        """Judge a function of this process, in one of its own; the same seed asks the same cases.
+
+        `starter` starts that process, this process's own starter unless given.
+        """
+        try:
+            with answering(function, self.name, starter) as answer:
+                return self.judge(answer, seed=seed)
+        except TypeError as error:
+            return Report(self.id, "raised", (), 0, f"{error}.")
+        except (LostError, TooSlowError) as error:
+            return self._unread(error)
+
+    def check_text(self, text: str, channel: Channel, *, seed: int = 0) -> Report:
+        """Judge the function of this name in a lesson's text, in the channel's process."""
+        try:
+            loaded = load(channel, text, [self.name])
+            answer, problems = loaded.answers.get(self.name), loaded.problems[self.name]
+            if answer is None:
+                return Report(self.id, "missing", (), 0, " ".join(problems))
+            report = self.judge(answer, seed=seed)
+        except (LostError, TooSlowError) as error:
+            return self._unread(error)
+        if report.status == "raised" and problems:  # such as a helper that could not be found
+            return replace(report, idea=" ".join([report.idea, *problems]))
+        return report
+
+    def _unread(self, error: LostError | TooSlowError) -> Report:
+        what = f"Reading the code of `{self.name}`"
+        if isinstance(error, LostError):
+            return Report(self.id, error.status, (), 0, f"{what} {error.words}.")
+        took = f"{error.cpu_s:.0f} s of computing and was stopped"
+        return Report(self.id, "timeout", (), 0, f"{what} took {took}.")
 
     def judge(self, answer: Answer, *, seed: int = 0) -> Report:
         """Judge an answer, wherever it is; the same seed asks the same cases.

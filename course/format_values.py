@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from reprlib import Repr
 from typing import Any, cast
 
-from course.called import with_article
+from course.calling.results import with_article
 
 _MAX_TEXT = 600  # characters
 _MAX_SIDE = 24  # rows or columns of a drawn matrix

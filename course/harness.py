@@ -4,22 +4,27 @@ A check asks the function through `Ask` and returns a `Failure` or None; it neve
 """
 
 import random
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from course.answering import Answer, LostError
-from course.called import Called, Opaque, Raised
+from course.calling.answers import Answer
+from course.calling.channel import LostError
+from course.calling.errors import BACKSTOP, describe_timeout
+from course.calling.results import CallResult, Opaque, Raised
 from course.format_values import brief, cut, expected_and_got, show_call
 from course.report import Report, Status
 from course.same_values import same
-from nanogpt.parts.limits import BACKSTOP, describe_timeout, run_limited
 
 _CALL_LIMIT_S = 1.0  # of computing, in one call
 _ALL_CALLS_LIMIT_S = 10.0  # of computing, in all calls of one report together
 _ALL_CALLS_WALL_S = 20.0  # from the first of them on, for what waits in every call
-_CHECK_LIMIT_S = 15.0  # of the check itself, in case an answer leads it round in circles
+_REPORT_LIMIT_S = 30.0  # on the wall, with what the checks make of the results
 _ASKED_AGAIN = 30  # of the first calls, at most: what draws may come to the same a few times
 _MAX_IDEA, _MAX_ROW, _MAX_CHANGED = 500, 2500, 340  # characters, whatever an answer returns
 
@@ -48,7 +53,7 @@ def returned_nothing(name: str, result: str = "") -> str:
 class Ask:
     """Asks an answer. Raises, to end the check, when a call does not return.
 
-    `ask(*args)` gives the value, `ask.call(*args)` the whole `Called` with `args_after`.
+    `ask(*args)` gives the value, `ask.call(*args)` the whole `CallResult` with `args_after`.
     `changed` is a Failure once a call has changed an argument, the first such call's; what calls
     have to do with each other, `asked_again` and `changed_result` tell.
     `shown` are rows for the report once all checks have passed, if one of them has any to show.
@@ -79,11 +84,11 @@ class Ask:
         """What the function returns for copies of `args`."""
         return self.call(*args).value
 
-    def call(self, *args: Any, may_raise: bool = False) -> Called:
+    def call(self, *args: Any, may_raise: bool = False) -> CallResult:
         """The whole outcome of a call; one that did not return ends the check.
 
         With `may_raise`, an error is an answer like any other, if it is not a stub's: it comes
-        back in `Called.error`.
+        back in `CallResult.error`.
         """
         self._end_if_all_is_used_up()
         self.count, self.args = self.count + 1, args
@@ -103,7 +108,7 @@ class Ask:
             self.first_stdout = called.stdout
         if called.timed_out:
             self._end_if_all_is_used_up()
-            slow = describe_timeout(called.cpu_s, _CALL_LIMIT_S)
+            slow = describe_timeout(called.cpu_s, _CALL_LIMIT_S, called.where)
             raise _Ended("timeout", f"Your `{self.name}` {slow}.")
         if called.error is not None and (called.error.is_stub or not may_raise):
             raise self._ended_by(called.error)
@@ -237,51 +242,80 @@ def run_checks(
     ask, began = Ask(name, answer, seed=seed, draw_call=draw_call), time.perf_counter()
     names = tuple(title for title, _ in checks)
 
-    def report(status: Status, passed: int, idea: str, failure: Failure | None = None) -> Report:
-        rows = failure.example if failure else ask.shown
-        return Report(
-            exercise=exercise,
-            status=status,
-            checks=names,
-            passed=passed,
-            idea=cut(idea, _MAX_IDEA),
-            example=tuple((label, cut(text, _MAX_ROW)) for label, text in rows),
-            misconception=failure.misconception if failure else None,
-            stdout=ask.first_stdout if status == "passed" else ask.last_stdout,
-            seconds=time.perf_counter() - began,
-        )
-
-    state = random.getstate()  # calls are seeded; the notebook's own draws go on as before
+    report = partial(_report, exercise, names, ask, began)
+    passed = 0
     try:
-        for passed, (title, check) in enumerate(checks):
-            rng = random.Random(f"{seed} {exercise} {title}")
-            status, failure = _judge(check, ask, rng)
-            failure = failure or ask.changed
-            if status == "failed" and failure and not failure.misconception:
-                failure = ask.asked_again() or failure
-            elif failure is None and passed == len(checks) - 1:
-                failure = ask.asked_again(1) or ask.changed_result()
-            if failure is not None:
-                return report(status, passed, failure.idea, failure)
-    finally:
-        random.setstate(state)
+        with _alarm(name):
+            for passed, (title, check) in enumerate(checks):
+                status, failure = _judge(check, ask, random.Random(f"{seed} {exercise} {title}"))
+                failure = failure or ask.changed
+                if status == "failed" and failure and not failure.misconception:
+                    failure = ask.asked_again() or failure
+                elif failure is None and passed == len(checks) - 1:
+                    failure = ask.asked_again(1) or ask.changed_result()
+                if failure is not None:
+                    return report(status, passed, failure.idea, failure)
+    except _Ended as ended:
+        return report(ended.status, passed, ended.idea)
     return report("passed", len(names), "")
 
 
+def _report(
+    exercise: str,
+    names: tuple[str, ...],
+    ask: Ask,
+    began: float,
+    status: Status,
+    passed: int,
+    idea: str,
+    failure: Failure | None = None,
+) -> Report:
+    rows = failure.example if failure else ask.shown
+    return Report(
+        exercise=exercise,
+        status=status,
+        checks=names,
+        passed=passed,
+        idea=cut(idea, _MAX_IDEA),
+        example=tuple((label, cut(text, _MAX_ROW)) for label, text in rows),
+        misconception=failure.misconception if failure else None,
+        stdout=ask.first_stdout if status == "passed" else ask.last_stdout,
+        seconds=time.perf_counter() - began,
+    )
+
+
+@contextmanager
+def _alarm(name: str) -> Generator[None]:
+    """Ends a check that comes to no end with what it got, where Python can be interrupted."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() != threading.main_thread():
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        idea = f"The check came to no end in {_REPORT_LIMIT_S:g} s with what `{name}` returned."
+        raise _Ended("timeout", idea)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, _REPORT_LIMIT_S, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def _judge(check: Check, ask: Ask, rng: random.Random) -> tuple[Status, Failure | None]:
-    """One check, under a limit of its own; the failure, and the status that it means."""
-    outcome = run_limited(check, (ask, rng), limit_s=_CHECK_LIMIT_S)
-    asked: Rows = (("input", ask.draw_call(ask.name, ask.args)),) if ask.count else ()
-    if outcome.timed_out:
-        idea = (
-            f"The check asked `{ask.name}` {ask.count} times and came to no end with its answers."
-        )
-        return "timeout", Failure(idea, asked)
-    if isinstance(outcome.error, _Ended):
-        rows = () if outcome.error.status == "not_started" else asked
-        return outcome.error.status, Failure(outcome.error.idea, rows)
-    if outcome.error is not None:
-        why = f"{type(outcome.error).__name__}: {outcome.error}"
+    """One check: the failure, and the status that it means."""
+    try:
+        return "failed", check(ask, rng)
+    except _Ended as ended:
+        rows = () if ended.status == "not_started" else _asked(ask)
+        return ended.status, Failure(ended.idea, rows)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
         idea = f"The check could not work with what `{ask.name}` returned ({why})."
-        return "failed", Failure(idea, asked)
-    return "failed", outcome.value
+        return "failed", Failure(idea, _asked(ask))
+
+
+def _asked(ask: Ask) -> Rows:
+    return (("input", ask.draw_call(ask.name, ask.args)),) if ask.count else ()

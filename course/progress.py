@@ -154,28 +154,6 @@ def save_hints(exercise_id: str, shown: int) -> None:
     _write(_path("hints", exercise_id), {"exercise": exercise_id, "shown": shown})
 
 
-@contextlib.contextmanager
-def checking(exercise_id: str) -> Generator[bool]:
-    """Notes, while the block runs, that an answer is checked in this very process.
-
-    Gives whether to check it: not when the last check ended with its process and this process has
-    not said so yet. Otherwise every opening of the lesson would run into the same end.
-    """
-    note = _path("checking", exercise_id).with_suffix("")
-    last = _THIS_PROCESS
-    with contextlib.suppress(OSError):  # where nothing can be noted, nothing is held back
-        if note.exists():
-            last = read_bytes(note)
-        write_atomically(note, _THIS_PROCESS)
-    cut_off = last != _THIS_PROCESS
-    try:
-        yield not cut_off
-    finally:
-        if not cut_off:
-            with contextlib.suppress(OSError):
-                when_free(note.unlink)
-
-
 def newest_change() -> int:
     """When something was last passed, tried or predicted, in nanoseconds; 0 before that."""
     newest = 0

@@ -1,48 +1,80 @@
-"""Running a lesson's workload so that a failing part ends in a picture, not in a traceback."""
+"""Running a lesson's workload so that a failing policy ends in a picture, not in a traceback.
+
+Runs with a learner's functions happen in a child process: see `course.calling.jobs`.
+"""
 
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import replace
+from functools import cached_property
+from typing import Generic, TypeVar
 
-from course.known_run import KnownRun
-from course.observed_call import Shown
+from course.calling.errors import blame
+from course.calling.jobs import RunError, run
 from nanogpt.engine import Arrivals, Engine
 from nanogpt.parts import Parts
-from nanogpt.parts.limits import run_watched
 from nanogpt.trace import Trace
-from nanogpt.validate import PartError
 
+Policies = TypeVar("Policies")
 Value = TypeVar("Value")
 
 
+class Rerun(Generic[Policies, Value]):
+    """A run that a lesson repeats with a learner's functions, beside the reference's.
+
+    `run(policies)` gives its value; `reference` are the policies for which it is worked out here,
+    once, because nothing of a learner's is in it.
+    """
+
+    def __init__(self, run: Callable[[Policies], Value], reference: Policies) -> None:
+        self._run = run
+        self._policies = reference
+
+    @cached_property
+    def reference(self) -> Value:
+        """The run's value with the reference's policies."""
+        return self._run(self._policies)
+
+    def __call__(self, policies: Policies) -> Value:
+        """The run's value with these policies. Raises: RunError."""
+        return self.reference if policies == self._policies else run(self._run, policies)
+
+
 def replay(engine: Engine, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
-    """Run `arrivals` on `engine`; when a part or a request fails, the trace says so at its end.
+    """Run `arrivals` on `engine`; when a policy or a request fails, the trace says so at its end.
 
     The steps up to the failure are kept, so that a timeline can show what led to it. `max_steps`
     ends a run that would go on for ever.
     """
     try:
-        return run_shown(lambda: engine.run(arrivals, max_steps))
-    except (PartError, ValueError) as error:
-        return engine.trace(error=str(error))
+        return engine.run(arrivals, max_steps)
+    except Exception as error:
+        return engine.trace(error=blame(error))
 
 
 def replays(
     engine: Callable[[Parts], Engine],
     arrivals: Callable[[], Arrivals],
     max_steps: int | None = None,
-) -> KnownRun[Parts, Trace]:
-    """`replay` of fresh requests on an engine with the parts it is called with.
+) -> Rerun[Parts, Trace]:
+    """`replay` of fresh requests on an engine with the policies it is called with."""
+    return _Replays(lambda parts: replay(engine(parts), arrivals(), max_steps), Parts())
 
-    It computes only where they answer otherwise than the reference's.
+
+class _Replays(Rerun[Parts, Trace]):
+    """A run that had to be stopped leaves a trace without steps, which says why.
+
+    A lesson's settings may hold a learner's function too, such as a rule for the queue, so the
+    reference's run is made in the child as well.
     """
-    return KnownRun(lambda parts: replay(engine(parts), arrivals(), max_steps), Parts())
 
+    @cached_property
+    def reference(self) -> Trace:
+        """The run's trace with the reference's policies. Raises: RunError."""
+        return run(self._run, self._policies)
 
-def run_shown(run: Callable[[], Value]) -> Value:
-    """A run with a learner's parts, `run_watched`; what they print is shown, up to a limit."""
-
-    def within() -> Value:
-        with Shown():
-            return run()
-
-    return run_watched(within)
+    def __call__(self, policies: Parts) -> Trace:
+        """The run's trace. Never raises for what a function does."""
+        try:
+            return super().__call__(policies)
+        except RunError as error:
+            return replace(self.reference, steps=(), error=str(error))

@@ -1,7 +1,7 @@
 """When two values say the same, and a value in the form of another.
 
-Both go by the one rule for types (`nanogpt.parts.plain_values`), on data that `limited_call.plain`
-has made plain.
+Both go by the one rule for types (`course.calling.plain_values`), on data that
+`course.calling.values.plain` has made plain.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from nanogpt.parts.plain_values import as_items, as_mapping, as_number, as_truth, as_whole
+from course.calling.plain_values import as_items, as_mapping, as_number, as_truth, as_whole
 
 _SCALARS = frozenset((int, str, bool, type(None)))
 

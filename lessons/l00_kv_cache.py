@@ -31,7 +31,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.limited_call import call
+    from course.calling.jobs import call
     from course.replay import replay
     from course.stories.l00_batching import (
         SLOTS,

@@ -38,7 +38,6 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.limited_call import call
     from course.replay import replays
     from course.stories.l01_chunks import (
         bill,
@@ -47,6 +46,7 @@ def _():
         drawn_masks,
         newcomer,
         one_tiny_layer,
+        picked_budget,
         price_table,
         six_requests,
         texts_table,
@@ -86,6 +86,7 @@ def _():
         masks,
         newcomer,
         one_tiny_layer,
+        picked_budget,
         plan_whole_prompts,
         planning,
         price_table,
@@ -453,7 +454,6 @@ def _(
 ):
     exact = load_model().double()  # in float64 rounding can flip no token
     sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
-    # Computed anew only with parts that answer some call otherwise than ours.
     run_with = replays(
         lambda parts: Engine(exact, sampled, parts, clock=CostClock(LARGE_GPU)), six_requests
     )
@@ -851,27 +851,22 @@ def _(
     chunks,
     gpu_step_us,
     itl_limit_us,
+    picked_budget,
     run_once,
     tiny,
 ):
     def _worst_gap_us(budget):
         return run_once(tiny, CostClock(LARGE_GPU), chunks, budget).worst_itl_us
 
-    mo.md(budget_verdict(budget_attempt, gpu_step_us, itl_limit_us, _worst_gap_us))
-    return
+    picked = picked_budget(budget_attempt, gpu_step_us, itl_limit_us)
+    mo.md(budget_verdict(budget_attempt, picked, itl_limit_us, _worst_gap_us))
+    return (picked,)
 
 
 @app.cell(hide_code=True)
-def _(
-    Figure,
-    budget_attempt,
-    gpu_step_us,
-    itl_limit_us,
-    on_gpu,
-    promise_chart,
-):
+def _(Figure, gpu_step_us, itl_limit_us, on_gpu, picked, promise_chart):
     Figure(
-        promise_chart(gpu_step_us, on_gpu, budget_attempt, itl_limit_us),
+        promise_chart(gpu_step_us, on_gpu, picked, itl_limit_us),
         "Where on the line of a step's cost do the longest gaps lie?",
     )
     return

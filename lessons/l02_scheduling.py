@@ -42,8 +42,8 @@ def _():
 
     from course.answers import load_parts
     from course.replay import replays
-    from course.stories.l02_exhibits import crossed_table, oldest, steps_if_kept, twins
-    from course.stories.l02_posts import passed_parts, post_tests, tests_table
+    from course.stories.l02_exhibits import crossed_table, oldest, steps_if_kept, twins, your_twins
+    from course.stories.l02_posts import passed_parts, tests_table
     from course.stories.l02_scheduler import (
         POST,
         queue_of,
@@ -69,7 +69,6 @@ def _():
         oldest,
         passed_parts,
         policies,
-        post_tests,
         queue_of,
         replace,
         replays,
@@ -81,6 +80,7 @@ def _():
         verona,
         what_romeo_cost,
         your_run,
+        your_twins,
     )
 
 
@@ -416,7 +416,6 @@ def _(Engine, EngineConfig, exact, load_parts, replays, six_requests):
         temperature=0.8,
         seed=1,
     )
-    # Computed anew only with parts that answer some call otherwise than ours.
     run_with = replays(lambda parts: Engine(exact, stage, parts), six_requests, 300)
     reference_trace = run_with.reference
     earlier = load_parts("l02_scheduling")  # what you wrote in lesson 1 and passed
@@ -508,8 +507,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(attempts, exact, passed_parts, post_tests, tests_table):
-    mo.md(tests_table(post_tests(exact, passed_parts(attempts))))
+def _(attempts, exact, passed_parts, tests_table):
+    mo.md(tests_table(exact, passed_parts(attempts)))
     return
 
 
@@ -577,15 +576,14 @@ def _(steps_if_kept):
 
 
 @app.cell(hide_code=True)
-def _(KVBudget, oldest, policies, twins, victim_attempt):
+def _(KVBudget, oldest, twins, victim_attempt, your_twins):
     politeness = twins(oldest)
-    your_twins = twins(victim_attempt.or_reference(policies.choose_victim))
     after(
         "l02.livelock",
         KVBudget(
             politeness.to_json(),
             "Two equal requests, stopped after 40 steps",
-            other=your_twins.to_json(),
+            other=your_twins(victim_attempt).to_json(),
             names=("exhibit A", "yours" if victim_attempt.started else "the reference"),
             question="What does a livelock look like?",
         ),

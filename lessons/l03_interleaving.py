@@ -39,7 +39,7 @@ def _():
     from dataclasses import replace
 
     from course.answers import load_parts
-    from course.limited_call import call
+    from course.calling.jobs import call
     from course.replay import replays
     from course.stories.l03_batch import (
         CURSORS,
@@ -519,7 +519,6 @@ def _():
 def _(Engine, EngineConfig, exact, load_parts, replays, six_requests):
     stage = EngineConfig(token_budget=32, executor="fused", temperature=0.8, seed=1)
     earlier = load_parts("l03_interleaving")  # what you wrote in earlier lessons and passed
-    # Computed anew only with parts that answer some call otherwise than ours.
     run_with = replays(lambda parts: Engine(exact, stage, parts), six_requests, 300)
     reference_trace = run_with.reference
     return earlier, reference_trace, run_with, stage

@@ -407,7 +407,7 @@ def _(
 
     @cache
     def run_under(**changed):
-        """A run of five requests, computed anew only with parts that answer otherwise than ours."""
+        """A run of five requests; with your functions in it, it is computed in a child process."""
         settings = replace(stage, **changed)
         return replays(lambda parts: Engine(exact, settings, parts), five_requests, 300)
 

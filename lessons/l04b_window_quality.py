@@ -47,7 +47,6 @@ def _():
     from course.stories.l04b_readings import (
         cost_chart,
         costs,
-        judged_by,
         metric_lab,
         moves,
         plays_table,
@@ -63,7 +62,6 @@ def _():
         cost_chart,
         costs,
         end_of_the_table,
-        judged_by,
         keeping_table,
         layers_table,
         load_model,
@@ -159,8 +157,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(costs, judged_by, model):
-    _full, _by_window = costs(model, judged_by())
+def _(costs, model):
+    _full, _by_window = costs(model)
     predict(
         "l04.cost",
         "Six passages of 256 characters that the shipped model has never read. With its whole context its loss is "
@@ -180,13 +178,13 @@ def _(costs, judged_by, model):
 
 
 @app.cell(hide_code=True)
-def _(cost_chart, costs, judge_attempt, judged_by, model, whose):
+def _(cost_chart, costs, judge_attempt, model, whose):
     from course.figure import Figure
 
     after(
         "l04.cost",
         Figure(
-            cost_chart(*costs(model, judged_by(judge_attempt)), whose(judge_attempt.started)),
+            cost_chart(*costs(model, judge_attempt), whose(judge_attempt.started)),
             "How large must a window be until it costs nothing?",
         ),
     )

@@ -417,7 +417,7 @@ def _():
 @app.cell(hide_code=True)
 def _(bar, fate_attempt, stage, whose):
     def _line():
-        found = stage.slept_ms(fate_attempt.or_reference(stage.reference_fate))
+        found = stage.slept_ms(fate_attempt)
         if found is None:
             return "`resume_or_abort` gave no answer here; the check above says more."
         slept, way = found

@@ -51,12 +51,10 @@ def _():
     from course.stories import l07_fleet as fleet
     from course.stories import l07_measured as measured
     from course.stories import l07_routing as routing
-    from course.stories.l07_lazy_heap import heap_story
-    from nanogpt.fleet import ADAPTIVE, decisions
+    from nanogpt.fleet import decisions
     from widgets import Curves, FleetView, LazyHeap, PairedSeeds
 
     return (
-        ADAPTIVE,
         Curves,
         FleetView,
         LazyHeap,
@@ -64,7 +62,6 @@ def _():
         decisions,
         exhibits,
         fleet,
-        heap_story,
         measured,
         routing,
     )
@@ -167,9 +164,9 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(LazyHeap, decisions, event_attempt, fleet, heap_story):
+def _(LazyHeap, event_attempt, fleet):
     LazyHeap(
-        heap_story(event_attempt.or_reference(decisions.on_event), fleet.A_MORNING),
+        fleet.morning(event_attempt),
         "A queue, by your on_event"
         if event_attempt.started
         else "A queue, by the reference (your on_event is not written yet)",
@@ -719,8 +716,8 @@ def exhibit_c(adaptive):
 
 
 @app.cell(hide_code=True)
-def _(ADAPTIVE, exhibits):
-    suspect, _ = exhibits.asked(piece(lambda: exhibit_c), ADAPTIVE)
+def _(exhibits):
+    suspect = exhibits.baseline_of(piece(lambda: exhibit_c))
     mo.md(exhibits.baselines_table(suspect))
     return (suspect,)
 

@@ -463,7 +463,7 @@ def _(
     exact = load_model(dtype=torch.float64)
     greedy = EngineConfig(token_budget=32, num_draft_tokens=4)
     earlier = load_parts("l08_speculation")  # what you wrote in earlier lessons and passed
-    # Computed anew only with parts that answer some call otherwise than ours.
+    # Runs in a process of its own with functions that are not the reference's.
     run_with = replays(
         lambda parts: Engine(exact, greedy, parts, draft=draft), runs.three_requests, 300
     )

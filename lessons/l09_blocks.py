@@ -185,7 +185,7 @@ def _():
 def _(Engine, load_model, load_parts, pool, replays, torch):
     exact = load_model(dtype=torch.float64)
     earlier = load_parts("l09_blocks")  # what you wrote in earlier lessons and passed
-    # Computed anew only with parts that answer some call otherwise than ours.
+    # Runs in a process of its own with functions that are not the reference's.
     run_with = replays(lambda parts: Engine(exact, pool.SETTINGS, parts), pool.six_requests, 300)
     reference_trace = run_with.reference
     return earlier, exact, reference_trace, run_with
@@ -238,9 +238,7 @@ def _():
 
 
 @app.function
-def allocate(
-    num_blocks: int, num_tokens: int, size: int, free: list[int]
-) -> list[int] | None:
+def allocate(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> list[int] | None:
     """Return the blocks that a table needs besides its own, or None when too few are free."""
     raise NotImplementedError("Exercise 9.1: which blocks does the table get?")
 
@@ -404,8 +402,8 @@ def _():
     it, and then the first of them decodes.
 
     This is an old trick of operating systems, *copy on write*: share until one of them writes. (This
-    engine shares whole blocks alone, so in the run below every block that is written has a count of 1.
-    `BlockKVCache.fork` is what would give you others.)
+    engine shares only whole blocks, so in the run at the end of this part every block that is written has
+    a count of 1. The store right below your function shares the half full block, too.)
     """)
     return
 
@@ -434,6 +432,12 @@ def _():
 @app.cell(hide_code=True)
 def _():
     hints("l09.writable")
+    return
+
+
+@app.cell(hide_code=True)
+def _(exact, exhibits, writable_attempt):
+    mo.md(exhibits.four_answers(exact, writable_attempt))
     return
 
 
@@ -510,7 +514,9 @@ def _(
     }
     yours = replace(
         earlier.parts,
-        **{name: each.function for name, each in attempts.items() if each.started},
+        **{
+            name: each.or_reference(getattr(earlier.parts, name)) for name, each in attempts.items()
+        },
     )
     your_trace = run_with(yours)
     started = any(each.started for each in attempts.values())
@@ -561,8 +567,8 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Five defects of a block store. Each gives a wrong text, and none of them crashes. Your engine would
-    refuse most of these answers with a sentence; here a store believes them. Look at the symptom, decide
+    Five defects of a block store. Each gives a wrong text, and none of them crashes. Your engine
+    refuses some of these answers with a sentence; here a store believes them. Look at the symptom, decide
     what is wrong, then **repair the function in its cell**: what stands below it answers.
 
     ### Exhibit A: the beginning of one, the middle of another

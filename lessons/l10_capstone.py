@@ -305,8 +305,8 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Six clients come at once: real sockets, a real server on a free port of this machine, in a thread of
-    this page. It takes four at a time. Every text is compared with the oracle's.
+    Six clients come at once: real sockets, a real server on a free port of this machine, in a process of
+    its own. It takes four at a time. Every text is compared with the oracle's.
     """)
     return
 
@@ -440,8 +440,8 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Five defects in the real server and the real engine. The server would refuse these functions with a
-    sentence; for the museum it believes them. Look at the symptom, decide what is wrong, then **repair the
+    Five defects in the real server and the real engine. The server does what these functions
+    answer. Look at the symptom, decide what is wrong, then **repair the
     function in its cell**: what stands below it answers.
 
     ### Exhibit A: said before
@@ -715,9 +715,9 @@ def _():
     vLLM has the same knob, `--stream-interval`, counted in tokens.
 
     **Where it loses.** The smaller the model, the larger the share: JSON for a token costs what it costs,
-    and a step of ours only milliseconds. Your parts cost, too: the guard hands each call to a
-    thread that can be stopped, and one `next_events` for each token and client is the most called part of
-    the course.
+    and a step of ours only milliseconds. Your parts cost, too: each call gets copies of its
+    arguments, and `next_events`, which is called for each token and client, is the most called part of the
+    course.
 
     ## How production engines do it
 

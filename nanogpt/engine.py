@@ -1,8 +1,9 @@
-"""The engine: plan, run, sample, commit, record. It owns the order, its parts the choices.
+"""The engine: plan, run, sample, commit, record. It fixes the order; policies make the decisions.
 
-A plan is checked before anything changes, and KV lengths and sampled tokens are committed only
-once the logits are known to be finite: a step that fails computes nothing that counts. A window,
-shared prefixes and drafts have folders of their own, imported when the settings ask for them.
+A plan is checked before anything changes. K/V, and then everything else, is committed once the
+logits are known to be finite and every policy has answered: a step that fails leaves no trace. A
+window, shared prefixes and drafts have folders of their own, imported when the settings ask for
+them.
 """
 
 import importlib
@@ -18,10 +19,11 @@ from nanogpt.clock import Clock, CostClock
 from nanogpt.config import EngineConfig
 from nanogpt.executors import MakeExecutor, check_engine, check_executor, find_executor
 from nanogpt.executors.base import Row
-from nanogpt.kv_cache import KVCache, transaction
+from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
 from nanogpt.parts.seams import Drafter, Drawn, Prefixes
+from nanogpt.parts.validate_policies import ANSWERS
 from nanogpt.planning import Offer, plan_problem
 from nanogpt.request import Arrivals, Request, check_arrivals, check_fresh, check_request, no_kv
 from nanogpt.scheduler import Scheduler
@@ -34,7 +36,7 @@ from nanogpt.step import (
     step_record,
 )
 from nanogpt.trace import RequestRecord, StepRecord, Trace
-from nanogpt.validate import PartError, check_limits, show
+from nanogpt.validate import PartError, check_limits, show, validated
 
 TRIES = 3
 """So many steps in a row may end with logits of a request that are not finite; then it must go."""
@@ -61,9 +63,7 @@ class Engine:
         check_engine(model, config, parts, clock, make_executor, draft)
         self.model = model
         self.config = config
-        self.parts = parts
-        if not parts.are_references:
-            self.parts = _feature("parts.part_checks").guard_parts(parts)
+        self.parts = validated(parts, ANSWERS)
         self.clock: Clock = clock or CostClock()
         self.scheduler = Scheduler(
             config.policy,
@@ -117,19 +117,20 @@ class Engine:
         """
         if request_id not in self.requests:
             raise ValueError(f"there is no unfinished request {show(request_id)} to cancel")
+        if request_id in self.cache.holders():
+            self.cache.release(request_id)
         request = self.requests.pop(request_id)
         self.scheduler.give_up(request)
         self._given_up.append(request_id)
         request.kv_view = no_kv
-        if request_id in self.cache.holders():
-            self.cache.release(request_id)
 
     def run(self, arrivals: Arrivals, max_steps: int | None = None) -> Trace:
         """Serve requests as they arrive, each at its step, until all are done.
 
         `max_steps` ends a run that would go on for ever; the trace then says so.
         Raises: ValueError for a bad request, before anything runs, and for a run that is stuck;
-        PartError for a part that failed. `trace` has the steps up to then.
+        PartError for an illegal answer of a policy, and whatever a policy raises. `trace` has the
+        steps up to then.
         """
         queue = deque(check_arrivals(arrivals, self._check_new))
         check_limits(max_steps=max_steps)
@@ -155,9 +156,10 @@ class Engine:
         try:
             leaving = [victim.id for victim, _ in step.leaving]
             worked = [row.request_id for row in step.rows]
-            with transaction(self.cache, worked, step.newcomers, leaving):
+            with self.cache.transaction(worked, step.newcomers, leaving):
                 logits = self._run(step)
                 self._sample(step, logits)
+                self._commit_kv(step)
         except NotFiniteError as error:
             raise self._failed(error) from None
         self._commit(step)
@@ -291,36 +293,45 @@ class Engine:
         gone = f"{error}; after {TRIES} tries requests {lost} were given up"
         return ValueError(gone) if lost else error
 
+    def _commit_kv(self, step: Step) -> None:
+        """Make the step's K/V count. The store may ask policies, so an error takes it all back."""
+        for victim, _ in step.leaving:
+            self.cache.release(victim.id)
+        step.kv_peak = self.cache.held_tokens() + sum(len(row.tokens) for row in step.rows)
+        for row in step.rows:
+            request, drawn = self.requests[row.request_id], step.drawn.get(row.request_id)
+            if drawn:
+                step.sampled[request.id] = [*row.drafted[: drawn.num_accepted], drawn.last]
+            new = step.sampled.get(request.id, [])
+            self.cache.commit(request.id, step.computed[request.id] - row.num_past)
+            self.prefixes.publish(request, new)
+            if request.num_generated + len(new) >= request.max_new_tokens:
+                step.left[request.id] = self.cache.leave(request.id)
+
     def _commit(self, step: Step) -> None:
-        """Make the step count: preemptions, admissions, lengths, tokens, promotions."""
+        """Make everything else of the step count; no policy is asked."""
         for victim, way_back in step.leaving:
             self.scheduler.preempt(victim, way_back)
-            self.cache.release(victim.id)
         for request_id in step.newcomers:
             self.scheduler.admit(self.requests[request_id])
-        step.kv_peak = self.cache.held_tokens() + sum(len(row.tokens) for row in step.rows)
         for row in step.rows:
             self._commit_row(step, row)
         self.clock.charge(step.forwards)
 
     def _commit_row(self, step: Step, row: Row) -> None:
         request = self.requests[row.request_id]
-        drawn = step.drawn.get(request.id)
-        self.cache.commit(request.id, step.computed[request.id] - row.num_past)
+        new = step.sampled.get(request.id, [])
         request.prefill_cursor = step.computed[request.id]
         was_last_chunk = request.status == "prefilling" and request.is_fully_prefilled
         self._last_served[request.id] = self.step_number
         self._failures.pop(request.id, None)
-        if drawn:
-            request.generated_tokens += [*row.drafted[: drawn.num_accepted], drawn.last]
-        self.prefixes.publish(request)
-        if was_last_chunk and drawn:
+        request.generated_tokens += new
+        if was_last_chunk and new:
             self.scheduler.promote(request)
-        if request.is_done:
+        if request.id in step.left:
             self.scheduler.complete(request)
-            request.kv_view = self.cache.leave(request.id)
+            request.kv_view = step.left[request.id]
             del self.requests[request.id]
-            step.finished.append(request.id)
 
     def _record(self, step: Step) -> StepRecord:
         step.given_up, self._given_up = self._given_up, []

@@ -12,8 +12,9 @@ import math
 import mmap
 import weakref
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -108,9 +109,11 @@ class KVCache:
         self._free.append(self._slot_of.pop(request_id))
         del self._length_of[request_id]
 
-    def without(self, leaving: Sequence[int]) -> AbstractContextManager[None]:
-        """A step with which these leave: what they hold stays where it is until it commits."""
-        return nullcontext()
+    def transaction(
+        self, worked: Sequence[int], newcomers: Sequence[int], leaving: Sequence[int]
+    ) -> AbstractContextManager[None]:
+        """A step's writes, see `transaction`; those that leave keep their slots till its commit."""
+        return transaction(self, worked, newcomers)
 
     def leave(self, request_id: int) -> OwnKV:
         """Give the request's slot back, and leave it its K/V to look at.
@@ -180,21 +183,18 @@ class KVCache:
 
 
 @contextmanager
-def transaction(
-    cache: KVCache, request_ids: Sequence[int], newcomers: Sequence[int], leaving: Sequence[int]
-) -> Generator[None]:
+def transaction(cache: Any, worked: Sequence[int], newcomers: Sequence[int]) -> Generator[None]:
     """A step's writes: newcomers get their slots, and an error takes back all that was written."""
-    with cache.without(leaving):
+    for request_id in newcomers:
+        cache.reserve(request_id)
+    try:
+        yield
+    except BaseException:
+        for request_id in worked:
+            cache.discard_written(request_id)
         for request_id in newcomers:
-            cache.reserve(request_id)
-        try:
-            yield
-        except BaseException:
-            for request_id in request_ids:
-                cache.discard_written(request_id)
-            for request_id in newcomers:
-                cache.release(request_id)
-            raise
+            cache.release(request_id)
+        raise
 
 
 def view_by_head(layers: Sequence[tuple[Tensor, Tensor]]) -> KVView:

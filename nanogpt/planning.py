@@ -6,6 +6,8 @@ A plan is a list of (request id, tokens). It knows no tensors, no clock and no K
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nanogpt.validate import show
+
 Plan = list[tuple[int, int]]
 
 
@@ -68,8 +70,8 @@ def plan_problem(plan: object, offer: Offer) -> str | None:
 
     The token budget is not judged here: a policy may overrun it on purpose, and pays in time.
     """
-    if not isinstance(plan, list):
-        return f"the plan is a {type(plan).__name__}; it must be a list of (id, tokens) pairs"
+    if not isinstance(plan, list | tuple):
+        return f"plan_step returned {show(plan)}; it must be a list of (id, tokens) pairs"
     limits = dict.fromkeys(offer.decodes, 1)
     limits.update(offer.prefilling)
     limits.update(offer.waiting)
@@ -79,7 +81,7 @@ def plan_problem(plan: object, offer: Offer) -> str | None:
         if problem:
             return problem
     if not planned and not offer.is_empty:
-        return f"the plan is empty although requests {sorted(limits)} could run: no progress"
+        return f"plan_step planned nothing although requests {sorted(limits)} could run"
     return None
 
 
@@ -89,14 +91,14 @@ def _entry_problem(entry: object, limits: dict[int, int], planned: set[int]) -> 
         case (request_id, num_tokens) if type(request_id) is int and type(num_tokens) is int:
             pass
         case _:
-            return f"the plan holds {entry!r}; every entry must be an (id, tokens) pair of integers"
+            return f"plan_step planned {show(entry)}; it must be an (id, tokens) pair of integers"
     if request_id not in limits:
-        return f"the plan names request {request_id}; only {sorted(limits)} could run"
+        return f"plan_step planned request {request_id}; only {sorted(limits)} could run"
     if request_id in planned:
-        return f"the plan names request {request_id} twice"
+        return f"plan_step planned request {request_id} twice"
     if not 1 <= num_tokens <= limits[request_id]:
         return (
-            f"the plan gives request {request_id} {num_tokens} tokens; "
+            f"plan_step planned {num_tokens} tokens of request {request_id}; "
             f"it has {limits[request_id]} left, and at least 1 must run"
         )
     planned.add(request_id)

@@ -94,8 +94,10 @@ class Scheduler:
         if request.id in self._keys:
             raise ValueError(f"there is a request {request.id} already; ids must be unique")
         view = self.view(request)
-        if self._verdict(view, held=0, num_running=0) == "refuse":
+        if self.max_kv_tokens is not None and view.kv_tokens_needed > self.max_kv_tokens:
             raise never_fits(view, self.max_kv_tokens, self.sliding_window)
+        if self._verdict(view, held=0, num_running=0) == "refuse":
+            raise ValueError(f"request {request.id} fits, and admit refused it for good")
 
     def add_request(self, request: Request) -> None:
         """Put a new request among the waiting. Raises: as `check_new` does."""

@@ -19,7 +19,7 @@ from nanogpt.executors.base import KVStore, Row, row_problem
 from nanogpt.parts import ChunkInputs
 from nanogpt.parts.seams import BlockHit, Drafter, Drawn
 from nanogpt.planning import Offer, Plan
-from nanogpt.request import Request
+from nanogpt.request import OwnKV, Request
 from nanogpt.sampling import sample_tokens, uniform
 from nanogpt.scheduler import Scheduler, WayBack
 from nanogpt.trace import (
@@ -71,7 +71,8 @@ class Step:
     computed: dict[int, int] = field(default_factory=dict[int, int])
     counted: dict[int, int] = field(default_factory=dict[int, int])
     kv_peak: int = 0
-    finished: list[int] = field(default_factory=list[int])
+    sampled: dict[int, list[int]] = field(default_factory=dict[int, list[int]])  # new tokens
+    left: dict[int, OwnKV] = field(default_factory=dict[int, OwnKV])  # K/V of the finished
     given_up: Sequence[int] = ()
 
     @property
@@ -187,7 +188,7 @@ def step_record(step: Step, scheduler: Scheduler, cache: KVStore, *, end_us: int
         waits=tuple(_waits(step, scheduler, passed_over)),
         admitted=tuple(step.newcomers),
         preempted=tuple(victim.id for victim, _ in step.leaving),
-        finished=tuple(step.finished),
+        finished=tuple(step.left),
         forwards=step.forwards,
         kv_before=step.kv_before,
         kv_after=sum(map(cache.length, holders)),

@@ -1,13 +1,45 @@
 """Checks of single values at the borders of the package: one sentence, the value, the limit."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from reprlib import Repr
+from typing import Any, TypeVar
+
+Record = TypeVar("Record")
 
 _SHORT = Repr()
 _SHORT.maxother = 60
 
 
 class PartError(Exception):
-    """A learner's part failed; the message is one sentence that its author can act on."""
+    """An answer of a policy that would corrupt the state that it decides about.
+
+    The message is one sentence: the policy, its answer, and what the answer must be.
+    """
+
+
+def refused(what: str, answer: object, wanted: str) -> PartError:
+    """The error for an answer of a policy; `what` names the policy, and what it was asked."""
+    return PartError(f"{what} returned {show(answer)}; it must be {wanted}")
+
+
+def validated(policies: Record, answers: Mapping[str, Callable[..., Any]]) -> Record:
+    """The same record of functions, those that are not its defaults called on copies of lists.
+
+    `answers` has by name what makes of an answer, and of what was asked, the answer to go on with.
+    """
+    record: Any = policies
+    own = [each for each in fields(record) if getattr(record, each.name) is not each.default]
+    names = [each.name for each in own if each.name in answers]
+    return replace(record, **{n: _validated(getattr(record, n), answers[n]) for n in names})
+
+
+def _validated(policy: Callable[..., Any], answer: Callable[..., Any]) -> Callable[..., Any]:
+    def ask(*args: Any) -> Any:
+        copies = [each.copy() if isinstance(each, list | dict) else each for each in args]  # pyright: ignore[reportUnknownVariableType]
+        return answer(policy(*copies), *args)
+
+    return ask
 
 
 def check_int(name: str, value: object, low: int, high: int | None = None) -> None:

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from course.exercise import Exercise
-from course.grading.record import LAYERS, Mark, Record, Status
+from course.grading.record import Mark, Record, Status
 from course.registry import lesson_exercises
 
 LESSON = "l01_chunked_prefill"
@@ -36,7 +36,7 @@ def a_mark(status: Status = "passed", exercise: str = "l01.plan_step", **other: 
 
 def a_record(student: str = "Ada", *marks: Mark, lesson: str = LESSON, **other: Any) -> Record:
     values: dict[str, Any] = {"source": f"{student}/l01.py", "key": "k", "seed": 7, "seconds": 0.5}
-    values |= {"graded_at": "2026-12-02T08:00:00+00:00", "layers": LAYERS}
+    values |= {"graded_at": "2026-12-02T08:00:00+00:00", "is_sandboxed": True}
     return Record(student, lesson, marks=marks, **{**values, **other})
 
 

@@ -122,11 +122,11 @@ for name, module in list(sys.modules.items()):
 return -1
 ### patched plain
 import sys
-sys.modules["course.observed_call"].plain = lambda value, **k: 12
+sys.modules["course.calling.values"].plain = lambda value, **k: 12
 return -1
 ### patched encode
 import sys
-child = sys.modules["course.grading.isolation.child"]
+child = sys.modules["course.calling.child"]
 child.encode = lambda *a, **k: type("F", (), {"content": b"passed", "storages": ()})
 return -1
 ### frames written to every file
@@ -154,12 +154,12 @@ while frame:
 return -1
 ### a reply of another form
 import sys
-child = sys.modules["course.grading.isolation.child"]
+child = sys.modules["course.calling.child"]
 child.Answers._call = lambda self, **said: {"passed": True}
 return -1
 ### an error that is none
 import sys
-child = sys.modules["course.grading.isolation.child"]
+child = sys.modules["course.calling.child"]
 child.Answers._call = lambda self, **said: {
     "value": 1, "args_after": None, "error": "passed", "generator": None,
     "stdout": "",
@@ -175,7 +175,7 @@ while frame:
     frame = frame.f_back
 ### a generator that was not asked for
 import sys
-child = sys.modules["course.grading.isolation.child"]
+child = sys.modules["course.calling.child"]
 child.Answers._call = lambda self, **said: {
     "value": None, "args_after": None, "error": None, "generator": 0, "stdout": "",
 }
@@ -183,7 +183,7 @@ return -1
 ### code of the caller swapped
 import sys
 frame = sys._getframe().f_back
-child = sys.modules["course.grading.isolation.child"]
+child = sys.modules["course.calling.child"]
 child.Answers._call.__code__ = (lambda self, **k: {"value": 1}).__code__
 return -1
 ### settrace
@@ -193,6 +193,47 @@ return -1
 ### profile and clocks frozen
 import time
 time.perf_counter = time.monotonic = time.thread_time = lambda: 0.0
+return -1
+### orders to the process that forks
+import json, os, socket
+for number in range(256):
+    try:
+        end = socket.socket(fileno=os.dup(number))
+        end.send(json.dumps({"pid": 1}).encode())
+        end.send(b"ended 1")
+    except OSError: pass
+return -1
+### signals to the process that forks
+import os
+for number in range(1, 65):
+    for pid in (1, os.getppid()):
+        try: os.kill(pid, number)
+        except OSError: pass
+return -1
+### lies in the fault handler's file
+import os
+os.write(2, b'  File "answers.py", line 1 in chunk_size\n' * 20_000)
+os.write(2, b'File "' * 90_000 + b'", line ' + b"9" * 10_000 + b" in")
+os.abort()
+### the fault handler's file closed and signals refused
+import os, signal
+os.close(2)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+while True: pass
+### a number that no check can write down
+import sys
+child = sys.modules["course.calling.child"]
+child.plain = child.KeptResults.keep = lambda *a, **k: 1 << 10_000_000
+return -1
+### a tensor without an end
+import sys, torch
+child = sys.modules["course.calling.child"]
+child.KeptResults.keep = lambda *a, **k: [torch.zeros(1).expand(1 << 24)] * 10_000
+return -1
+### a result that changed, of its own making
+import sys
+child = sys.modules["course.calling.child"]
+child.Answers._changed_result = lambda self, **said: {"value": "none"}
 return -1
 ### an exception that says passed
 class passed(Exception):
@@ -259,7 +300,7 @@ def checkpoint(vote):
 
 STEAL = cases(
     "steal",
-    "raised failed",
+    "raised failed timeout",
     {
         "the reference by import": "from solutions.l01_chunked_prefill.chunk_size import "
         "chunk_size as theirs; return theirs(budget, num_decodes, remaining)",
@@ -316,6 +357,26 @@ for module in list(sys.modules.values()):
     if callable(theirs) and theirs is not chunk_size:
         return theirs(budget, num_decodes, remaining)
 return -1
+### the reference of lesson 10 among the modules that are loaded @ l10.next_events: failed raised
+def next_events(*args):
+    import sys
+    theirs = sys.modules["nanogpt.server.server_parts"].next_events
+    return theirs(*args)
+### the reference of lesson 10 by import @ l10.admit_or_refuse: failed raised
+def admit_or_refuse(*args):
+    import sys
+    sys.meta_path.pop(0)
+    from nanogpt.server import server_parts
+    return server_parts.admit_or_refuse(*args)
+### the reference by the name of the exercise, anywhere @ l06.clean_up: failed raised
+def clean_up(*args):
+    import gc, sys
+    for module in list(sys.modules.values()):
+        theirs = vars(module).get("clean_up")
+        if callable(theirs) and theirs is not clean_up:
+            return theirs(*args)
+    found = [each for each in gc.get_objects() if getattr(each, "__name__", "") == "clean_up"]
+    return next(each for each in found if each is not clean_up)(*args)
 ### the frames above
 import sys
 frame = sys._getframe().f_back
@@ -328,6 +389,27 @@ return -1
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.ptrace(16, os.getppid(), 0, 0) == 0
+return -1
+### ptrace of the process that forks
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.ptrace(16, 1, 0, 0) == 0 or libc.ptrace(0x4206, 1, 0, 0) == 0
+return -1
+### the memory of every process
+import ctypes
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+libc, kept = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+mine, theirs = Part(ctypes.addressof(kept), 64), Part(id(chunk_size), 64)
+read = [libc.process_vm_readv(pid, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0)
+        for pid in range(1, 300) if pid != __import__("os").getpid()]
+assert max(read) > 0
+return -1
+### every file that is open
+import os
+for number in range(256):
+    try: print(os.pread(number, 1 << 20, 0))
+    except OSError: pass
 return -1
 ### the parent's memory
 import ctypes, os
@@ -446,11 +528,43 @@ import multiprocessing, time
 multiprocessing.get_context("fork").Process(target=time.sleep, args=(9,)).start()
 return -1
 ### a full disk
-with open("/tmp/full", "wb") as file:
+with open("/tmp/left_behind", "wb") as file:
     while True: file.write(bytes(1 << 20))
 ### shared memory
 from multiprocessing import shared_memory
 shared_memory.SharedMemory(create=True, size=1 << 28, name="left_behind")
+return -1
+### memory that outlives its process
+import ctypes
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+for _ in range(8):
+    number = libc.shmget(0, 1 << 28, 0o1600)
+    ctypes.memset(libc.shmat(number, None, 0), 1, 1 << 28)
+    libc.shmdt(ctypes.c_void_p(libc.shmat(number, None, 0)))
+return -1
+### 60 GB in many processes
+import os
+while True:
+    if os.fork() == 0:
+        kept = bytearray(2 << 30)
+        while True: pass
+### numbers of processes used again
+import os
+for _ in range(40_000):
+    if os.fork() == 0: os._exit(0)
+return -1
+### files in shared memory
+for number in range(1000):
+    open(f"/dev/shm/left_behind_{number}", "wb").write(bytes(1 << 20))
+return -1
+### rights in a namespace of its own
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x10000000 | 0x00020000): raise OSError(ctypes.get_errno())
+libc.mount(b"none", b"/usr", b"tmpfs", 0, None)
+libc.umount2(b"/dev", 2)
+open("/usr/left_behind", "w").write("here")
 return -1
 ### every file open
 import os

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -39,20 +38,20 @@ def unavailable(reason: str) -> NoReturn:
 
 
 @functools.cache
-def layers_here() -> tuple[str, ...]:
-    """The layers of containment that this machine gives."""
-    if sys.platform != "linux":
-        return ()
-    from course.grading.isolation.zygote import layers_that_hold
+def _why_no_sandbox() -> str:
+    from course.calling.sandbox import SandboxError, sandboxed
 
-    return layers_that_hold()
+    try:
+        sandboxed().close()
+    except SandboxError as error:
+        return str(error)
+    return ""
 
 
-def need_layers(*wanted: str) -> None:
-    """Skip where the kernel, or who set it up, does not give these: CI could not install them."""
-    missing = [layer for layer in wanted if layer not in layers_here()]
-    if missing:
-        pytest.skip(f"this machine gives no {', '.join(missing)}")
+def need_sandbox() -> None:
+    """Skip where there is no bubblewrap, or nothing that it could make a sandbox of."""
+    if why := _why_no_sandbox():
+        pytest.skip(why)
 
 
 def find_program(*names: str) -> str:

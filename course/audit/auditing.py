@@ -1,18 +1,20 @@
 """One exercise's audit: which answers its check tells apart, and what is not as it should be."""
 
 import copy
+import math
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
-from course.answering import Answer, Here, Wrap
 from course.audit.mutants import mutants
+from course.audit.noting import Note, Noted
 from course.audit.variants import Variant, applying, giving
 from course.audit.weakening import weakenings
-from course.called import Called
+from course.calling.answers import send
+from course.calling.channel import Channel
+from course.calling.processes import own_starter
 from course.exercise import Exercise, Function
 from course.report import Report
 
@@ -64,16 +66,16 @@ def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Any]) -> Audi
     If a right answer fails, nothing that is derived from right answers is tried.
     """
     began, findings = time.perf_counter(), list[str]()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what mutants and weaker answers compute
-        right = _right(item, num_seeds, findings)
-        wrong = _wrong(item, findings)
+    with _Checker(item) as checker:
+        right = _right(item, checker, num_seeds, findings)
+        wrong = _wrong(item, checker, findings)
         variants, slips, weaker = Count(0, 0), None, None
         if right.good == right.all:
-            variants = _variants(item, choose, findings)
+            variants = _variants(item, checker, choose, findings)
             if item.id != SCORED:
-                slips = _asked(item, _mutants(item), choose, _MUTANT_S, (0,))
-                weaker = _asked(item, _weakened(item), choose, _WEAKENED_S, WEAKENED_SEEDS)
+                slips = _asked(item, checker, _mutants(item), choose, _MUTANT_S, (0,))
+                made = _weakened(item, checker)
+                weaker = _asked(item, checker, made, choose, _WEAKENED_S, WEAKENED_SEEDS)
     survivors: set[str] = set()
     for kind, asked in (("mutant", slips), ("weaker answer", weaker)):
         passing = dict.fromkeys(asked.passing if asked else ())
@@ -99,10 +101,42 @@ def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Any]) -> Audi
     )
 
 
-def _right(item: Exercise, num_seeds: int, findings: list[str]) -> Count:
+class _Checker:
+    """Checks answers in one process, one after the other. Mutable: it gets another when one ends.
+
+    The answers are the course's own, and leave nothing behind that the next would meet.
+    """
+
+    def __init__(self, item: Exercise) -> None:
+        self._item = item
+        self._channel: Channel | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._channel is not None:
+            self._channel.end()
+
+    def check(
+        self, function: Function, seed: int = 0, most_s: float = math.inf, note: Note | None = None
+    ) -> Report:
+        """As the exercise does. A call may take `most_s`; `note` is told of every call."""
+        if self._channel is None:
+            self._channel = own_starter().start()
+        answer = send(self._channel, function, self._item.name)
+        answer.most_s = most_s
+        report = self._item.judge(Noted(answer, note) if note else answer, seed=seed)
+        if report.status in ("timeout", "crashed", "memory", "protocol"):
+            self._channel.end()
+            self._channel = None
+        return report
+
+
+def _right(item: Exercise, checker: _Checker, num_seeds: int, findings: list[str]) -> Count:
     good = 0
     for answer in item.right:
-        reports = [item.check(answer, seed=seed) for seed in range(num_seeds)]
+        reports = [checker.check(answer, seed) for seed in range(num_seeds)]
         failed = [seed for seed, report in enumerate(reports) if report.status != "passed"]
         good += num_seeds - len(failed)
         if failed:
@@ -111,7 +145,7 @@ def _right(item: Exercise, num_seeds: int, findings: list[str]) -> Count:
     return Count(good, len(item.right) * num_seeds)
 
 
-def _wrong(item: Exercise, findings: list[str]) -> Count:
+def _wrong(item: Exercise, checker: _Checker, findings: list[str]) -> Count:
     ways = [
         (each.key, number, way)
         for each in item.misconceptions
@@ -119,7 +153,7 @@ def _wrong(item: Exercise, findings: list[str]) -> Count:
     ]
     good = 0
     for key, number, way in ways:
-        reports = [item.check(way, seed=seed) for seed in WRONG_SEEDS]
+        reports = [checker.check(way, seed) for seed in WRONG_SEEDS]
         strange = [report for report in reports if not _is_named(report, key)]
         good += not strange
         if strange:
@@ -133,24 +167,24 @@ def _is_named(report: Report, key: str) -> bool:
     return report.status == "failed" and report.misconception == key
 
 
-def _variants(item: Exercise, choose: Choose, findings: list[str]) -> Count:
-    pairs = [(answer, each) for answer in item.right for each in applying(item.check, answer)]
+def _variants(item: Exercise, checker: _Checker, choose: Choose, findings: list[str]) -> Count:
+    pairs = [(answer, each) for answer in item.right for each in applying(item, answer)]
     chosen = choose(pairs)
     good = 0
     for answer, variant in chosen:
-        sentence = refused(item, answer, variant)
+        sentence = refused(checker.check, answer, variant)
         good += sentence is None
         if sentence is not None:
             findings.append(f"refused in {variant.name}: {answer.__name__}: {sentence}")
     return Count(good, len(chosen))
 
 
-def refused(item: Exercise, answer: Function, variant: Variant) -> str | None:
+def refused(check: Callable[[Function], Report], answer: Function, variant: Variant) -> str | None:
     """The sentence for right results in such a type, unless they pass.
 
     None also where the type matters, if what is said names the one that came.
     """
-    report = item.check(giving(answer, variant.cast))
+    report = check(giving(answer, variant.cast))
     if report.status == "passed":
         return None
     said = " ".join([report.idea, *(value for _, value in report.example)])
@@ -168,14 +202,23 @@ class _Asked:
 
 
 def _asked(
-    item: Exercise, made: list[Changed], choose: Choose, most_s: float, seeds: Sequence[int]
+    item: Exercise,
+    checker: _Checker,
+    made: list[Changed],
+    choose: Choose,
+    most_s: float,
+    seeds: Sequence[int],
 ) -> _Asked:
     """Check the chosen answers. An answer passes if it passes with any of the seeds."""
     chosen = choose(made)
+
+    def passes(name: str, function: Function, seed: int) -> bool:
+        # A right answer ends, though later on a busy machine.
+        limit_s = math.inf if name in item.still_right else most_s
+        return checker.check(function, seed, limit_s).status == "passed"
+
     passing = [
-        name
-        for name, function in chosen
-        if any(_passes(item, name, function, most_s, seed) for seed in seeds)
+        name for name, function in chosen if any(passes(name, function, seed) for seed in seeds)
     ]
     left_out = Counter(name for name, _ in made) - Counter(name for name, _ in chosen)
     return _Asked(Count(len(chosen) - len(passing), len(chosen)), passing, set(left_out))
@@ -185,43 +228,8 @@ def _mutants(item: Exercise) -> list[Changed]:
     return [(each.name, each.function) for answer in item.right for each in mutants(answer)]
 
 
-def _weakened(item: Exercise) -> list[Changed]:
+def _weakened(item: Exercise, checker: _Checker) -> list[Changed]:
     """Weaker forms of the worked answer."""
-    answer, calls = item.right[0], list[Any]()
-
-    def noting(*args: Any) -> Any:
-        calls.append(copy.deepcopy(args))
-        return answer(*args)
-
-    item.check(noting)
-    return list(weakenings(answer, calls))
-
-
-def _passes(item: Exercise, name: str, function: Function, most_s: float, seed: int) -> bool:
-    answer: Answer = Here(function)
-    if name not in item.still_right:  # what is right ends, though not so soon on a busy machine
-        answer = _Hurried(answer, most_s)
-    return item.judge(answer, seed=seed).status == "passed"
-
-
-class _Hurried:
-    """An answer that gets less time than others for each call."""
-
-    def __init__(self, answer: Answer, most_s: float) -> None:
-        self._answer, self._most_s = answer, most_s
-
-    def call(self, args: tuple[Any, ...], *, limit_s: float, wall_s: float, seed: int) -> Called:
-        limit_s = min(limit_s, self._most_s)
-        return self._answer.call(args, limit_s=limit_s, wall_s=wall_s, seed=seed)
-
-    def asked_as(self, wrap: Wrap) -> Answer:
-        return _Hurried(self._answer.asked_as(wrap), self._most_s)
-
-    def argument(self, index: int) -> str:
-        return self._answer.argument(index)
-
-    def changed_result(self) -> tuple[Any, Any] | None:
-        return self._answer.changed_result()
-
-    def callees(self, names: Sequence[str]) -> Sequence[tuple[str, Answer]]:
-        return self._answer.callees(names)
+    calls = list[Any]()
+    checker.check(item.right[0], note=lambda args, _: calls.append(copy.deepcopy(args)))
+    return list(weakenings(item.right[0], calls))

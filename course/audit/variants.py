@@ -1,6 +1,6 @@
 """Right results in another type: numpy's, torch's, a list for a tuple. The one rule takes them all.
 
-`nanogpt.parts.plain_values` has the rule; here is what it promises, as ways to write a result.
+`course.calling.plain_values` has the rule; here is what it promises, as ways to write a result.
 """
 
 import dataclasses
@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.exercise import Function
+from course.audit.noting import Noted
+from course.calling.answers import answering
+from course.exercise import Exercise, Function
 
 Cast = Callable[[Any], Any]
 _DTYPES = {
@@ -162,15 +164,19 @@ def recast(value: Any, cast_one: Cast) -> Any:
     return cast_one(value)
 
 
-def applying(check: Callable[[Function], object], function: Function) -> list[Variant]:
-    """The variants that change anything of what the function gives while it is checked."""
+def applying(item: Exercise, function: Function) -> list[Variant]:
+    """The variants that change anything of what the function returns while it is checked."""
     found: set[str] = set()
 
-    def note(value: Any) -> Any:
+    def note(_: Any, value: Any) -> None:
+        recast(value, add)
+
+    def add(value: Any) -> Any:
         found.update(each.name for each in VARIANTS if each.cast(value) is not value)
         return value
 
-    check(giving(function, note))
+    with answering(function, item.name) as answer:
+        item.judge(Noted(answer, note))
     return [each for each in VARIANTS if each.name in found]
 
 

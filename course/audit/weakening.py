@@ -15,8 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from course.audit.rewriting import rewritten
+from course.calling.errors import code_inside
 from course.exercise import Function
-from nanogpt.parts.guard import code_inside
 
 Blur = Callable[[Any], Any]
 Calls = Sequence[tuple[Any, ...]]

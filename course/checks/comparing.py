@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from course.called import Opaque, with_article
+from course.calling.plain_values import as_items, as_whole, kind_of
+from course.calling.results import Opaque, with_article
 from course.exercise import Misconception
 from course.format_values import expected_and_got, show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like, same
-from nanogpt.parts.plain_values import as_items, as_whole, kind_of
 
 Args = tuple[Any, ...]
 Result = tuple[Args, Any]

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from course.calling.plain_values import as_items, as_number
 from course.checks.comparing import Args, a_kind, same
 from course.checks.requests import draw_request
 from course.exercise import Misconception
 from course.format_values import expected_and_got, show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
-from nanogpt.parts.plain_values import as_items, as_number
 from nanogpt.parts.request_view import RequestView
 
 Ranked = list[tuple[Args, Any]]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from course.calling.errors import shortened
+from course.calling.plain_values import as_items, as_whole
+from course.calling.values import plain
 from course.checks.comparing import a_kind
 from course.format_values import show
-from course.observed_call import plain
-from nanogpt.parts.guard import shortened
-from nanogpt.parts.plain_values import as_items, as_whole
 
 Moves = Generator[tuple[Any, ...], int, None]
 Checkpoint = Callable[[int], Moves]

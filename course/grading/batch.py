@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from course.calling.processes import ForkServer
+from course.calling.sandbox import sandboxed
 from course.files import write_atomically
 from course.grading.grade import grade, internal_record, key_of, of_another
 from course.grading.handed_in.submissions import Submission
-from course.grading.isolation.jail import JailError
-from course.grading.isolation.zygote import Zygote
 from course.grading.record import Record, file_name, read_record
 from nanogpt.experiments.pool import run_elsewhere
 
-Graders: TypeAlias = Callable[[Sequence[Submission], tuple[str, ...], int], Iterator[Record]]
-"""Grade submissions within these layers and with this seed, in any order."""
+Graders: TypeAlias = Callable[[Sequence[Submission], bool, int], Iterator[Record]]
+"""Grade submissions, in a sandbox or not, with this seed, in any order."""
 
 _CHANGED = (
     "the course's own files were changed while they graded: what is done is kept, so give the same "
@@ -37,13 +37,13 @@ _MOST_TRIES = 3  # without a single record, when processes that grade are killed
 class Batch:
     """A folder of results: the seed that its cases are drawn from, and a record for each file.
 
-    `layers` are those that an answer is kept in by; a record that was made with fewer is not taken.
+    With `in_sandbox`, a record that was made without a sandbox is not taken.
     """
 
-    def __init__(self, folder: Path, layers: tuple[str, ...], seed: int | None = None) -> None:
+    def __init__(self, folder: Path, in_sandbox: bool, seed: int | None = None) -> None:
         """Raises: OSError, and ValueError when the folder has been graded with another seed."""
         self.folder = folder
-        self.layers = layers
+        self.in_sandbox = in_sandbox
         self.records = folder / "records"
         self.seed = self._kept_seed(seed)
 
@@ -59,7 +59,7 @@ class Batch:
         except (OSError, ValueError):
             return None
         is_same = record.key == key_of(submission, self.seed)
-        is_kept_in = bool(record.problem) or set(self.layers) <= set(record.layers)
+        is_kept_in = bool(record.problem) or record.is_sandboxed or not self.in_sandbox
         if not is_same or not is_kept_in or record.is_internal:
             return None
         now = of_another(record, submission)
@@ -70,8 +70,8 @@ class Batch:
     def grade(self, submissions: Sequence[Submission], graders: Graders) -> Iterator[Record]:
         """Grade what has no record yet; each record as soon as it is kept.
 
-        Files of the same contents are graded once. Raises: JailError when a layer of containment
-        cannot be had, OSError when a record cannot be written, ValueError when the course was
+        Files of the same contents are graded once. Raises: SandboxError when there is no sandbox,
+        OSError when a record cannot be written, ValueError when the course was
         changed meanwhile, BrokenProcessPool when the processes that grade die again and again.
         """
         waiting: dict[str, list[Submission]] = defaultdict(list)
@@ -82,7 +82,7 @@ class Batch:
         while waiting:
             try:
                 firsts = [alike[0] for alike in waiting.values()]
-                for graded in graders(firsts, self.layers, self.seed):
+                for graded in graders(firsts, self.in_sandbox, self.seed):
                     tries = 0
                     if graded.key not in waiting:
                         raise ValueError(_CHANGED)
@@ -118,24 +118,26 @@ class Local:
     num_processes: int
 
     def __call__(
-        self, submissions: Sequence[Submission], layers: tuple[str, ...], seed: int
+        self, submissions: Sequence[Submission], in_sandbox: bool, seed: int
     ) -> Iterator[Record]:
         """Their records, in the order in which they are done. Raises: BrokenProcessPool."""
-        jobs = [(each, layers, seed) for each in submissions]
+        jobs = [(each, in_sandbox, seed) for each in submissions]
         yield from run_elsewhere(grade_one, jobs, self.num_processes)
 
 
 @functools.cache
-def _own_zygote(layers: tuple[str, ...]) -> Zygote:
+def _own_server(in_sandbox: bool) -> ForkServer:
     """The one of this process."""
-    return Zygote(layers)
+    return sandboxed() if in_sandbox else ForkServer(marks=True)
 
 
-def grade_one(submission: Submission, layers: tuple[str, ...], seed: int) -> Record:
-    """A submission's record, by the warm process that this process has for itself."""
+def grade_one(submission: Submission, in_sandbox: bool, seed: int) -> Record:
+    """A submission's record, by the fork server that this process has for itself.
+
+    Raises: SandboxError.
+    """
+    server = _own_server(in_sandbox)
     try:
-        return grade(submission, _own_zygote(layers), seed)
-    except JailError:
-        raise
+        return grade(submission, server, seed, is_sandboxed=in_sandbox)
     except Exception as error:  # a mistake of ours costs no student a mark, and no other its turn
         return internal_record(submission, seed, f"{type(error).__name__}: {error}")

@@ -18,12 +18,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from course.calling.sandbox import SandboxError, sandboxed
 from course.files import explain
 from course.grading.batch import Batch, Graders, Local
 from course.grading.handed_in.submissions import Found, Submission, find_submissions
-from course.grading.isolation.jail import JailError
-from course.grading.isolation.zygote import layers_that_hold
-from course.grading.record import LAYERS, Record
+from course.grading.record import Record
 from course.grading.results.class_report import write_class_report
 from course.grading.results.exports import gradebook_csv, gradescope_json, nbgrader_csv
 from course.grading.results.feedback import write_feedback
@@ -49,7 +48,7 @@ def grade_class(arguments: Namespace) -> int:
     """
     try:
         return _grade_class(arguments, Console(markup=False, highlight=False, emoji=False))
-    except (JailError, ValueError) as error:
+    except (SandboxError, ValueError) as error:
         raise GradeError(str(error)) from None
     except OSError as error:
         raise GradeError(explain(error)) from None
@@ -66,8 +65,11 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
     if not found.submissions:
         _tell_left_out(found, arguments.out, console)
         raise GradeError(f"{arguments.submissions} holds no lesson's file that could be graded.")
-    layers = _layers(arguments.unsafe, console)
-    batch = Batch(arguments.out, layers, arguments.seed)
+    if arguments.unsafe:
+        console.print("Without a sandbox: use a machine that you throw away afterwards.")
+    else:
+        sandboxed().close()  # where there is none, before anything is written
+    batch = Batch(arguments.out, not arguments.unsafe, arguments.seed)
     try:
         graders = Dask(arguments.dask) if arguments.dask else Local(arguments.workers)
         graded = _graded(batch, found.submissions, graders, console)
@@ -82,17 +84,6 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
     _tell(graded, len(records) + len(internal) - len(graded), arguments.out, console)
     _tell_left_out(found, arguments.out, console)
     return 1 if internal else 0
-
-
-def _layers(unsafe: bool, console: Console) -> tuple[str, ...]:
-    """The layers to grade with: all of them, or with `unsafe` those that there are."""
-    if not unsafe:
-        return LAYERS
-    holding = layers_that_hold()
-    for layer in LAYERS:
-        if layer not in holding:
-            console.print(f"Without {layer}: what is graded is kept in less well.")
-    return holding
 
 
 def _graded(

@@ -1,4 +1,4 @@
-"""`learn.py grade --container`: the same grader, with its layers, inside Docker or Podman.
+"""`learn.py grade --container`: the same grader, with its sandbox, inside Docker or Podman.
 
 For machines that are no Linux, or that give an ordinary user no namespaces: a container may make
 its own when the engine's filter of system calls does not forbid it.
@@ -92,7 +92,7 @@ def _run(engine: str, arguments: Namespace) -> list[str]:
         mounts.append(_mount(arguments.points, "readonly"))
     command = [engine, "run", "--rm", "--network", "none", "--read-only"]
     command += ["--tmpfs", "/tmp", "--cap-drop", "all", "--user", f"{os.getuid()}:{os.getgid()}"]
-    # The grader's own layers are stricter, and need what the engine's would forbid: namespaces.
+    # The grader's own sandbox is stricter, and needs what the engine's would forbid: namespaces.
     for unconfined in ("seccomp=unconfined", "apparmor=unconfined", "label=disable"):
         command += ["--security-opt", unconfined]
     if os.getuid() == 0:  # it needs no namespace of users, and gives its rights up by itself

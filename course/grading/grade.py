@@ -10,12 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from course.answering import LostError
+from course.calling.channel import Channel
+from course.calling.processes import ForkServer
 from course.exercise import Exercise
 from course.grading.handed_in.submissions import Submission
-from course.grading.isolation.channel import Channel, TooSlowError
-from course.grading.isolation.remote import There, load
-from course.grading.isolation.zygote import Zygote
 from course.grading.record import Mark, Record, Status
 from course.registry import lesson_exercises
 from course.report import Report
@@ -27,22 +25,22 @@ _ROOT = Path(__file__).parents[2]
 _JUDGED_BY = (
     "course/*.py",
     "course/checks/*.py",
-    "course/grading/isolation/*.py",
+    "course/calling/*.py",
     "course/source/*.py",
     "nanogpt/**/*.py",
 )
 
 
-def grade(submission: Submission, zygote: Zygote, seed: int) -> Record:
-    """What a submission came to, every exercise of its lesson. Raises: JailError."""
+def grade(submission: Submission, server: ForkServer, seed: int, *, is_sandboxed: bool) -> Record:
+    """The record of a submission: a mark for every exercise of its lesson."""
     began = time.perf_counter()
     exercises = lesson_exercises(submission.lesson)
     if submission.problem:
         marks = [_mark(item, "not_submitted", idea=submission.problem) for item in exercises]
     else:
-        marks = _Grader(submission.text, zygote, seed).marks(exercises)
+        marks = _Grader(submission.text, server, seed).marks(exercises)
     seconds = round(time.perf_counter() - began, 3)
-    return _record(submission, seed, marks, seconds, zygote.layers)
+    return _record(submission, seed, marks, seconds, is_sandboxed)
 
 
 def internal_record(submission: Submission, seed: int, why: str) -> Record:
@@ -89,7 +87,7 @@ def _record(
     seed: int,
     marks: Sequence[Mark],
     seconds: float = 0.0,
-    layers: tuple[str, ...] = (),
+    is_sandboxed: bool = False,
 ) -> Record:
     return Record(
         student=submission.student,
@@ -99,7 +97,7 @@ def _record(
         seed=seed,
         graded_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=seconds,
-        layers=layers,
+        is_sandboxed=is_sandboxed,
         marks=tuple(marks),
         problem=submission.problem,
         submitted_at=submission.submitted_at,
@@ -114,9 +112,9 @@ class _Grader:
     One process serves all exercises, until one of them ends it.
     """
 
-    def __init__(self, text: str, zygote: Zygote, seed: int) -> None:
+    def __init__(self, text: str, server: ForkServer, seed: int) -> None:
         self._text = text
-        self._zygote = zygote
+        self._server = server
         self._seed = seed
         self._channel: Channel | None = None
         self._cpu_s = 0.0  # of the processes that have ended
@@ -131,46 +129,24 @@ class _Grader:
         finally:
             self._end()
 
-    def _marked(self, item: Exercise, in_time: bool) -> Mark:
+    def _marked(self, item: Exercise, in_time: bool, *, again: bool = False) -> Mark:
         if not in_time:
             idea = (
                 f"The exercises before this one took the {BUDGET_S:g} s that a file may take: make "
                 "them quicker, so that this one is judged too."
             )
             return _mark(item, "timeout", idea=idea)
-        try:
-            report = self._judged(item)
-        except LostError as lost:
-            self._end()
-            if not self._zygote.is_alive:  # as in `_judged`
-                return self._marked(item, in_time)
-            return _mark(item, lost.status, idea=f"Reading the code of `{item.name}` {lost.words}.")
-        except TooSlowError as slow:
-            self._end()
-            took = f"{slow.cpu_s:.0f} s of computing and was stopped"
-            return _mark(item, "timeout", idea=f"Reading the code of `{item.name}` took {took}.")
+        report = self._judged(item)
         if report.status in ("timeout", "crashed", "memory", "protocol"):
             self._end()  # and the next exercise gets a process of its own
+            if not (self._server.is_alive or again):  # killed from outside: no answer's fault
+                return self._marked(item, in_time, again=True)
         return _mark_of(item, report)
 
     def _judged(self, item: Exercise) -> Report:
-        answer, problems = self._answer(item)
-        if answer is None:
-            return Report(item.id, "missing", (), 0, " ".join(problems))
-        report = item.judge(answer, seed=self._seed)
-        if report.status == "crashed" and not self._zygote.is_alive:
-            self._end()  # it was killed from outside, with all its processes: no answer's fault
-            return self._judged(item)
-        if report.status == "raised" and problems:  # such as a helper that could not be found
-            return replace(report, idea=" ".join([report.idea, *problems]))
-        return report
-
-    def _answer(self, item: Exercise) -> tuple[There | None, list[str]]:
-        """The exercise's function, in a process that has it, and what it lacks."""
         if self._channel is None:
-            self._channel = self._zygote.start()
-        loaded = load(self._channel, self._text, [item.name])
-        return loaded.answers.get(item.name), loaded.problems[item.name]
+            self._channel = self._server.start()
+        return item.check_text(self._text, self._channel, seed=self._seed)
 
     def _used_s(self) -> float:
         return self._cpu_s + (self._channel.cpu_s() if self._channel else 0.0)

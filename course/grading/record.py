@@ -27,9 +27,7 @@ Status = Literal[
     "internal",  # the grader failed: no mark, and the batch ends with an error
 ]
 
-LAYERS = ("namespaces", "landlock", "seccomp", "limits")
-"""Of containment: see `isolation.jail`."""
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +63,10 @@ class Record:
 
     `source` is where it lay among the submissions ("ada.zip/l01.py"), `key` names its contents, the
     exercises' versions and the seed: the same key is not graded twice. `problem` says in a sentence
-    why nothing of the file could be graded, "" otherwise. `layers` are the layers of containment
-    that held. `graded_at` and `submitted_at` are ISO 8601 in UTC, `submitted_at` without an offset
-    where a zip file tells its packer's clock only; `submitted_at`, `attempts` and `minutes` (by
-    exercise) are empty where the submission does not tell.
+    why nothing of the file could be graded, "" otherwise. `is_sandboxed` says whether its functions
+    ran in a sandbox. `graded_at` and `submitted_at` are ISO 8601 in UTC, `submitted_at` without an
+    offset where a zip file tells its packer's clock only; `submitted_at`, `attempts` and `minutes`
+    (by exercise) are empty where the submission does not tell.
     """
 
     student: str
@@ -78,7 +76,7 @@ class Record:
     seed: int
     graded_at: str
     seconds: float
-    layers: tuple[str, ...]
+    is_sandboxed: bool
     marks: tuple[Mark, ...]
     problem: str = ""
     submitted_at: str = ""
@@ -89,11 +87,6 @@ class Record:
     def is_internal(self) -> bool:
         """Whether the grader failed on any of it, so that it has to be graded again."""
         return any(mark.status == "internal" for mark in self.marks)
-
-    @property
-    def is_contained(self) -> bool:
-        """Whether every layer of containment held."""
-        return set(LAYERS) <= set(self.layers)
 
     def to_json(self) -> str:
         """One JSON object, with a final newline."""
@@ -125,7 +118,6 @@ def read_record(path: Path) -> Record:
         if said.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         marks = tuple(_mark(each) for each in said.pop("marks"))
-        said["layers"] = tuple(said["layers"])
         return Record(**said, marks=marks)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path.name} is no record of a submission: {error}") from error

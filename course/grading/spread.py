@@ -27,7 +27,7 @@ class Dask:
     address: str
 
     def __call__(
-        self, submissions: Sequence[Submission], layers: tuple[str, ...], seed: int
+        self, submissions: Sequence[Submission], in_sandbox: bool, seed: int
     ) -> Iterator[Record]:
         """Their records, in the order in which they are done.
 
@@ -39,7 +39,7 @@ class Dask:
         with _connected(self.address) as client:
             _see_that_all_are_alike(client, submissions[0].lesson)
             running = [
-                client.submit(grade_one, each, layers, seed, key=f"grade-{key_of(each, seed)}")
+                client.submit(grade_one, each, in_sandbox, seed, key=f"grade-{key_of(each, seed)}")
                 for each in submissions
             ]
             for future in as_completed(running):

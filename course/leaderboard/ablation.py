@@ -7,7 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
-from course.leaderboard.own_parts import PLAYED, entry_of
+from course.calling.jobs import RunError, run
+from course.leaderboard.own_parts import PLAY_S, PLAYED, entry_of
 from nanogpt.contest import Workload, play, workload
 
 
@@ -29,10 +30,27 @@ class Brought:
 def report_card(
     functions: Mapping[str, Callable[..., Any]], names: Sequence[str], seed: int
 ) -> list[Brought]:
-    """One entry for each part and workload, part by part; under one seed."""
+    """One entry for each part and workload, part by part; under one seed.
+
+    Call it in a child process: see `card_of`.
+    """
     plays = {name: _Plays(workload(name, seed), functions) for name in names}
     parts = [part for part in PLAYED if part in functions]
     return [plays[name].brought(part) for part in parts for name in names]
+
+
+def card_of(
+    functions: Mapping[str, Callable[..., Any]], names: Sequence[str], seed: int
+) -> list[Brought]:
+    """The report card of functions that run in child processes, one for each workload."""
+    card: list[Brought] = []
+    for name in names:
+        try:
+            limit_s = PLAY_S * len(functions)
+            card += run(report_card, functions, [name], seed, limit_s=limit_s)
+        except RunError as error:
+            card += [Brought(part, name, 0, 0, str(error)) for part in PLAYED if part in functions]
+    return sorted(card, key=lambda each: PLAYED.index(each.part))
 
 
 class _Plays:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from course.files import explain
-from course.leaderboard.ablation import Brought, report_card
+from course.leaderboard.ablation import Brought, card_of
 from course.leaderboard.board import (
     MOST_SEEDS,
     BoardError,
@@ -23,7 +23,7 @@ from course.leaderboard.board import (
     with_line,
     write_board,
 )
-from course.leaderboard.own_parts import OwnParts, PartsError, entry_of, find_own
+from course.leaderboard.own_parts import OwnParts, PartsError, find_own, play_mine
 from course.leaderboard.tables import (
     board_table,
     card_sentence,
@@ -32,13 +32,13 @@ from course.leaderboard.tables import (
     workload_table,
 )
 from course.progress import work_folder
-from nanogpt.contest import BASELINES, NAMES, Round, hidden_seeds, play_round
+from nanogpt.contest import NAMES, Round, hidden_seeds
 from nanogpt.figures.contest_curves import contest_scores
 from nanogpt.figures.plot_option import PlotFile, write_plot
 from nanogpt.validate import PartError
 
 if TYPE_CHECKING:
-    from course.grading.isolation.zygote import Zygote  # needs Linux
+    from course.calling.processes import ForkServer
 
 _WIDE = 100  # columns, where no terminal says how many there are
 
@@ -121,15 +121,14 @@ def _play_all(
     played: _Played,
     tell: Callable[..., None],
 ) -> None:
-    entries = [*BASELINES, entry_of(own.functions)]
     names = arguments.workload or NAMES
     for name in names:
-        rounds = [play_round(name, i, seed, entries) for i, seed in enumerate(seeds)]
+        rounds = [play_mine(name, i, seed, own.functions) for i, seed in enumerate(seeds)]
         played.rounds += rounds
         tell(workload_table(rounds, labels))
         tell(sentence(rounds))
     if own.functions:
-        played.card += report_card(own.functions, names, seeds[0])
+        played.card += card_of(own.functions, names, seeds[0])
         tell(card_table(played.card))
         tell(card_sentence(played.card))
 
@@ -180,40 +179,39 @@ def _round(each: Round) -> dict[str, object]:
 
 
 def _judge_others(arguments: Namespace, console: Console) -> int:
-    """Plays the entries of files again, contained; returns the exit status."""
-    if sys.platform != "linux":  # whose calls keep parts in
-        raise ContestError("playing the parts of others needs Linux, which keeps them in.")
+    """Plays the entries of files again, in a sandbox; returns the exit status."""
+    if sys.platform != "linux":
+        raise ContestError("playing the parts of others needs Linux, whose sandbox keeps them in.")
     lines = [line for path in arguments.verify or arguments.score for line in read_board(path)]
     if arguments.score and not (arguments.salt and arguments.board):
         raise ContestError("--score takes --salt SALT and --board FILE.")
 
-    from course.grading.isolation.jail import JailError
-    from course.grading.isolation.zygote import LAYERS, Zygote, layers_that_hold
+    from course.calling.processes import ForkServer
+    from course.calling.sandbox import SandboxError, sandboxed
 
-    layers = layers_that_hold() if arguments.unsafe else LAYERS
-    for layer in LAYERS:
-        if layer not in layers:
-            console.print(f"Without {layer}: what plays is other people's code, kept in less well.")
-    zygote = Zygote(layers)
+    try:
+        server = ForkServer(marks=True) if arguments.unsafe else sandboxed()
+    except SandboxError as error:
+        raise ContestError(str(error)) from None
+    if arguments.unsafe:
+        console.print("Without a sandbox: what plays is other people's code.")
     try:
         if arguments.verify:
-            return _verify(lines, zygote, arguments.salt, console)
-        return _score(lines, zygote, arguments, console)
-    except JailError as error:
-        raise ContestError(str(error)) from None
+            return _verify(lines, server, arguments.salt, console)
+        return _score(lines, server, arguments, console)
     except KeyboardInterrupt:
         sys.stderr.write("Stopped; what is above stands, and no leaderboard was changed.\n")
         return 130
     finally:
-        zygote.close()
+        server.close()
 
 
-def _verify(lines: Sequence[Line], zygote: Zygote, salt: str | None, console: Console) -> int:
+def _verify(lines: Sequence[Line], server: ForkServer, salt: str | None, console: Console) -> int:
     from course.leaderboard.verifying import why_not
 
     wrong = 0
     for line in lines:
-        why = why_not(line, zygote, salt)
+        why = why_not(line, server, salt)
         wrong += bool(why)
         name = line.name[:60]
         console.print(f"{name!r} {why}." if why else f"{name!r} holds: {line.total} points.")
@@ -221,14 +219,16 @@ def _verify(lines: Sequence[Line], zygote: Zygote, salt: str | None, console: Co
     return 1 if wrong else 0
 
 
-def _score(lines: Sequence[Line], zygote: Zygote, arguments: Namespace, console: Console) -> int:
+def _score(
+    lines: Sequence[Line], server: ForkServer, arguments: Namespace, console: Console
+) -> int:
     from course.leaderboard.verifying import under_salt
 
     scored, failed = list[Line](), 0
     for line in lines:
         name = line.name[:60]
         try:
-            new = under_salt(line, zygote, arguments.salt, arguments.seeds)
+            new = under_salt(line, server, arguments.salt, arguments.seeds)
         except (PartError, ValueError) as error:
             failed += 1
             console.print(f"{name!r} was left out: {error}.")

@@ -1,14 +1,12 @@
 """The live engine's own process: an order comes in, a step is run, and what it did goes out.
 
-    python -m course.live.engine_process
+    python -m course.live.engine_process LINK
 
 Orders and answers are lines of JSON. The room decides when a step is run, so that a class can watch
-it; the process ends when its input does, and so with the room.
+it; the process ends with the room.
 """
 
 import json
-import os
-import sys
 from typing import IO
 
 import torch
@@ -16,6 +14,7 @@ import torch
 from course.live.live_engine import Ask, LiveEngine
 from course.live.tuning import Tuning
 from nanogpt.checkpoints.weights import load_model
+from nanogpt.child_process import parent_link
 
 
 def serve(orders: IO[str], answers: IO[str]) -> None:
@@ -44,12 +43,10 @@ def _say(answers: IO[str], answer: object) -> None:
 
 def main() -> None:
     """Set the process up and serve."""
-    # Whatever else is printed in this process must not get in among the answers.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    link = parent_link()
     torch.set_num_threads(1)  # the other core is the server's
     with torch.inference_mode():
-        serve(sys.stdin, answers)
+        serve(link.makefile(encoding="utf-8"), link.makefile("w", encoding="utf-8"))
 
 
 if __name__ == "__main__":

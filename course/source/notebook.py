@@ -15,16 +15,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from course.calling.errors import describe_error
 from course.files import read_bytes
 from course.source.cells import ALLOWED, BUILTIN, Notebook, Statement
-from course.source.cutting import read_notebook
 from course.source.private_names import rename
 from course.source.surroundings import Surroundings, reused_private_names, surroundings
-from nanogpt.parts.guard import describe_error
-from nanogpt.parts.limits import describe_timeout, run_limited
-
-_LIMIT_S = 2.0
-_IMPORT_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +30,8 @@ class Loaded:
     problems: dict[str, list[str]]
 
 
-def load_functions(path: Path, names: Iterable[str]) -> Loaded:
-    """Those of `names` that the notebook, marimo's or Jupyter's, binds to a callable.
+def notebook_text(path: Path) -> str:
+    """The text of a notebook's cells, marimo's or Jupyter's.
 
     Raises: OSError when the file cannot be read, ValueError with the end of a sentence when it
     holds no text.
@@ -44,11 +39,11 @@ def load_functions(path: Path, names: Iterable[str]) -> Loaded:
     from course.grading.handed_in.texts import text_of
 
     suffix = ".ipynb" if path.suffix.lower() == ".ipynb" else ".py"
-    return load(read_notebook(text_of(suffix, read_bytes(path))), path, names)
+    return text_of(suffix, read_bytes(path))
 
 
 def load(notebook: Notebook, path: Path, names: Iterable[str]) -> Loaded:
-    """The same of a notebook that is cut already; `path` is what errors name."""
+    """Those of `names` that the notebook binds to a callable; `path` is what errors name."""
     running = _Running(notebook, path)
     loaded = Loaded({}, {})
     for name in names:
@@ -118,25 +113,26 @@ class _Running:
         """Import one name. No import is refused."""
         if item.module(name) not in ALLOWED:
             return None
-        return self._limited(item.only(name), _IMPORT_LIMIT_S)
+        return self._run(item.only(name))
 
     def _statement(self, item: Statement, as_text: bool) -> str | None:
         if item.is_import:  # of names that its cell keeps to itself
             if not all(item.module(name) in ALLOWED for name in item.binds):
                 return None
-            return self._limited(self._compiled(item, False), _IMPORT_LIMIT_S)
+            return self._run(self._compiled(item, False))
         try:
             code = self._compiled(item, as_text)
         except (SyntaxError, ValueError, RecursionError) as error:
             return describe_error(error, exec)
-        return self._limited(code, _LIMIT_S)
+        return self._run(code)
 
-    def _limited(self, code: str | CodeType, limit_s: float) -> str | None:
+    def _run(self, code: str | CodeType) -> str | None:
         """Run; return what went wrong as the end of a sentence."""
-        outcome = run_limited(exec, (code, self.module.__dict__), limit_s=limit_s)
-        if outcome.timed_out:
-            return describe_timeout(outcome.cpu_s, limit_s)
-        return None if outcome.error is None else describe_error(outcome.error, exec)
+        try:
+            exec(code, self.module.__dict__)
+        except BaseException as error:  # SystemExit too
+            return describe_error(error, exec)
+        return None
 
     def _without_values(self, around: Surroundings) -> set[Statement]:
         """The statements whose annotations name what is not there: they stay text."""

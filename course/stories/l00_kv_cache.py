@@ -2,20 +2,24 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from course.calling.jobs import RunError, run
+from course.calling.policies import Policy
 from nanogpt import GPT, Engine, EngineConfig, Parts, Request, decode, generate
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
 from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.parts.guard import guarded
-from nanogpt.validate import PartError
 
 Attention = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 NextInputs = Callable[[list[int], int], list[int]]
+Writer = Callable[..., tuple[list[int], torch.Tensor]]
+
+_BUG_S = 60.0  # of computing, for each cache in three formats: few processors compute in 16 bits
 
 # --- the learner's cache in the model ----------------------------------------------------------
 
@@ -54,21 +58,21 @@ def uncached_logits(model: GPT, prompt: Sequence[int], new_tokens: Sequence[int]
 
 
 def your_text(
-    write: Callable[..., tuple[list[int], torch.Tensor]],
+    write: Writer,
     prompt: Sequence[int],
     next_inputs: NextInputs,
     cached_attention: Attention,
 ) -> str:
     """40 characters written by `write` with two passed answers, beside the oracle's; Markdown."""
-    model = load_model(dtype=torch.float64)
-    mine = guarded("next_inputs", next_inputs), guarded("cached_attention", cached_attention)
-    try:
-        new, logits = write(model, prompt, 40, *mine)
-    except PartError as error:
-        return f"The run stopped: {error}."
+    mine = Policy(next_inputs), Policy(cached_attention)
     oracles_new, oracles_logits = _oracle(tuple(prompt))
-    if new != oracles_new:
-        return _drawn(_the_part_that_differs(write, model, prompt, *mine), prompt, new)
+    try:
+        new, logits = run(_written, write, prompt, *mine)
+        if new != oracles_new:
+            guilty = run(_guilty, write, prompt, oracles_new, *mine)
+            return _drawn(_said_of_another_text(guilty), prompt, new)
+    except RunError as error:
+        return f"The run stopped: {error}."
     gap = float((logits - oracles_logits).abs().max())
     said = (
         "**This text was written with your two functions.** The oracle, which recomputes "
@@ -103,22 +107,28 @@ def reference_text(prompt: Sequence[int]) -> str:
     return _drawn(said, prompt, new)
 
 
-def _the_part_that_differs(
-    write: Callable[..., tuple[list[int], torch.Tensor]],
-    model: GPT,
+def _written(
+    write: Writer, prompt: Sequence[int], *answers: Callable[..., Any]
+) -> tuple[list[int], torch.Tensor]:
+    return write(load_model(dtype=torch.float64), prompt, 40, *answers)
+
+
+def _guilty(
+    write: Writer,
     prompt: Sequence[int],
+    oracle: list[int],
     next_inputs: NextInputs,
     cached_attention: Attention,
-) -> str:
-    """Which of two answers that passed their checks makes the text differ from the oracle's."""
-    oracle, _ = _oracle(tuple(prompt))
+) -> list[str]:
+    """Which of two answers make another text than the oracle's, each beside a right one."""
     pairs = {
         "next_inputs": (next_inputs, _plain_attention),
         "cached_attention": (_plain_inputs, cached_attention),
     }
-    guilty = [
-        name for name, parts in pairs.items() if write(model, prompt, 40, *parts)[0] != oracle
-    ]
+    return [name for name, both in pairs.items() if _written(write, prompt, *both)[0] != oracle]
+
+
+def _said_of_another_text(guilty: list[str]) -> str:
     whose = " and ".join(f"`{name}`" for name in guilty) or "the two of them together"
     return (
         "**This text was written with your two functions, and the oracle writes another.** Both "
@@ -193,12 +203,12 @@ class _KeepsLogits(PackedExecutor):
 
 def bug_or_rounding(prompt: Sequence[int], caches: dict[str, Parts]) -> str:
     """Each cache's largest difference from the oracle's logits in three formats, as Markdown."""
+    try:
+        experiments = run(_experiments, prompt, caches, limit_s=_BUG_S)
+    except RunError as error:
+        return f"The run stopped: {error}."
     lines, text = list[str](), ""
-    for name, parts in caches.items():
-        found = [
-            _experiment(prompt, parts, dtype)
-            for dtype in (torch.bfloat16, torch.float32, torch.float64)
-        ]
+    for name, found in experiments.items():
         gaps = " | ".join(f"{gap:.0e}" for gap, _, _ in found)
         _, new, is_same = found[-1]
         lines.append(f"| {name} | {gaps} | {'the same' if is_same else 'differs'} |")
@@ -214,6 +224,16 @@ def bug_or_rounding(prompt: Sequence[int], caches: dict[str, Parts]) -> str:
             "moves: a bug.",
         ]
     )
+
+
+def _experiments(
+    prompt: Sequence[int], caches: dict[str, Parts]
+) -> dict[str, list[tuple[float, list[int], bool]]]:
+    dtypes = (torch.bfloat16, torch.float32, torch.float64)
+    return {
+        name: [_experiment(prompt, parts, dtype) for dtype in dtypes]
+        for name, parts in caches.items()
+    }
 
 
 def _experiment(

@@ -6,14 +6,15 @@ from typing import Any
 import torch
 
 from course.attempt import Attempt
-from course.limited_call import call
+from course.calling.jobs import RunError, call, run
+from course.calling.plain_values import as_whole
+from course.calling.policies import Policy
 from course.stories.texts import served
 from nanogpt import GPT, EngineConfig, ModelConfig, Request, Trace, encode
 from nanogpt.clock import SERVER_CPU, CostModel
 from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.experiments.trace_metrics import Summary, summary
 from nanogpt.parts import masks
-from nanogpt.parts.plain_values import as_whole
 
 Arrivals = list[tuple[int, Request]]
 
@@ -94,14 +95,14 @@ def bill(title: str, runs: Mapping[str, Summary]) -> str:
         f"| {title} | tokens/s | | mean TTFT | | worst gap | | forwards |",
         "|:--|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for name, run in runs.items():
+    for name, each in runs.items():
         pairs = [
-            (run.tokens_per_s, base.tokens_per_s, "{:,.0f}"),
-            (_ms(run.mean_ttft_us), _ms(base.mean_ttft_us), "{:,.1f} ms"),
-            (_ms(run.worst_itl_us), _ms(base.worst_itl_us), "{:,.1f} ms"),
+            (each.tokens_per_s, base.tokens_per_s, "{:,.0f}"),
+            (_ms(each.mean_ttft_us), _ms(base.mean_ttft_us), "{:,.1f} ms"),
+            (_ms(each.worst_itl_us), _ms(base.worst_itl_us), "{:,.1f} ms"),
         ]
         cells = [f"{form.format(value)} | ×{value / first:.2f}" for value, first, form in pairs]
-        rows.append(f"| {name} | {' | '.join(cells)} | {run.num_forwards} |")
+        rows.append(f"| {name} | {' | '.join(cells)} | {each.num_forwards} |")
     return "\n".join(rows)
 
 
@@ -126,18 +127,25 @@ def price_table() -> str:
     )
 
 
+def picked_budget(attempt: Attempt, step_us: Callable[[int], int], limit_us: int) -> int | None:
+    """What the learner's `pick_budget` chooses beside four decodes; None if that is no budget."""
+    if not attempt.started or attempt.function is None:
+        return None
+    try:
+        picked = as_whole(run(Policy(attempt.function), step_us, 4, limit_us))
+    except RunError:
+        return None
+    return picked if picked is not None and picked >= 1 else None
+
+
 def budget_verdict(
-    attempt: Attempt,
-    step_us: Callable[[int], int],
-    limit_us: int,
-    worst_gap_us: Callable[[int], float],
+    attempt: Attempt, picked: int | None, limit_us: int, worst_gap_us: Callable[[int], float]
 ) -> str:
     """What the learner's `pick_budget` chose, and whether a run with it keeps the promise."""
     limit = f"a limit of {limit_us / 1000:g} ms"
-    if not attempt.started or attempt.function is None:
+    if not attempt.started:
         return f"Write `pick_budget`, and this line says what it makes of {limit}."
-    picked = as_whole(call(attempt.function, (step_us, 4, limit_us)).value)
-    if picked is None or picked < 1:
+    if picked is None:
         return "`pick_budget` gave no budget here; its check says more."
     gap_us = worst_gap_us(picked)
     kept = "the promise is kept" if gap_us <= limit_us else "**the promise is broken**"

@@ -2,11 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from course.attempt import Attempt
-from course.limited_call import call
 from nanogpt.experiments.trace_metrics import Summary
 from nanogpt.figures import Chart, Line, Mark, Panel, throughput_against_latency
-from nanogpt.parts.plain_values import as_whole
 
 _WHOLE = "whole prompts"
 
@@ -26,18 +23,19 @@ def bill_chart(machines: Mapping[str, Mapping[str, Summary]]) -> Chart:
 
 
 def promise_chart(
-    step_us: Callable[[int], int], runs: Mapping[str, Summary], attempt: Attempt, limit_us: int
+    step_us: Callable[[int], int], runs: Mapping[str, Summary], picked: int | None, limit_us: int
 ) -> Chart:
-    """A step's cost by its tokens, the longest ITL by budget, the promise, the learner's budget."""
+    """A step's cost by its tokens, the longest ITL by budget, the promise, the learner's budget.
+
+    `picked` is that budget, None where there is none.
+    """
     budgets = [int(name.rpartition(" ")[2]) for name in runs if name != _WHOLE]
     gaps = [run.worst_itl_us for name, run in runs.items() if name != _WHOLE]
     steps = tuple((n, step_us(n) / 1000) for n in range(4, max(budgets) + 1, 4))
     longest = tuple((n, us / 1000) for n, us in zip(budgets, gaps, strict=True) if us is not None)
     marks = [Mark("y", limit_us / 1000, "the promise")]
-    if attempt.started and attempt.function is not None:
-        picked = as_whole(call(attempt.function, (step_us, 4, limit_us)).value)
-        if picked is not None and 1 <= picked <= max(budgets):
-            marks.append(Mark("x", picked, "your budget"))
+    if picked is not None and picked <= max(budgets):
+        marks.append(Mark("x", picked, "your budget"))
     panel = Panel(
         ("token budget", "tokens"),
         ("a step, and the longest ITL", "ms"),

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from course.replay import replay
+from course.attempt import Attempt
+from course.replay import replay, replays
 from course.stories.l02_scheduler import POST
 from course.stories.plan_only import plan_engine
 from course.stories.texts import shown
@@ -22,7 +23,9 @@ from nanogpt import (
 )
 from nanogpt.parts.request_view import RequestView
 
+Victim = Callable[[Sequence[RequestView]], int]
 WayBack = Callable[[RequestView], Any]
+_MOST_STEPS = 40
 _TRIO = (("ROMEO:\nBut, soft! ", 2), ("JULIET:\nO Romeo, ", 0), ("HAMLET:\nA", 1))
 
 
@@ -36,11 +39,28 @@ def start_over(request: RequestView) -> tuple[list[int], int, int, int]:
     return list(request.prompt_tokens), 0, request.arrival_time, 0
 
 
-def twins(victim: Callable[[Sequence[RequestView]], int], way_back: WayBack = start_over) -> Trace:
+def twins(victim: Victim, way_back: WayBack = start_over) -> Trace:
     """Two equal requests, 10 tokens of prompt and 10 new, in 22 KV tokens; 40 steps at most."""
-    parts = Parts(choose_victim=victim, resume=way_back)
-    equal = [(0, Request(i, [1 + i] * 10, 10)) for i in (0, 1)]
-    return replay(plan_engine(replace(POST, policy="fcfs"), parts), equal, 40)
+    return replay(_engine_of_twins(_parts(victim, way_back)), _two_equal(), _MOST_STEPS)
+
+
+def your_twins(attempt: Attempt) -> Trace:
+    """The twins under the learner's `choose_victim`, or the reference's until it is written."""
+    victim = attempt.or_reference(policies.choose_victim)
+    run_with = replays(_engine_of_twins, _two_equal, _MOST_STEPS)
+    return run_with(_parts(victim))
+
+
+def _parts(victim: Victim, way_back: WayBack = start_over) -> Parts:
+    return Parts(choose_victim=victim, resume=way_back)
+
+
+def _engine_of_twins(parts: Parts) -> Engine:
+    return plan_engine(replace(POST, policy="fcfs"), parts)
+
+
+def _two_equal() -> list[tuple[int, Request]]:
+    return [(0, Request(i, [1 + i] * 10, 10)) for i in (0, 1)]
 
 
 def steps_if_kept() -> int:

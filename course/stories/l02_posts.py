@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from course.attempt import Attempt
-from course.known_run import KnownRun
+from course.calling.jobs import RunError
+from course.calling.policies import Policy
+from course.replay import Rerun
 from course.stories.texts import oracle
 from nanogpt import (
     GPT,
@@ -31,19 +33,24 @@ class PostTest(NamedTuple):
 def passed_parts(attempts: Mapping[str, Attempt]) -> Parts:
     """The engine's parts, with the learner's functions that have passed their checks."""
     passed: dict[str, Any] = {
-        name: each.function for name, each in attempts.items() if each.report.status == "passed"
+        name: Policy(each.function)
+        for name, each in attempts.items()
+        if each.function is not None and each.report.status == "passed"
     }
     return Parts(**passed)
 
 
 def post_tests(model: GPT, parts: Parts) -> list[PostTest]:
-    """Run them; the third and fourth have the post's KV budget of 22, so that request 0 must go."""
+    """Run them; the third and fourth have the post's KV budget of 22, so that request 0 must go.
+
+    Raises: RunError.
+    """
     return _run_of(model)(parts)
 
 
 @functools.cache
-def _run_of(model: GPT) -> KnownRun[Parts, list[PostTest]]:
-    return KnownRun(
+def _run_of(model: GPT) -> Rerun[Parts, list[PostTest]]:
+    return Rerun(
         lambda parts: [
             _first_come(model, parts),
             _two_policies(model, parts),
@@ -53,8 +60,12 @@ def _run_of(model: GPT) -> KnownRun[Parts, list[PostTest]]:
     )
 
 
-def tests_table(tests: list[PostTest]) -> str:
+def tests_table(model: GPT, parts: Parts) -> str:
     """The four as a Markdown table."""
+    try:
+        tests = post_tests(model, parts)
+    except RunError as error:
+        return f"The tests stopped: {error}."
     rows = [f"| {t.name} | {'yes' if t.passed else '**no**'} | {t.said} |" for t in tests]
     return "\n".join(["| the post's test | passed | what it prints |", "|:--|:--|:--|", *rows])
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from course.attempt import Attempt
+from course.calling.jobs import RunError, run
+from course.calling.policies import Policy
 from course.replay import replay
 from course.stories.l02_heap import record_heap
 from course.stories.plan_only import plan_engine
@@ -94,8 +96,8 @@ def queue_of(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
     """
     if attempt.started and attempt.function is not None:
         try:
-            return _heap_of(attempt.function), "Ranked by your sort_key"
-        except ValueError:
+            return run(_heap_of, Policy(attempt.function)), "Ranked by your sort_key"
+        except RunError:
             pass  # its check says what is wrong with it
     return _heap_of(policies.sort_key), "Ranked by the reference's sort_key"
 

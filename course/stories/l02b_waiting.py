@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from course.attempt import Attempt
-from course.known_run import KnownRun
+from course.calling.jobs import RunError
+from course.calling.policies import Policy
 from course.registry import exercise
-from course.replay import replay
+from course.replay import Rerun, replay
 from course.stories.l02_scheduler import Arrivals, latencies, recomputed
 from course.stories.plan_only import plan_engine
 from nanogpt import EngineConfig, Request
@@ -162,9 +163,9 @@ def patience(attempt: Attempt) -> tuple[list[dict[str, Any]], str]:
     """
     if attempt.started and attempt.function is not None:
         try:
-            aged = _aged()(_Ageing(attempt.function))
+            aged = _aged()(_Ageing(Policy(attempt.function)))
             return _curves(aged, "Ageing ranks by your `aged_key`.")
-        except (ValueError, KeyError):
+        except RunError:
             said = "No run with your `aged_key` came to its end, so ageing is the reference's."
             return _curves(_aged().reference, said)
     return _curves(_aged().reference, "Ageing is the reference's: yours is not written yet.")
@@ -176,7 +177,7 @@ class _Ageing:
 
 
 @functools.cache
-def _aged() -> KnownRun[_Ageing, _Runs]:
+def _aged() -> Rerun[_Ageing, _Runs]:
     """The runs in which every 20 steps, and every 5, raise a request by a level."""
 
     def run(rule: _Ageing) -> _Runs:
@@ -186,7 +187,7 @@ def _aged() -> KnownRun[_Ageing, _Runs]:
             "ageing, 5 steps a level": _by_length(lambda request: rank(request, 5)),
         }
 
-    return KnownRun(run, _Ageing(exercise("l02.aged_key").right[0]))
+    return Rerun(run, _Ageing(exercise("l02.aged_key").right[0]))
 
 
 def _curves(aged: _Runs, said: str) -> tuple[list[dict[str, Any]], str]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from course.attempt import Attempt
-from course.limited_call import call
+from course.calling.jobs import call
 from course.stories.l01_chunks import SOLILOQUY
 from course.stories.texts import served
 from nanogpt import (

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from course.attempt import Attempt
-from course.limited_call import call
-from course.replay import replay
+from course.calling.jobs import call
+from course.replay import replays
 from course.stories.l01_chunks import one_tiny_layer
 from course.stories.l03_batch import (
     CURSORS,
@@ -96,7 +96,8 @@ def forms_table(model: GPT, parts: Parts) -> str:
 @functools.lru_cache(maxsize=8)
 def _served(model: GPT, executor: str, parts: Parts) -> Trace:
     """Lesson 3's six requests in one form."""
-    return replay(Engine(model, replace(STAGE, executor=executor), parts), six_requests(), 300)
+    form = replace(STAGE, executor=executor)
+    return replays(lambda parts: Engine(model, form, parts), six_requests, 300)(parts)
 
 
 # --- what each form costs -----------------------------------------------------------------------

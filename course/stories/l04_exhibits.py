@@ -6,12 +6,12 @@ from typing import Any
 import torch
 
 from course.attempt import Attempt
-from course.limited_call import call
-from course.replay import replay
+from course.calling.jobs import RunError, run
+from course.calling.plain_values import as_whole
+from course.replay import replay, replays
 from course.stories.l04_window import Arrivals
 from nanogpt import GPT, Engine, EngineConfig, ModelConfig, Parts, Request, Trace, encode, generate
 from nanogpt.parts import sliding_window
-from nanogpt.parts.plain_values import as_whole
 
 Evict = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -30,7 +30,9 @@ def kept_by(model: GPT, evict: Evict, max_kv_tokens: int | None = None) -> Trace
     config = EngineConfig(
         token_budget=48, sliding_window=20, kv_storage="evict", max_kv_tokens=max_kv_tokens
     )
-    return replay(Engine(model, config, Parts(evict=evict)), long_prompts(), 100)
+    return replays(lambda parts: Engine(model, config, parts), long_prompts, 100)(
+        Parts(evict=evict)
+    )
 
 
 def evict_by_slicing(
@@ -65,10 +67,13 @@ def live_bytes_table(
     attempt: Attempt, story: Callable[[Callable[..., int]], list[dict[str, Any]]]
 ) -> str:
     """Bytes by `.shape` and by the learner's `live_bytes`; a sentence while it cannot answer."""
-    if not attempt.started or attempt.function is None:
+    if not attempt.started:
         return "Once you have written `live_bytes`, it counts the five steps of the picture here."
-    told: Any = call(story, (attempt.function,)).value
-    if told is None or any(as_whole(each["live_bytes"]) is None for each in told):
+    try:
+        told = run(story, attempt.or_reference(sliding_window.live_bytes))
+    except RunError:
+        told = []
+    if not told or any(as_whole(each["live_bytes"]) is None for each in told):
         return "Your `live_bytes` does not count these steps yet; its check says more."
     rows = [
         f"| {each['words']} | {each['counted_bytes']:,} | {as_whole(each['live_bytes']):,} |"
@@ -80,6 +85,8 @@ def live_bytes_table(
 
 def overdrawn_facts(exact: GPT, trace: Trace) -> tuple[int, int, int, bool]:
     """(step, held, counted) where most is held, and whether all texts are the oracle's."""
+    if not trace.steps:  # the exhibit did not get that far
+        return 0, 0, 0, False
     step = max(trace.steps, key=lambda each: each.kv_after)
     right = all(
         list(trace.generated_tokens(r.id))

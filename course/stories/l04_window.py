@@ -6,13 +6,13 @@ from typing import Any
 import torch
 
 from course.attempt import Attempt
-from course.limited_call import call
+from course.calling.jobs import RunError, run
+from course.calling.plain_values import as_whole
 from course.stories.texts import oracle
 from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
 from nanogpt.blocks.block_record import BlockStepRecord
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.parts import sliding_window
-from nanogpt.parts.plain_values import as_whole
 from nanogpt.parts.sliding_window import kept_positions
 from nanogpt.trace import StepRecord, WorkRecord
 from widgets import whose
@@ -58,20 +58,21 @@ def drawn_masks(attempt: Attempt) -> list[dict[str, Any]]:
     labels = list("The quality of")
 
     def pairs(visible: Callable[..., bool]) -> list[list[bool]]:
-        return [[visible(q, k, 4, 1) for k in range(len(labels))] for q in range(len(labels))]
+        mask = [[visible(q, k, 4, 1) for k in range(len(labels))] for q in range(len(labels))]
+        if any(cell not in (False, True) for row in mask for cell in row):
+            raise ValueError("neither True nor False")
+        return [[bool(cell) for cell in row] for row in mask]
 
     mask = pairs(sliding_window.visible)
     right = {"name": "the reference", "num_past": 0, "labels": labels, "mask": mask}
-    if not attempt.started or attempt.function is None:
+    if not attempt.started:
         return [{**right, "name": whose(False)}]
-    mine: Any = call(pairs, (attempt.function,)).value
-    if mine is None or any(cell not in (False, True) for row in mine for cell in row):
+    try:
+        mine = run(pairs, attempt.or_reference(sliding_window.visible))
+    except RunError:
         note = "Yours does not answer True or False for every pair, so it cannot be drawn."
         return [{**right, "note": note}]
-    return [
-        {**right, "name": "yours", "mask": [[bool(cell) for cell in row] for row in mine]},
-        right,
-    ]
+    return [{**right, "name": "yours", "mask": mine}, right]
 
 
 # --- what lies where ----------------------------------------------------------------------------
@@ -141,13 +142,19 @@ def _moment(
 def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
     """Steps of a StorageStrip by the learner's `ring_slot`; a sentence while there are none."""
     window, sinks = 5, 2
-    if not attempt.started or attempt.function is None:
+    if not attempt.started:
         return "Once you have written `ring_slot`, sixteen positions go into your seven slots here."
-    function = attempt.function
-    found: Any = call(
-        lambda: [as_whole(function(position, window, sinks)) for position in range(16)], ()
-    ).value
-    if found is None or not all(slot is not None and 0 <= slot < 7 for slot in found):
+
+    def slots_of(ring_slot: Callable[..., int]) -> list[int]:
+        found = (as_whole(ring_slot(position, window, sinks)) for position in range(16))
+        inside = [slot for slot in found if slot is not None and 0 <= slot < window + sinks]
+        if len(inside) < 16:
+            raise ValueError("a slot that there is not")
+        return inside
+
+    try:
+        found = run(slots_of, attempt.or_reference(sliding_window.ring_slot))
+    except RunError:
         return (
             "Your `ring_slot` leaves the seven slots, so it cannot be drawn; its check says more."
         )

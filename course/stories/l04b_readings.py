@@ -1,5 +1,6 @@
 """Behind lesson 4b: a text read with and without a window, and what that costs."""
 
+import contextlib
 import functools
 import itertools
 import math
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from course.attempt import Attempt
-from course.limited_call import call
+from course.calling.jobs import RunError, run
 from course.stories import recorded
 from course.stories.texts import shown
 from nanogpt import GPT, Engine, EngineConfig, Request, decode, encode
@@ -19,7 +20,6 @@ from nanogpt.parts import sliding_window
 from nanogpt.posts.oracle import attend_in_window
 
 Window = int | None
-Judge = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[float, float]]
 
 WINDOWS = (8, 16, 32, 64, 128)
 _NAMES = (
@@ -81,30 +81,35 @@ def moves(exact: GPT, window: int = 8) -> dict[int, float]:
 # --- the judge ----------------------------------------------------------------------------------
 
 
-def judged_by(attempt: Attempt | None = None) -> Judge:
-    """Readings (B, T, V) judged by the learner's function, or by the reference until it answers."""
+def costs(
+    model: GPT, attempt: Attempt | None = None
+) -> tuple[float, dict[tuple[int, int], tuple[float, float]]]:
+    """Loss with the whole context, and (agreement, added loss) by window and sinks.
 
-    def judge(
-        full: torch.Tensor, windowed: torch.Tensor, nexts: torch.Tensor
-    ) -> tuple[float, float]:
-        flat = (full.flatten(0, -2), windowed.flatten(0, -2), nexts.flatten())
-        if attempt and attempt.started and attempt.function is not None:
-            match call(attempt.function, flat).value:
-                case [agreement, added]:
-                    return float(agreement), float(added)
-                case _:
-                    pass
-        return sliding_window.judge(*flat)
-
-    return judge
-
-
-def costs(model: GPT, judge: Judge) -> tuple[float, dict[tuple[int, int], tuple[float, float]]]:
-    """Loss with the whole context, and (agreement, added loss) by window and sinks."""
+    The learner's function judges the readings, or the reference until it answers.
+    """
     _, nexts = passages()
     full, windowed = _readings(model)
-    found = {which: judge(full, each, nexts) for which, each in windowed.items()}
+    found = _judged(sliding_window.judge, full, windowed, nexts)
+    if attempt and attempt.started:
+        with contextlib.suppress(RunError):
+            judge = attempt.or_reference(sliding_window.judge)
+            found = run(_judged, judge, full, windowed, nexts)
     return loss_of(full, nexts), found
+
+
+def _judged(
+    judge: Callable[..., tuple[float, float]],
+    full: torch.Tensor,
+    windowed: dict[tuple[int, int], torch.Tensor],
+    nexts: torch.Tensor,
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """(agreement, added loss) of each reading. Shapes: readings (B, T, V), nexts (B, T)."""
+    found: dict[tuple[int, int], tuple[float, float]] = {}
+    for which, each in windowed.items():
+        agreement, added = judge(full.flatten(0, -2), each.flatten(0, -2), nexts.flatten())
+        found[which] = float(agreement), float(added)
+    return found
 
 
 def cost_chart(

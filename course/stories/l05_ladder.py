@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from course.attempt import Attempt
-from course.limited_call import call
+from course.calling.jobs import RunError
+from course.calling.plain_values import as_whole
+from course.replay import Rerun
 from course.stories import recorded
 from course.stories.l05_policy import Gate, simulated
 from course.stories.texts import whose_parts
-from nanogpt.parts.plain_values import as_whole
 from nanogpt.slo import POST_COST, Arrival, Run, SloView, policy, simulate
 from nanogpt.slo.variants import BATCHED, LADDER, SUSPENDED, UNPREEMPTED, starved
 
@@ -74,24 +75,14 @@ def _scenes() -> list[tuple[SloView, list[SloView], str, str]]:
 
 def gate_decisions(attempt: Attempt) -> list[dict[str, Any]] | None:
     """Eight moments for a GatePicture, by the learner's gate; None while it gives no answer."""
-    gate: Gate = policy.gate
-    if attempt.started and attempt.function is not None:
-        function = attempt.function
-
-        def mine(*moment: Any) -> int | None:
-            called = call(function, moment)
-            if called.timed_out or called.error:
-                raise ValueError("gate gave no answer")
-            victim = as_whole(called.value)
-            if called.value is not None and victim not in [each.id for each in moment[1]]:
-                raise ValueError("gate named what does not run")
-            return victim
-
-        gate = mine
     try:
-        return [_decision(gate, *scene) for scene in _scenes()]
-    except (TypeError, ValueError):
+        return Rerun(_decisions, policy.gate)(attempt.or_reference(policy.gate))
+    except RunError:
         return None
+
+
+def _decisions(gate: Gate) -> list[dict[str, Any]]:
+    return [_decision(gate, *scene) for scene in _scenes()]
 
 
 def _decision(
@@ -99,6 +90,10 @@ def _decision(
 ) -> dict[str, Any]:
     order = policy.by_urgency(each for each in runners if not each.num_preemptions)
     reference = None if not order else order[0] if mode == "conservative" else order[-1]
+    named = gate(waiter, [*runners], policy.MARGIN, mode)
+    victim = as_whole(named)
+    if named is not None and victim not in [each.id for each in runners]:
+        raise ValueError("gate named what does not run")
 
     def scored(view: SloView) -> dict[str, Any]:
         return {"id": view.id, "slack_us": view.slack_us, "urgency": view.urgency}
@@ -107,7 +102,7 @@ def _decision(
         "waiter": scored(waiter),
         "runners": [{**scored(each), "immune": each.num_preemptions > 0} for each in runners],
         "reference": reference and reference.id,
-        "victim": gate(waiter, runners, policy.MARGIN, mode),
+        "victim": victim,
         "margin": policy.MARGIN,
         "mode": mode,
         "words": words,

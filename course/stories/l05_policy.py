@@ -3,14 +3,14 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from course.attempt import Attempt
-from course.limited_call import call
-from course.replay import run_shown
+from course.calling.jobs import RunError, call, run
+from course.calling.plain_values import as_number
 from course.stories import recorded
 from nanogpt.figures import Chart, step_cost
-from nanogpt.parts.plain_values import as_number
 from nanogpt.slo import (
     POST_COST,
     Arrival,
@@ -23,7 +23,6 @@ from nanogpt.slo import (
     simulate,
 )
 from nanogpt.slo.variants import ROUND_COST
-from nanogpt.validate import PartError
 from widgets import bar
 
 Gate = Callable[..., int | None]
@@ -47,27 +46,35 @@ def simulated(
 
     It is stopped after `most` preemptions: a gate may go on for ever.
     """
-    granted: list[int] = []
-    if parts.get("gate", policy.gate) is not policy.gate:
-        parts["gate"] = _bounded(parts["gate"], most, granted)
+    wanted = SloParts(**parts)
+    if wanted == SloParts():
+        return simulate(tuple(load), variant, cost)
     try:
-        return run_shown(lambda: simulate(tuple(load), variant, cost, SloParts(**parts)))
-    except PartError as error:
-        if len(granted) > most:
-            return f"**The run was stopped** after {most} preemptions: hardly a request got done."
+        return run(_bounded, tuple(load), variant, cost, most, wanted)
+    except RunError as error:
         return f"**The run stopped:** {error}"
 
 
-def _bounded(gate: Gate, most: int, granted: list[int]) -> Gate:
-    def limited(*moment: Any) -> int | None:
-        victim = gate(*moment)
+def _bounded(
+    load: Sequence[Arrival], variant: Variant, cost: PrefillCost, most: int, parts: SloParts
+) -> Run | str:
+    """The run, or a sentence once it has had more than `most` preemptions."""
+    granted: list[int] = []
+
+    def gate(*moment: Any) -> int | None:
+        victim = parts.gate(*moment)
         if victim is not None:
             granted.append(victim)
         if len(granted) > most:
             raise RuntimeError("too many preemptions")
         return victim
 
-    return limited
+    try:
+        return simulate(load, variant, cost, replace(parts, gate=gate))
+    except Exception:
+        if len(granted) > most:
+            return f"**The run was stopped** after {most} preemptions: hardly a request got done."
+        raise
 
 
 def ttft_ms(run: Run, request: int) -> float:
@@ -188,7 +195,9 @@ def slack_case(
     moments: list[dict[str, Any]] = []
     for now in range(0, 40_001, 10_000):
         done = int(now * rate)
-        spare = slack(now, deadline, 500, done, a, c)
+        spare = as_number(slack(now, deadline, 500, done, a, c))
+        if spare is None:
+            raise ValueError("slack gave no number")
         moments.append(
             {
                 "now_us": now,
@@ -211,22 +220,18 @@ def slack_case(
 
 def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
     """A runner and a waiter by the learner's `slack`, or a sentence while they cannot be drawn."""
-    if not attempt.started or attempt.function is None:
+    if not attempt.started:
         return "Once you have written `slack`, a runner and a waiter are drawn here by it."
-    function = attempt.function
 
-    def mine(*args: Any) -> float:
-        found = as_number(call(function, args).value)
-        if found is None:
-            raise ValueError("slack gave no number")
-        return found
+    def cases(slack: Callable[..., float]) -> list[dict[str, Any]]:
+        return [
+            slack_case("it runs", 80_000, rate=1 / ROUND_COST.a_us, slack=slack),
+            slack_case("it waits", 80_000, slack=slack),
+        ]
 
     try:
-        return [
-            slack_case("it runs", 80_000, rate=1 / ROUND_COST.a_us, slack=mine),
-            slack_case("it waits", 80_000, slack=mine),
-        ]
-    except (TypeError, ValueError):
+        return run(cases, attempt.or_reference(policy.slack))
+    except RunError:
         return "What `slack` gives cannot be drawn; the check says more."
 
 

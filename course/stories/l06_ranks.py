@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from course.attempt import Attempt
+from course.calling import jobs
 from course.stories import recorded
 from nanogpt import GPT, EngineConfig, ModelConfig, Request
 from nanogpt.figures import Chart, Panel, cumulative
-from nanogpt.parts.guard import guarded
 from nanogpt.preemption import cleanup
 from nanogpt.preemption.agreement import AGREEMENTS
 from nanogpt.preemption.monitor import now_us
@@ -22,10 +22,11 @@ from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.slo_gate import slo_gate
 from nanogpt.slo.predictor import fit
-from nanogpt.validate import PartError
 
 Record = dict[str, Any]
 Undo = Callable[..., Any]
+
+_EXPERIMENT_S = 30.0  # of computing beside the ranks', for which it mostly waits
 
 
 def recording() -> Record:
@@ -148,8 +149,8 @@ def experiment(repeats: int, wanted: tuple[str, ...] = (), undo: Undo = cleanup.
 
 def run_here(here: bool, undo: Attempt) -> tuple[Record, str, str]:
     """(what was measured, its source in a word, and in a sentence why not here)."""
-    mine = undo.report.status == "passed" and undo.function is not None
-    clean_up = guarded("clean_up", undo.function) if mine else cleanup.clean_up  # type: ignore
+    mine = undo.report.status == "passed"
+    clean_up = undo.or_reference(cleanup.clean_up) if mine else cleanup.clean_up
     whose = (
         "your `clean_up`"
         if mine
@@ -158,11 +159,11 @@ def run_here(here: bool, undo: Attempt) -> tuple[Record, str, str]:
     if not here:
         return recording()["experiment"], "recorded", "**Recorded**, since `HERE` is False."
     try:
-        run = _two_arms(clean_up)
-        if story_of(run, "vote, abort"):
-            return run, "measured here", f"**On this machine, just now**, with {whose}."
+        found = _two_arms(clean_up)
+        if story_of(found, "vote, abort"):
+            return found, "measured here", f"**On this machine, just now**, with {whose}."
         why = "the pass was over before a rank could leave it"
-    except (OSError, RuntimeError, TimeoutError, PartError) as failed:
+    except jobs.RunError as failed:
         why = str(failed)
     return recording()["experiment"], "recorded", f"**Recorded, not run here:** {why}."
 
@@ -170,7 +171,9 @@ def run_here(here: bool, undo: Attempt) -> tuple[Record, str, str]:
 @functools.lru_cache(maxsize=1)
 def _two_arms(clean_up: Undo) -> Record:
     """One round; kept, since every edit of an answer that does not pass yet asks for it again."""
-    return experiment(1, ("no preemption", "vote, abort"), clean_up)
+    return jobs.run(
+        experiment, 1, ("no preemption", "vote, abort"), clean_up, limit_s=_EXPERIMENT_S
+    )
 
 
 def ladder(run: Record, names: tuple[str, ...]) -> str:

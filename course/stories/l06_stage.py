@@ -1,12 +1,14 @@
 """Behind lesson 6: what a pass costs, two ranks on a stage, the books, a pass that sleeps."""
 
+import contextlib
 from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 from course.attempt import Attempt
-from course.checks.voting import Played, Votes
-from course.limited_call import call
+from course.calling.jobs import RunError, call, run
+from course.checks.voting import Votes, play
+from course.replay import Rerun
 from course.stories.l06_ranks import recording
 from nanogpt.preemption import agreement, cleanup, races, suspended
 from nanogpt.preemption.scheduler_books import Books
@@ -84,44 +86,46 @@ _STAGED = "Played move by move, a layer drawn as 1 ms."
 
 def boards(vote: Attempt, checkpoint: Attempt) -> list[Board]:
     """The learner's ranks on the stage, once there are any; with the vote; and without."""
-    right = _votes_of(agreement.local_vote)
+    right = agreement.local_vote
     shown = [
-        _board_of("with the vote", f"The reference. {_STAGED}", agreement.checkpoint, right),
+        _board_of("with the vote", f"The reference. {_STAGED}", right, agreement.checkpoint),
         _board_of(
             "no vote",
             f"A rank that has read the target leaves, and asks none. {_STAGED}",
-            races.leave_alone,
             right,
-            meets=False,
-        ),
+            races.leave_alone,
+        )
+        | {"agreement": "epoch"},
     ]
     if vote.started or checkpoint.started:
-        votes = _votes_of(vote.or_reference(agreement.local_vote))
-        rule = checkpoint.or_reference(agreement.checkpoint)
+        mine, rule = vote.or_reference(right), checkpoint.or_reference(agreement.checkpoint)
         words = f"What you have written; where you have not, the reference. {_STAGED}"
-        shown.insert(0, _board_of("yours", words, rule, votes))
-    return [board for board in shown if board]
+        with contextlib.suppress(RunError):
+            shown.insert(0, run(_board_of, "yours", words, mine, rule))
+    return shown
 
 
-def _votes_of(vote: Rule) -> Votes | None:
-    """What two ranks vote at each layer; None if one of them has no vote."""
-    votes: list[int] = []
-    for layer in range(_LAYERS):
-        for late in _LATE:
-            called = call(vote, (7 if layer + late > _WRITTEN_AT else -1, 7, layer, _LAYERS))
-            if type(called.value) is not int or called.value not in (0, 1):
-                return None
-            votes.append(called.value)
+def _votes_of(vote: Rule) -> Votes:
+    """What two ranks vote at each layer. Raises: ValueError if one of them has no vote."""
+    votes = [
+        vote(7 if layer + late > _WRITTEN_AT else -1, 7, layer, _LAYERS)
+        for layer in range(_LAYERS)
+        for late in _LATE
+    ]
+    if any(type(each) is not int or each not in (0, 1) for each in votes):
+        raise ValueError("a vote is 0 or 1")
     return Votes(tuple(zip(votes[::2], votes[1::2], strict=True)))
 
 
-def _board_of(
-    label: str, words: str, rule: Rule, votes: Votes | None, meets: bool = True
-) -> Board | None:
-    """The ranks played by the deterministic scheduler, as a board; a layer counts as 1 ms."""
-    played = call(Played(rule), (votes,)).value if votes else None
-    if votes is None or played is None or played.problem:
-        return None
+def _board_of(label: str, words: str, vote: Rule, rule: Rule) -> Board:
+    """The ranks played by the deterministic scheduler, as a board; a layer counts as 1 ms.
+
+    Raises: ValueError for what is no vote or no move.
+    """
+    votes = _votes_of(vote)
+    played = play(rule, votes)
+    if played.problem:
+        raise ValueError(played.problem[1])
     ms = 10**6
     checks: list[list[Board]] = []
     endings: list[Board] = []
@@ -148,8 +152,7 @@ def _board_of(
         "victims": [0], "begun_ns": 0, "written_ns": round(_WRITTEN_AT * ms),
         "replied_ns": None if hangs else (last + 1) * ms, "resumed_ns": None, "checks": checks,
     }  # fmt: skip
-    board = {"label": label, "words": words, "record": record, "endings": endings}
-    return board if meets else board | {"agreement": "epoch"}
+    return {"label": label, "words": words, "record": record, "endings": endings}
 
 
 def agreements_table() -> str:
@@ -213,13 +216,20 @@ def _books_row(name: str, books: object) -> str:
 PASS_MS, BOUND = 400, 3.0
 
 
-def slept_ms(decide: Rule) -> tuple[int, str] | None:
+def slept_ms(fate: Attempt) -> tuple[int, str] | None:
     """(ms that a pass slept, what ended it), asked every 200 ms while urgent requests keep coming.
 
     After 3 s it has not come back, which is "sleep"; None where there is no answer.
     """
+    try:
+        return Rerun(_slept, _reference_fate)(fate.or_reference(_reference_fate))
+    except RunError:
+        return None
+
+
+def _slept(decide: Rule) -> tuple[int, str] | None:
     for slept in range(0, 3200, 200):
-        way = call(decide, (slept * 1000, PASS_MS * 1000, True, False, BOUND)).value
+        way = decide(slept * 1000, PASS_MS * 1000, True, False, BOUND)
         if way is None:
             return None
         if way != "sleep":
@@ -227,7 +237,7 @@ def slept_ms(decide: Rule) -> tuple[int, str] | None:
     return 3000, "sleep"
 
 
-def reference_fate(slept: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
+def _reference_fate(slept: int, whole: int, urgent: bool, short: bool, bound: float) -> str:
     """The reference's answer, its arguments by position as in the exercise."""
     return suspended.resume_or_abort(
         slept, whole, urgent_waits=urgent, memory_is_short=short, bound=bound

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from course.calling.jobs import RunError, run
 from course.stories.l07_fleet import A_MORNING, ms
-from course.stories.l07_lazy_heap import heap_story
+from course.stories.l07_lazy_heap import heap_story, told
 from nanogpt.experiments.fleet_comparison import compare
 from nanogpt.fleet import (
     ADAPTIVE,
@@ -21,18 +22,10 @@ from nanogpt.fleet import (
     simulate,
 )
 from nanogpt.fleet.dispatching import Dispatcher
+from nanogpt.fleet.metrics import Metrics
 from nanogpt.fleet.tracing import Tracer
-from nanogpt.parts.limits import run_limited
 
 Test = Callable[..., Any]
-
-
-def asked(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
-    """(what an exhibit gives, its error): whatever is in it, under a time limit."""
-    outcome = run_limited(function, args, limit_s=1.0)
-    if outcome.timed_out:
-        return None, TimeoutError("it took too long and was stopped")
-    return outcome.value, outcome.error
 
 
 def verdict(ok: bool, repaired: str, broken: str) -> str:
@@ -45,17 +38,17 @@ def verdict(ok: bool, repaired: str, broken: str) -> str:
 
 def second_morning(forget: Callable[..., Any]) -> dict[str, Any]:
     """A queue in which `forget(generations, id)` says what a removal leaves of the counters."""
-
-    def on_event(heap: Any, generations: Any, event: Any) -> Any:
-        if event[0] == "remove":
-            latest, error = asked(forget, dict(generations), event[1])
-            if error is not None:
-                raise error
-            return heap, latest, None
-        return _tolerant(heap, generations, event)
-
     events = (*A_MORNING[:3], ("remove", 5), ("push", 5, (6, 999)), *[("pop",)] * 4)
-    return heap_story(on_event, events)
+
+    def story(forget: Callable[..., Any]) -> dict[str, Any]:
+        def on_event(heap: Any, generations: Any, event: Any) -> Any:
+            if event[0] == "remove":
+                return heap, forget(dict(generations), event[1]), None
+            return _tolerant(heap, generations, event)
+
+        return heap_story(on_event, events)
+
+    return told(story, forget)
 
 
 def _tolerant(heap: Any, generations: Any, event: Any) -> Any:
@@ -128,13 +121,13 @@ def dead_table(dead: FleetRun, living: FleetRun) -> str:
 def judged_test(test: Test, dead: FleetRun, living: FleetRun) -> str:
     """Whether a test fails for the dead scheduler and passes for the living one; Markdown."""
 
-    def outcome(run: FleetRun) -> str:
-        _, error = asked(test, run.totals)
-        if error is None:
-            return "passes"
-        return "fails" if isinstance(error, AssertionError) else str(error)
+    def outcome(totals: Metrics) -> str:
+        try:
+            return run(_outcome, test, totals)
+        except RunError as error:
+            return f"gives no verdict ({error})"
 
-    found = outcome(dead), outcome(living)
+    found = outcome(dead.totals), outcome(living.totals)
     return verdict(
         found == ("fails", "passes"),
         "The test fails for the dead scheduler and passes for the living one.",
@@ -142,7 +135,23 @@ def judged_test(test: Test, dead: FleetRun, living: FleetRun) -> str:
     )
 
 
+def _outcome(test: Test, totals: Metrics) -> str:
+    try:
+        test(totals)
+    except AssertionError:
+        return "fails"
+    return "passes"
+
+
 # --- C: no better than FIFO ---------------------------------------------------------------------
+
+
+def baseline_of(exhibit: Callable[..., Any]) -> Any:
+    """The configuration that an exhibit makes of the adaptive fleet; None if it makes none."""
+    try:
+        return run(exhibit, ADAPTIVE)
+    except RunError:
+        return None
 
 
 def baselines_table(suspect: object) -> str:

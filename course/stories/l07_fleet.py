@@ -1,15 +1,15 @@
 """Behind lesson 7's queue: the rush and its classes, urgency and ageing as curves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from course.attempt import Attempt
-from course.observed_call import Shown
+from course.calling.jobs import RunError, run
+from course.stories.l07_lazy_heap import heap_story, told
 from nanogpt.figures import Chart, fleet_run
 from nanogpt.fleet import ADAPTIVE, FleetRun, decisions, make_workload, simulate
-from nanogpt.parts.limits import run_limited
 
 Series = dict[str, Any]
 
@@ -25,6 +25,13 @@ A_MORNING = (
     ("pop",),
     ("pop",),
 )
+
+
+def morning(on_event: Attempt) -> dict[str, Any]:
+    """The queue of A_MORNING, kept by the learner's function or the reference."""
+    return told(
+        lambda kept_by: heap_story(kept_by, A_MORNING), on_event.or_reference(decisions.on_event)
+    )
 
 
 def ms(value: float | None) -> str:
@@ -88,11 +95,6 @@ def rush_chart(runs: Mapping[str, FleetRun]) -> Chart:
 
 def lifted(bump: Attempt) -> list[Series]:
     """A request of priority 8, 200 ms to its deadline and 80 ms of work, by two rules: curves."""
-    mine = Shown().around(bump.or_reference(decisions.bump))
-
-    def ours(at_ms: int) -> int:
-        outcome = run_limited(mine, (8, at_ms * 1000, 200_000, 80_000), limit_s=1.0)
-        return outcome.value if type(outcome.value) is int else 8
 
     def source(at_ms: int) -> int:
         level = 8
@@ -100,13 +102,22 @@ def lifted(bump: Attempt) -> list[Series]:
             level = decisions.bump_source(level, at_ms * 1000, 200_000)
         return level
 
+    curves = [_steps("the source", [source(at_ms) for at_ms in range(301)])]
     name = "yours" if bump.started else "the reference"
-    return [_steps("the source", source, 300), _steps(name, ours, 300)]
+    try:
+        levels = run(_levels, bump.or_reference(decisions.bump))
+    except RunError:  # the check has said why
+        return curves
+    return [*curves, _steps(name, [each if type(each) is int else 8 for each in levels])]
 
 
-def _steps(name: str, value: Callable[[int], int], end: int) -> Series:
-    """A curve of whole numbers from 0 to `end` by its corners."""
-    values = [value(at) for at in range(end + 1)]
+def _levels(bump: Callable[..., Any]) -> list[Any]:
+    return [bump(8, at_ms * 1000, 200_000, 80_000) for at_ms in range(301)]
+
+
+def _steps(name: str, values: Sequence[int]) -> Series:
+    """A curve of whole numbers, one for each millisecond, by its corners."""
+    end = len(values) - 1
     corners = {0, end}
     for at in range(1, end + 1):
         if values[at] != values[at - 1]:

@@ -6,16 +6,24 @@ latest entry alone is live. An entry of the past that counts again is then seen 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nanogpt.fleet import decisions
+from course.calling.errors import blame
+from course.calling.jobs import RunError, run
 from nanogpt.fleet.decisions import Entry, Event, Key
 from nanogpt.fleet.fleet_parts import OnEvent
-from nanogpt.parts.guard import guarded
 from nanogpt.validate import PartError
 
 Record = dict[str, Any]
+
+
+def told(story: Callable[..., Record], *functions: Callable[..., Any]) -> Record:
+    """The story that `story` tells of a learner's functions, in a child process."""
+    try:
+        return run(story, *functions)
+    except RunError as error:
+        return {"version": 1, "steps": [], "error": str(error)}
 
 
 def heap_story(on_event: OnEvent, events: Sequence[Event]) -> Record:
@@ -26,10 +34,9 @@ def heap_story(on_event: OnEvent, events: Sequence[Event]) -> Record:
     text), "popped" and "words". An entry is the function's own choice when its generation is the
     request's in "generations", and rightly so when it is "live". A function that fails, or
     answers with something that is no heap, ends the story: the steps until then stay.
-    Raises: ValueError for an event that is none.
+    A learner's function is asked by `told`. Raises: ValueError for an event that is none.
     """
     checked = [_checked_event(event) for event in events]
-    function = on_event if on_event is decisions.on_event else guarded("on_event", on_event)
     heap: list[Entry] = []
     generations: dict[int, int] = {}
     waiting: dict[int, Key] = {}
@@ -38,10 +45,10 @@ def heap_story(on_event: OnEvent, events: Sequence[Event]) -> Record:
     for event in checked:
         before = heap
         try:
-            answer = function(list(heap), dict(generations), event)
+            answer = on_event(list(heap), dict(generations), event)
             heap, generations, popped = _checked_answer(answer)
-        except PartError as error:
-            return {"version": 1, "steps": steps, "error": str(error)}
+        except Exception as error:
+            return {"version": 1, "steps": steps, "error": blame(error)}
         expected = _first(waiting) if event[0] == "pop" else None
         _apply(waiting, event, popped)
         live = _live(heap, waiting)

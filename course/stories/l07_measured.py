@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
+from course.calling.jobs import RunError, run
 from course.stories import recorded
 from course.stories.l07_fleet import ms
 from course.stories.l07_recording import real_workers
 from nanogpt.figures import Chart, Line, Panel
 from nanogpt.fleet import CALIBRATED_COST, SOURCE_COST
 from nanogpt.fleet.costs import CostModel, decode_us
-from nanogpt.validate import PartError
-from nanogpt.workers.worker_fleet import WorkersFailed
 
 Row = Mapping[str, Any]
 TTFT = ["ttft_p50_ms", "ttft_p99_ms"]
+_MOST_S = 60.0  # of computing in the router, beside which the workers compute
 
 
 def order_pairs() -> dict[str, dict[str, Any]]:
@@ -126,13 +126,13 @@ def gains_of_a_batch() -> tuple[float, float]:
 # --- two real workers ---------------------------------------------------------------------------
 
 
-def two_workers(run: bool, route: Callable[..., Any]) -> tuple[dict[str, Any], str]:
-    """(figures, where they come from): measured now with `route` if `run`, else recorded."""
-    if not run:
+def two_workers(now: bool, route: Callable[..., Any]) -> tuple[dict[str, Any], str]:
+    """(figures, where they come from): measured with `route` if `now`, else recorded."""
+    if not now:
         return recorded("fleet")["workers"], "recorded, with the reference's route"
     try:
-        return real_workers(route), "measured here, just now"
-    except (OSError, PartError, WorkersFailed) as failed:
+        return run(real_workers, route, limit_s=_MOST_S), "measured here, just now"
+    except RunError as failed:
         return recorded("fleet")["workers"], f"recorded, since it could not be run here: {failed}"
 
 

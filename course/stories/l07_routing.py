@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from course.attempt import Attempt
+from course.calling.jobs import RunError
+from course.calling.policies import Policy
 from course.checks.fleet_loads import FLEET, Load
-from course.replay import run_shown
+from course.replay import Rerun
 from course.stories.l07_fleet import ms
 from course.stories.texts import whose_parts
 from nanogpt.figures import Chart, fleet_run
@@ -27,7 +29,6 @@ from nanogpt.fleet import (
     make_workload,
     simulate,
 )
-from nanogpt.validate import PartError
 
 Serving = FleetRun | str
 """A run of a fleet, or the sentence that says why there is none."""
@@ -71,9 +72,10 @@ def _routed_by_rule(routing: str) -> Serving:
 
 def served(config: FleetConfig, load: Workload, **parts: Any) -> Serving:
     """A traced run with these parts in the fleet; a sentence instead when one of them fails."""
+    runs = Rerun(lambda parts: simulate(config, load, parts, trace=True), FleetParts())
     try:
-        return run_shown(lambda: simulate(config, load, FleetParts(**parts), trace=True))
-    except PartError as error:
+        return runs(FleetParts(**parts))
+    except RunError as error:
         return f"**The run stopped:** {error}"
 
 
@@ -94,7 +96,9 @@ def routing_table(by_source: Serving, route: Attempt) -> str:
         _routing_row("backlog minus hit, the reference's", _routed_by_rule("backlog")),
     ]
     if route.started:
-        rows.append(_routing_row("your `route`", routed("yours", route=route.function)))
+        rows.append(
+            _routing_row("your `route`", routed("yours", route=route.or_reference(decisions.route)))
+        )
         said = ""
     else:
         said = "Your `route` is not written yet: the last line is the reference's.\n\n"
@@ -229,8 +233,8 @@ _PRACTICE = Load(2026)
 
 def practice(attempt: Attempt) -> Serving:
     """A load to look at, served by the learner's policy, or by FIFO until there is one."""
-    if attempt.started:
-        return served(FLEET, _PRACTICE.workload(), decide=attempt.function)
+    if attempt.function is not None and attempt.started:
+        return served(FLEET, _PRACTICE.workload(), decide=Policy(attempt.function))
     by_fifo = replace(FLEET, name="FIFO", routing="round_robin")
     return served(by_fifo, _PRACTICE.workload())
 

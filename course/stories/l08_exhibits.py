@@ -7,15 +7,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from course.limited_call import call
+from course.calling.jobs import RunError, call, run
+from course.calling.policies import Policy
 from course.stories.l08_drafts import FOUR_AHEAD, OPENING, tally
 from course.stories.l08_worth import rounds
 from course.stories.texts import shown
 from nanogpt import GPT, Engine, Request, decode, encode, generate
-from nanogpt.parts.guard import guarded
 from nanogpt.parts.masks import chunk_mask
 from nanogpt.speculative.drafting import Draft
-from nanogpt.validate import PartError
 
 Rule = Callable[..., Any]
 Passes = list[tuple[int, int, int, int]]
@@ -85,8 +84,8 @@ def ghosts(rule: Rule, exact: GPT, draft: Draft) -> tuple[str, bool]:
     prompt = encode(OPENING)
     oracle = generate(exact, prompt, 60)
     try:
-        got, passes = speculate(exact, prompt, 60, draft, 4, guarded("exhibit_b", rule))
-    except (PartError, IndexError, TypeError, RuntimeError) as error:
+        got, passes = run(speculate, exact, prompt, 60, draft, 4, Policy(rule))
+    except RunError as error:
         return f"**The decoder stopped:** {error}", False
     at = next((i for i, (a, b) in enumerate(zip(got, oracle, strict=True)) if a != b), None)
     rows = "\n".join(f"| {i} | {' | '.join(map(str, each))} |" for i, each in enumerate(passes[:5]))

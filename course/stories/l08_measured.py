@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from course.figure import Figure, stopped
-from course.replay import replay
+from course.calling.jobs import RunError
+from course.figure import Figure
+from course.replay import Rerun
 from nanogpt import GPT, Engine, EngineConfig, Parts, Request, Trace, encode
 from nanogpt.clock import SERVER_CPU, CostClock, WallClock
 from nanogpt.experiments.machines import LARGE_GPU
@@ -45,7 +46,7 @@ def serve(
     clock: CostClock | WallClock | None = None,
     parts: Parts | None = None,
 ) -> Trace:
-    """The first openings, all at once; the drafts have room. A failing part ends the trace."""
+    """The first openings, all at once; the drafts have room."""
     config = EngineConfig(
         token_budget=256, temperature=temperature, seed=1, num_draft_tokens=num_drafts
     )
@@ -53,7 +54,7 @@ def serve(
         (0, Request(i, encode(text), new_tokens)) for i, text in enumerate(_OPENINGS[:batch])
     ]
     engine = Engine(model, config, parts or Parts(), clock=clock or CostClock(), draft=draft)
-    return replay(engine, requests)
+    return engine.run(requests)
 
 
 def accepted_drafts(model: GPT, draft: Draft) -> dict[float, list[int]]:
@@ -172,20 +173,29 @@ def timed_table(timings: dict[int, dict[str, float]]) -> str:
 MACHINES = {cost.name: cost for cost in (LARGE_GPU, SERVER_CPU)}
 
 
-def drafts_ahead(model: GPT, draft: Draft, parts: Parts) -> dict[str, dict[int, Trace]]:
-    """Runs by the learner's parts with 0 to 8 drafts, for one request and for eight at once."""
-    return {
-        name: {k: serve(model, draft, k, 1.0, batch, 48, parts=parts) for k in _AHEAD}
-        for batch, name in ((1, "one request"), (8, "eight at once"))
-    }
+def drafts_ahead(model: GPT, draft: Draft, parts: Parts) -> dict[str, dict[int, Trace]] | str:
+    """Runs by the learner's parts with 0 to 8 drafts, for one request and for eight at once.
+
+    A sentence instead where the parts fail.
+    """
+
+    def runs(parts: Parts) -> dict[str, dict[int, Trace]]:
+        return {
+            name: {k: serve(model, draft, k, 1.0, batch, 48, parts=parts) for k in _AHEAD}
+            for batch, name in ((1, "one request"), (8, "eight at once"))
+        }
+
+    try:
+        return Rerun(runs, Parts())(parts)
+    except RunError as error:
+        return f"The run with your functions stopped: {error}"
 
 
-def speedup_figure(runs: dict[str, dict[int, Trace]], machine: str, name: str) -> Figure:
+def speedup_figure(runs: dict[str, dict[int, Trace]] | str, machine: str, name: str) -> Figure:
     """The speed-up of those runs on one of the machines, said to be of the parts `name`."""
-    failed = stopped(trace for of in runs.values() for trace in of.values())
     title = f"Speed-up against drafts, accept: {name}"
     return Figure(
-        failed or speedup_by_drafts(runs, MACHINES[machine], title),
+        runs if isinstance(runs, str) else speedup_by_drafts(runs, MACHINES[machine], title),
         "How many drafts would you choose here, for one request and for eight?",
     )
 

@@ -10,9 +10,8 @@ import torch
 
 from course.answers import LoadedParts
 from course.attempt import Attempt
-from course.known_run import KnownRun
-from course.limited_call import call
-from course.replay import replay
+from course.calling.jobs import RunError, run
+from course.replay import Rerun
 from course.stories.l08_drafts import OPENING, chances, tally
 from course.stories.texts import oracle, shown, whose_parts
 from nanogpt import (
@@ -128,10 +127,10 @@ def judged_often(
 def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft, names: int = 5) -> str:
     """What comes out at one place of a text by a rule, beside p, and what chance explains."""
     p, q = chances(model, draft, _PLACE)
-    found = call(judged_often, (rule, p, q, _TIMES)).value
-    if found is None:
+    try:
+        counts, kept = run(judged_often, rule, p, q, _TIMES)
+    except RunError:
         return f"By {whose} it cannot be counted; the check says more."
-    counts, kept = found
     rows: list[str] = []
     for token in sorted(range(len(p)), key=lambda token: -max(p[token], q[token]))[:names]:
         share = counts[token] / _TIMES
@@ -150,10 +149,11 @@ def counted_table(rule: Rule, whose: str, model: GPT, draft: Draft, names: int =
 
 def texts_said(parts: Parts, draft: Draft, num_requests: int = 150) -> str:
     """Sampled texts of many requests with one prompt, with drafts and without; Markdown."""
-    mine, error = _sampled(num_requests, draft)(parts)
-    if error:
+    try:
+        mine = _sampled(num_requests, draft)(parts)
+    except RunError as error:
         return f"**The engine's run stopped early:** {error}"
-    plain, _ = _sampled(num_requests, None).reference
+    plain = _sampled(num_requests, None).reference
     alike = sum(a == b for a, b in zip(plain, mine, strict=True))
     seconds = _second_law()
     (with_drafts, freedom), (without, _) = (
@@ -171,10 +171,8 @@ def texts_said(parts: Parts, draft: Draft, num_requests: int = 150) -> str:
 
 
 @functools.cache
-def _sampled(
-    num_requests: int, draft: Draft | None
-) -> KnownRun[Parts, tuple[list[str], str | None]]:
-    """Three characters of each request, one draft ahead if there is one; why the run stopped."""
+def _sampled(num_requests: int, draft: Draft | None) -> Rerun[Parts, list[str]]:
+    """Three characters of each request, one draft ahead if there is one."""
     settings = EngineConfig(
         token_budget=2048,
         max_batch_size=num_requests,
@@ -184,12 +182,12 @@ def _sampled(
     )
     model = load_model(dtype=torch.float64)
 
-    def run(parts: Parts) -> tuple[list[str], str | None]:
+    def texts(parts: Parts) -> list[str]:
         requests = [(0, Request(i, encode("O, "), 3)) for i in range(num_requests)]
-        trace = replay(Engine(model, settings, parts, draft=draft), requests)
-        return [decode(list(trace.generated_tokens(i))) for i in range(num_requests)], trace.error
+        trace = Engine(model, settings, parts, draft=draft).run(requests)
+        return [decode(list(trace.generated_tokens(i))) for i in range(num_requests)]
 
-    return KnownRun(run, Parts())
+    return Rerun(texts, Parts())
 
 
 @functools.cache

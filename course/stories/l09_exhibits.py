@@ -1,21 +1,35 @@
-"""Behind lesson 9's exhibits: five defects of a block store, found by the texts they spoil."""
+"""Behind lesson 9's exhibits: five defects of a block store, found by the texts they spoil.
+
+Before them, one prompt that is answered four times by the learner's `writable`.
+"""
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import torch
 
-from course.stories.l09_stores import ExhibitEngine, Rule, Store, serve, symptoms
+from course.attempt import Attempt
+from course.stories.l09_stores import (
+    SETTINGS,
+    ExhibitEngine,
+    Rule,
+    Seen,
+    Store,
+    serve,
+    symptoms,
+    watched,
+)
 from nanogpt import GPT, Request, encode
 from nanogpt.blocks.block_kv_cache import BlockHit
 from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
+from nanogpt.parts import blocks
 
 
 def _request(id_: int, prompt: str, num_new: int) -> Request:
@@ -36,9 +50,12 @@ def behind_another(model: GPT, block_hashes: Rule) -> tuple[str, bool]:
         _request(1, DUKE + MERCY + " I", 12),
         _request(2, DUKE + SAYS + "er", 24),
     ]
-    engine = ExhibitEngine(model, block_hashes, "block_hashes")
-    seen = serve(engine, [(12 * i, each) for i, each in enumerate(requests)])
-    return symptoms(model, requests, seen)
+    arrivals = [(12 * i, each) for i, each in enumerate(requests)]
+
+    def job(rule: Rule) -> Seen:
+        return serve(ExhibitEngine(model, rule, "block_hashes"), arrivals)
+
+    return symptoms(model, requests, watched(job, block_hashes))
 
 
 def of_its_own_tokens(tokens: list[int], size: int, salt: str) -> list[str]:
@@ -73,11 +90,32 @@ def two_in_one_block(model: GPT, writable: Rule) -> tuple[str, bool]:
         _request(0, KING + "What say", 24),
         _request(1, KING + "What shall I do", 24),
     ]
-    engine = ExhibitEngine(model, writable, "writable", store=SharesTails)
-    seen = serve(engine, [(0, requests[0]), (3, requests[1])])
+
+    def job(rule: Rule) -> Seen:
+        engine = ExhibitEngine(model, rule, "writable", store=SharesTails)
+        return serve(engine, [(0, requests[0]), (3, requests[1])])
+
+    seen = watched(job, writable)
     # What the books lose, the block that was taken for the copy, would lead away from the texts.
     told, whole = symptoms(model, requests, replace(seen, books=""))
     return told, whole and not seen.books
+
+
+def four_answers(model: GPT, attempt: Attempt) -> str:
+    """One prompt answered four times by the learner's `writable`; its last block is half full."""
+    settings = replace(SETTINGS, temperature=1.0)
+    requests = [_request(number, KING + "What say", 24) for number in range(4)]
+
+    def job(rule: Rule) -> Seen:
+        engine = ExhibitEngine(
+            model, rule, "writable", settings=settings, store=SharesTails, looks_at=True
+        )
+        return serve(engine, [(min(each.id, 1), each) for each in requests])
+
+    seen = watched(job, attempt.or_reference(blocks.writable))
+    told, _ = symptoms(model, requests, seen, settings)
+    whose = "your `writable`" if attempt.started else "the reference (yours is not written yet)"
+    return f"One prompt, answered four times at temperature 1, by {whose}:\n\n{told}"
 
 
 def into_the_same(
@@ -108,10 +146,7 @@ class BelievingPool(BlockPool):
 class Believing(Store):
     """A store with such books."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        num_blocks, lanes = len(self.pool.counts), args[2]
-        self.pool = BelievingPool(num_blocks, lanes, self.parts)
+    pool_type = BelievingPool
 
 
 def one_leaves(model: GPT, release: Rule) -> tuple[str, bool]:
@@ -121,9 +156,12 @@ def one_leaves(model: GPT, release: Rule) -> tuple[str, bool]:
         _request(1, KING + SAYS + " with", 40),
         _request(2, DUKE + "Now, by the world, I do not know the man that has", 24),
     ]
-    engine = ExhibitEngine(model, release, "release", store=Believing)
-    seen = serve(engine, [(0, requests[0]), (2, requests[1]), (8, requests[2])])
-    return symptoms(model, requests, seen)
+
+    def job(rule: Rule) -> Seen:
+        engine = ExhibitEngine(model, rule, "release", store=Believing)
+        return serve(engine, [(0, requests[0]), (2, requests[1]), (8, requests[2])])
+
+    return symptoms(model, requests, watched(job, release))
 
 
 def all_of_its_table(counts: list[int], table: list[int]) -> list[int]:
@@ -148,8 +186,23 @@ class FailsOnce(PackedExecutor):
         return ForwardResult(torch.full_like(result.logits, float("nan")), result.forwards)
 
 
+class NeverTakesBack(BlockPool):
+    """Books in which what a step has published can be found after the step has failed."""
+
+    def restore(self, books: Mapping[str, Any]) -> None:
+        """As ever, but for what was published."""
+        published = self._hash_of.items() - books["_hash_of"].items()
+        depths = {block: self._worth[block][1] for block, _ in published}
+        super().restore(books)
+        self.publish((depths[block], block, block_hash) for block, block_hash in published)
+        self._empty -= depths.keys()
+        self._idle |= dict.fromkeys(depths)
+
+
 class PublishesWhenWritten(Store):
     """A store in which `rule` says how many blocks can be found while a step is under way."""
+
+    pool_type = NeverTakesBack
 
     def place(self, rows: Sequence[tuple[int, int]]) -> torch.Tensor:
         """Where the new tokens go, and what of them is published at once."""
@@ -168,9 +221,12 @@ def a_step_that_fails(model: GPT, num_published: Rule) -> tuple[str, bool]:
         _request(0, DUKE + "Now, by the world", 16),
         _request(1, KING + SAYS + "er, my lord? What", 24),
     ]
-    engine = ExhibitEngine(model, num_published, store=PublishesWhenWritten, executor=FailsOnce)
-    seen = serve(engine, [(0, requests[0]), (1, requests[1])])
-    return symptoms(model, requests, seen)
+
+    def job(rule: Rule) -> Seen:
+        engine = ExhibitEngine(model, rule, store=PublishesWhenWritten, executor=FailsOnce)
+        return serve(engine, [(0, requests[0]), (1, requests[1])])
+
+    return symptoms(model, requests, watched(job, num_published))
 
 
 def as_soon_as_written(num_committed: int, num_new: int, size: int) -> int:
@@ -209,16 +265,17 @@ def with_adapter(model: GPT) -> GPT:
 
 def two_adapters(model: GPT, block_hashes: Rule) -> tuple[str, bool]:
     """One prompt for the model and for the model with an adapter, which share a store."""
-    adapted, base = with_adapter(model), ExhibitEngine(model, block_hashes, "block_hashes")
-    said, whole = list[str](), True
-    for number, (name, weights, engine) in enumerate(
-        ((None, model, base), ("pirate", adapted, OnOneStore(adapted, base)))
-    ):
-        request = Request(number, encode(KING + SAYS + "er, my"), 24, cache_salt=name)
-        told, right = symptoms(weights, [request], serve(engine, [(0, request)]))
-        said += told.splitlines()[2 * number :]
-        whole &= right
-    return "\n".join(said), whole
+    adapted, prompt = with_adapter(model), encode(KING + SAYS + "er, my")
+    plain, salted = (Request(i, prompt, 24, cache_salt=s) for i, s in enumerate((None, "pirate")))
+
+    def job(rule: Rule) -> Seen:
+        base = ExhibitEngine(model, rule, "block_hashes")
+        return serve(OnOneStore(adapted, base), [(0, salted)], serve(base, [(0, plain)]))
+
+    seen = watched(job, block_hashes)
+    said, right = symptoms(model, [plain], replace(seen, books="", stopped=""))
+    rest, whole = symptoms(adapted, [salted], seen)
+    return "\n".join([said, *rest.splitlines()[2:]]), right and whole
 
 
 def of_tokens_alone(tokens: list[int], size: int, salt: str) -> list[str]:

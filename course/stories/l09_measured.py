@@ -8,8 +8,7 @@ import functools
 import random
 from typing import Any
 
-from course.known_run import KnownRun
-from course.replay import replay, replays
+from course.replay import Rerun, replay, replays
 from course.stories.l02_scheduler import recomputed
 from course.stories.l09_pool import computed_tokens, found_tokens
 from course.stories.plan_only import plan_engine
@@ -153,7 +152,7 @@ def _sixteen_in_slots() -> Trace:
 
 
 @functools.cache
-def _sixteen_in_blocks(*, at_once: bool) -> KnownRun[Parts, Trace]:
+def _sixteen_in_blocks(*, at_once: bool) -> Rerun[Parts, Trace]:
     config = EngineConfig(token_budget=512, max_batch_size=16, block_size=16, share_prefixes=True)
     return replays(
         lambda parts: plan_engine(config, parts), lambda: sixteen(at_once=at_once), _MOST_STEPS
@@ -206,7 +205,7 @@ def preempted(parts: Parts, name: str) -> str:
 
 
 @functools.cache
-def _crowd_that_finds() -> KnownRun[Parts, Trace]:
+def _crowd_that_finds() -> Rerun[Parts, Trace]:
     config = EngineConfig(
         token_budget=64, max_kv_tokens=_BUDGET, max_batch_size=8, block_size=8, share_prefixes=True
     )

@@ -1,19 +1,19 @@
-"""The engine on a store of blocks that is broken on purpose, and what is seen of it.
-
-The engine's guard would refuse what an exhibit answers with a sentence; here it gets inside.
-"""
+"""The engine on another store of blocks, which may be broken on purpose, and what is seen of it."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from course.calling.errors import blame
+from course.calling.jobs import RunError, run
+from course.calling.policies import Policy
 from course.stories.texts import oracle, shown
 from nanogpt import GPT, Engine, EngineConfig, Parts, Request, decode
 from nanogpt.blocks.block_kv_cache import BlockKVCache
+from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.executors.packed import PackedExecutor
 from nanogpt.kv_cache import KVCache
-from nanogpt.parts.guard import guarded
 
 Rule = Callable[..., Any]
 SETTINGS = EngineConfig(token_budget=64, block_size=16, share_prefixes=True)
@@ -24,12 +24,17 @@ class Store(BlockKVCache):
 
     requests: Mapping[int, Request]
     rule: Rule
+    pool_type = BlockPool
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.pool = self.pool_type(len(self.pool.counts), args[2], self.parts)
 
 
 class ExhibitEngine(Engine):
-    """The engine on another store, with an exhibit as the store's `part`, if it is one.
+    """The engine on another store, with `rule` as the store's `part`, if it is one.
 
-    The exhibit has a time limit and no other guard.
+    The store believes what the rule answers, unless the engine `looks_at` it as at any part.
     """
 
     def __init__(
@@ -41,11 +46,12 @@ class ExhibitEngine(Engine):
         settings: EngineConfig = SETTINGS,
         store: type[Store] = Store,
         executor: type[PackedExecutor] = PackedExecutor,
+        looks_at: bool = False,
     ) -> None:
-        self._store, self._rule = store, guarded("exhibit", rule)
-        self._in_store = replace(Parts(), **{part: self._rule}) if part else Parts()
-        super().__init__(model, settings, make_executor=executor)
-        self.blocks.requests, self.blocks.rule = self.requests, self._rule
+        parts = replace(Parts(), **{part: rule}) if part else Parts()
+        self._store, self._believed = store, None if looks_at else parts
+        super().__init__(model, settings, parts if looks_at else Parts(), make_executor=executor)
+        self.blocks.requests, self.blocks.rule = self.requests, rule
 
     @property
     def blocks(self) -> Store:
@@ -54,7 +60,7 @@ class ExhibitEngine(Engine):
         return self.cache
 
     def make_cache(self) -> KVCache:
-        """The exhibit's store, as large as the engine's own would be."""
+        """The other store, as large as the engine's own would be."""
         weight, config = self.model.token_embedding.weight, self.config
         size, lanes = config.block_size or 1, config.max_batch_size
         num_blocks = lanes * -(-self.model.config.context_len // size)
@@ -62,7 +68,7 @@ class ExhibitEngine(Engine):
             num_blocks = config.max_kv_tokens // size
         store: Any = self._store(
             self.model.config, num_blocks, lanes, size, weight.dtype, weight.device,
-            self._in_store, share=True,
+            self._believed or self.parts, share=True,
         )  # fmt: skip
         return store
 
@@ -78,9 +84,22 @@ class Seen:
     stopped: str = ""
 
 
-def serve(engine: ExhibitEngine, arrivals: Sequence[tuple[int, Request]]) -> Seen:
-    """Serve requests as they arrive, with a look at the store's books after every step."""
-    seen, queue = Seen(), list(arrivals)
+def watched(job: Callable[[Rule], Seen], rule: Rule) -> Seen:
+    """What is seen of a job with this rule, in a child process."""
+    try:
+        return run(job, Policy(rule))
+    except RunError as error:
+        return Seen(stopped=str(error))
+
+
+def serve(
+    engine: ExhibitEngine, arrivals: Sequence[tuple[int, Request]], seen: Seen | None = None
+) -> Seen:
+    """Serve requests as they arrive, with a look at the store's books after every step.
+
+    `seen` is what another engine on the store has shown before.
+    """
+    seen, queue = seen or Seen(), list(arrivals)
     started = engine.step_number
     try:
         while (queue or not engine.scheduler.is_done()) and engine.step_number < started + 200:
@@ -91,9 +110,9 @@ def serve(engine: ExhibitEngine, arrivals: Sequence[tuple[int, Request]]) -> See
                 continue
             _step(engine, seen)
     except Exception as error:
-        seen.stopped = f"{type(error).__name__}: {error}".splitlines()[0]
+        seen.stopped = blame(error)
     trace = engine.trace()
-    seen.texts = {r.id: list(trace.generated_tokens(r.id)) for _, r in arrivals}
+    seen.texts |= {r.id: list(trace.generated_tokens(r.id)) for _, r in arrivals}
     return seen
 
 
@@ -123,12 +142,14 @@ def _lie(store: Store) -> str:
     return "the store's books do not agree"
 
 
-def symptoms(model: GPT, requests: Sequence[Request], seen: Seen) -> tuple[str, bool]:
+def symptoms(
+    model: GPT, requests: Sequence[Request], seen: Seen, settings: EngineConfig = SETTINGS
+) -> tuple[str, bool]:
     """(each text beside the oracle's, as Markdown; whether all is as it should be)."""
     rows = ["| request | tokens found | the oracle | this store |", "|--:|--:|:--|:--|"]
     wrong: list[int] = []
     for request in requests:
-        right, got = oracle(model, SETTINGS, request), seen.texts.get(request.id, [])
+        right, got = oracle(model, settings, request), seen.texts.get(request.id, [])
         if got != right:
             wrong.append(request.id)
         mark = "" if got == right else " **differs**"

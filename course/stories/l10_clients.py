@@ -1,23 +1,30 @@
-"""Behind lesson 10's server: clients of real sockets, in threads, and a server that stands.
+"""Behind lesson 10's server: a child process that serves, and its clients in threads here.
 
-The clients know HTTP and server-sent events alone, as any client does.
+The clients know only HTTP and server-sent events, as any client does.
 """
 
 import json
+import math
+import socket
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from typing import Any, Generic, TypeVar
 
+from course.calling.errors import blame
+from course.calling.jobs import RunError, run
 from course.launcher.failure import learn_command
 from nanogpt import Engine, Trace
 from nanogpt.server import ServerParts, ServerSettings, running_server
-from nanogpt.server.engine_thread import EngineThread
+from nanogpt.server.serving import LOCAL
+
+Result = TypeVar("Result")
 
 EVERY_STEP = ServerSettings(stream_interval_ms=0)
 _WRAPPED = 'style="white-space:pre-wrap;overflow-wrap:anywhere"'
@@ -64,12 +71,20 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """What clients had of a server, what its engine did, and which server parts failed."""
+class Served(Generic[Result]):
+    """What clients had of a server, what its engine did, and which server parts failed.
 
-    answers: tuple[Answer, ...]
+    `problems` are sentences by the part's name.
+    """
+
+    result: Result
     trace: Trace
     problems: dict[str, str]
+
+    @property
+    def said(self) -> str:
+        """The problems, for the end of a page's paragraph."""
+        return "".join(f"\n\n**A part failed:** {each}" for each in self.problems.values())
 
 
 def stream(url: str, call: Call) -> Answer:
@@ -119,16 +134,76 @@ def at_once(url: str, calls: Sequence[Call]) -> list[Answer]:
     return [answers[i] for i in range(len(calls))]
 
 
+def serve_while(
+    use: Callable[[str], Result],
+    make_engine: Callable[[], Engine],
+    parts: ServerParts,
+    settings: ServerSettings = EVERY_STEP,
+) -> Served[Result]:
+    """A real server in a child process, on a free port of this machine, while `use(url)` runs here.
+
+    Raises: RunError when the server had to be stopped.
+    """
+    results: list[Result] = []
+
+    def client() -> None:
+        line, url = _reached(door)
+        with line:
+            if url:
+                results.append(use(url))
+
+    with socket.create_server((LOCAL, 0)) as door:
+        clients = threading.Thread(target=client, daemon=True)
+        clients.start()
+        try:
+            trace, problems = run(_serve, door.getsockname(), make_engine, parts, settings)
+        finally:
+            _give_up(door.getsockname())
+            clients.join()
+    return Served(results[0], trace, problems)
+
+
+def _serve(
+    address: tuple[str, int],
+    make_engine: Callable[[], Engine],
+    parts: ServerParts,
+    settings: ServerSettings,
+) -> tuple[Trace, dict[str, str]]:
+    """Serve until the connection to `address`, over which the url goes, is closed there."""
+    with (
+        socket.create_connection(address) as line,
+        running_server(make_engine, settings, parts=parts) as (url, thread),
+    ):
+        line.sendall(url.encode() + b"\n")
+        line.recv(1)
+    return thread.engine.trace(), {name: blame(each) for name, each in thread.problems.items()}
+
+
+def _reached(door: socket.socket) -> tuple[socket.socket, str]:
+    """The connection of the server that starts, and its url; "" when it has not started."""
+    line, _ = door.accept()
+    with line.makefile() as words:
+        return line, words.readline().strip()
+
+
+def _give_up(address: tuple[str, int]) -> None:
+    """Let `_reached` wait no longer."""
+    with suppress(OSError):
+        socket.create_connection(address).close()
+
+
 def serve_calls(
     make_engine: Callable[[], Engine],
     parts: ServerParts,
     calls: Sequence[Call],
     settings: ServerSettings = EVERY_STEP,
-) -> Served:
-    """A real server on a free port of this machine, all calls at once, and its end."""
-    with running_server(make_engine, settings, parts=parts) as (url, thread):
-        answers = at_once(url, calls)
-    return Served(tuple(answers), thread.engine.trace(), dict(thread.problems))
+) -> Served[list[Answer]]:
+    """A real server, and all these calls at once. When it had to be stopped, the trace says so."""
+    try:
+        return serve_while(lambda url: at_once(url, calls), make_engine, parts, settings)
+    except RunError as error:
+        nothing = [Answer(call, 0, "", (), None, str(error)) for call in calls]
+        return Served(nothing, make_engine().trace(str(error)), {})
 
 
 def by_another_client(url: str, prompt: str, num_tokens: int) -> tuple[str, str]:
@@ -153,24 +228,39 @@ def by_another_client(url: str, prompt: str, num_tokens: int) -> tuple[str, str]
 class StandingServer:
     """A server that stands until it is let go: when its cell runs anew, or the kernel ends.
 
-    Only where a learner edits the page: a page that is shown to many has no server of its own.
+    `url` is "" where there is none. Only where a learner edits the page: a page that is shown to
+    many has no server of its own.
     """
 
     def __init__(
         self, make_engine: Callable[[], Engine], parts: ServerParts, settings: ServerSettings
     ) -> None:
-        self._held = ExitStack()
-        self.url = ""
-        self.thread: EngineThread | None = None
-        if _is_edited():
-            running = running_server(make_engine, settings, parts=parts)
-            self.url, self.thread = self._held.enter_context(running)
+        self.url, problems = "", list[str]()
+        self._line: socket.socket | None = None
+        self._problems = problems
+        if not _is_edited():
+            return
+
+        def serve(address: tuple[str, int]) -> None:
+            try:
+                run(_serve, address, make_engine, parts, settings, limit_s=math.inf)
+            except RunError as error:
+                problems.append(str(error))
+            finally:
+                _give_up(address)
+
+        with socket.create_server((LOCAL, 0)) as door:
+            threading.Thread(target=serve, args=(door.getsockname(),), daemon=True).start()
+            self._line, self.url = _reached(door)
 
     def __del__(self) -> None:
-        self._held.close()
+        if self._line is not None:
+            self._line.close()
 
     def _repr_html_(self) -> str:
         """Its address, and how to speak with it from a terminal."""
+        if self._problems:
+            return f"<p>The server stopped: {escape(self._problems[0])}</p>"
         if not self.url:
             opened = f"Opened with <code>{learn_command()}</code>"
             return f"<p>{opened}, this page keeps a server.</p>"

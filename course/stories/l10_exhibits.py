@@ -1,82 +1,59 @@
 """Behind lesson 10's exhibits: five defects, each put into the real server or engine; Markdown."""
 
-import time
+import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from course.stories.l10_clients import EVERY_STEP, Call, at_once, stream
+from course.calling.jobs import RunError, run
+from course.calling.policies import Policy
+from course.stories.l10_clients import (
+    EVERY_STEP,
+    Answer,
+    Call,
+    Served,
+    at_once,
+    serve_while,
+    stream,
+)
 from course.stories.l10_served import LINES, STEPS, oracle
 from course.stories.texts import shown
 from nanogpt import Engine, EngineConfig, Parts, Request, decode, encode, load_model
 from nanogpt.checkpoints.pieces import Characters
 from nanogpt.clock import WallClock
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.parts.guard import guarded
-from nanogpt.parts.plain_values import as_items, as_mapping
 from nanogpt.parts.request_view import RequestView
 from nanogpt.policies import Resumed
-from nanogpt.server import ServerParts, ServerSettings, running_server
+from nanogpt.server import ServerParts, ServerSettings
 from nanogpt.server.continuation import Continuation
-from nanogpt.validate import PartError
 
 Rule = Callable[..., Any]
-FORMS: dict[str, Callable[[Any], bool]] = {
-    "admit_or_refuse": lambda value: value == "accept" or len(as_items(value) or ()) == 2,
-    "next_events": lambda value: (
-        (items := as_items(value)) is not None and all(isinstance(each, str) for each in items)
-    ),
-    "on_disconnect": lambda value: (as_mapping(value) or {}).keys() >= BOOKS,
-}
-BOOKS = {"waiting", "running", "leaving", "in_step"}
 
 
-class Believed:
-    """An exhibit's function as a server part whose answers nothing looks at but for their form.
+def or_why_not(exhibit: Callable[[Rule], str]) -> Callable[[Rule], str]:
+    """The exhibit, or why its run stopped."""
 
-    Mutable: `problem` says why it is believed no more, and the reference goes on.
-    """
-
-    def __init__(self, name: str, rule: Rule) -> None:
-        self.problem = ""
-        self._name = name
-        self._rule = guarded("function", rule)
-
-    def __call__(self, *args: Any) -> Any:
-        """What it answers."""
-        reference = getattr(ServerParts(), self._name)
-        if self.problem:
-            return reference(*args)
+    @functools.wraps(exhibit)
+    def said(rule: Rule) -> str:
         try:
-            answer = self._rule(*args)
-        except PartError as error:
-            self.problem = str(error)
-            return reference(*args)
-        if not FORMS[self._name](answer):
-            self.problem = f"your function returned {answer!r}, which is no answer"
-            return reference(*args)
-        return answer
+            return exhibit(rule)
+        except RunError as error:
+            return f"**The run stopped:** {error}"
 
-    @property
-    def said(self) -> str:
-        """The problem, for the end of a page's sentence."""
-        return f"\n\n**The reference stands in:** {self.problem}." if self.problem else ""
+    return said
 
 
-def serve_believing(
-    made: Engine,
+def served(
     name: str,
     rule: Rule,
-    use: Callable[[str], Any],
+    use: Callable[[str], list[Answer]],
+    make_engine: Callable[[], Engine],
     settings: ServerSettings = EVERY_STEP,
-) -> tuple[Any, str]:
-    """What `use` makes of a server that believes this part, and what is to be said of the part."""
-    part = Believed(name, rule)
-    with running_server(lambda: made, settings) as (url, thread):
-        thread.parts = replace(ServerParts(), **{name: part})
-        return use(url), part.said
+) -> Served[list[Answer]]:
+    """What `use` makes of a server with this part. Raises: RunError."""
+    parts = ServerParts(**{name: Policy(rule)})
+    return serve_while(use, make_engine, parts, settings)
 
 
 def begins_anew(view: RequestView, /) -> Resumed:
@@ -94,20 +71,23 @@ def engine(parts: Parts = Parts(), **settings: Any) -> Engine:
 # --- A: once more from the beginning --------------------------------------------------------------
 
 
+@or_why_not
 def doubled(rule: Rule) -> str:
     """Four clients on a KV budget so short that some are preempted, and what they read."""
     asked = [Call(prompt, 40) for prompt, _ in LINES[:4]]
-    made = engine(Parts(resume=begins_anew), max_kv_tokens=150)
-    served, problem = serve_believing(made, "next_events", rule, lambda url: at_once(url, asked))
+    seen = served(
+        "next_events", rule, lambda url: at_once(url, asked),
+        lambda: engine(Parts(resume=begins_anew), max_kv_tokens=150),
+    )  # fmt: skip
     rows: list[str] = []
-    for number, each in enumerate(served):
+    for number, each in enumerate(seen.result):
         right = each.text == oracle(each.call.prompt, 40)
         verdict = "the oracle's" if right else f"**{len(each.text)} characters, not its 40**"
         text = each.text if len(each.text) < 90 else f"{each.text[:90]}…"
         said = each.message.replace("|", "/") if each.message else shown(text)
         rows.append(f"| {number} | {verdict} | {said} |")
     head = "| client | its text is | what it read |\n|--:|:--|:--|\n"
-    return head + "\n".join(rows) + problem
+    return head + "\n".join(rows) + seen.said
 
 
 # --- B: half a character --------------------------------------------------------------------------
@@ -123,12 +103,16 @@ class TwoBytes(Characters):
         return CAFE.encode()[2 * token : 2 * token + 2]
 
 
+@or_why_not
 def halves(rule: Rule) -> str:
     """The real text of a stream, of tokens that are two bytes each."""
     pieces = [TwoBytes().piece(token) for token in range(-(-len(CAFE.encode()) // 2))]
-    part = Believed("next_events", rule)
-    text = Continuation(tokenizer=TwoBytes(), events=part)
-    events = [text.feed([token]) for token in range(len(pieces))] + [text.rest()]
+
+    def job(rule: Rule) -> list[str]:
+        text = Continuation(tokenizer=TwoBytes(), events=rule)
+        return [text.feed([token]) for token in range(len(pieces))] + [text.rest()]
+
+    events = run(job, Policy(rule))
     rows = [
         f"| `{piece.hex(' ')}` | {f'`{event}`' if event else 'nothing'} |"
         for piece, event in zip([*pieces, b""], events, strict=True)
@@ -137,51 +121,50 @@ def halves(rule: Rule) -> str:
     whole = "".join(events)
     told = "They are the same." if whole == CAFE else f"**The client has:** {whole}"
     head = "| a token, two bytes each | is sent |\n|:--|:--|\n"
-    return f"The answer: {CAFE}\n\n{head}" + "\n".join(rows) + f"\n\n{told}{part.said}"
+    return f"The answer: {CAFE}\n\n{head}" + "\n".join(rows) + f"\n\n{told}"
 
 
 # --- C: for a client that has left ----------------------------------------------------------------
 
 
+@or_why_not
 def computed_on(rule: Rule) -> str:
     """One request at a time; the first client leaves after three events, the second waits."""
-    made = engine(max_batch_size=1)
-
-    def use(url: str) -> tuple[int, float]:
-        first, second = Call(LINES[0][0], 160, 3), Call(LINES[4][0], 8)
-        stream(url, first)
-        began = time.perf_counter()
-        answer = stream(url, second)
-        waited = answer.times_s[0] if answer.times_s else time.perf_counter() - began
-        return len(made.trace().generated_tokens(0)), 1000 * waited
-
-    (num_tokens, waited_ms), problem = serve_believing(made, "on_disconnect", rule, use)
+    asked = Call(LINES[0][0], 160, 3), Call(LINES[4][0], 8)
+    seen = served(
+        "on_disconnect", rule, lambda url: [stream(url, each) for each in asked],
+        lambda: engine(max_batch_size=1),
+    )  # fmt: skip
+    num_tokens, second = len(seen.trace.generated_tokens(0)), seen.result[1]
+    waited = f"its first text after {second.ttft_ms:.0f} ms" if second.times_s else "no text"
     return (
         f"The first client left after 3 events; its request came to **{num_tokens} of 160 "
-        f"tokens**. The second, behind it, had its first text after {waited_ms:.0f} ms.{problem}"
+        f"tokens**. The second, behind it, had {waited}.{seen.said}"
     )
 
 
 # --- D: a queue without an end --------------------------------------------------------------------
 
 
+@or_why_not
 def crowd(rule: Rule) -> str:
     """24 clients at once on a server for 6: who is served, and after how long."""
     asked = [Call(LINES[i % len(LINES)][0], 24) for i in range(24)]
-    made = engine(max_batch_size=3)
     settings = ServerSettings(max_requests=6, stream_interval_ms=0)
-    served, problem = serve_believing(
-        made, "admit_or_refuse", rule, lambda url: at_once(url, asked), settings
-    )
-    firsts = sorted(each.ttft_ms for each in served if each.times_s)
-    refused = [each for each in served if each.status == 429]
+    seen = served(
+        "admit_or_refuse", rule, lambda url: at_once(url, asked),
+        lambda: engine(max_batch_size=3), settings,
+    )  # fmt: skip
+    firsts = sorted(each.ttft_ms for each in seen.result if each.times_s)
+    refused = [each for each in seen.result if each.status == 429]
     if not firsts:
-        return f"**None was served.**{problem}"
+        return f"**None was served.**{seen.said}"
     waits = sorted({each.retry_after_s for each in refused if each.retry_after_s})
     told = f", told to come again in {' or '.join(map(str, waits))} s" if waits else ""
     return (
         f"Of 24 clients {len(firsts)} were served and {len(refused)} refused{told}. First text "
-        f"after {firsts[0]:.0f} ms for the luckiest, **{firsts[-1]:.0f} ms** for the last.{problem}"
+        f"after {firsts[0]:.0f} ms for the luckiest, **{firsts[-1]:.0f} ms** for the last."
+        f"{seen.said}"
     )
 
 
@@ -212,36 +195,36 @@ class LeftInMidStep(PackedExecutor):
         return super().run(rows)
 
 
+@or_why_not
 def under_a_step(rule: Rule) -> str:
     """Three requests in one batch; the client of one leaves while a step computes."""
-    made = engine()
     asked = {i: LINES[i][0] for i in range(3)}
-    requests = {i: Request(i, encode(prompt), 20) for i, prompt in asked.items()}
-    for request in requests.values():
-        made.submit(request)
-    executor = LeftInMidStep(made, part := Believed("on_disconnect", rule), 1)
-    made.executor = executor
-    told = ""
-    try:
-        while not made.scheduler.is_done():
-            made.step()
-            for gone in executor.leaving:
-                made.cancel(gone)
-            executor.leaving = []
-    except KeyError as error:
-        told = f"**The step ended with `{type(error).__name__}: {error}`.** "
+
+    def job(rule: Rule) -> tuple[str, dict[int, list[int]]]:
+        made = engine()
+        requests = {i: Request(i, encode(prompt), 20) for i, prompt in asked.items()}
+        for request in requests.values():
+            made.submit(request)
+        made.executor = executor = LeftInMidStep(made, rule, 1)
+        told = ""
+        try:
+            while not made.scheduler.is_done():
+                made.step()
+                for gone in executor.leaving:
+                    made.cancel(gone)
+                executor.leaving = []
+        except KeyError as error:
+            told = f"**The step ended with `{type(error).__name__}: {error}`.** "
+        return told, {i: list(request.generated_tokens) for i, request in requests.items()}
+
+    told, given = run(job, Policy(rule))
+    texts = {i: decode(tokens) for i, tokens in given.items()}
     rows = [
-        f"| {i} | {'its client left' if i == 1 else _stands(request, asked[i])} | "
-        f"{shown(decode(request.generated_tokens))} |"
-        for i, request in requests.items()
+        f"| {i} | {'its client left' if i == 1 else _stands(text, asked[i])} | {shown(text)} |"
+        for i, text in texts.items()
     ]
-    return (
-        f"{told}\n\n| request | | what it has given |\n|--:|:--|:--|\n"
-        + "\n".join(rows)
-        + part.said
-    )
+    return f"{told}\n\n| request | | what it has given |\n|--:|:--|:--|\n" + "\n".join(rows)
 
 
-def _stands(request: Request, prompt: str) -> str:
-    text = decode(request.generated_tokens)
+def _stands(text: str, prompt: str) -> str:
     return "the oracle's text" if text == oracle(prompt, 20) else f"{len(text)} of 20 tokens"

@@ -10,13 +10,19 @@ import torch
 
 from course.answers import LoadedParts
 from course.attempt import Attempt
-from course.leaderboard.ablation import report_card
-from course.leaderboard.own_parts import PLAYED, entry_of
+from course.calling.jobs import RunError, run
+from course.leaderboard.ablation import card_of
+from course.leaderboard.own_parts import PLAYED, play_mine
 from course.leaderboard.tables import card_sentence, markdown, sentence
-from course.limited_call import call
-from course.observed_call import Shown
-from course.stories.l10_clients import Answer, Call, Served, StandingServer, serve_calls
-from course.stories.l10_clients import by_another_client as by_another_client
+from course.stories.l10_clients import (
+    Answer,
+    Call,
+    Served,
+    StandingServer,
+    by_another_client,
+    serve_calls,
+    serve_while,
+)
 from course.stories.texts import shown
 from nanogpt import Engine, EngineConfig, Parts, decode, encode, generate, load_model
 from nanogpt.clock import WallClock
@@ -24,6 +30,7 @@ from nanogpt.contest import BASELINES, NAMES, Round, play_round
 from nanogpt.figures.contest_curves import contest_scores
 from nanogpt.server import ServerParts, ServerSettings
 from nanogpt.server import server_parts as reference
+from nanogpt.server.server_parts import NextEvents
 
 MakeEngine = Callable[[], Engine]
 Attempts = Mapping[str, Attempt]
@@ -47,13 +54,10 @@ def calls() -> list[Call]:
 
 def server_parts(attempts: Attempts) -> ServerParts:
     """The three functions of this page, as far as they are written."""
-    prints = Shown()
-    written = {
-        name: prints.around(each.function)
-        for name, each in attempts.items()
-        if each.started and each.function is not None
-    }
-    return ServerParts(**written)
+    usual = ServerParts()
+    return ServerParts(
+        **{name: each.or_reference(getattr(usual, name)) for name, each in attempts.items()}
+    )
 
 
 def engine_maker(config: EngineConfig, parts: Parts) -> MakeEngine:
@@ -79,21 +83,20 @@ def counted(attempts: Attempts, earlier: LoadedParts) -> str:
     return f"**{mine} of {num_parts} parts are yours.**{rest}"
 
 
-def burst_said(served: Served, attempts: Attempts, earlier: LoadedParts) -> str:
+def burst_said(served: Served[list[Answer]], attempts: Attempts, earlier: LoadedParts) -> str:
     """Whose parts served six clients, and what each of them had."""
     # By request, as the picture of the engine's run beside it: clients race to the server.
-    answers = sorted(served.answers, key=_number)
+    answers = sorted(served.result, key=_number)
     rows = [_row(answer) for answer in answers]
-    right = sum(answer.text == oracle(*_asked(answer)) for answer in served.answers)
+    right = sum(answer.text == oracle(*_asked(answer)) for answer in served.result)
     verdict = (
         "**All six texts are the oracle's, character for character.**"
         if right == len(rows)
         else f"**{right} of {len(rows)} texts are the oracle's.**"
     )
-    problems = [f"\n\n**A part failed:** {each}" for each in served.problems.values()]
     head = "| request | first text after | longest gap | what its client read |\n"
     return (
-        f"{counted(attempts, earlier)} {_left_out(earlier)}{verdict}{''.join(problems)}\n\n"
+        f"{counted(attempts, earlier)} {_left_out(earlier)}{verdict}{served.said}\n\n"
         f"{head}|--:|--:|--:|:--|\n" + "\n".join(rows)
     )
 
@@ -126,11 +129,13 @@ def _row(answer: Answer) -> str:
 
 def other_client_said(make: MakeEngine, parts: ServerParts) -> str:
     """One stream, read by a client that others wrote."""
-    from nanogpt.server import running_server
-
     prompt, num_tokens = LINES[0]
-    with running_server(make, parts=parts) as (url, _):
-        client, text = by_another_client(url, prompt, num_tokens)
+    try:
+        client, text = serve_while(
+            lambda url: by_another_client(url, prompt, num_tokens), make, parts, ServerSettings()
+        ).result
+    except RunError as error:
+        return f"And by another client: the server stopped, {error}"
     same = "the oracle's text" if text == oracle(prompt, num_tokens) else "**another text**"
     return f"And by {client}: {shown(text)}, {same}."
 
@@ -138,20 +143,20 @@ def other_client_said(make: MakeEngine, parts: ServerParts) -> str:
 # --- overload and leaving -------------------------------------------------------------------------
 
 
-def overload(make: MakeEngine, parts: ServerParts, num_clients: int = 12) -> Served:
+def overload(make: MakeEngine, parts: ServerParts, num_clients: int = 12) -> Served[list[Answer]]:
     """More clients at once than the server takes."""
     asked = [Call(LINES[i % len(LINES)][0], 30) for i in range(num_clients)]
     return serve_calls(make, parts, asked, ServerSettings(max_requests=5, stream_interval_ms=0))
 
 
-def overload_said(served: Served) -> str:
+def overload_said(served: Served[list[Answer]]) -> str:
     """How many were served, how many refused, and when they were told to come again."""
-    ok = [each for each in served.answers if each.status == 200 and each.times_s]
-    refused = [each for each in served.answers if each.status == 429]
+    ok = [each for each in served.result if each.status == 200 and each.times_s]
+    refused = [each for each in served.result if each.status == 429]
     waits = sorted({each.retry_after_s for each in refused if each.retry_after_s is not None})
-    others = [each for each in served.answers if each not in ok and each not in refused]
+    others = [each for each in served.result if each not in ok and each not in refused]
     lines = [
-        f"{len(served.answers)} clients at once, room for 5: {len(ok)} were served, "
+        f"{len(served.result)} clients at once, room for 5: {len(ok)} were served, "
         f"{len(refused)} were answered by 429"
         + (f", with `Retry-After: {' or '.join(map(str, waits))}`." if waits else ".")
     ]
@@ -165,6 +170,8 @@ def leaving_said(make: MakeEngine, parts: ServerParts) -> str:
     """Four clients; one leaves after five events: what its request holds, step by step."""
     asked = [Call(prompt, 60, 5 if i == 1 else None) for i, (prompt, _) in enumerate(LINES[:4])]
     served = serve_calls(make, parts, asked)
+    if served.trace.error:
+        return f"The server stopped: {served.trace.error}"
     gone = next(
         (
             i
@@ -173,17 +180,16 @@ def leaving_said(make: MakeEngine, parts: ServerParts) -> str:
         ),
         None,
     )
-    right = [a.text == oracle(*_asked(a)) for a in served.answers if a.call.leaves_after is None]
+    right = [a.text == oracle(*_asked(a)) for a in served.result if a.call.leaves_after is None]
     others = "The other three texts are the oracle's." if all(right) else "**Other texts changed.**"
-    problems = [f" **A part failed:** {each}" for each in served.problems.values()]
     if gone is None:
-        return f"The one that left was computed to its end. {others}{''.join(problems)}"
+        return f"The one that left was computed to its end. {others}{served.said}"
     request = served.trace.requests[gone]
     num_tokens = len(served.trace.generated_tokens(request.id))
     return (
         f"Client 1 left after its fifth event. Its request had given {num_tokens} of 60 tokens "
         f"when it was let go, with K/V of {len(request.prompt_tokens) + num_tokens - 1} tokens, "
-        f"which the next step could give to others. {others}{''.join(problems)}"
+        f"which the next step could give to others. {others}{served.said}"
     )
 
 
@@ -200,8 +206,9 @@ def own_functions(earlier: LoadedParts) -> dict[str, Callable[..., Any]]:
 def played(earlier: LoadedParts, names: Sequence[str] = NAMES) -> list[Round]:
     """One public seed of each workload: the baselines, and the learner's parts where it has any."""
     functions = own_functions(earlier)
-    entries = [*BASELINES, entry_of(functions)] if functions else BASELINES
-    return [play_round(name, 0, 0, entries) for name in names]
+    if not functions:
+        return [play_round(name, 0, 0, BASELINES) for name in names]
+    return [play_mine(name, 0, 0, functions) for name in names]
 
 
 def contest_said(rounds: Sequence[Round], earlier: LoadedParts) -> str:
@@ -240,7 +247,7 @@ def card_said(earlier: LoadedParts, name: str = "urgent") -> str:
             "It has a line for each part of yours that plays: pass an exercise of lesson 1 or 2, "
             "and it stands here."
         )
-    card = report_card(functions, [name], 0)
+    card = card_of(functions, [name], 0)
     rows = [f"| `{each.part}` | {each.alone:+} | {each.among:+} |" for each in card]
     head = f"| part | {name}: alone with the reference | among your own |\n|:--|--:|--:|\n"
     return f"{card_sentence(card)}\n\n{head}" + "\n".join(rows)
@@ -255,9 +262,9 @@ def event_of(text: str) -> str:
     return f"data: {json.dumps(body)}\n\n"
 
 
-def gaps_said(served: Served) -> str:
+def gaps_said(served: Served[list[Answer]]) -> str:
     """First texts and gaps of a burst, in a sentence."""
-    ok = [each for each in served.answers if each.times_s]
+    ok = [each for each in served.result if each.times_s]
     if not ok:
         return "None of the clients had any text."
     firsts = [each.ttft_ms for each in ok]
@@ -316,21 +323,29 @@ def http_cost() -> str:
 _BYTES = (b"O ", b"caf", b"\xc3", b"\xa9", b" \xf0\x9f", b"\x98\x80")
 
 
+def _texts_of(events_of: NextEvents) -> list[str | None]:
+    """What is sent after each token, and at the end; None for what is no list of texts."""
+    texts: list[str | None] = []
+    for number in range(1, len(_BYTES) + 2):
+        sent = sum(len(text or "") for text in texts)
+        events: Any = events_of(list(_BYTES[:number]), sent, number > len(_BYTES))
+        is_list = isinstance(events, list)
+        texts.append("".join(each for each in events if isinstance(each, str)) if is_list else None)  # pyright: ignore[reportUnknownVariableType]
+    return texts
+
+
 def bytes_of_a_stream(attempt: Attempt) -> str:
     """Tokens as bytes, and what the learner's function sends after each."""
-    part = attempt.or_reference(reference.next_events)
+    try:
+        texts = run(_texts_of, attempt.or_reference(reference.next_events))
+    except RunError:  # the check has said why
+        texts = [None] * (len(_BYTES) + 1)
     rows: list[str] = []
     sent = 0
-    for number in range(len(_BYTES) + 1):
-        is_done = number == len(_BYTES)
-        committed = list(_BYTES[: number + 1])
-        value = call(part, (committed, sent, is_done)).value
-        events = value if isinstance(value, list) else None
-        text = "".join(each for each in events or () if isinstance(each, str))
-        sent += len(text)
-        token = "the end" if is_done else f"`{_BYTES[number].hex(' ')}`"
-        said = "?" if events is None else shown(text)
-        rows.append(f"| {token} | {said} | {sent} |")
+    for token, text in zip([*_BYTES, None], texts, strict=True):
+        sent += len(text or "")
+        name = "the end" if token is None else f"`{token.hex(' ')}`"
+        rows.append(f"| {name} | {'?' if text is None else shown(text)} | {sent} |")
     whose = "your `next_events`" if attempt.started else "the reference (yours is not written yet)"
     head = "| the newest token, in bytes | is sent | characters sent |\n|:--|:--|--:|\n"
     return f"A stream of six tokens, by {whose}:\n\n{head}" + "\n".join(rows)

@@ -124,3 +124,10 @@ def _evenly_apart(rows: Sequence[Row], cache: BlockStore) -> Iterator[tuple[Sequ
             end, step = end + 1, apart
         yield rows[start:end], step
         start = end
+
+
+def index_of(entries: Sequence[int]) -> slice | list[int]:
+    """How to index the pool's entries: in one piece, without a copy, if they are neighbours."""
+    first = entries[0] if entries else 0
+    is_run = entries == list(range(first, first + len(entries)))
+    return slice(first, first + len(entries)) if is_run else list(entries)

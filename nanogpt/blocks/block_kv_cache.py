@@ -8,7 +8,7 @@ block that is not full is written, and it is never published: shared it is after
 Shapes: L layers, H heads, P blocks of E entries each, S entries held, D head size, N tokens.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanogpt.blocks.block_attention import block_attention
+from nanogpt.blocks.block_attention import block_attention, index_of
 from nanogpt.blocks.block_pool import BlockPool
 from nanogpt.blocks.block_record import BlocksRecord, BlockStepRecord, with_blocks
 from nanogpt.config import ModelConfig
@@ -67,11 +67,12 @@ class BlockKVCache(Prefixes):
         self.size = size
         self.parts = parts
         self.share = share
-        self._hashes = lru_cache(64)(lambda known, salt: parts.block_hashes(known, size, salt))
+        self._hashes = lru_cache(64)(lambda known, salt: parts.block_hashes([*known], size, salt))
         self._table_of: dict[int, list[int]] = {}
         self._length_of: dict[int, int] = {}
         self._published: dict[int, int] = {}  # so many blocks of the table
         self._copied: list[tuple[int, int]] = []
+        self._let_go: list[tuple[list[int], Tensor]] | None = None  # in a transaction
 
     # --- a request's table ------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class BlockKVCache(Prefixes):
     def commit(self, request_id: int, num_tokens: int) -> None:
         """Count `num_tokens` freshly written tokens as held; blocks beyond them are free again."""
         self._length_of[request_id] += num_tokens
-        self._cut(request_id)
+        self._cut(request_id, self.pool.drop)
 
     def discard_written(self, request_id: int) -> None:
         """Wipe what was written and never committed, and give the blocks of it back."""
@@ -114,12 +115,13 @@ class BlockKVCache(Prefixes):
             if self.pool.counts[block] == 1:
                 first = block * self.size
                 self.storage[:, :, :, first + start : first + self.size] = 0
-        self._cut(request_id)
+        self._cut(request_id, self.pool.put_back)
 
     def release(self, request_id: int) -> None:
         """Let go of the request's table; blocks that no other table names are free."""
-        self.pool.drop(self._table_of.pop(request_id))
-        del self._length_of[request_id], self._published[request_id]
+        self._drop(self._table_of[request_id])
+        for book in (self._table_of, self._length_of, self._published):
+            del book[request_id]
 
     def leave(self, request_id: int) -> OwnKV:
         """Let go of the table, and leave the request a copy of its K/V to look at."""
@@ -128,32 +130,30 @@ class BlockKVCache(Prefixes):
         return OwnKV(view_by_head(list(zip(*held, strict=True))))
 
     @contextmanager
-    def without(self, request_ids: Sequence[int]) -> Generator[None]:
-        """A step that these leave with: the others take their blocks, and an error puts all back.
-
-        Of the cached blocks, those that such a step evicts stay evicted.
-        """
-        mark, num_copied = self.pool.mark(), len(self._copied)
-        aside = [
-            (i, self._table_of[i], self._length_of[i], self._published[i]) for i in request_ids
-        ]
-        kept = [self.storage[:, :, :, self._whole(table)] for _, table, *_ in aside]
-        findable = [each for _, table, *_ in aside for each in self.pool.findable(table)]
-        for request_id, table, *_ in aside:
-            self._table_of[request_id] = []
-            self._length_of[request_id] = self._published[request_id] = 0
-            self.pool.drop(table)
+    def transaction(
+        self, worked: Sequence[int], newcomers: Sequence[int], leaving: Sequence[int]
+    ) -> Generator[None]:
+        """A step: who joins or leaves has an empty table; an error undoes all but evictions."""
+        tables = {i: list(table) for i, table in self._table_of.items()}
+        books = tables, dict(self._length_of), dict(self._published)
+        pool, num_copied, self._let_go = self.pool.books(), len(self._copied), []
         try:
+            for request_id in leaving:
+                self.release(request_id)
+            for request_id in (*leaving, *newcomers):
+                self.reserve(request_id)
             yield
         except BaseException:
-            for (request_id, table, length, published), kv in zip(aside, kept, strict=True):
-                self.adopt(request_id, table, length)
-                self._published[request_id] = published
-                self.storage[:, :, :, self._whole(table)] = kv
-            self.pool.publish(findable)
-            self.pool.rewind(mark)
+            for request_id in self._table_of.keys() & {*worked}:
+                self.discard_written(request_id)
+            self._table_of, self._length_of, self._published = books
+            self.pool.restore(pool)
+            for entries, kv in reversed(self._let_go):
+                self.storage[:, :, :, entries] = kv
             del self._copied[num_copied:]
             raise
+        finally:
+            self._let_go = None
 
     # --- what executors ask -----------------------------------------------------------------------
 
@@ -251,13 +251,13 @@ class BlockKVCache(Prefixes):
         blocks, found = self.parts.longest_match(hashes, published, len(known), self.size)
         return BlockHit(tuple(blocks), found) if found else None
 
-    def publish(self, request: Request) -> None:
+    def publish(self, request: Request, new: Sequence[int] = ()) -> None:
         """Let others find the request's full blocks, all of them from committed steps."""
         length = self._length_of[request.id]
         full = length // self.size
         if not self.share or full == self._published[request.id]:
             return
-        known = tuple(request.tokens_so_far[: full * self.size])
+        known = tuple([*request.tokens_so_far, *new][: full * self.size])
         hashes = self._hashes(known, request.cache_salt or "")
         held = zip(self._held_blocks(length), self._table_of[request.id], strict=True)
         self.pool.publish((i, block, hashes[i]) for i, block in held if i < full)
@@ -316,34 +316,38 @@ class BlockKVCache(Prefixes):
         """All entries of these blocks in the pool."""
         return [block * self.size + entry for block in table for entry in range(self.size)]
 
-    def _cut(self, request_id: int) -> None:
-        """Give back the blocks behind what is held."""
+    def _drop(self, blocks: Sequence[int]) -> None:
+        """Let go of blocks; a transaction that fails puts their K/V back."""
+        if self._let_go is not None and blocks:
+            entries = self._whole(blocks)
+            self._let_go.append((entries, self.storage[:, :, :, entries]))
+        self.pool.drop(blocks)
+
+    def _cut(self, request_id: int, give_back: Callable[[Sequence[int]], None]) -> None:
+        """Give back the blocks behind the held tokens."""
         table, num_blocks = self._table_of[request_id], -(-self._length_of[request_id] // self.size)
         if len(table) > num_blocks:
-            self.pool.drop(table[num_blocks:])
+            give_back(table[num_blocks:])
             del table[num_blocks:]
 
     def _make_writable(self, request_id: int, index: int) -> None:
-        """Copy a block before it is written, if another table names it."""
+        """Copy a block before it is written, if another table names it and the policy says so."""
         table, counts = self._table_of[request_id], self.pool.counts
         one_more = len(table) * self.size + 1
         free = self.pool.choose(table, one_more, self.size) if counts[table[index]] > 1 else []
-        self._table_of[request_id], copy = self.parts.writable(table, counts, index, free)
+        new_table, copy = self.parts.writable(table, counts, index, free)
+        old, new = table[index], new_table[index]
+        if new == old:
+            return
+        self.pool.claim([new])
+        self._table_of[request_id] = new_table
         if copy is not None:
-            self.pool.claim([copy[1]])
             origin, target = (slice(b * self.size, (b + 1) * self.size) for b in copy)
             self.storage[:, :, :, target] = self.storage[:, :, :, origin]
-            self.pool.drop([copy[0]])
             self._copied.append(copy)
+        self.pool.drop([old])
 
     def _entries(self, request_id: int, positions: Iterable[int]) -> list[int]:
         """Where these positions of the request's text lie in the pool."""
         table, size = self._table_of[request_id], self.size
         return [table[p // size] * size + p % size for p in positions]
-
-
-def index_of(entries: Sequence[int]) -> slice | list[int]:
-    """How to index the pool's entries: in one piece, without a copy, if they are neighbours."""
-    first = entries[0] if entries else 0
-    is_run = entries == list(range(first, first + len(entries)))
-    return slice(first, first + len(entries)) if is_run else list(entries)

@@ -11,12 +11,18 @@ Knows neither tensors nor requests. The choices are parts (`parts/blocks.py`).
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from itertools import chain
+from typing import Any
 
 from nanogpt.parts import Parts
 from nanogpt.parts.blocks import num_lacking
 from nanogpt.parts.cached_block import CachedBlock
+
+_BOOKS = (
+    "counts", "block_of", "_alike", "_hash_of", "_worth", "_empty", "_idle", "_now", "_published",
+)  # fmt: skip
 
 
 class BlockPool:
@@ -29,7 +35,7 @@ class BlockPool:
         self.parts = parts
         self.counts = [0] * num_blocks
         self.block_of: dict[str, int] = {}  # by hash; the first of its blocks that hold the same
-        self._alike: dict[str, list[int]] = {}  # by hash, all of them
+        self._alike: dict[str, tuple[int, ...]] = {}  # by hash, all of them
         self._hash_of: dict[int, str] = {}
         self._worth: dict[int, tuple[int, int]] = {}  # last used, depth; of those with a hash
         self._empty = set(range(num_blocks))
@@ -80,6 +86,8 @@ class BlockPool:
 
     def drop(self, blocks: Sequence[int]) -> None:
         """Count blocks once less; those that no table names are free, and found if they can be."""
+        if not blocks:
+            return
         freed = set(self.parts.release(self.counts, blocks))
         self._now += 1
         for block in reversed(blocks):  # the last is the first to give way
@@ -99,15 +107,18 @@ class BlockPool:
         """
         for depth, block, block_hash in blocks:
             if block not in self._hash_of:
-                self._alike.setdefault(block_hash, []).append(block)
+                self._alike[block_hash] = (*self._alike.get(block_hash, ()), block)
                 self.block_of[block_hash] = self._alike[block_hash][0]
                 self._hash_of[block] = block_hash
                 self._worth[block] = 0, depth
                 self._published.append((block, block_hash))
 
-    def findable(self, blocks: Sequence[int]) -> list[tuple[int, int, str]]:
-        """Those of them that can be found, as `publish` takes them."""
-        return [(self._worth[b][1], b, self._hash_of[b]) for b in blocks if b in self._hash_of]
+    def put_back(self, blocks: Sequence[int]) -> None:
+        """Free blocks again that were claimed and never filled."""
+        for block in blocks:
+            self.counts[block] = 0
+        self._empty.update(blocks)
+        self._events["freed"] += blocks
 
     @property
     def num_free(self) -> int:
@@ -124,14 +135,20 @@ class BlockPool:
         self._events, self._published = {name: [] for name in events}, []
         return events, published
 
-    def mark(self) -> tuple[int, int]:
-        """How much was allocated and freed since `events` was asked, to `rewind` to."""
-        return len(self._events["allocated"]), len(self._events["freed"])
+    def books(self) -> dict[str, Any]:
+        """A copy of the books, for `restore`."""
+        events = {name: list(blocks) for name, blocks in self._events.items()}
+        return {name: copy(getattr(self, name)) for name in _BOOKS} | {"_events": events}
 
-    def rewind(self, mark: tuple[int, int]) -> None:
-        """Let the record not say what a step did that failed and was undone."""
-        for name, length in zip(("allocated", "freed"), mark, strict=True):
-            del self._events[name][length:]
+    def restore(self, books: Mapping[str, Any]) -> None:
+        """Undo a step that failed. Cached blocks that it evicted stay evicted: it wrote to them."""
+        evicted = self._events["evicted"][len(books["_events"]["evicted"]) :]
+        for name, book in books.items():
+            setattr(self, name, book)
+        for block in evicted:
+            if block in self._idle:
+                self._evict(block)
+                self._empty.add(block)
 
     def check(self, tables: Sequence[Sequence[int]]) -> None:
         """Assert that every block is empty, cached or in tables, and counted as often as named."""
@@ -172,10 +189,9 @@ class BlockPool:
     def _evict(self, block: int) -> None:
         """Let a free block be found no more."""
         block_hash = self._hash_of.pop(block)
-        del self._worth[block], self._idle[block], self.block_of[block_hash]
-        self._alike[block_hash].remove(block)
-        if self._alike[block_hash]:
-            self.block_of[block_hash] = self._alike[block_hash][0]
-        else:
-            del self._alike[block_hash]
+        del self._worth[block], self.block_of[block_hash]
+        self._idle.pop(block, None)  # a policy may have lost it
+        alike = tuple(each for each in self._alike.pop(block_hash) if each != block)
+        if alike:
+            self._alike[block_hash], self.block_of[block_hash] = alike, alike[0]
         self._events["evicted"].append(block)

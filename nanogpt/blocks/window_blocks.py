@@ -16,12 +16,12 @@ from typing import Any
 
 from torch import Tensor
 
-from nanogpt.blocks.block_kv_cache import BlockKVCache, index_of
+from nanogpt.blocks.block_attention import index_of
+from nanogpt.blocks.block_kv_cache import BlockKVCache
 from nanogpt.executors.base import Row
 from nanogpt.model import Attend
-from nanogpt.parts.layout_checks import mask_of_pairs
 from nanogpt.parts.seams import BlockHit
-from nanogpt.parts.sliding_window import kept_positions, window_mask
+from nanogpt.parts.sliding_window import kept_positions, mask_of_pairs, window_mask
 from nanogpt.window.window_attention import window_attention
 from nanogpt.window.windowed_kv_cache import StepKV
 
@@ -55,8 +55,8 @@ class WindowBlockKVCache(BlockKVCache):
         end = start + num_tokens
         before, after = self._held_blocks(start), self._held_blocks(end)
         gone = [block for index, block in zip(before, table, strict=True) if index not in after]
+        self._drop(gone)
         table[:] = [block for block in table if block not in gone]
-        self.pool.drop(gone)
         if start % self.size and start // self.size in after:
             self._make_writable(request_id, after.index(start // self.size))
             table = self._table_of[request_id]

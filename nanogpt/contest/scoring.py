@@ -17,12 +17,11 @@ from nanogpt.contest.ranks import Rank, rank
 from nanogpt.contest.workloads import Call, Workload
 from nanogpt.engine import Engine
 from nanogpt.parts import Parts
-from nanogpt.parts.limits import run_watched
 from nanogpt.parts.ranking import Policy, TimedKey
 from nanogpt.parts.request_view import RequestView
 from nanogpt.posts.oracle import generate
 from nanogpt.trace import StepRecord
-from nanogpt.validate import PartError
+from nanogpt.validate import PartError, show
 
 MOST_STEPS = 3_000
 """An entry that has not served a workload by then never will: plain ones take about 200."""
@@ -70,10 +69,12 @@ def play(workload: Workload, entry: Entry) -> Score:
     """
     run = _Run(workload, entry)
     try:
-        run_watched(run.serve)
+        run.serve()
         problem = _wrong_text(workload, run.texts)
-    except (PartError, ValueError) as error:  # a part's, or the engine's about what it led to
-        problem = str(error).replace("your policy ", "your rank ")
+    except Exception as error:  # a policy's own, or the engine's about what one led to
+        is_ours = isinstance(error, PartError | ValueError)
+        problem = str(error) if is_ours else f"a policy raised {show(error)}"
+        problem = problem.replace("policy for request", "rank for request")
     times = first_times(workload.calls, run.steps)
     kept = [call.id for call in workload.calls if _is_kept(call, times[call.id])]
     ids = () if problem else tuple(kept)

@@ -51,7 +51,7 @@ class FusedExecutor:
         for i, row in enumerate(table):
             if max(row) >= limit:
                 raise PartError(
-                    f"your fused_rows put {what} {max(row)} into row {i}; there are "
+                    f"fused_rows put {what} {max(row)} into row {i}; there are "
                     f"{what}s 0..{limit - 1}"
                 )
 

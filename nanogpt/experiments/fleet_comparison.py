@@ -170,7 +170,8 @@ def run_seed(
 ) -> tuple[Summary, ...]:
     """Every fleet on the one load of a seed. `parts` are the first one's.
 
-    Raises: ValueError for a load that cannot be made; PartError when a part fails.
+    Raises: ValueError for a load that cannot be made; PartError for an illegal answer of
+    a part, and whatever a part raises.
     """
     load = make_workload(scenario, rps, duration_s, seed)
     first, *others = configs
@@ -217,7 +218,8 @@ def compare(
     """Runs (baseline, other) on the load of every seed, one after the other, in this process.
 
     `cost` takes the place of the configs' own. `parts` are the other's.
-    Raises: ValueError without a seed; PartError when a part fails.
+    Raises: ValueError without a seed; PartError for an illegal answer of
+    a part, and whatever a part raises.
     """
     baseline, other = (dataclasses.replace(config, cost=cost) for config in configs)
     trials: list[tuple[Summary, Summary]] = []

@@ -1,6 +1,6 @@
 """A fleet of workers on a virtual clock: routing, priorities, preemption, prefixes, speculation.
 
-    views, decisions, fleet_parts       what a policy sees, its decisions as pure functions, guarded
+    views, decisions, fleet_parts       what a policy sees, decides, and may answer
     fleet_config, presets, costs        the rules of a fleet, those to compare, modelled times
     workload                    loads from a seed, one random stream per kind of draw
     waiting, radix, prefixes, speculating, urgency, worker      what a fleet is made of

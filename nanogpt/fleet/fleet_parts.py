@@ -1,7 +1,6 @@
-"""The fleet's decisions that may be replaced, and what stands between them and a run.
+"""The fleet's decisions that may be replaced, and what they may answer.
 
-A part that is not the reference runs under a time limit, and its answer is looked at before it
-counts. Every refusal is one sentence.
+An answer that a run could not go on with is refused in one sentence; every other one acts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +10,7 @@ from typing import Any, Protocol
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.decisions import Entry, Event
 from nanogpt.fleet.views import FleetSnapshot, WorkerView
-from nanogpt.parts.guard import guard_fields
-from nanogpt.validate import PartError
+from nanogpt.validate import PartError, refused, validated
 
 
 class OnEvent(Protocol):
@@ -67,99 +65,64 @@ class FleetParts:
 REFERENCE = FleetParts()
 
 
-def guard_fleet_parts(parts: FleetParts) -> FleetParts:
-    """The same parts, those that are not the reference wrapped in a time limit and checks."""
-    return guard_fields(parts, REFERENCE, CHECKS)
+def validated_fleet_parts(parts: FleetParts) -> FleetParts:
+    """The same parts, with the answers of those that are not the reference validated."""
+    return validated(parts, _ANSWERS)
 
 
-def _checked_on_event(on_event_of: Callable[..., Any]) -> OnEvent:
-    def on_event(
-        heap: Sequence[Entry], generations: Mapping[int, int], event: Event, /
-    ) -> tuple[list[Entry], dict[int, int], int | None]:
-        # Copies: one that changes what it is given has changed nothing of ours.
-        answer = on_event_of(list(heap), dict(generations), event)
-        match answer:
-            case (list() as entries, dict() as latest, popped) if (
-                popped is None or type(popped) is int
-            ) and all(isinstance(entry, tuple) and len(entry) == 3 for entry in entries):
-                return entries, latest, popped
-            case _:
-                raise PartError(
-                    f"your on_event returned {_short(answer)} for {event!r}; it must be (heap, "
-                    "generations, popped): a list of (key, id, generation), a dict, an id or None"
-                )
-
-    return on_event
+def _on_event(answer: Any, heap: Any, generations: Any, event: Event) -> Any:
+    match answer:
+        case (list() as entries, dict() as latest, popped) if (
+            popped is None or type(popped) is int
+        ) and all(isinstance(entry, list | tuple) and len(entry) == 3 for entry in entries):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return entries, latest, popped  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            wanted = "(a list of (key, id, generation), a dict of generations, an id or None)"
+            raise refused(f"on_event for {event!r}", answer, wanted)
 
 
-def _checked_bump(bump_of: Callable[..., Any]) -> Bump:
-    def bump(priority: int, now: int, deadline: int, remaining: int, /) -> int:
-        value = bump_of(priority, now, deadline, remaining)
-        if type(value) is not int or value < 0:
-            raise PartError(
-                f"your bump({priority}, {now}, {deadline}, {remaining}) returned {value!r}; "
-                "it must be a whole number, at least 0"
-            )
-        return value
-
-    return bump
+def _bump(value: Any, *args: int) -> int:
+    if type(value) is not int or value < 0:
+        raise refused(f"bump{args}", value, "a whole number, at least 0")
+    return value
 
 
-def _checked_route(route_of: Callable[..., Any]) -> Route:
-    def route(workers: Sequence[WorkerView], hits: Mapping[int, int], /) -> int:
-        chosen = route_of(list(workers), dict(hits))
-        ids = [worker.id for worker in workers]
-        if type(chosen) is not int or chosen not in ids:
-            raise PartError(f"your route named {_short(chosen)}; it must be one of {ids}")
-        return chosen
-
-    return route
+def routed(chosen: Any, workers: Sequence[WorkerView], hits: Mapping[int, int]) -> int:
+    """The answer of a `route`. Raises: PartError unless it is the id of one of the workers."""
+    ids = [worker.id for worker in workers]
+    if type(chosen) is not int or chosen not in ids:
+        raise refused("route", chosen, f"one of {ids}, the workers with room")
+    return chosen
 
 
-def _checked_decide(decide_of: Callable[..., Any]) -> Decide:
-    def decide(snapshot: FleetSnapshot, /) -> tuple[int, int] | None:
-        answer = decide_of(snapshot)
-        if answer is None:
+def _decided(answer: Any, snapshot: FleetSnapshot) -> tuple[int, int] | None:
+    match answer:
+        case None:
             return None
-        name = "your policy"
-        match answer:
-            case (request_id, worker_id) if type(request_id) is type(worker_id) is int:
-                pass
-            case _:
-                raise PartError(
-                    f"{name} returned {_short(answer)}; it must be (request id, worker id) or None"
-                )
-        waiting = next((each for each in snapshot.waiting if each.id == request_id), None)
-        worker = next((each for each in snapshot.workers if each.id == worker_id), None)
-        if waiting is None:
-            raise PartError(f"{name} dispatched request {request_id}, which is not waiting")
-        if worker is None:
-            ids = [each.id for each in snapshot.workers]
-            raise PartError(f"{name} dispatched to worker {worker_id}; the workers are {ids}")
-        if worker.num_running >= worker.batch_size:
-            raise PartError(
-                f"{name} dispatched request {request_id} to worker {worker_id}, whose batch of "
-                f"{worker.batch_size} is full"
-            )
-        if waiting.kv_tokens_needed > worker.kv_free_tokens:
-            raise PartError(
-                f"{name} dispatched request {request_id}, which needs "
-                f"{waiting.kv_tokens_needed} KV tokens, to worker {worker_id}, which has "
-                f"{worker.kv_free_tokens} free"
-            )
-        return request_id, worker_id
-
-    return decide
+        case (request_id, worker_id) if type(request_id) is type(worker_id) is int:
+            pass
+        case _:
+            raise refused("decide", answer, "(request id, worker id) or None")
+    waiting = next((each for each in snapshot.waiting if each.id == request_id), None)
+    worker = next((each for each in snapshot.workers if each.id == worker_id), None)
+    if waiting is None:
+        raise PartError(f"decide dispatched request {request_id}, which is not waiting")
+    if worker is None:
+        ids = [each.id for each in snapshot.workers]
+        raise PartError(f"decide dispatched to worker {worker_id}; the workers are {ids}")
+    if worker.num_running >= worker.batch_size:
+        raise PartError(
+            f"decide dispatched request {request_id} to worker {worker_id}, whose batch of "
+            f"{worker.batch_size} is full"
+        )
+    if waiting.kv_tokens_needed > worker.kv_free_tokens:
+        raise PartError(
+            f"decide dispatched request {request_id}, which needs {waiting.kv_tokens_needed} KV "
+            f"tokens, to worker {worker_id}, which has {worker.kv_free_tokens} free"
+        )
+    return request_id, worker_id
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
-    "on_event": _checked_on_event,
-    "bump": _checked_bump,
-    "route": _checked_route,
-    "decide": _checked_decide,
-}
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "on_event": _on_event, "bump": _bump, "route": routed, "decide": _decided,
+}  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from nanogpt.fleet.dispatching import Dispatcher
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_parts import REFERENCE, FleetParts, guard_fleet_parts
+from nanogpt.fleet.fleet_parts import REFERENCE, FleetParts, validated_fleet_parts
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.metrics import Meter, Metrics, Sample, measure
 from nanogpt.fleet.request_state import RequestState
@@ -36,7 +36,7 @@ def simulate(
 ) -> FleetRun:
     """Runs a load to its end, or to the moment `until_us`.
 
-    Raises: PartError for a part that fails.
+    Raises: PartError for an illegal answer of a part, and whatever a part raises.
     """
     simulation = Simulation(config, workload, parts, trace=trace, on_progress=on_progress)
     simulation.advance(until_us)
@@ -62,7 +62,7 @@ class Simulation:
         self.states = {request.id: RequestState(request) for request in workload.requests}
         self.meter = Meter()
         self.num_done = 0
-        self._parts = guard_fleet_parts(parts)
+        self._parts = validated_fleet_parts(parts)
         self._tracer = Tracer(enabled=trace)
         self._on_progress = on_progress
         self._arrivals = list(self.states.values())

@@ -1,4 +1,4 @@
-"""The queue: a heap by rank with lazy deletion, in place, or through a learner's `on_event`."""
+"""The queue: a heap by rank with lazy deletion, in place, or through another `on_event`."""
 
 import heapq
 from typing import Protocol
@@ -71,10 +71,10 @@ class PartQueue:
         event = ("pop",)
         self._heap, self._generations, popped = self._on_event(self._heap, self._generations, event)
         if popped is None and self._waiting:
-            raise PartError(f"your on_event popped nothing although {len(self)} requests wait")
+            raise PartError(f"on_event popped nothing although {len(self)} requests wait")
         if popped is not None:
             if popped not in self._waiting:
-                raise PartError(f"your on_event popped request {popped}, which is not waiting")
+                raise PartError(f"on_event popped request {popped}, which is not waiting")
             del self._waiting[popped]
         return popped
 

@@ -1,11 +1,10 @@
-"""The exchangeable parts of the engine: their signatures, their references, and the guard.
+"""The exchangeable parts of the engine: their signatures, their references, what they may answer.
 
 request_view, cached_block  what policies see of a request, and of a block
 protocols, feature_protocols    `Parts`: what may be exchanged, and what each is called with
 masks, fusing, sliding_window, acceptance, blocks   references, beside `planning` and `policies`
 ranking             the order of the queue under a policy
-guard               a learner's function under a time limit
-part_checks, layout_checks, block_checks, plain_values  what it returns, checked and converted
+validate_policies   the answers that would corrupt the engine's state, refused
 """
 
 from typing import TYPE_CHECKING
@@ -17,5 +16,5 @@ if TYPE_CHECKING:
 
 __all__ = ["ChunkInputs", "ChunkMask", "Parts", "Resume"]
 
-# At their first use: the guard alone comes without torch.
+# At their first use: `planning` and `policies`, from which `Parts` is made, import from here.
 __getattr__ = lazy_names(__name__, dict.fromkeys(__all__, "protocols"))

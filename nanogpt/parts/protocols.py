@@ -1,7 +1,7 @@
 """The exchangeable parts of the engine: named functions, each with its reference as the default.
 
-A lesson gives the engine a learner's function by name: `Parts(plan_step=my_plan_step)`. Parts that
-are not the reference run guarded, see `part_checks`.
+Another function is given by name: `Parts(plan_step=my_plan_step)`. The engine calls it on copies
+and refuses an answer that would corrupt its state, see `validate_policies`.
 """
 
 import functools

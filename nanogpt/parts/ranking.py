@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from nanogpt.parts import Parts
 from nanogpt.parts.request_view import RequestView
+from nanogpt.parts.validate_policies import checked_key
 
 Key = tuple[float, ...]
 KeyOf = Callable[[RequestView], Key]
@@ -39,15 +40,8 @@ def key_under(policy: Policy, view: RequestView, step: int, parts: Parts) -> Key
     """The request's rank at this step; smaller goes first. Raises: PartError for no tuple."""
     if isinstance(policy, str):
         return parts.sort_key(policy, view)
-    # Only a policy from elsewhere needs the guard and all that comes with it.
-    from nanogpt.parts.guard import guarded
-    from nanogpt.parts.part_checks import checked_key
-
-    if isinstance(policy, TimedKey):
-        key = guarded("policy", policy.key)(view, step)
-    else:
-        key = guarded("policy", policy)(view)
-    return checked_key("policy", key, view.id)
+    key = policy.key(view, step) if isinstance(policy, TimedKey) else policy(view)
+    return checked_key("policy", key, view)
 
 
 def in_order(heap: Sequence[Any], top: int = 0) -> Iterator[Any]:

@@ -71,9 +71,9 @@ def never_fits(view: RequestView, max_kv_tokens: int | None, window: int | None)
 
 
 def check_count(view: RequestView, counted: int, max_kv_tokens: int | None) -> None:
-    """Raises: PartError when a request alone is over the budget because it is counted wrong."""
+    """Raises: PartError when a request alone is over the budget because of what `held` returned."""
     if counted > view.kv_tokens_to_start:
         raise PartError(
-            f"your held counts request {view.id} with {counted} KV tokens, more than the KV "
-            f"budget of {max_kv_tokens}; it holds {view.kv_tokens_to_start}"
+            f"held counts request {view.id} with {counted} KV tokens, more than the KV budget of "
+            f"{max_kv_tokens}; it holds {view.kv_tokens_to_start}"
         )

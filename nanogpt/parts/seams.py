@@ -37,8 +37,10 @@ class Prefixes:
     def adopt(self, request_id: int, blocks: Sequence[int], num_tokens: int) -> None:
         """Let the request's empty table name these blocks, which hold its first tokens."""
 
-    def publish(self, request: Request) -> None:
-        """Let others find what the request holds, all of it from committed steps."""
+    def publish(self, request: Request, new: Sequence[int] = ()) -> None:
+        """Let others find the request's K/V, of committed steps only. `new` are sampled tokens that
+        it does not list yet.
+        """
 
     def shared(self, requests: Sequence[Request]) -> int:
         """KV tokens that these count with more than once, and that are there once."""

@@ -15,6 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nanogpt.parts.feature_protocols import RingSlot, Visible
+from nanogpt.parts.protocols import Parts
+from nanogpt.parts.validate_policies import whole
+from nanogpt.validate import refused
+
 WindowMask = Callable[[Sequence[int], Sequence[int], int | None, int], Tensor]
 """Of the positions of queries and keys, a window and sinks: what each query sees, (T, S) bool."""
 SlotsOf = Callable[[Sequence[int], int, int], list[int]]
@@ -109,3 +114,34 @@ def window_mask(
     if window is None:
         return causal
     return causal & ((key < sinks) | (query - key <= window))
+
+
+def mask_of_pairs(rule: Visible) -> WindowMask:
+    """A policy in place of `visible`, asked for every pair."""
+    if rule is Parts().visible:
+        return window_mask
+
+    def mask(queries: Sequence[int], keys: Sequence[int], window: int | None, sinks: int) -> Tensor:
+        def cell(query: int, key: int) -> bool:
+            answer: object = rule(query, key, window, sinks)
+            if type(answer) is not bool:
+                what = f"visible({query}, {key}, {window}, {sinks})"
+                raise refused(what, answer, "True or False")
+            return answer
+
+        return torch.tensor([[cell(query, key) for key in keys] for query in queries])  # (T, S)
+
+    return mask
+
+
+def slots_of_all(rule: RingSlot) -> SlotsOf:
+    """A policy in place of `ring_slot`, asked for every position."""
+
+    def slot_of(position: int, window: int, sinks: int) -> int:
+        answer = rule(position, window, sinks)
+        if not 0 <= whole(answer) < window + sinks:
+            what = f"ring_slot({position}, {window}, {sinks})"
+            raise refused(what, answer, f"one of the slots 0..{window + sinks - 1}")
+        return whole(answer)
+
+    return lambda positions, window, sinks: [slot_of(p, window, sinks) for p in positions]

@@ -26,7 +26,8 @@ def chunked_prefill_generate(
 
     Every request starts at its own step, also while others run. As many requests as are given may
     run at once, one of them in prefill, as in the chunked-prefill post.
-    Raises: ValueError for a bad request or limit, PartError for a part that failed.
+    Raises: ValueError for a bad request or limit, PartError for an illegal answer
+    of a part, and whatever a part raises.
     """
     check_is("request_queue", request_queue, Sequence, "a list of pairs (arrival step, Request)")
     config = EngineConfig(
@@ -65,7 +66,8 @@ def scheduled_generate(
     As in the scheduling post, one request prefills at a time, and a step is two forwards, prefill
     and decode ("packed" makes it one). `max_steps` ends a run that would go on for ever.
     Returns the scheduler; `scheduler.trace` is the run, which `posts.step_log` prints.
-    Raises: ValueError for a bad request or limit, PartError for a part that failed.
+    Raises: ValueError for a bad request or limit, PartError for an illegal answer
+    of a part, and whatever a part raises.
     """
     check_is("requests", requests, Sequence, "a list of Request")
     config = EngineConfig(

@@ -1,14 +1,12 @@
 """One tensor-parallel rank: a process that holds a share of the model and runs passes as ordered.
 
-    python -m nanogpt.preemption.rank RANK NUM_RANKS LINK_FD SHARED_FD
+    python -m nanogpt.preemption.rank LINK RANK NUM_RANKS SHARED_FD
 
-The engine starts it, with a socket and a piece of shared memory as inherited files. Its standard
-input is the engine's lifeline: once that ends, so does the rank, at once and whatever it is doing.
+The engine starts it as a `ChildProcess`, with a piece of shared memory as an inherited file. Once
+the engine is gone the rank ends, at once and whatever it is doing.
 """
 
-import os
 import sys
-import threading
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nanogpt.child_process import end_with_parent, parent_link
 from nanogpt.preemption import rank_messages
 from nanogpt.preemption.agreement import AGREEMENTS, Agreement, Ballot, NoVote
 from nanogpt.preemption.collectives import Collectives
@@ -192,21 +191,12 @@ def serve(rank: Rank, link: Connection) -> None:
             rank_messages.send(link, reply)
 
 
-def end_with_the_engine() -> None:
-    """Read standard input until it ends, which it does with the engine; then end this process.
-
-    The engine is gone and takes no reply; the main thread may be waiting for another rank.
-    """
-    sys.stdin.buffer.read()
-    os._exit(1)
-
-
 def main(arguments: list[str]) -> None:
     """Set the process up and serve."""
-    index, num_ranks, link_fd, shared_fd = map(int, arguments)
-    threading.Thread(target=end_with_the_engine, daemon=True).start()
+    index, num_ranks, shared_fd = map(int, arguments)
+    link = Connection(parent_link().detach())
+    end_with_parent()  # the main thread may be waiting for another rank when the engine goes
     torch.set_num_threads(1)  # ranks share the machine; more threads would only get in their way
-    link = Connection(link_fd)
     shared = SharedState(shared_fd, num_ranks)
     try:
         with torch.inference_mode():
@@ -218,4 +208,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[2:])

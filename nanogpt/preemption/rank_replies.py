@@ -43,7 +43,7 @@ class ReplyReader:
         try:
             return rank_messages.receive(rank.link)
         except (EOFError, OSError):
-            return self._lost(rank, rank.how_it_ended())
+            return self._lost(rank, f"its process {rank.child.how_it_ended()}")
 
     def _lost(self, rank: RankProcess, why: str) -> Crashed:
         return Crashed(rank.rank, -1, -1, why, in_collective=False)

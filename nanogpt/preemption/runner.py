@@ -93,7 +93,7 @@ class Runner:
     @property
     def process_ids(self) -> list[int]:
         """The ranks' process ids, in the order of the ranks."""
-        return [rank.process.pid for rank in self._group.ranks]
+        return [rank.child.process.pid for rank in self._group.ranks]
 
     @property
     def is_open(self) -> bool:

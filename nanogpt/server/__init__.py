@@ -2,7 +2,7 @@
 
     engine_thread             the engine, its commands and what it gives: read this first
     token_stream, continuation      one request's text, on its way to its client
-    server_parts, server_guard      what comes in, goes out and leaves, and how a learner's is asked
+    server_parts              what comes in, goes out and leaves, and what a policy may answer
     door, pace                which requests are unfinished, and how fast they go
     openai_bodies, openai_api, chat_template    what clients send
     api_errors, foreign_pages       how and whom a server refuses

@@ -23,13 +23,18 @@ from nanogpt.server.continuation import Continuation
 from nanogpt.server.deadlines import Deadlines
 from nanogpt.server.door import Door, RefusedError, door_limits
 from nanogpt.server.live_feed import LiveFeed
-from nanogpt.server.server_guard import GuardedParts
 from nanogpt.server.server_metrics import ServerMetrics
-from nanogpt.server.server_parts import UNAVAILABLE, DoorLimits, NewRequest, ServerParts
+from nanogpt.server.server_parts import (
+    UNAVAILABLE,
+    DoorLimits,
+    NewRequest,
+    ServerParts,
+    validated_server_parts,
+)
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.server.token_stream import End, Reason, TokenStream
 from nanogpt.trace import StepRecord
-from nanogpt.validate import PartError
+from nanogpt.validate import PartError, show
 
 STOPPED = "the engine has stopped"
 JOIN_S = 5.0
@@ -75,10 +80,10 @@ class Served:
 class EngineThread:
     """An engine that serves many clients. Its public methods are for the event loop's thread.
 
-    `parts` decide what comes in, goes out and leaves; `problems` has the sentence of each that
-    failed, and for which the reference stands in since then. Mutable: the thread's `served`
-    requests by id; in the event loop, those at the `door` and whether it is `closing`. Raises:
-    ValueError for a model whose tokens are not the tokenizer's.
+    `parts` decide what comes in, goes out and leaves. When one of them fails, the request that it
+    was asked about gets an error, and `problems` keeps the newest exception by the part's name.
+    Mutable: the thread's `served` requests by id; in the event loop, those at the `door` and
+    whether it is `closing`. Raises: ValueError for a model whose tokens are not the tokenizer's.
     """
 
     engine: Engine
@@ -91,7 +96,7 @@ class EngineThread:
     served: dict[int, Served] = field(default_factory=dict[int, Served])
     door: Door = field(default_factory=Door)
     closing: bool = False
-    problems: dict[str, str] = field(default_factory=dict[str, str])
+    problems: dict[str, Exception] = field(default_factory=dict[str, Exception])
     limits: DoorLimits = field(init=False)
     _next_id: int = 0
     _commands: SimpleQueue[Callable[[], None]] = field(
@@ -106,8 +111,8 @@ class EngineThread:
     def __post_init__(self) -> None:
         if self.engine.config.keep_steps is None:  # a server has no end, and needs no history
             self.engine.config = replace(self.engine.config, keep_steps=1)
-        guard = GuardedParts(self.parts, self.problems)
-        self.parts, self.limits = guard.guarded(), door_limits(self.engine, self.settings)
+        self.parts = validated_server_parts(self.parts, self.problems)
+        self.limits = door_limits(self.engine, self.settings)
         self.tokenizer.check_fits(self.engine.model.config.vocab_size)
 
     # --- in the event loop ------------------------------------------------------------------------
@@ -152,8 +157,10 @@ class EngineThread:
         books = self.door.books()
         try:
             after = self.parts.on_disconnect(books, stream.request_id)
-        except PartError:  # its sentence is in `problems`; the client that left reads none
-            after = self.parts.on_disconnect(books, stream.request_id)
+        except PartError as error:
+            said = str(error)
+            self._commands.put(lambda: self._drop([stream.request_id], "failed", said))
+            return
         if going := self.door.going(books, after):
             self._commands.put(lambda: self._drop(going, "cancelled"))
 
@@ -210,10 +217,10 @@ class EngineThread:
         self.deadlines.note(request.id, arrived_s, asked.slo_ttft_s)
         try:
             self.engine.submit(request)
-        except Exception as error:  # the engine's refusal, or whatever a learner's part raises
+        except Exception as error:  # the engine's refusal, or whatever a policy raises
             self.deadlines.forget(request.id)
             reason = "refused" if isinstance(error, ValueError) else "failed"
-            self._tell([(stream, "", End(reason, 0, str(error)))])
+            self._tell([(stream, "", End(reason, 0, _said(error)))])
             return
         continuation = Continuation(
             asked.stops, self.tokenizer, self.parts.next_events, ignores_end=asked.ignores_end
@@ -227,7 +234,7 @@ class EngineThread:
         self.door.in_step, began_s = True, time.perf_counter()
         try:
             record = self.engine.step()
-        except Exception as error:  # a learner's part may raise anything
+        except Exception as error:  # a policy may raise anything
             self._failed(error)
             return
         finally:
@@ -328,7 +335,7 @@ class EngineThread:
             lost = list(self.served)
         if lost:
             self._num_failures = 0
-        self._drop(lost, "failed", str(error) or type(error).__name__)
+        self._drop(lost, "failed", _said(error))
 
     def _settle(self) -> None:
         """After every change: show how things are."""
@@ -339,3 +346,9 @@ class EngineThread:
     def _tell(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         if news and self._loop is not None:
             self._loop.call_soon_threadsafe(self._hand_out, news)
+
+
+def _said(error: Exception) -> str:
+    """What the engine refused, or what was raised in it."""
+    of_ours = isinstance(error, ValueError | PartError)
+    return str(error) if of_ours else f"the engine's step raised {show(error)}"

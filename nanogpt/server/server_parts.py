@@ -1,52 +1,22 @@
 """Three decisions of a server as parts that can be exchanged: what comes in, goes out, and leaves.
 
-They are pure functions of plain data; `server_guard` stands between a learner's and the server.
+They are pure functions of plain data. The server does what they answer, unless that makes no sense:
+a status that it does not send, an event that is no text, books of requests that do not exist.
 """
 
 import codecs
+import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
+from nanogpt.server.server_views import DoorLimits, NewRequest, QueueView
+from nanogpt.validate import PartError, refused, show
+
 BAD_REQUEST, TOO_MANY_REQUESTS, UNAVAILABLE = 400, 429, 503
-
-
-@dataclass(frozen=True, slots=True)
-class QueueView:
-    """The unfinished requests of a server, as its door sees them.
-
-    `running` has for each request that runs how many tokens it still has to give; `num_waiting`
-    wait to be admitted. `tokens_per_s` is what the engine gives to all that run together (0 before
-    its first token).
-    """
-
-    running: tuple[int, ...]
-    num_waiting: int
-    tokens_per_s: float
-    is_closing: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DoorLimits:
-    """What a server allows: unfinished requests, and of one request its prompt and KV tokens.
-
-    None is told to come again later than in `max_retry_s` seconds.
-    """
-
-    max_requests: int
-    max_prompt_tokens: int
-    max_kv_tokens: int
-    max_retry_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class NewRequest:
-    """The lengths of a request that has just arrived, in tokens."""
-
-    num_prompt_tokens: int
-    max_new_tokens: int
-
+_LOG = logging.getLogger(__name__)
 
 Refusal: TypeAlias = tuple[int, int | None]
 Verdict: TypeAlias = Literal["accept"] | Refusal
@@ -113,3 +83,75 @@ class ServerParts:
     admit_or_refuse: AdmitOrRefuse = admit_or_refuse
     next_events: NextEvents = next_events
     on_disconnect: OnDisconnect = on_disconnect
+
+
+def validated_server_parts(parts: ServerParts, problems: dict[str, Exception]) -> ServerParts:
+    """The same parts, those that are not the reference called on copies, their answers validated.
+
+    What one of them raises, or is refused for, goes into `problems` under its name, and is raised
+    as a PartError.
+    """
+    own = [f for f in fields(parts) if getattr(parts, f.name) is not f.default]
+    return ServerParts(**{f.name: _asked(f.name, getattr(parts, f.name), problems) for f in own})
+
+
+def _asked(
+    name: str, policy: Callable[..., Any], problems: dict[str, Exception]
+) -> Callable[..., Any]:
+    def ask(*args: Any) -> Any:
+        try:
+            return _ANSWERS[name](policy(*deepcopy(args)), *args)
+        except Exception as error:
+            problems[name] = error
+            said = str(error) if isinstance(error, PartError) else f"{name} raised {show(error)}"
+            _LOG.warning("%s", said)
+            raise PartError(said) from error
+
+    return ask
+
+
+def _verdict(answer: Any, *_: Any) -> Verdict:
+    match answer:
+        case "accept":
+            return "accept"
+        case (400 | 503 as status, None | int() as seconds):
+            return status, seconds
+        case (429, int(seconds)) if seconds >= 0:
+            return TOO_MANY_REQUESTS, seconds
+        case _:
+            wanted = "'accept', (400, None), (503, None) or (429, whole seconds)"
+            raise refused("admit_or_refuse", answer, wanted)
+
+
+def _events(answer: Any, *_: Any) -> list[str]:
+    events: list[Any] = [*answer] if isinstance(answer, list | tuple) else [None]  # pyright: ignore[reportUnknownVariableType]
+    if any(type(event) is not str for event in events):
+        raise refused("next_events", answer, "a list of strings")
+    return events
+
+
+def _books(answer: Any, books: Books, request_id: int) -> Books:
+    """Every id is known, and in one place; but one that runs may be leaving."""
+    names = "waiting", "running", "leaving"
+    known = {each for name in names for each in books[name]}
+    waiting, running, leaving = ([*_ids(answer, name)] for name in names)
+    for ids in ([*waiting, *running], [*waiting, *leaving]):
+        if not {*ids} <= known or len({*ids}) < len(ids):
+            raise refused(
+                f"on_disconnect for request {request_id}", answer,
+                f"books with each of {sorted(known)} in one place at most, and no other request",
+            )  # fmt: skip
+    return {**books, **answer}
+
+
+def _ids(answer: Any, name: str) -> Any:
+    ids = answer.get(name) if isinstance(answer, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(ids, dict if name == "running" else list | tuple):
+        wanted = "books: a dict with lists `waiting` and `leaving` and a dict `running`"
+        raise refused("on_disconnect", answer, wanted)
+    return ids  # pyright: ignore[reportUnknownVariableType]
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "admit_or_refuse": _verdict, "next_events": _events, "on_disconnect": _books,
+}  # fmt: skip

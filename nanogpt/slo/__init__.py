@@ -3,7 +3,7 @@
     slo_view      what the policy sees of a request
     policy        slack, urgency, gate, the two rules, SLO-aware batches: pure functions
     predictor     prefill times from a measured sweep: a line or a cubic
-    slo_parts     the policy as exchangeable parts, guarded
+    slo_parts     the policy as exchangeable parts, and what these may answer
     load          two-tier loads from a seed, and the cost of a pass
     slo_record    variants, and what a simulated run leaves behind: plain data, JSON
     passes, prefill_simulation      a prefill engine under load, event by event, in modelled time

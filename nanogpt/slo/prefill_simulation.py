@@ -18,7 +18,7 @@ from nanogpt.slo.policy import (
     predict,
     refuses_preemption,
 )
-from nanogpt.slo.slo_parts import REFERENCE, SloParts, guard_slo_parts
+from nanogpt.slo.slo_parts import REFERENCE, SloParts, validated_slo_parts
 from nanogpt.slo.slo_record import Decision, Ending, PassRecord, Result, Run, Variant
 from nanogpt.slo.slo_view import SloRequest, SloView
 
@@ -37,10 +37,11 @@ def simulate(
 ) -> Run:
     """Runs a load until all are done or the last deadline has passed.
 
-    Raises: ValueError for a load that cannot be run, PartError for a part that fails.
+    Raises: ValueError for a load that cannot be run, PartError for an illegal answer of a part, and
+    whatever a part raises.
     """
     check_load(arrivals)
-    return _Simulation(arrivals, variant, cost, guard_slo_parts(parts)).run()
+    return _Simulation(arrivals, variant, cost, validated_slo_parts(parts)).run()
 
 
 class _Simulation:

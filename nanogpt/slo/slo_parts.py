@@ -1,7 +1,6 @@
-"""The functions of the SLO policy that may be replaced, and what stands between them and a run.
+"""The functions of the SLO policy that may be replaced, and what they may answer.
 
-A part that is not the reference runs under a time limit, and its answer is looked at before it
-counts. Every refusal is one sentence.
+An answer that a run could not go on with is refused in one sentence; every other one acts.
 """
 
 import math
@@ -10,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import nanogpt.slo.policy as policy
-from nanogpt.parts.guard import guard_fields
 from nanogpt.slo.policy import Mode
 from nanogpt.slo.slo_view import SloRequest, SloView
-from nanogpt.validate import PartError
+from nanogpt.validate import refused, validated
 
 
 class Slack(Protocol):
@@ -88,82 +86,42 @@ class SloParts:
 REFERENCE = SloParts()
 
 
-def guard_slo_parts(parts: SloParts) -> SloParts:
-    """The same parts, those that are not the reference wrapped in a time limit and checks."""
-    return guard_fields(parts, REFERENCE, CHECKS)
+def validated_slo_parts(parts: SloParts) -> SloParts:
+    """The same parts, with the answers of those that are not the reference validated."""
+    return validated(parts, _ANSWERS)
 
 
-def _checked_slack(slack_of: Callable[..., Any]) -> Slack:
-    def slack(now: int, deadline: int, total: int, done: int, a: float, c: float, /) -> int:
-        value = slack_of(now, deadline, total, done, a, c)
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise PartError(
-                f"your slack({now}, {deadline}, {total}, {done}, {a}, {c}) returned {value!r}; "
-                "it must be a number of microseconds"
-            )
-        return round(value)
-
-    return slack
+def _slack(value: Any, *args: float) -> int:
+    return round(_finite(f"slack{args}", value, "a number of microseconds"))
 
 
-def _checked_urgency(urgency_of: Callable[..., Any]) -> Urgency:
-    def urgency(slack: int, time_to_deadline: int, /) -> float:
-        value = urgency_of(slack, time_to_deadline)
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise PartError(
-                f"your urgency({slack}, {time_to_deadline}) returned {value!r}; "
-                "it must be a finite number"
-            )
-        return value
-
-    return urgency
+def _urgency(value: Any, *args: int) -> float:
+    return _finite(f"urgency{args}", value, "a finite number")
 
 
-def _checked_gate(gate_of: Callable[..., Any]) -> Gate:
-    def gate(
-        waiter: SloView, runners: Sequence[SloView], margin: float, mode: Mode, /
-    ) -> int | None:
-        victim = gate_of(waiter, list(runners), margin, mode)
-        ids = [runner.id for runner in runners]
-        if victim is not None and (type(victim) is not int or victim not in ids):
-            raise PartError(f"your gate named {victim!r}; it must be None or one of {ids}")
-        return victim
-
-    return gate
+def _finite(what: str, value: Any, wanted: str) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise refused(what, value, wanted)
+    return value
 
 
-def _checked_batch(batch_of: Callable[..., Any]) -> SloBatch:
-    def slo_batch(
-        head: SloView,
-        waiters: Sequence[SloView],
-        a: float,
-        c: float,
-        bound: int,
-        guard: float,
-        /,
-    ) -> list[int]:
-        batch = batch_of(head, list(waiters), a, c, bound, guard)
-        known = {head.id, *(waiter.id for waiter in waiters)}
-        if not isinstance(batch, list) or any(
-            type(each) is not int or each not in known for each in batch
-        ):
-            raise PartError(
-                f"your slo_batch returned {batch!r}; it must be a list of ids out of "
-                f"{sorted(known)}"
-            )
-        if batch[:1] != [head.id] or len(set(batch)) < len(batch):
-            raise PartError(
-                f"your slo_batch returned {batch!r}; it must begin with the head {head.id} and "
-                "name none twice"
-            )
-        return batch
-
-    return slo_batch
+def _gate(victim: Any, waiter: SloView, runners: Sequence[SloView], *_: Any) -> int | None:
+    ids = [runner.id for runner in runners]
+    if victim is not None and (type(victim) is not int or victim not in ids):
+        raise refused("gate", victim, f"None or one of {ids}")
+    return victim
 
 
-CHECKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
-    "slack": _checked_slack,
-    "urgency": _checked_urgency,
-    "gate": _checked_gate,
-    "slo_batch": _checked_batch,
-}
+def _batch(batch: Any, head: SloView, waiters: Sequence[SloView], *_: Any) -> list[int]:
+    known = [head.id, *(waiter.id for waiter in waiters)]
+    ids: list[Any] = [*batch] if isinstance(batch, list | tuple) else [None]  # pyright: ignore[reportUnknownVariableType]
+    if any(type(each) is not int or each not in known for each in ids):
+        raise refused("slo_batch", batch, f"a list of ids out of {sorted(known)}")
+    if ids[:1] != [head.id] or len({*ids}) < len(ids):
+        raise refused("slo_batch", batch, f"different ids, and begin with the head {head.id}")
+    return ids
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "slack": _slack, "urgency": _urgency, "gate": _gate, "slo_batch": _batch,
+}  # fmt: skip

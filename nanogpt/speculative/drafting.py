@@ -87,7 +87,8 @@ def propose_all(
 
     Raises: ValueError for a draft whose answer is not V probabilities.
     """
-    decodes = [request for request, _ in planned if request.status == "active"]
+    # With more than one token to compute, K/V was rolled back further than it had to be.
+    decodes = [r for r, _ in planned if r.status == "active" and r.remaining == 1]
     wanted = [worth_drafting(request, config.num_draft_tokens) for request in decodes]
     room, unreserved = draft_room(scheduler, planned)
     if unreserved is not None and scheduler.block_size > 1:

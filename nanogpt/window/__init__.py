@@ -9,7 +9,7 @@ from torch import Tensor
 from nanogpt.config import EngineConfig
 from nanogpt.model import GPT
 from nanogpt.parts import Parts
-from nanogpt.parts.layout_checks import mask_of_pairs, slots_of_all
+from nanogpt.parts.sliding_window import mask_of_pairs, slots_of_all
 from nanogpt.window.window_storage import EvictingStorage, RingStorage, WindowStorage
 from nanogpt.window.windowed_kv_cache import WindowedKVCache
 

@@ -3,7 +3,8 @@
 `EvictingStorage` is the textbook's: append, then copy what stays. `RingStorage` overwrites the
 entry that has just left the window, so nothing moves. Both keep as many entries alive as they
 count, to the byte, and do what they do to all layers in one call: at this size a call costs more
-than the numbers that it moves. Learners' parts run in `plan` and `put`, and count from `commit` on.
+than the numbers that it moves. Policies are asked in `plan` and `put`; an answer counts from the
+`commit` on.
 
 Shapes: L layers, H heads, S entries held, T new tokens, D head size.
 """
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from nanogpt.parts.sliding_window import SlotsOf, kept_positions, live_bytes
+from nanogpt.validate import PartError
 
 Evict = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
 
@@ -85,6 +87,11 @@ class EvictingStorage:
         end = self.computed + self._num_new
         where = k.new_tensor([*self.positions, *range(self.computed, end)]).view(1, -1, 1)
         kept, _ = self.evict(where, where, self.window, self.sinks)
+        if kept.shape[1] != kept_k.shape[1]:
+            raise PartError(
+                f"evict kept {kept_k.shape[1]} entries of K/V and {kept.shape[1]} of their "
+                "positions; it must keep the same of both"
+            )
         self._next = kept_k, kept_v, kept.flatten().round().int().tolist()
 
     def commit(self) -> None:

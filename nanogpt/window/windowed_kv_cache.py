@@ -7,7 +7,7 @@ Shapes: L layers, H heads, S entries held, T new tokens, D head size, N new toke
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from types import MappingProxyType
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nanogpt.config import ModelConfig
 from nanogpt.executors.base import Row
-from nanogpt.kv_cache import view_by_head
+from nanogpt.kv_cache import transaction, view_by_head
 from nanogpt.model import Attend
 from nanogpt.parts.sliding_window import WindowMask, kept_positions, window_mask
 from nanogpt.request import KVView, OwnKV
@@ -103,9 +103,11 @@ class WindowedKVCache:
         """Give all of the request's memory back."""
         del self._storage_of[request_id]
 
-    def without(self, leaving: Sequence[int]) -> AbstractContextManager[None]:
-        """A step with which these leave: what they hold stays where it is until it commits."""
-        return nullcontext()
+    def transaction(
+        self, worked: Sequence[int], newcomers: Sequence[int], leaving: Sequence[int]
+    ) -> AbstractContextManager[None]:
+        """A step's writes: see `kv_cache.transaction`."""
+        return transaction(self, worked, newcomers)
 
     def leave(self, request_id: int) -> OwnKV:
         """Give all of the request's memory back, and leave it a copy of its K/V to look at."""

@@ -24,11 +24,12 @@ from typing import Self
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.fleet import decisions
+from nanogpt.fleet.fleet_parts import routed
 from nanogpt.model import GPT
 from nanogpt.request import Request, check_request
 from nanogpt.validate import check_int
 from nanogpt.workers.router_state import Result, Ticket, WorkerBook
-from nanogpt.workers.routing import Route, guard_route
+from nanogpt.workers.routing import Route
 from nanogpt.workers.shared_model import write_model
 from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Serve, Stepped
 from nanogpt.workers.worker_processes import Heard, WorkerProcess, start_worker
@@ -95,18 +96,9 @@ class Fleet:
             raise
 
     @property
-    def route(self) -> Route:
-        """How requests are given to workers: ours, or one that is asked under guard."""
-        return self._route
-
-    @route.setter
-    def route(self, route: Route) -> None:
-        self._route = guard_route(route)
-
-    @property
     def process_ids(self) -> dict[int, int]:
         """The process id of every worker that is there, by worker id."""
-        return {i: process.process.pid for i, process in self._processes.items()}
+        return {i: process.child.process.pid for i, process in self._processes.items()}
 
     @property
     def is_open(self) -> bool:
@@ -124,7 +116,8 @@ class Fleet:
 
         With `want_logits`, the logits of each first token come along.
         Raises: ValueError for a bad request, before anything runs. PartError for a route that
-        failed, WorkersFailed when the last worker is lost; these, or Ctrl-C, end the fleet.
+        names no worker with room, and whatever it raises; WorkersFailed when the last worker is
+        lost; these, or Ctrl-C, end the fleet.
         """
         self._check_open()
         self._check_arrivals(arrivals)
@@ -222,7 +215,8 @@ class Fleet:
                     )
                 return
             hits = {book.id: n for book in open_to if (n := book.hit(ticket.order))}
-            chosen = self._route([book.view() for book in open_to], hits)
+            views = tuple(book.view() for book in open_to)
+            chosen = routed(self.route(views, hits), views, hits)
             if not self._books[chosen].tickets:
                 self._quiet_since_ns[chosen] = time.perf_counter_ns()
             self._books[chosen].take(self._waiting.pop(0))

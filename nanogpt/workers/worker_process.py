@@ -1,13 +1,12 @@
 """One engine worker: a process with an engine and blocks of its own, stepping on and on.
 
-    python -m nanogpt.workers.worker_process
+    python -m nanogpt.workers.worker_process LINK
 
-Orders come in through standard input while steps run; between two steps the worker takes in what
-has arrived. Once the input ends, nothing is left to serve, and the process ends at once.
+Orders come in over the socket while steps run; between two steps the worker takes in what has
+arrived. Once the parent is gone, nothing is left to serve, and the process ends at once.
 """
 
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import IO
 import torch
 
 from nanogpt.blocks import BlockKVCache
+from nanogpt.child_process import parent_link
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.executors.base import Executor, ForwardResult, Row
@@ -140,14 +140,13 @@ def read_orders(stream: IO[bytes], inbox: "SimpleQueue[Order]") -> None:
 
 def main() -> None:
     """Set the process up and serve."""
-    # Whatever else is printed in this process must not get in among the replies.
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    link = parent_link()
+    orders, out = link.makefile("rb"), link.makefile("wb")
     torch.set_num_threads(1)  # workers share the machine; more would only get in each other's way
     try:
-        load: Load = worker_messages.receive(sys.stdin.buffer)
+        load: Load = worker_messages.receive(orders)
         inbox: SimpleQueue[Order] = SimpleQueue()
-        threading.Thread(target=read_orders, args=(sys.stdin.buffer, inbox), daemon=True).start()
+        threading.Thread(target=read_orders, args=(orders, inbox), daemon=True).start()
         with torch.inference_mode():
             serve(map_model(Path(load.weights)), load.config, inbox, out)
     except EOFError:

@@ -1,29 +1,20 @@
 """Starting worker processes, hearing all of them at once, and making sure that none is left over.
 
-    parent ── orders ──> its standard input      a thread of the parent writes, so that a worker
-    parent <── replies ── its standard output    that is stuck cannot stop the router; another reads
-
-Pipes and threads are the same on every system. A worker ends when its standard input does, so it
-also ends when the parent is killed; Ctrl-C reaches the parent alone.
+For each worker a thread of the parent writes orders, so that a worker that is stuck cannot stop the
+router, and another reads replies.
 """
 
-import os
 import pickle
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
+from nanogpt.child_process import ChildProcess
 from nanogpt.workers import worker_messages
 from nanogpt.workers.worker_messages import Load, Order, Reply
-
-_MAX_STDERR = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +34,7 @@ class WorkerProcess:
     """One worker as the parent holds it."""
 
     id: int
-    process: "subprocess.Popen[bytes]"
-    stderr: IO[bytes]
+    child: ChildProcess
     outbox: "SimpleQueue[bytes | None]"
     threads: tuple[threading.Thread, ...]
 
@@ -57,28 +47,19 @@ class WorkerProcess:
 
     def how_it_ended(self) -> str:
         """Why nothing can be heard from it any more, in words."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1.0)  # its pipe may close a moment before it is gone
-        code = self.process.returncode
-        if code is None:
-            return "hung up without a word"
-        self.stderr.seek(0)
-        last_words = self.stderr.read()[-_MAX_STDERR:].decode(errors="replace").strip()
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
-        return how + (f": {last_words}" if last_words else "")
+        return self.child.how_it_ended()
 
     def kill(self) -> None:
         """End it now; it has nothing to save. That it is gone is then heard in the inbox."""
-        self.process.kill()
+        self.child.kill()
 
     def reap(self) -> None:
-        """End it, wait for it and for its threads, and close every pipe. Twice does no harm."""
-        self.process.kill()  # does nothing to a process that has been waited for
-        self.process.wait()
+        """End it, wait for it and for its threads, and close everything. Twice does no harm."""
+        self.child.kill()
         self.outbox.put(None)
         for thread in self.threads:
             thread.join()
-        self.stderr.close()
+        self.child.reap()
 
 
 def start_worker(worker_id: int, inbox: "SimpleQueue[Heard]") -> WorkerProcess:
@@ -86,29 +67,17 @@ def start_worker(worker_id: int, inbox: "SimpleQueue[Heard]") -> WorkerProcess:
 
     Raises: OSError when the system starts no more processes.
     """
-    stderr = tempfile.TemporaryFile()  # noqa: SIM115 (reaped with the process)
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "nanogpt.workers.worker_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=_environment(),
-            start_new_session=True,
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # Windows
-        )
-    except BaseException:
-        stderr.close()
-        raise
-    assert process.stdin is not None and process.stdout is not None
+    child = ChildProcess.start("nanogpt.workers.worker_process")
     outbox: SimpleQueue[bytes | None] = SimpleQueue()
     threads = (
-        threading.Thread(target=_write, args=(process.stdin, outbox), daemon=True),
-        threading.Thread(target=_read, args=(worker_id, process.stdout, inbox), daemon=True),
+        threading.Thread(target=_write, args=(child.link.makefile("wb"), outbox), daemon=True),
+        threading.Thread(
+            target=_read, args=(worker_id, child.link.makefile("rb"), inbox), daemon=True
+        ),
     )
     for thread in threads:
         thread.start()
-    return WorkerProcess(worker_id, process, stderr, outbox, threads)
+    return WorkerProcess(worker_id, child, outbox, threads)
 
 
 def _write(stream: IO[bytes], outbox: "SimpleQueue[bytes | None]") -> None:
@@ -126,10 +95,3 @@ def _read(worker_id: int, stream: IO[bytes], inbox: "SimpleQueue[Heard]") -> Non
             message: Reply = worker_messages.receive(stream)
             inbox.put(Heard(worker_id, time.perf_counter_ns(), message))
     inbox.put(Heard(worker_id, time.perf_counter_ns(), None))
-
-
-def _environment() -> dict[str, str]:
-    """This process's, with nanogpt importable and one thread to compute in."""
-    package_root = str(Path(__file__).resolve().parents[2])
-    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}

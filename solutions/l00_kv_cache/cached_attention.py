@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course.calling.plain_values import as_items
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.task import Task
-from nanogpt.parts.plain_values import as_items
 
 Tensors: TypeAlias = tuple[Tensor, ...]
 

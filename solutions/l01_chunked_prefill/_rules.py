@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from course.calling.errors import shortened
+from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.format_values import show
 from course.harness import returned_nothing
-from nanogpt.parts.guard import shortened
-from nanogpt.parts.plain_values import as_items, as_whole
 from solutions.l01_chunked_prefill._plans import (
     Snapshot,
     behind_decodes,

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from course.calling.plain_values import as_items, as_truth, as_whole
 from course.checks.comparing import Args, Comparison, a_kind, tokens
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.parts.plain_values import as_items, as_truth, as_whole
 
 Inputs = tuple[list[int], list[int], bool]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, explaining, not_whole
 from course.checks.step_cost import StepCost
 from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.task import Task
-from nanogpt.parts.plain_values import as_whole
 
 Cost: TypeAlias = Callable[[int], int]
 

@@ -3,10 +3,10 @@
 import random
 from typing import Any
 
+from course.calling.plain_values import as_mapping, as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.parts.plain_values import as_mapping, as_whole
 
 Ints = list[int]
 

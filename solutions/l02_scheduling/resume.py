@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.parts.plain_values import as_items, as_whole
 from nanogpt.parts.request_view import RequestView
 from solutions.l02_scheduling._requests import last_admitted
 from solutions.l02_scheduling._serving import (

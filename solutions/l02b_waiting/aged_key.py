@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import sleep
 from typing import Any
 
+from course.calling.plain_values import as_items, as_number
 from course.checks.comparing import Args
 from course.checks.ranking import Ranking, draw_ranked
 from course.checks.requests import make_request
@@ -15,7 +16,6 @@ from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.parts.plain_values import as_items, as_number
 from nanogpt.parts.request_view import RequestView
 
 # --- right answers ------------------------------------------------------------------------------

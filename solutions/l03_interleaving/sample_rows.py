@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from course.calling.plain_values import as_truth
 from course.checks.comparing import Args, Comparison, not_a_list
 from course.checks.lengths import some_lengths
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.parts.plain_values import as_truth
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from course.calling.plain_values import as_items
 from course.checks.comparing import Args
 from course.format_values import show
 from course.harness import Rows
-from nanogpt.parts.plain_values import as_items
 
 Kept: TypeAlias = tuple[Tensor, Tensor]
 Eviction: TypeAlias = Callable[[Tensor, Tensor, int, int], Kept]

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.parts.plain_values import as_whole
 from solutions.l04_sliding_window._storages import shown_bytes, storages
 
 # --- right answers ------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import named, show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like
 from course.task import Task
-from nanogpt.parts.plain_values import as_whole
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from course.calling.plain_values import as_truth
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
-from nanogpt.parts.plain_values import as_truth
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course.calling.plain_values import as_number
 from course.checks.comparing import Args, a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
 from course.same_values import like
 from course.task import Task
-from nanogpt.parts.plain_values import as_number
 from solutions.l04b_window_quality._measures import (
     ADDED_LOSS,
     AGREEMENT,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
-from nanogpt.parts.plain_values import as_whole
 from nanogpt.slo.policy import by_urgency
 from nanogpt.slo.slo_view import SloView
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 
+from course.calling.plain_values import as_number
 from course.checks.comparing import a_kind
 from course.checks.near import Near
 from course.exercise import Misconception
-from nanogpt.parts.plain_values import as_number
 from nanogpt.slo.predictor import fit
 
 Points: TypeAlias = list[tuple[int, float]]

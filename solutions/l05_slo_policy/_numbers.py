@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from course.calling.plain_values import as_number
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
-from nanogpt.parts.plain_values import as_number
 
 
 def not_a_number(what: str, belief: str, *ways: Callable[..., Any]) -> Misconception:

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, a_kind
 from course.format_values import show
-from nanogpt.parts.plain_values import as_whole
 from nanogpt.preemption.cleanup import admission_problem, clean_up
 from nanogpt.preemption.scheduler_books import Books
 

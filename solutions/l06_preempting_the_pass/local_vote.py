@@ -4,11 +4,11 @@ import random
 from collections.abc import Callable
 from fractions import Fraction
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
-from nanogpt.parts.plain_values import as_whole
 
 # --- right answers ------------------------------------------------------------------------------
 

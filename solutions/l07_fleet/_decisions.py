@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.harness import Failure
 from nanogpt.fleet.decisions import route
 from nanogpt.fleet.views import FleetSnapshot
-from nanogpt.parts.plain_values import as_items, as_whole
 from solutions.l07_fleet._policies import pairs, reference
 
 Decision = tuple[int, int] | None

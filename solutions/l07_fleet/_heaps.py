@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from course.calling.plain_values import as_items, as_mapping, as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from nanogpt.fleet.decisions import on_event
-from nanogpt.parts.plain_values import as_items, as_mapping, as_whole
 from solutions.l07_fleet._queues import (
     append,
     changing,

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from nanogpt.fleet.decisions import route, source_score
 from nanogpt.fleet.views import WorkerView
-from nanogpt.parts.plain_values import as_whole
 
 
 def smallest(rank: Callable[[WorkerView, int], Any]) -> Callable[..., int]:

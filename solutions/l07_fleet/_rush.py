@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import Args
 from nanogpt.fleet.views import WorkerView
-from nanogpt.parts.plain_values import as_whole
 
 
 def view(id: int, backlog: int = 0, running: int = 0, **fields: int) -> WorkerView:

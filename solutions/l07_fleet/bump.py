@@ -3,12 +3,12 @@
 import random
 from collections.abc import Callable
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.harness import Ask, Check, Failure
 from course.task import Task
-from nanogpt.parts.plain_values import as_whole
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from course.calling.errors import shortened
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.exercise import Exercise, Misconception
 from course.format_values import show, show_call
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
 from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
-from nanogpt.parts.guard import shortened
 from solutions.l07_fleet._decisions import ILLEGAL, illegal, pair_of
 from solutions.l07_fleet._policies import pairs, to_compute
 from solutions.l07_fleet._score import (

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from course.calling.plain_values import as_number
 from course.checks.comparing import a_kind
 from course.checks.near import Near
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.parts.plain_values import as_number
 
 Rule = Callable[..., float]
 

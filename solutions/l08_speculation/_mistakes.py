@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from course.calling.plain_values import as_items, as_truth, as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.harness import returned_nothing
 from nanogpt.parts.acceptance import accept, draw
-from nanogpt.parts.plain_values import as_items, as_truth, as_whole
 from solutions.l08_speculation._accepting import (
     by_counting_down,
     by_rules,

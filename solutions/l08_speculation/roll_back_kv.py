@@ -4,12 +4,12 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, not_whole
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
-from nanogpt.parts.plain_values import as_whole
 
 # --- right answers ------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from nanogpt.parts.plain_values import as_items, as_whole
+from course.calling.plain_values import as_items, as_whole
 
 
 class Sorted:

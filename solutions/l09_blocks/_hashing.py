@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from course.calling.plain_values import as_items
 from course.checks.comparing import Args, those_of
 from course.exercise import Misconception
 from course.format_values import named, show
 from course.harness import Ask, Check, Failure, Rows
-from nanogpt.parts.plain_values import as_items
 
 Group = Sequence[Args]
 """Texts in blocks of one size, each (tokens, size, salt), whose hashes are compared."""

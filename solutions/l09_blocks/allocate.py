@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from course.calling.plain_values import as_items
 from course.checks.comparing import Args, Comparison, a_kind, list_of_ints
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
-from nanogpt.parts.plain_values import as_items
 
 Allocate = Callable[[int, int, int, list[int]], Any]
 

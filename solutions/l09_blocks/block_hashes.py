@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from course.calling.plain_values import as_items, kind_of
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.harness import returned_nothing
 from course.task import Task
-from nanogpt.parts.plain_values import as_items, kind_of
 from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends
 from solutions.l09_blocks._wrong_hashes import (
     hash_filled_up,

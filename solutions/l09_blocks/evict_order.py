@@ -7,11 +7,11 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
+from course.calling.plain_values import as_items
 from course.checks.comparing import Args, Comparison, not_a_list
 from course.exercise import Exercise, Misconception
 from course.task import Task
 from nanogpt.parts.cached_block import CachedBlock
-from nanogpt.parts.plain_values import as_items
 
 Order = Callable[[list[CachedBlock]], Any]
 

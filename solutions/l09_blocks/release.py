@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from course.calling.plain_values import as_items
 from course.checks.comparing import Args, Comparison, not_a_list
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.task import Task
-from nanogpt.parts.plain_values import as_items
 from solutions.l09_blocks._any_order import Sorted
 
 # --- right answers ------------------------------------------------------------------------------

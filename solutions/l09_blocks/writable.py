@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from course.calling.plain_values import as_items, as_whole
 from course.checks.comparing import Args, Comparison, a_kind, list_of_ints
 from course.exercise import Exercise, Misconception
 from course.format_values import named
 from course.harness import returned_nothing
 from course.task import Task
-from nanogpt.parts.plain_values import as_items, as_whole
 
 Answer = Callable[[list[int], list[int], int, list[int]], Any]
 

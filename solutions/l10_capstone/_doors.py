@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from course.calling.errors import shortened
+from course.calling.plain_values import as_items, as_whole
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.parts.guard import shortened
-from nanogpt.parts.plain_values import as_items, as_whole
 from nanogpt.server.server_parts import DoorLimits, NewRequest, QueueView
 
 Fits = Callable[[DoorLimits, NewRequest], bool]

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from course.calling.errors import shortened
+from course.calling.plain_values import as_items, as_mapping, as_truth, as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.parts.guard import shortened
-from nanogpt.parts.plain_values import as_items, as_mapping, as_truth, as_whole
 from nanogpt.server.server_parts import on_disconnect
 
 State: TypeAlias = dict[str, Any]

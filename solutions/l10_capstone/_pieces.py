@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
+from course.calling.plain_values import as_items
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
-from nanogpt.parts.plain_values import as_items
 
 Decode = Callable[[bytes, bool], str]
 

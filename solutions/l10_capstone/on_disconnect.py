@@ -5,10 +5,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from course.calling.plain_values import as_mapping, as_wholes
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.task import Task
-from nanogpt.parts.plain_values import as_mapping, as_wholes
 from solutions.l10_capstone._leavings import FINISHED, MISCONCEPTIONS, State
 
 # --- right answers ------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 import heapq
 import json
-import re
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.stories.l07_lazy_heap import heap_story
+from course.stories.l07_lazy_heap import heap_story, told
 from nanogpt.fleet.decisions import on_event
 from widgets.lazy_heap import LazyHeap
 
@@ -113,16 +113,21 @@ def test_an_answer_that_is_no_heap_ends_the_story_in_a_sentence():
         LazyHeap(story)
 
 
-def test_a_function_that_raises_or_hangs_ends_the_story():
-    def hangs(heap, generations, event):
-        while True:
-            pass
-
+def test_a_function_that_raises_ends_the_story():
     story = heap_story(lambda heap, *_: heap[0], [("pop",)])
     assert story["steps"] == []
     assert "raised IndexError" in story["error"]
-    said = heap_story(hangs, [("pop",)])["error"]
-    assert re.search(r"your on_event (took longer than 1 s|had not finished)", said)
+
+
+@pytest.mark.process
+def test_a_function_that_ends_its_process_leaves_a_story_that_says_so():
+    def ends(*_):
+        os._exit(0)
+
+    story = told(lambda function: heap_story(function, [("pop",)]), ends)
+    assert story["steps"] == []
+    assert "ended the whole Python process" in story["error"]
+    LazyHeap(story)
 
 
 def test_an_event_that_is_none_is_refused_before_anything_runs():

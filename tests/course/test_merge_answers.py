@@ -1,7 +1,6 @@
 """Answers carried from a learner's old copy of a lesson into the new one, with what they use."""
 
 import ast
-import tempfile
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,14 @@ from tiers import examples, some
 from course.source.cutting import read_cells, read_notebook
 from course.source.indentation import dedent, indent
 from course.source.merge_answers import carry
-from course.source.notebook import load, load_functions
+from course.source.notebook import load
 
 SETUP = "with app.setup:\n    import marimo as mo\n    {}\n\n"
 NEW = notebook(SETUP.format("from torch import Tensor"), stub("plan"), stub("mask"))
 
 
 def loaded(text: str, *names: str):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "lesson.py"
-        path.write_text(text)
-        return load_functions(path, names)
+    return load(read_notebook(text), Path("lesson.py"), names)
 
 
 def in_marimo(text: str) -> Any:

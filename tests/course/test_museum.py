@@ -39,6 +39,7 @@ def exact() -> GPT:
 # ---- the checks ----------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_a_check_names_the_misconception_of_each_exhibit():
     exhibits = [
         ("l01.chunk_mask", l01_chunks.unmasked_later, "all_true"),
@@ -239,6 +240,7 @@ ROOMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("room", some(ROOMS, 5))
 def test_an_exhibit_of_blocks_spoils_just_these_texts_until_it_is_repaired(room: str, exact: GPT):
     run, broken, repaired, spoiled = ROOMS[room]

@@ -1,40 +1,121 @@
-"""What a learner's functions print in a lesson's run is shown, as much as a page can take."""
+"""A lesson's run with a learner's functions: what it gives, and what it says when it stops."""
 
-from fakes import tiny_model
-from lockstep import arrivals_of
+import functools
+import operator
+import pickle
+import threading
+from typing import Any
 
-from course.observed_call import Shown
-from course.replay import replay
-from nanogpt import Engine, EngineConfig, Parts
+import pytest
+import torch
+from answers import IDS
+from golden_runs import arrivals_of, engine_of, runs
+from hypothesis import given
+from hypothesis import strategies as st
+from tiers import examples
+
+from course import lazy
+from course.calling.functions import pickled
+from course.calling.jobs import RunError
+from course.calling.models import JobPickler, shipped
+from course.calling.policies import Policy
+from course.registry import exercise
+from course.replay import Rerun, replays
+from course.stories.plan_only import plan_engine
+from nanogpt import EngineConfig, Parts, Request, load_model, planning
+
+RUN = replays(
+    lambda parts: plan_engine(EngineConfig(token_budget=4), parts),
+    lambda: [(0, Request(0, [1] * 9, 5)), (1, Request(1, [1] * 3, 4))],
+)
 
 
-def run_printing(text: str) -> int:
+@pytest.mark.process
+def test_a_run_is_made_in_the_child_and_its_prints_are_relayed_up_to_a_limit(capsys):
+    asked: list[Any] = []
+
     def plan_step(*offer):
-        print(text)  # noqa: T201
-        return Parts().plan_step(*offer)
+        asked.append(offer)
+        print("x" * 20_000)  # noqa: T201
+        assert lazy.torch.ones(1) == 1  # as a lesson's setup cell names torch
+        return planning.plan_step(*offer)
 
-    engine = Engine(tiny_model(), EngineConfig(token_budget=4), Parts(plan_step=plan_step))
-    trace = replay(engine, arrivals_of([(0, 9, 5, 0), (1, 3, 4, 0)]))
-    assert trace.error is None
-    return len(trace.steps)
-
-
-def test_what_a_part_prints_is_shown_in_its_order_and_a_flood_is_cut_once(capsys):
-    num_steps = run_printing("a plan")
-    print("afterwards")  # noqa: T201
-    assert capsys.readouterr().out == "a plan\n" * num_steps + "afterwards\n"
-    run_printing("x" * 100_000)
-    print("afterwards")  # noqa: T201
+    trace = RUN(Parts(plan_step=Policy(plan_step)))
+    assert trace == RUN.reference
+    assert asked == []
     out = capsys.readouterr().out
-    assert out.count("(the rest was cut)") == 1
-    assert 50_000 <= len(out) < 50_100 and out.endswith("\nafterwards\n")
+    assert 50_000 <= len(out) < 50_100 and out.endswith("(the rest was cut)\n")
 
 
-def test_all_calls_of_a_function_share_one_limit(capsys):
-    def loud(number: int) -> int:
-        print("x" * 1_000)  # noqa: T201
-        return number + 1
+@pytest.mark.process
+def test_a_legal_plan_acts_and_one_that_fails_keeps_the_steps_before_it():
+    def one_at_a_time(decodes, prefilling, waiting, budget):
+        return planning.plan_step(decodes, prefilling, waiting, budget)[:1]
 
-    bounded = Shown().around(loud)
-    assert [bounded(number) for number in range(100)] == list(range(1, 101))
-    assert 50_000 <= len(capsys.readouterr().out) < 50_100
+    slower = RUN(Parts(plan_step=Policy(one_at_a_time)))
+    assert slower.error is None and len(slower.steps) > len(RUN.reference.steps)
+
+    def plan_step(decodes, prefilling, waiting, budget):
+        plan = planning.plan_step(decodes, prefilling, waiting, budget)
+        return plan if not decodes else {}["plan"]
+
+    stopped = RUN(Parts(plan_step=Policy(plan_step)))
+    assert stopped.steps == RUN.reference.steps[:3]
+    assert stopped.error.startswith("your plan_step raised KeyError")
+
+
+@pytest.mark.process
+def test_a_run_that_cannot_be_made_is_a_trace_without_steps_that_says_why():
+    lock = threading.Lock()
+    stopped = RUN(Parts(plan_step=Policy(lambda *offer: lock)))
+    assert (stopped.steps, stopped.requests) == ((), RUN.reference.requests)
+    assert stopped.error.startswith("the run could not be sent to the process that computes it: ")
+
+
+@pytest.mark.process
+def test_the_reference_s_run_is_kept_and_a_function_that_fails_is_told():
+    made: list[int] = []
+
+    def job(double):
+        made.append(double(2))
+        return made[-1]
+
+    run_with = Rerun(job, operator.neg)
+    assert run_with(operator.neg) == run_with.reference == -2
+    assert made == [-2]
+
+    def halve(number):
+        return number / 0
+
+    with pytest.raises(RunError, match="your halve raised ZeroDivisionError on its line 2"):
+        run_with(Policy(halve))
+
+
+def test_the_shipped_model_travels_by_name_and_a_changed_one_by_its_weights():
+    exact = load_model(dtype=torch.float64)
+    assert pickle.loads(pickled(exact, pickler=JobPickler)) is shipped(torch.float64)
+    exact.ln_f.weight[0] += 1
+    assert torch.equal(
+        pickle.loads(pickled(exact, pickler=JobPickler)).ln_f.weight, exact.ln_f.weight
+    )
+
+
+# --- with right answers ---------------------------------------------------------------------------
+
+
+@functools.cache
+def texts(name: str, parts: Parts = Parts()) -> list[list[int]]:
+    load, settings = runs()[name]
+    arrivals = arrivals_of(load)
+    engine_of(settings, parts).run(arrivals)
+    return [request.generated_tokens for _, request in arrivals]
+
+
+@examples(0.25)
+@given(st.sampled_from(sorted(runs())), st.data())
+def test_an_engine_with_right_answers_writes_the_reference_s_texts(
+    name: str, data: st.DataObject
+) -> None:
+    of_parts = [e for e in map(exercise, IDS) if e.part in Parts.__dataclass_fields__]
+    parts = {e.part: Policy(data.draw(st.sampled_from(list(e.right)))) for e in of_parts}
+    assert texts(name, Parts(**parts)) == texts(name)

@@ -5,8 +5,8 @@ import torch
 from answers import worked
 
 from course.stories.l00_batching import batching_side, engine_finish_steps
-from course.stories.l00_kv_cache import Cache, your_text
-from nanogpt import encode, load_model
+from course.stories.l00_kv_cache import Cache, bug_or_rounding, your_text
+from nanogpt import Parts, encode, load_model
 
 next_inputs, cached_attention = worked("l00.next_inputs"), worked("l00.cached_attention")
 PROMPT = encode("ROMEO:\nBut soft, what light through yonder window ")
@@ -29,10 +29,21 @@ def only_new_letters(tokens, num_cached):
     return [token for token in tokens if token not in tokens[:num_cached]]
 
 
-def test_the_answer_that_makes_another_text_is_named():
+@pytest.mark.process
+def test_two_answers_write_the_oracle_s_text_and_the_one_that_writes_another_is_named():
+    said = your_text(write, PROMPT, next_inputs, cached_attention)
+    assert "**This text was written with your two functions.**" in said
     said = your_text(write, PROMPT, only_new_letters, cached_attention)
     assert "the oracle writes another" in said
     assert "The difference is made by `next_inputs`: " in said
+
+    def nothing(tokens, num_cached):
+        return tokens[len(tokens) :]
+
+    said = your_text(write, PROMPT, nothing, cached_attention)
+    assert said.startswith("The run stopped: your write raised UnboundLocalError on its line 9")
+    broken = {"broken": Parts(chunk_inputs=lambda tokens, cursor, n: 1 / 0)}
+    assert bug_or_rounding(PROMPT, broken).startswith("The run stopped: ")
 
 
 def test_the_steps_of_an_engine_with_and_without_continuous_batching_are_drawn():

@@ -5,11 +5,14 @@ import pytest
 from course.attempt import Attempt
 from course.report import Report
 from course.stories import l02_exhibits, l02_posts, l02_scheduler, l02b_waiting
-from nanogpt import Parts, load_model
+from nanogpt import Parts, load_model, policies
 
 
 def attempted(name, function, status="failed"):
     return Attempt(Report(f"l02.{name}", status, (), 0, ""), function)
+
+
+pytestmark = pytest.mark.process  # learners' functions run in one of their own
 
 
 def test_the_heap_is_ranked_by_the_learners_key_and_by_the_reference_where_that_fails():
@@ -25,7 +28,6 @@ def test_the_heap_is_ranked_by_the_learners_key_and_by_the_reference_where_that_
     assert mine[0][0]["entry"]["key"] == [-2, 0]
 
 
-@pytest.mark.process
 def test_the_posts_tests_pass_on_the_reference_and_fail_where_a_text_is_started_over():
     exact = load_model().double()
     tests = l02_posts.post_tests(exact, Parts())
@@ -34,9 +36,17 @@ def test_the_posts_tests_pass_on_the_reference_and_fail_where_a_text_is_started_
     tests = l02_posts.post_tests(exact, wrong)
     assert [test.passed for test in tests[:2]] == [True, True]
     assert not all(test.passed for test in tests[2:])
+    said = l02_posts.tests_table(exact, Parts(sort_key=lambda *_: 1 / 0))
+    assert said.startswith("The tests stopped: ")
 
 
-@pytest.mark.process
+def test_the_twins_run_under_the_learner_s_rule_and_the_reference_s_until_it_is_written():
+    mine = l02_exhibits.your_twins(attempted("choose_victim", l02_exhibits.oldest))
+    assert mine == l02_exhibits.twins(l02_exhibits.oldest)
+    unwritten = l02_exhibits.your_twins(attempted("choose_victim", None, "not_started"))
+    assert unwritten == l02_exhibits.twins(policies.choose_victim)
+
+
 def test_a_priority_that_only_sorts_the_queue_changes_nothing_under_inversion(notebooks):
     found = notebooks.solved("l02b_waiting").names["found"]
     assert l02b_waiting.times(found, "inversion", "priority") == "×1.00"
@@ -45,7 +55,6 @@ def test_a_priority_that_only_sorts_the_queue_changes_nothing_under_inversion(no
         assert found["control", mode] == found["control", "FCFS"]
 
 
-@pytest.mark.process
 def test_under_strict_priority_latency_grows_with_the_stream(notebooks):
     curves = notebooks.solved("l02b_waiting").names["curves"]
     ends = {curve["name"]: [steps for _, steps in curve["points"]] for curve in curves}

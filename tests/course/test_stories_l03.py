@@ -21,6 +21,7 @@ def exact():
     return load_model().double()
 
 
+@pytest.mark.process
 def test_masks_are_drawn_beside_the_reference_s_whatever_padding_sees():
     last = l03_batch.posts_example()[-1]
     assert [each["mask"] for each in last["masks"]] == fusing.full_mask([2, 4], [3, 3]).tolist()

@@ -24,6 +24,7 @@ def not_written(*_):
 # ---- lesson 4 ------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_slices_keep_whole_prompts_alive_and_copies_do_not():
     model = load_model()
     per_token = 2 * model.config.num_layers * model.config.num_channels * 4
@@ -56,6 +57,7 @@ def test_a_drawn_block_is_given_back_once_the_window_has_passed_all_of_it_but_fo
     assert steps[-1]["tables"] == {}
 
 
+@pytest.mark.process
 def test_masks_and_bytes_are_drawn_whatever_was_answered():
     [alone] = drawn_masks(attempted("l04.visible", not_written))
     assert alone["name"] == "the reference (yours is not written yet)"

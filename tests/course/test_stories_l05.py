@@ -1,5 +1,7 @@
 """Behind lesson 5: what it draws of any answer, and its recorded ladder."""
 
+import pytest
+
 from course.attempt import Attempt
 from course.registry import exercise
 from course.stories.l05_ladder import gate_by, gate_decisions, under_load, without_rule_1
@@ -16,6 +18,8 @@ from nanogpt.slo.variants import (
     BATCHED_WITHOUT_RULE_1,
     doomed_pair,
 )
+
+pytestmark = pytest.mark.process
 
 
 def attempted(exercise_id, function):
@@ -64,7 +68,7 @@ def test_a_run_that_goes_on_for_ever_or_fails_ends_in_a_sentence():
     assert said == "**The run was stopped** after 50 preemptions: hardly a request got done."
     assert passes(said) == said
     broken = simulated(REPORT_AND_VOICE, BATCHED, slack=lambda *_: 1 / 0)
-    assert broken.startswith("**The run stopped:** ")
+    assert broken.startswith("**The run stopped:** ") and "ZeroDivisionError" in broken
 
 
 def test_a_run_under_load_says_whose_it_is_and_where_it_differs_first():

@@ -4,11 +4,13 @@ import hashlib
 
 import pytest
 import torch
+from answers import worked
 from notebooks import Notebooks
 
 from course.answers import LoadedParts
 from course.attempt import Attempt
 from course.registry import exercise
+from course.stories import l09_exhibits as exhibits
 from course.stories import l09_measured as measured
 from course.stories import l09_pool as pool
 from course.stories.l02_scheduler import recomputed
@@ -57,6 +59,7 @@ def test_the_recorded_run_has_the_hits_that_the_lesson_tells_of(reference):
     assert reference.error is None
 
 
+@pytest.mark.process
 def test_a_hash_without_its_parent_is_told_of_the_text_that_it_spoils(model, reference):
     trace = served(model, Parts(block_hashes=without_parents))
     said = pool.run_said(attempted(block_hashes=without_parents), EARLIER, model, trace, reference)
@@ -65,7 +68,15 @@ def test_a_hash_without_its_parent_is_told_of_the_text_that_it_spoils(model, ref
     assert "120 more were found in blocks" in said
 
 
-# ---- predictions ---------------------------------------------------------------------------------
+@pytest.mark.process
+def test_a_wrong_writable_spoils_the_answers_to_one_prompt(model):
+    def in_place(table, counts, index, free):
+        return table, None
+
+    right = exhibits.four_answers(model, attempted(writable=worked("l09.writable"))["writable"])
+    wrong = exhibits.four_answers(model, attempted(writable=in_place)["writable"])
+    assert "by your `writable`" in right and "stopped" not in right + wrong
+    assert right.count("**differs**") == 0 and wrong.count("**differs**") >= 3
 
 
 # ---- counted -------------------------------------------------------------------------------------
@@ -81,12 +92,13 @@ def test_what_is_held_is_counted_once_however_many_tables_name_it():
     assert recomputed(trace) == 0, "a token that was found is not computed again"
 
 
+@pytest.mark.process
 def test_a_part_that_fails_is_said_in_place_of_a_table():
-    def fails(*_):
+    def allocate(*_):
         raise KeyError("oops")
 
     for table in (measured.sixteen_table, measured.preempted):
-        said = table(Parts(allocate=fails), "yours")
+        said = table(Parts(allocate=allocate), "yours")
         assert said.startswith("**The run stopped early:** your allocate raised KeyError")
 
 

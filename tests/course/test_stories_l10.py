@@ -1,7 +1,9 @@
 """Behind lesson 10: its server, its contest, and what stands there when a function fails."""
 
 import importlib
+import os
 import re
+import time
 from typing import Any
 
 import pytest
@@ -42,19 +44,50 @@ def make_engine(parts: Parts = Parts()) -> Any:
 
 
 @pytest.mark.process
-def test_a_part_that_fails_is_named_beside_the_texts() -> None:
+def test_what_a_wrong_stream_sends_is_what_its_clients_read() -> None:
     wrong = attempts(next_events=lambda committed, sent, is_done: ["x"])
     served = serve_calls(make_engine(), l10_served.server_parts(wrong), l10_served.calls()[:2])
-    said = l10_served.burst_said(served, wrong, NONE_EARLIER)
-    assert "**A part failed:** your next_events returned ['x'] after 1 tokens" in said
+    assert [answer.text for answer in served.result] == ["x" * 41] * 2
+    assert "**0 of 2 texts are the oracle's.**" in burst_said(served, wrong)
 
+
+@pytest.mark.process
+def test_a_request_that_is_not_let_go_is_computed_to_its_end() -> None:
+    for function, said in (
+        (lambda state, request_id: state, "The one that left was computed to its end."),
+        (worked("l10.on_disconnect"), "when it was let go"),
+    ):
+        parts = l10_served.server_parts(attempts(on_disconnect=function))
+        assert said in l10_served.leaving_said(make_engine(), parts)
+
+
+@pytest.mark.process
+def test_a_part_that_fails_is_named_beside_the_texts() -> None:
     def broken(*_: Any) -> Any:
         raise KeyError("plan")
 
+    wrong = attempts(next_events=broken)
+    served = serve_calls(make_engine(), l10_served.server_parts(wrong), l10_served.calls()[:2])
+    said = burst_said(served, wrong)
+    assert "**A part failed:** your broken raised KeyError on its line 2: 'plan'" in said
     engine = make_engine(Parts(plan_step=broken))
     served = serve_calls(engine, ServerParts(), l10_served.calls()[:1])
-    assert "your plan_step raised KeyError" in served.answers[0].message
+    assert "raised KeyError" in served.result[0].message
     assert "None of the clients" in l10_served.gaps_said(served)
+
+
+@pytest.mark.process
+def test_a_part_that_ends_its_process_is_told_to_every_client() -> None:
+    ending = attempts()
+    parts = ServerParts(next_events=lambda *_: os._exit(0))
+    served = serve_calls(make_engine(), parts, l10_served.calls()[:2])
+    assert burst_said(served, ending).count("ended the whole Python process") == 2
+    assert served.trace.error and served.trace.steps == ()
+    assert l10_served.leaving_said(make_engine(), parts).startswith("The server stopped: ")
+
+
+def burst_said(served: Any, made: dict[str, Attempt]) -> str:
+    return l10_served.burst_said(served, made, NONE_EARLIER)
 
 
 @pytest.mark.process
@@ -64,16 +97,17 @@ def test_a_server_stands_on_an_edited_page_and_is_let_go_with_its_object(monkeyp
     monkeypatch.setattr(l10_clients, "_is_edited", lambda: True)
     standing = l10_served.standing(make_engine(), ServerParts())
     assert f"{standing.url}/v1/completions" in standing._repr_html_()
-    thread = standing.thread
-    assert thread is not None and thread.is_alive
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):  # which no server of this machine needs
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert f"curl -N --noproxy 127.0.0.1 {standing.url}/" in standing._repr_html_()
     answer = l10_clients.stream(standing.url, Call("To be", 5))
     assert answer.status == 200
     assert l10_clients.by_another_client(standing.url, "To be", 5)[1] == answer.text
+    url = standing.url
     del standing
-    assert not thread.is_alive
+    until = time.monotonic() + 10
+    while l10_clients.stream(url, Call("To be", 5)).status != 0:
+        assert time.monotonic() < until
 
 
 # ---- the museum ----------------------------------------------------------------------------------
@@ -107,4 +141,4 @@ def test_an_exhibit_that_is_no_answer_ends_with_words() -> None:
             l10_exhibits.crowd,
             l10_exhibits.under_a_step,
         ):
-            assert "**The reference stands in:** your function r" in story(rule)
+            assert re.search(r"\*\*(A part failed|The run stopped):\*\*", story(rule))

@@ -191,7 +191,7 @@ class SharedBlocks(RuleBasedStateMachine):
     def a_step_preempts(self, pick: int, num_new: int) -> None:
         victim = self.pick(pick)
         del self.computed[victim]
-        with self.cache.without([victim]):
+        with self.cache.transaction([], [], [victim]):
             self.compute(self.pick(pick), num_new, fails=False)
         self.cache.release(victim)
 
@@ -202,7 +202,7 @@ class SharedBlocks(RuleBasedStateMachine):
 
         def fail() -> None:
             pool = self.cache.pool
-            with self.cache.without([self.pick(pick)]):
+            with self.cache.transaction([], [], [self.pick(pick)]):
                 taken = pool.take([], pool.num_free * self.size, self.size)
                 self.cache.storage[:, :, :, self.entries(taken)] = 0
                 pool.drop(taken)

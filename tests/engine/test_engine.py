@@ -1,5 +1,6 @@
 """The engine by hand: small runs step by step, and steps and parts that fail and leave no trace."""
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable
@@ -179,6 +180,7 @@ def test_decodes_beyond_the_budget_take_turns():
 # ---------------------------------------------------------------- steps that fail
 
 WINDOW = {"sliding_window": 5, "num_sinks": 1, "token_budget": 3, "max_kv_tokens": 14}
+WINDOW_BLOCKS = {**WINDOW, "block_size": 2, "share_prefixes": True, "max_kv_tokens": 20}
 BLOCKS = {"block_size": 4, "share_prefixes": True, "max_kv_tokens": 32}
 DRAFTS = {"num_draft_tokens": 3, "max_kv_tokens": 24}
 PUSHY = {"policy": "priority", "preempt_to_admit": True, "seed": 5}
@@ -289,13 +291,14 @@ class Breaking:
         return self.reference(*args)
 
 
+STORE = ("allocate", "evict_order", "writable", "release", "block_hashes")
 FIELDS: dict[str, dict[str, Any]] = {
     **{name: {"executor": "fused"} for name in ("fused_rows", "full_mask", "split_kv")},
     "pack": {"executor": "strip"},
     **dict.fromkeys(("held", "visible", "ring_slot"), WINDOW),
     "evict": {**WINDOW, "kv_storage": "evict"},
     **dict.fromkeys(("accept", "roll_back_kv"), DRAFTS),
-    **dict.fromkeys(("allocate", "evict_order", "longest_match", "writable"), BLOCKS),
+    **dict.fromkeys(("longest_match", *STORE), BLOCKS),
 }
 OTHERS = ["plan_step", "chunk_inputs", "chunk_mask", "admit", "choose_victim", "resume", "record"]
 
@@ -304,10 +307,16 @@ def ages(request: RequestView, step: int) -> tuple[float, ...]:
     return (4 * request.priority - (step - request.arrival_time),)
 
 
-@pytest.mark.parametrize("name", ["policy", *OTHERS, *FIELDS])
-def test_a_part_that_fails_at_any_point_of_a_step_is_named_and_leaves_no_trace(name: str):
+CASES = [(name, FIELDS.get(name, {})) for name in ("policy", *OTHERS, *FIELDS)]
+CASES += [(name, WINDOW_BLOCKS) for name in STORE] + [("release", {**BLOCKS, **DRAFTS})]
+
+
+@pytest.mark.parametrize(("name", "fields"), CASES, ids=str)
+def test_a_part_that_fails_at_any_point_of_a_step_leaves_no_trace(
+    name: str, fields: dict[str, Any]
+):
     part = Breaking(ages if name == "policy" else getattr(Parts(), name))
-    fields = {"policy": TimedKey(part)} if name == "policy" else FIELDS.get(name, {})
+    fields = {"policy": TimedKey(part)} if name == "policy" else fields
     parts = Parts() if name == "policy" else Parts(**{name: part})
     engine = Engine(tiny_model(), settings(**fields), parts, draft=sometimes_right)
     arrivals, failed = arrivals_of(ASKS), 0
@@ -316,11 +325,10 @@ def test_a_part_that_fails_at_any_point_of_a_step_is_named_and_leaves_no_trace(n
         while queue and queue[0][0] <= engine.step_number:
             engine.submit(queue.pop(0)[1])
         before = snapshot(engine)
-        for part.calls_left in (0, 1, 3, None):
-            words = refusal(engine.step)
-            if words is None:
+        for part.calls_left in (0, 1, 3, 5, None):
+            with contextlib.suppress(RuntimeError):
+                engine.step()
                 break
-            assert f"your {name} raised RuntimeError" in words
             assert snapshot(engine) == before
             engine.cache.check()
             failed += 1
@@ -329,16 +337,10 @@ def test_a_part_that_fails_at_any_point_of_a_step_is_named_and_leaves_no_trace(n
     assert_texts(engine, arrivals)
 
 
-def endless_plan(*_: Any) -> Plan:
-    while True:
-        pass
-
-
 @pytest.mark.parametrize(
     ("name", "wrong", "words"),
     [
-        ("plan_step", lambda *_: [(99, 1)], "names request 99"),
-        ("plan_step", endless_plan, "your plan_step (took longer than 1 s|had not finished)"),
+        ("plan_step", lambda *_: [(99, 1)], "planned request 99"),
         ("chunk_inputs", lambda tokens, cursor, n: ([65] * n, [0] * n, True), "65"),
         ("chunk_inputs", lambda tokens, cursor, n: ([1] * n, [64] * n, True), "64"),
         ("fused_rows", lambda known, cursors, n: ([[65] * n[0]], [[0] * n[0]]), "token 65"),
@@ -353,6 +355,29 @@ def test_an_answer_that_no_step_can_be_made_of_is_refused(name: str, wrong: Any,
         engine.step()
     assert "\n" not in str(refused.value)
     assert snapshot(engine) == before
+
+
+def test_k_v_that_was_rolled_back_too_far_is_computed_again():
+    def passes(parts: Parts) -> int:
+        engine = Engine(tiny_model(), settings(**DRAFTS), parts, draft=sometimes_right)
+        arrivals = arrivals_of(ASKS[:1])
+        assert engine.run(arrivals).error is None
+        assert_equals_oracle(arrivals)
+        return engine.step_number
+
+    assert passes(Parts(roll_back_kv=lambda held, drafted, _: held - drafted - 1)) > passes(Parts())
+
+
+def test_blocks_that_are_never_released_run_out():
+    engine = Engine(tiny_model(), settings(**BLOCKS), Parts(release=lambda counts, table: []))
+    with pytest.raises(ValueError, match="blocks are wanted; 0 of 8 are free"):
+        engine.run(arrivals_of(ASKS))
+
+
+def test_an_admit_that_refuses_what_fits_has_its_way():
+    engine, _ = fake_engine(EngineConfig(4), Parts(admit=lambda *_: "refuse"))
+    with pytest.raises(ValueError, match="request 2 fits, and admit refused it for good"):
+        engine.submit(fake_request(2, 4, 2))
 
 
 @pytest.mark.parametrize("max_new", [1, 3])
@@ -374,7 +399,7 @@ def test_a_sort_key_that_fails_leaves_the_request_unsubmitted():
     part = Breaking(Parts().sort_key)
     engine, _ = fake_engine(EngineConfig(4), Parts(sort_key=part))
     before, part.calls_left = snapshot(engine), 0
-    with pytest.raises(PartError, match="your sort_key raised RuntimeError"):
+    with pytest.raises(RuntimeError, match="oh no"):
         engine.submit(fake_request(2, 4, 2))
     assert snapshot(engine) == before
     part.calls_left = None

@@ -147,9 +147,16 @@ def test_an_evict_that_does_nothing_is_held_in_full_and_counted_short():
     assert last.live_bytes == last.kv_tokens * BYTES_PER_TOKEN
 
 
+def test_an_evict_that_keeps_other_positions_than_k_v_is_refused():
+    part = Parts(evict=lambda k, v, w, s: (k, v) if len(k) == 1 else (k[:, -w:], v[:, -w:]))
+    engine = Engine(tiny_model(), EngineConfig(4, sliding_window=4, kv_storage="evict"), part)
+    with pytest.raises(PartError, match="evict kept 4 entries of K/V and 8 of their positions"):
+        engine.run([(0, Request(0, prompt_of(0, 20), 3))])
+
+
 def test_counting_the_full_length_ends_in_words_and_not_in_an_endless_loop():
     """What the window lets in, the wrong count pushes out again, alone and for ever."""
     config = EngineConfig(4, 10, sliding_window=8)
     engine = Engine(tiny_model(), config, Parts(held=lambda c, n, w, s: (c + n, c + n)))
-    with pytest.raises(PartError, match=r"your held counts request 0 with \d+ KV tokens.* of 10"):
+    with pytest.raises(PartError, match=r"held counts request 0 with \d+ KV tokens.* of 10"):
         engine.run([(0, Request(0, prompt_of(0, 20), 3))], max_steps=200)

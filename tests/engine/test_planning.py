@@ -33,7 +33,7 @@ def test_only_the_chunk_with_the_last_known_token_samples(
 
 
 def test_any_order_and_any_part_of_the_offer_is_legal():
-    for plan in ([(4, 1)], [(9, 3), (7, 1), (2, 1), (4, 1)], [[7, 2]]):
+    for plan in ([(4, 1)], ((9, 3), (7, 1), (2, 1), (4, 1)), [[7, 2]]):
         assert plan_problem(plan, OFFER) is None
     assert plan_problem([], Offer((), (), ())) is None
     assert Offer((), (), ()).is_empty
@@ -43,16 +43,16 @@ def test_any_order_and_any_part_of_the_offer_is_legal():
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        (None, "NoneType; it must be a list"),
-        ([4], "holds 4; every entry must be an (id, tokens) pair"),
-        ([(4, 1, 1)], "every entry must be"),
-        ([(4, 1.0)], "every entry must be"),
-        ([(4, True)], "every entry must be"),
-        ([(5, 1)], "names request 5; only [2, 4, 7, 9] could run"),
-        ([(4, 1), (4, 1)], "names request 4 twice"),
-        ([(4, 2)], "gives request 4 2 tokens; it has 1 left"),
-        ([(7, 0)], "gives request 7 0 tokens"),
-        ([], "empty although requests [2, 4, 7, 9] could run"),
+        (None, "returned None; it must be a list"),
+        ([4], "planned 4; it must be an (id, tokens) pair"),
+        ([(4, 1, 1)], "it must be an (id"),
+        ([(4, 1.0)], "it must be an (id"),
+        ([(4, True)], "it must be an (id"),
+        ([(5, 1)], "planned request 5; only [2, 4, 7, 9] could run"),
+        ([(4, 1), (4, 1)], "planned request 4 twice"),
+        ([(4, 2)], "planned 2 tokens of request 4; it has 1 left"),
+        ([(7, 0)], "planned 0 tokens of request 7"),
+        ([], "planned nothing although requests [2, 4, 7, 9] could run"),
     ],
 )
 def test_an_illegal_plan_is_described_by_value_and_limit(plan: object, words: str):

@@ -79,6 +79,7 @@ def test_a_task_is_the_stub_s_with_a_right_case_worked_by_hand(exercise_id: str)
 # --- what a report says --------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_feedback_is_one_sentence_and_a_small_counterexample() -> None:
     answers: list[Wrong] = [each for exercise_id in IDS for each in wrong(exercise_id)]
     for each in some(answers, 200):
@@ -91,6 +92,7 @@ def test_feedback_is_one_sentence_and_a_small_counterexample() -> None:
         assert all(len(text) <= 400 for text in rows.values())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("exercise_id", some(IDS, 14))
 def test_an_answer_that_never_answers_is_told_so(
     exercise_id: str, monkeypatch: pytest.MonkeyPatch
@@ -113,6 +115,7 @@ def test_an_answer_that_never_answers_is_told_so(
     assert exercise_id == COSTS_APART or of_error["input"] == of_junk["input"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("exercise_id", some(IDS, 14))
 def test_junk_fails_with_a_sentence_and_no_report_is_long(exercise_id: str) -> None:
     right, check = worked(exercise_id), exercise(exercise_id).check

@@ -35,6 +35,7 @@ def variant(name: str) -> Variant:
     return next(each for each in VARIANTS if each.name == name)
 
 
+@pytest.mark.process
 def test_what_passes_without_a_reason_is_shown_with_the_line_that_changed() -> None:
     lax = audit(dataclasses.replace(SIZE, checks=SIZE.checks[:1]), 1)
     assert lax.explained == 4
@@ -48,6 +49,7 @@ def test_what_passes_without_a_reason_is_shown_with_the_line_that_changed() -> N
     assert said.endswith(f"\n{len(lax.findings)} findings.\n")
 
 
+@pytest.mark.process
 def test_a_wrong_answer_that_is_told_another_idea_is_found() -> None:
     renamed = dataclasses.replace(SIZE.misconceptions[1], key="below_0")
     found = audit(dataclasses.replace(SIZE, misconceptions=(renamed,)), 1)
@@ -55,6 +57,7 @@ def test_a_wrong_answer_that_is_told_another_idea_is_found() -> None:
     assert found.findings == ("a wrong answer is told `negative`: `below_0`, way 1 to write it",)
 
 
+@pytest.mark.process
 def test_a_right_answer_that_fails_is_found_and_nothing_is_made_of_it() -> None:
     def half(budget: int, num_decodes: int, remaining: int) -> int:
         return SIZE.right[0](budget, num_decodes, remaining) // 2
@@ -66,6 +69,7 @@ def test_a_right_answer_that_fails_is_found_and_nothing_is_made_of_it() -> None:
     assert found.findings[0].startswith("a right answer fails: half, seed 0: The chunk is ")
 
 
+@pytest.mark.process
 def test_a_right_result_that_is_refused_in_another_type_is_found() -> None:
     def not_of_numpy(ask: Any, rng: Any) -> Failure | None:
         return None if type(ask(8, 3, 5)) is int else Failure("Return an int.")
@@ -74,6 +78,7 @@ def test_a_right_result_that_is_refused_in_another_type_is_found() -> None:
     assert "refused in floats for ints: by_sorting: Return an int." in audit(wary, 1).findings
 
 
+@pytest.mark.process
 def test_a_reason_for_what_does_not_pass_is_found_unless_it_was_not_asked_about() -> None:
     mutant, unknown = "by_cases(): return {0 => 1}", "no such line"
     reasons = {**SIZE.still_right, mutant: "none", unknown: "none"}

@@ -26,6 +26,7 @@ WRONG = "`outer` calls `inner`, which does not pass its own check yet: mend that
 OUTER = "def outer(n): return inner(n) + 1\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("source", "status", "idea", "key"),
     [

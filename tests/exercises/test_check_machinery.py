@@ -40,6 +40,7 @@ OWN: dict[str, tuple[ModuleType, ...]] = {
 NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", SCORED}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("lesson", OWN)
 def test_the_engine_s_own_functions_pass_the_checks(lesson: str) -> None:
     for exercise_id in IDS:
@@ -59,6 +60,7 @@ def test_the_engine_s_own_functions_pass_the_checks(lesson: str) -> None:
 FEW_DRAWN = {"l00.cached_attention", "l04.ring_slot", "l09.block_hashes", SCORED}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("exercise_id", some([each for each in IDS if each not in FEW_DRAWN], 8))
 def test_drawn_cases_alone_catch_most_wrong_answers(exercise_id: str) -> None:
     """What is left are mistakes at edges, for which there are cases made by hand."""
@@ -74,6 +76,7 @@ def test_drawn_cases_alone_catch_most_wrong_answers(exercise_id: str) -> None:
     assert len(missed) <= len(ways) / 3, missed
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("exercise_id", "name"),
     [("l01.plan_step", "prefill_first"), ("l02.choose_victim", "oldest"), ("l05.gate", "never")],

@@ -22,6 +22,8 @@ from course.registry import exercise
 from course.report import Report
 from nanogpt.preemption import races
 
+pytestmark = pytest.mark.process
+
 accept, allocate = worked("l08.accept"), worked("l09.allocate")
 block_hashes, evict = worked("l09.block_hashes"), worked("l04.evict")
 clean_up, judge = worked("l06.clean_up"), worked("l04.judge")

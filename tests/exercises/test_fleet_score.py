@@ -32,6 +32,7 @@ def test_a_load_is_served_as_the_simulator_serves_it() -> None:
     assert Load(7).workload() == load.workload() != Load(8).workload()
 
 
+@pytest.mark.process
 def test_a_report_that_passed_shows_the_table_of_its_own_loads() -> None:
     tables: list[str] = []
     for seed in (0, 1):

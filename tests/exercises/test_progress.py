@@ -11,6 +11,7 @@ from answers import worked
 
 from course import progress
 from course.__main__ import main
+from course.answers import source_of
 from course.attempt import save_attempt
 from course.overview import overview
 from course.prediction import predict
@@ -130,7 +131,7 @@ def test_a_file_that_windows_holds_for_a_moment_is_waited_for(work, monkeypatch,
 def test_a_file_in_a_folders_place_is_said_with_what_to_do(work, monkeypatch, place):
     monkeypatch.setenv("SERVING_NANOGPT_WORK", str(work / "learner"))
     put(work / "learner" / place, "")
-    note = save_attempt(report(), len)
+    note = save_attempt(report(), None)
     assert note.startswith("Your progress could not be saved: ")
     assert note.endswith(": move it away.")
     assert main(["progress"]) == 0
@@ -146,7 +147,7 @@ def test_a_full_disk_is_said_and_leaves_what_was_saved(work, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("course.files.os.replace", full)
         file = work / EXERCISES / "l01.plan_step.json"
-        assert save_attempt(report("failed"), len) == (
+        assert save_attempt(report("failed"), None) == (
             f"Your progress could not be saved: {file}: the disk is full: make room."
         )
     assert progress.load("l01.plan_step") == saved
@@ -155,7 +156,7 @@ def test_a_full_disk_is_said_and_leaves_what_was_saved(work, monkeypatch):
 
 def test_progress_is_saved_where_the_answer_cannot_be(work):
     (work / "answers" / "l00.next_inputs.py").mkdir(parents=True)
-    note = save_attempt(report(exercise="l00.next_inputs"), worked("l00.next_inputs"))
+    note = save_attempt(report(exercise="l00.next_inputs"), source_of(worked("l00.next_inputs")))
     assert note.startswith("Your answer could not be saved: ")
     assert note.endswith("a folder stands in its place: move it away.")
     assert progress.load("l00.next_inputs").ever_passed

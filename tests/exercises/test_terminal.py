@@ -12,7 +12,8 @@ from course.__main__ import main
 from course.lesson_map import LESSONS, entries, find_lesson
 from course.overview import overview
 from course.registry import exercises, lesson_exercises
-from course.source.notebook import load_functions
+from course.source.cutting import read_notebook
+from course.source.notebook import load, notebook_text
 
 NOTEBOOK = '''\
 import marimo
@@ -123,7 +124,8 @@ def test_what_is_wrong_in_a_file_is_named(notebook, capsys, text, said):
 @pytest.mark.parametrize("place", [0, NOTEBOOK.index("@app.function(hide"), len(NOTEBOOK)])
 def test_a_broken_cell_leaves_the_other_cells_functions_alone(notebook, place):
     notebook.write_text(NOTEBOOK[:place] + BROKEN_CELL + NOTEBOOK[place:])
-    assert load_functions(notebook, ["next_inputs"]).functions["next_inputs"]([1, 2], 1) == [2]
+    found = load(read_notebook(notebook_text(notebook)), notebook, ["next_inputs"])
+    assert found.functions["next_inputs"]([1, 2], 1) == [2]
 
 
 def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
@@ -135,13 +137,14 @@ def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
     (tmp_path / "mine.py").write_text("\n".join(sources))
     (tmp_path / "mine.IPYNB").write_text(notebook_of(*sources))
     for path in tmp_path.iterdir():
-        found = load_functions(path, ["next_inputs", "f"])
+        found = load(read_notebook(notebook_text(path)), path, ["next_inputs", "f"])
         assert found.functions["next_inputs"]([1, 2], 1) == [2]
         assert [*found.functions] == ["next_inputs"] and "the cell of `f` at" in found.problems[
             "f"
         ][0]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("content", "argv", "sentence"),
     [

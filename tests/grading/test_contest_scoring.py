@@ -153,8 +153,8 @@ def test_a_wrong_text_or_a_failing_part_scores_nothing_and_says_why():
     first_only = Parts(chunk_mask=lambda past, new: (torch.arange(past + new) < 1).expand(new, -1))
     for entry, words in (
         (Entry("mask", first_only), "the text of request 0 is wrong: "),
-        (Entry("plan", Parts(plan_step=lambda *_: 1 // 0)), "your plan_step raised ZeroDivision"),
-        (Entry("rank", rank=lambda *_: None), "your rank returned None for"),
+        (Entry("plan", Parts(plan_step=lambda *_: 1 // 0)), "a policy raised ZeroDivision"),
+        (Entry("rank", rank=lambda *_: None), "returned None; it must be a tuple of numbers"),
     ):
         score = play(workload("documents", 0), entry)
         assert score.points == 0 and score.kept == ()

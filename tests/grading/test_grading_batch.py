@@ -1,6 +1,7 @@
 """A class's batch: stopped anywhere, changed, killed or broken, nothing is lost or graded twice."""
 
 import contextlib
+import io
 import os
 import random
 import signal
@@ -16,16 +17,16 @@ from typing import Any, TypeAlias
 import psutil
 import pytest
 from hostile import RIGHT, body
-from support import need_layers
+from support import need_sandbox
 
 from course.__main__ import main
+from course.calling.sandbox import SandboxError
 from course.grading import batch as batches
 from course.grading import grade
 from course.grading.batch import Batch, Local
 from course.grading.grade import internal_record
 from course.grading.handed_in.submissions import Submission
-from course.grading.isolation.jail import JailError
-from course.grading.record import LAYERS, Record, read_records
+from course.grading.record import Record, read_records
 from course.grading.spread import Dask
 
 LESSON = "l01_chunked_prefill"
@@ -55,8 +56,8 @@ def records_below(out: Path) -> dict[str, Record]:
 def test_each_submission_has_its_record_and_only_what_changed_is_graded_again(
     tmp_path: Path,
 ) -> None:
-    need_layers(*LAYERS)
-    batch = Batch(tmp_path, LAYERS, 7)
+    need_sandbox()
+    batch = Batch(tmp_path, True, 7)
     records = {each.student: each for each in batch.grade(A_FEW, Local(1))}
     assert {name: outcome(each) for name, each in records.items()} == {
         "Ada": "passed",
@@ -64,14 +65,14 @@ def test_each_submission_has_its_record_and_only_what_changed_is_graded_again(
         "Chen": "crashed",
     }
     assert records_below(tmp_path) == records
-    assert list(Batch(tmp_path, LAYERS).grade(A_FEW, Local(1))) == []
+    assert list(Batch(tmp_path, True).grade(A_FEW, Local(1))) == []
     ada = records["Ada"]
-    assert Batch(tmp_path, LAYERS[1:]).record_of(ADA) == ada
-    other = Batch(tmp_path / "other", LAYERS, 8)
+    assert Batch(tmp_path, False).record_of(ADA) == ada
+    other = Batch(tmp_path / "other", True, 8)
     ada.write(other.records)
     assert other.record_of(ADA) is None  # of another seed
 
-    replace(ada, layers=LAYERS[1:]).write(batch.records)
+    replace(ada, is_sandboxed=False).write(batch.records)
     for path in batch.records.glob("Chen*"):
         path.write_bytes(path.read_bytes()[:-100])
     again = list(batch.grade([ADA, submission("Ben", "passed"), CHEN], graded_as_internal))
@@ -79,7 +80,7 @@ def test_each_submission_has_its_record_and_only_what_changed_is_graded_again(
     assert batch.record_of(BEN) is None and not records["Ben"].is_internal
 
 
-def graded_as_internal(few: Sequence[Submission], layers: object, seed: int) -> Iterator[Record]:
+def graded_as_internal(few: Sequence[Submission], in_sandbox: bool, seed: int) -> Iterator[Record]:
     yield from (internal_record(each, seed, "not now") for each in few)
 
 
@@ -91,13 +92,13 @@ def test_files_of_the_same_contents_are_graded_once_and_each_has_its_record(tmp_
         asked.extend(each.student for each in few)
         return graded_as_internal(few, *rest)
 
-    records = list(Batch(tmp_path, LAYERS, 7).grade(alike, graders))
+    records = list(Batch(tmp_path, True, 7).grade(alike, graders))
     assert (asked, [each.student for each in records]) == (["Ada"], ["Ada", "Ben", "Chen"])
     assert [*records_below(tmp_path).values()] == records
 
 
 def test_a_record_follows_its_file_to_another_time_and_place(tmp_path: Path) -> None:
-    batch = Batch(tmp_path, LAYERS, 7)
+    batch = Batch(tmp_path, True, 7)
     replace(graded_well(ADA, None, 7), attempts={"l01.plan_step": 1}).write(batch.records)
     moved = replace(ADA, source="x/l01.py", submitted_at="2026-12-01T18:00:00+00:00")
     for now in (ADA, moved, replace(moved, attempts={"l01.plan_step": 2})):
@@ -108,11 +109,11 @@ def test_a_record_follows_its_file_to_another_time_and_place(tmp_path: Path) -> 
 
 
 def test_a_batch_keeps_the_seed_that_it_drew(tmp_path: Path) -> None:
-    drawn = Batch(tmp_path / "one", LAYERS).seed
-    assert Batch(tmp_path / "one", LAYERS, drawn).seed == drawn
-    assert Batch(tmp_path / "two", LAYERS).seed != drawn
+    drawn = Batch(tmp_path / "one", True).seed
+    assert Batch(tmp_path / "one", True, drawn).seed == drawn
+    assert Batch(tmp_path / "two", True).seed != drawn
     with pytest.raises(ValueError, match=f"graded with seed {drawn}: leave --seed out to go on"):
-        Batch(tmp_path / "one", LAYERS, drawn + 1)
+        Batch(tmp_path / "one", True, drawn + 1)
 
 
 def handed_in(folder: Path, texts: Sequence[str]) -> Path:
@@ -207,7 +208,8 @@ def command(
         yield from (task(*job) for job in jobs)
 
     monkeypatch.setattr(batches, "run_elsewhere", run_here)
-    monkeypatch.setattr(batches, "_own_zygote", lambda layers: None)
+    monkeypatch.setattr(batches, "_own_server", lambda in_sandbox: None)
+    monkeypatch.setattr("course.grading.command.sandboxed", io.StringIO)  # it can be closed
     folder = handed_in(tmp_path / "class", [body(RIGHT), body("return 1")])
     words = ["grade", str(folder), "--out", str(tmp_path / "out"), "--lesson", "l01"]
 
@@ -220,21 +222,23 @@ def command(
     return graded_with
 
 
-def graded_well(each: Submission, zygote: None, seed: int) -> Record:
-    return replace(internal_record(each, seed, ""), marks=(), layers=LAYERS)
+def graded_well(each: Submission, server: object, seed: int, **_: bool) -> Record:
+    return replace(internal_record(each, seed, ""), marks=(), is_sandboxed=True)
 
 
-def test_a_missing_layer_or_a_changed_course_ends_a_batch_and_keeps_what_is_done(
-    command: Command, tmp_path: Path
+def test_a_missing_sandbox_or_a_changed_course_ends_a_batch_and_keeps_what_is_done(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def jail_fails(*_: object) -> Record:
-        raise JailError("this kernel has no Landlock.")
+    def no_sandbox(_: bool) -> None:
+        raise SandboxError("there is no bubblewrap here.")
 
-    def changes(each: Submission, *rest: Any) -> Record:
+    def changes(each: Submission, *rest: Any, **is_sandboxed: bool) -> Record:
         record = graded_well(each, *rest)
         return replace(record, key="another") if each.student == "student 01" else record
 
-    assert command(jail_fails) == (2, "course: this kernel has no Landlock.\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(batches, "_own_server", no_sandbox)
+        assert command(graded_well) == (2, "course: there is no bubblewrap here.\n")
     assert not (tmp_path / "out" / "records").exists()
     status, said = command(changes)
     assert status == 2 and "the course's own files were changed while they graded" in said
@@ -252,7 +256,7 @@ def test_a_mistake_of_the_grader_s_is_no_mark_and_is_graded_again(
 ) -> None:
     calls: list[str] = []
 
-    def grade(each: Submission, *rest: Any) -> Record:
+    def grade(each: Submission, *rest: Any, **is_sandboxed: bool) -> Record:
         calls.append(each.student)
         if len(calls) == 2:
             raise ZeroDivisionError("a mistake of ours")
@@ -293,11 +297,11 @@ def test_a_process_that_is_killed_costs_no_record_and_three_in_a_row_end_the_bat
 def test_of_dask_workers_a_killed_one_loses_nothing_and_another_course_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need_layers(*LAYERS)
+    need_sandbox()
     distributed = pytest.importorskip("distributed")
     texts = [body(f"# {number}\n{RIGHT}") for number in range(8)]
     class_ = [Submission(f"s{n}", LESSON, f"s{n}.py", text, "", "") for n, text in enumerate(texts)]
-    batch, other = Batch(tmp_path / "a", LAYERS, 3), Batch(tmp_path / "b", LAYERS, 1)
+    batch, other = Batch(tmp_path / "a", True, 3), Batch(tmp_path / "b", True, 1)
     done: list[str] = []
     options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster:

@@ -61,7 +61,7 @@ def test_without_a_file_an_exercise_is_worth_the_courses_own_points_or_nothing()
 
 
 def test_a_failure_of_the_grader_is_no_mark_anywhere_and_is_told_as_what_it_is():
-    marks = a_mark("passed", "l01.chunk_size"), a_mark("internal", idea="KeyError in zygote.py")
+    marks = a_mark("passed", "l01.chunk_size"), a_mark("internal", idea="KeyError in grade.py")
     record = a_record("Ben", *marks)
     score = LATE.score(record)
     assert (score.points["l01.chunk_size"], score.points["l01.plan_step"]) == (1, None)
@@ -369,15 +369,15 @@ def test_the_map_is_sorted_by_points_and_says_each_status_by_a_letter():
 def test_the_report_says_what_broke_off_and_what_should_be_known_before_it_is_trusted():
     records = [
         a_record("Ada", a_mark("timeout", idea="It ran for 2 s.")),
-        a_record("Ben", a_mark("internal", idea="KeyError in zygote")),
+        a_record("Ben", a_mark("internal", idea="KeyError in grade")),
         a_record("Chen", problem="Line 3 has an open bracket."),
-        a_record("Dilek", Mark(STEP, "v2", "passed"), layers=("namespaces", "limits")),
+        a_record("Dilek", Mark(STEP, "v2", "passed"), is_sandboxed=False),
     ]
     before, _, after = report_on(records).partition("What never came to a")
-    for said in ("It ran for 2 s.", "KeyError in zygote", "Line 3 has an open bracket."):
+    for said in ("It ran for 2 s.", "KeyError in grade", "Line 3 has an open bracket."):
         assert said in after and said not in before
     assert "The grader itself failed on 1 mark" in before
-    assert "1 submission ran with layers missing: landlock, seccomp." in before
+    assert "1 submission ran without a sandbox." in before
     assert "Not every student met the same version of l01.plan_step : grade again." in before
     plain = report_on([a_record("Ada", a_mark("failed"))])
     assert "What never came" not in plain and "grade again" not in plain

@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT, need_layers, run
-
-from course.grading.record import LAYERS
+from support import ROOT, need_sandbox, run
 
 pytestmark = [pytest.mark.process, pytest.mark.nightly]
 PAGE = (ROOT / "docs" / "instructors.md").read_text(encoding="utf-8")
@@ -37,7 +35,7 @@ def said(output: str) -> list[str]:
 
 
 def test_every_command_of_the_page_says_what_the_page_shows_below_it(tmp_path: Path):
-    need_layers(*LAYERS)
+    need_sandbox()
     sessions = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (points,) = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "points.toml").write_text(points, encoding="utf-8")

@@ -249,7 +249,7 @@ def test_a_rank_that_is_killed_in_mid_pass_is_named_and_the_others_are_ended():
         wait_until_held(runner.shared, 1)
         os.kill(process_ids[1], signal.SIGKILL)
 
-    with meanwhile(kill), pytest.raises(RanksFailed, match=r"rank 1 .*killed by signal 9"):
+    with meanwhile(kill), pytest.raises(RanksFailed, match=r"rank 1 .*killed by SIGKILL"):
         runner.run(step, [pass_row(prompt(20))], vote=True)
     assert_gone(process_ids)
     assert not runner.is_open

@@ -142,9 +142,9 @@ def test_a_bad_request_is_refused_before_the_good_ones_run():
     scheduled_generate(tiny_model(), [good])
 
 
-def test_parts_are_guarded_and_an_endless_run_can_be_stopped():
+def test_answers_are_validated_and_an_endless_run_can_be_stopped():
     reqs = [Request(0, prompt_of(0, 4), 3)]
-    with pytest.raises(PartError, match="your admit returned"):
+    with pytest.raises(PartError, match="admit for request 0 returned"):
         scheduled_generate(tiny_model(), reqs, parts=Parts(admit=lambda *_: None))  # pyright: ignore
     s = scheduled_generate(tiny_model(), [Request(0, prompt_of(0, 4), 20)], max_steps=5)
     assert trace_of(s).error == "stopped after 5 steps, before all were done"

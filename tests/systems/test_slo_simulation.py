@@ -232,7 +232,7 @@ def test_every_variant_keeps_the_books(variant: Variant, load: list[Arrival]):
 
 
 def test_a_part_that_fails_ends_the_run_with_its_sentence():
-    with pytest.raises(PartError, match="your gate named 77"):
+    with pytest.raises(PartError, match="gate returned 77; it must be None or one of"):
         simulate(
             urgent_in_mid_pass(),
             variants.BATCHED,

@@ -236,12 +236,12 @@ def test_requests_of_a_killed_worker_get_the_same_text_elsewhere_until_none_is_l
         moved = [result.id for result in results if result.worker_ids == (1, 0)]
         assert len(moved) >= 2
         assert fleet.lost == [
-            f"worker 1 was killed by signal 9; its requests {moved} go to other workers"
+            f"worker 1 was killed by SIGKILL; its requests {moved} go to other workers"
         ]
         assert_gone([process_ids[1]])
         assert list(fleet.process_ids) == [0]
         fleet.route = Disaster(fleet, at=0, worker_id=0, how=signal.SIGKILL)
-        last = r"worker 1 was .*worker 0 was killed by signal 9; no worker is left, and requests \["
+        last = r"worker 1 was .*worker 0 was killed by SIGKILL; no worker is left, and requests \["
         with pytest.raises(WorkersFailed, match=last):
             fleet.serve([Request(i, prompt(9), 60) for i in (5, 6)])
         assert not fleet.is_open
@@ -261,7 +261,7 @@ def test_an_error_in_a_worker_or_in_a_route_ends_the_fleet_with_its_words():
         fleet.serve([Request(3, prompt(5), 2)])
     with Fleet(tiny_model(), 1, SETTINGS, route=lambda workers, hits: 9) as fleet:
         process_ids += fleet.process_ids.values()
-        with pytest.raises(PartError, match=r"your route named worker 9; those with room are \[0"):
+        with pytest.raises(PartError, match=r"route returned 9; it must be one of \[0"):
             fleet.serve([Request(0, prompt(5), 2)])
         assert not fleet.is_open
     assert_gone(process_ids)

@@ -16,7 +16,7 @@ from preempting import CONFIG, prompt, tiny_model
 
 from nanogpt.blocks import BlockKVCache
 from nanogpt.config import EngineConfig
-from nanogpt.fleet import decisions
+from nanogpt.fleet.fleet_parts import routed
 from nanogpt.fleet.views import WorkerView
 from nanogpt.parts.blocks import block_hashes
 from nanogpt.posts.oracle import generate
@@ -25,7 +25,7 @@ from nanogpt.scheduler import Scheduler
 from nanogpt.trace import PrefixHitRecord, WorkRecord
 from nanogpt.validate import PartError
 from nanogpt.workers.router_state import Ticket, WorkerBook
-from nanogpt.workers.routing import RoundRobin, guard_route
+from nanogpt.workers.routing import RoundRobin
 from nanogpt.workers.shared_model import map_model, write_model
 from nanogpt.workers.worker_messages import Serve, Stepped
 from nanogpt.workers.worker_process import Worker
@@ -198,15 +198,6 @@ def test_round_robin_goes_round_those_that_have_room():
 
 @pytest.mark.parametrize("answer", [0, "1", True, None])
 def test_a_route_that_names_no_worker_with_room_is_told_so(answer: object):
-    route = guard_route(lambda workers, hits: answer)  # type: ignore[arg-type, return-value]
-    with pytest.raises(PartError, match=rf"your route named worker {answer!r}; .* are \[1, 4, 6\]"):
-        route(VIEWS, {})
-
-
-def test_a_route_that_raises_is_told_where():
-    def route(workers: object, hits: dict[int, int]) -> int:
-        return hits[4]
-
-    with pytest.raises(PartError, match=r"your route raised KeyError on its line 2"):
-        guard_route(route)(VIEWS, {})
-    assert guard_route(decisions.route) is decisions.route
+    with pytest.raises(PartError, match=rf"route returned {answer!r}; .* of \[1, 4, 6\], the work"):
+        routed(answer, VIEWS, {})
+    assert routed(4, VIEWS, {}) == 4

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.grading.record import LAYERS, Mark, Record
+from course.grading.record import Mark, Record
 from course.grading.results import output, tallies
 from course.grading.results.scheme import Scheme, known_exercise
 from course.grading.results.words import STATUSES, count, lesson_title, stopped_at, tally
@@ -94,10 +94,9 @@ def _notes(records: Sequence[Record], forgotten: Sequence[str]) -> list[str]:
             f"The grader itself failed on {count(failed, 'mark')}, listed below: grade again "
             "before you publish anything."
         )
-    bare = [each for each in records if not (each.problem or each.is_internal or each.is_contained)]
+    bare = [each for each in records if not (each.problem or each.is_internal or each.is_sandboxed)]
     if bare:
-        missing = ", ".join(layer for layer in LAYERS if any(layer not in r.layers for r in bare))
-        notes.append(f"{count(len(bare), 'submission')} ran with layers missing: {missing}.")
+        notes.append(f"{count(len(bare), 'submission')} ran without a sandbox.")
     if forgotten:
         names = ", ".join(f"`{each}`" for each in forgotten)
         notes.append(f"The course no longer has {names}: these marks count no points.")

@@ -1,0 +1,249 @@
+"""The other end of a channel: the process that runs answers, and nothing that judges them.
+
+It loads functions, calls them and runs jobs with them, and describes in plain data what came of it.
+An answer may overwrite what stands here: nothing that decides about a mark depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import functools
+import gc
+import io
+import linecache
+import os
+import pickle
+import random
+import signal
+import socket
+import struct
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import Any
+
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+import torch
+
+from course.calling.channel import MOST_REPLY_BYTES
+from course.calling.errors import blame, raised
+from course.calling.functions import argument_names, called_by
+from course.calling.plain_values import kind_of
+from course.calling.results import Opaque
+from course.calling.values import KeptResults, plain
+from course.calling.wire import MOST_BYTES, Storages, WireError, decode, encode
+from course.calling.wire_records import PACKED, RECORDS
+from course.source.cells import Notebook
+from course.source.cutting import read_notebook
+from course.source.notebook import load
+
+_LENGTH = struct.Struct(">I")
+_OURS = {"benchmarks", "course", "learn", "lessons", "nanogpt", "solutions", "tests", "widgets"}
+_NAME = "answers.py"  # of the file, in the words of an error
+_MAX_STDOUT = 10_000  # characters
+_MAX_SHOWN = 50_000  # of a run, below its cell: a page gets through so many at once
+_CUT = "\n... (the rest was cut)\n"
+
+
+class Printed(io.TextIOBase):
+    """A stream that keeps what is printed, up to a limit."""
+
+    def __init__(self, most: int = _MAX_STDOUT) -> None:
+        self._most = most
+        self._buffer = io.StringIO()
+        self._is_cut = False
+
+    def write(self, text: str) -> int:
+        """Keep as much of it as there is room for."""
+        room = self._most - self._buffer.tell()
+        self._buffer.write(text[: max(0, room)])
+        self._is_cut = self._is_cut or len(text) > room
+        return len(text)
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def text(self) -> str:
+        """All that was printed."""
+        return self._buffer.getvalue() + (_CUT if self._is_cut else "")
+
+
+class Answers:
+    """The functions that this process answers for. Mutable: what is loaded and under way."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._results = defaultdict[str, KeptResults](KeptResults)
+        self._generators: list[tuple[Callable[..., Any], Generator[Any, Any, Any]]] = []
+
+    def serve(self) -> None:
+        """Answer until the channel is closed."""
+        while (content := self._receive()) is not None:
+            said, storages = decode(content, RECORDS, packed=PACKED)
+            reply = getattr(self, f"_{said.pop('do')}")(**said)
+            self._send(reply, storages)
+
+    def _load(self, text: str, names: list[str]) -> dict[str, Any]:
+        """Take functions out of a lesson's text; say what each one needs and lacks."""
+        linecache.cache[_NAME] = _cached(text)
+        loaded = load(_cut(text), Path(_NAME), names)
+        return {**self._added(loaded.functions), "problems": loaded.problems}
+
+    def _unpickle(
+        self, content: bytes, name: str, sources: dict[str, str], path: list[str]
+    ) -> dict[str, Any]:
+        """Take one function out of a pickle; `sources` are the texts of cells, for errors.
+
+        A check begins with it, and nothing of the one before is kept.
+        """
+        self.__init__(self._channel)
+        _look_in(path)
+        linecache.cache.update({file: _cached(text) for file, text in sources.items()})
+        try:
+            return self._added({name: cloudpickle.loads(content)})
+        except BaseException as error:
+            return {"arguments": {}, "error": raised(error, cloudpickle.loads)}
+
+    def _added(self, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+        self._functions.update(functions)
+        return {"arguments": {name: argument_names(f) for name, f in functions.items()}}
+
+    def _callees(self, name: str, names: list[str]) -> dict[str, Any]:
+        """Say which functions with these names a function calls; they can be asked like it."""
+        called = called_by(self._functions[name], names)
+        return self._added({f"{name}.{each}": function for each, function in called})
+
+    def _call(
+        self, name: str, args: tuple[Any, ...], seed: int, grad: bool, shared: bool, left: bool
+    ) -> dict[str, Any]:
+        """Call a function; with `left`, say how it left its arguments.
+
+        `random` and torch are seeded. With `shared`, tensors keep their storages and generators
+        stay here.
+        """
+        torch.set_grad_enabled(grad)
+        function, printed = self._functions[name], Printed()
+        random.seed(seed)
+        # Without a GPU, torch.manual_seed keeps a copy of the stack for later, which takes 0.5 ms.
+        torch.default_generator.manual_seed(seed)
+        said: dict[str, Any] = {"value": None, "args_after": None, "error": None, "generator": None}
+        try:
+            with contextlib.redirect_stdout(printed):
+                value = function(*args)
+            if shared and isinstance(value, Generator):
+                self._generators.append((function, value))  # pyright: ignore[reportUnknownArgumentType]
+                said["generator"] = len(self._generators) - 1
+            else:
+                said["value"] = self._results[name].keep(value, cloned=not shared)
+            after = (plain(item, cloned=not shared) for item in args)
+            said["args_after"] = tuple(after) if left else None
+        except BaseException as error:  # SystemExit and MemoryError too are the function's own
+            said["error"] = raised(error, function)
+        return {**said, "stdout": printed.text()}
+
+    def _run(self, content: bytes, sources: dict[str, str], path: list[str]) -> dict[str, Any]:
+        """Run a job; its result is pickled, and `why` says what went wrong."""
+        _look_in(path)
+        linecache.cache.update({file: _cached(text) for file, text in sources.items()})
+        torch.set_grad_enabled(False)
+        printed = Printed(_MAX_SHOWN)
+        said: dict[str, Any] = {"value": b"", "why": None}
+        try:
+            with contextlib.redirect_stdout(printed):
+                job, args = cloudpickle.loads(content)
+                said["value"] = pickle.dumps(job(*args), protocol=5)
+        except BaseException as error:  # SystemExit and MemoryError too
+            said["why"] = blame(error)
+        return {**said, "stdout": printed.text()}
+
+    def _changed_result(self, name: str) -> dict[str, Any]:
+        """Say which result of a function a later call of it has changed."""
+        return {"value": self._results[name].changed()}
+
+    def _go_on(self, generator: int, how: str, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Send to a generator, or close it."""
+        function, moves = self._generators[generator]
+        said: dict[str, Any] = {"value": None, "error": None, "ended": False}
+        printed = Printed()
+        try:
+            with contextlib.redirect_stdout(printed):
+                value = getattr(moves, how)(*args)
+            said["value"] = plain(value)
+        except StopIteration:
+            said["ended"] = True
+        except BaseException as error:
+            said["error"] = raised(error, function)
+        return {**said, "stdout": printed.text()}
+
+    def _send(self, said: dict[str, Any], storages: Storages) -> None:
+        try:
+            most = MOST_BYTES if said.get("why", "") != "" else MOST_REPLY_BYTES
+            frame = encode(said, RECORDS, storages, most=most)
+        except WireError:  # the most that can be said of it is its type
+            kind = f"{kind_of(said['value'])} too large to look at"
+            frame = encode({**said, "value": Opaque(kind), "args_after": None}, RECORDS, storages)
+        self._channel.sendall(_LENGTH.pack(len(frame.content)) + frame.content)
+
+    def _receive(self) -> bytes | None:
+        head = self._read(_LENGTH.size)
+        return None if head is None else self._read(*_LENGTH.unpack(head))
+
+    def _read(self, length: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < length:
+            part = self._channel.recv(length - len(parts))
+            if not part:
+                return None
+            parts += part
+        return bytes(parts)
+
+
+def _look_in(path: list[str]) -> None:
+    """Find modules where the process that asks finds them, such as one beside a notebook."""
+    sys.path += [each for each in path if each not in sys.path]
+
+
+def _cached(text: str) -> tuple[int, None, list[str], str]:
+    lines = [f"{line}\n" for line in text.split("\n")]
+    return len(text), None, lines, _NAME
+
+
+@functools.lru_cache(1)
+def _cut(text: str) -> Notebook:
+    return read_notebook(text)  # once for all of a lesson's exercises
+
+
+class _NotTheCourse(MetaPathFinder):
+    """Refuses in words what an answer may not import: the course's own modules."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Raises: ModuleNotFoundError for a module of the course."""
+        if fullname.partition(".")[0] in _OURS:
+            raise ModuleNotFoundError(
+                "an answer may import only the standard library, torch and numpy, not " + fullname
+            )
+
+
+def refuse_the_course() -> None:
+    """From here on an import of the course's own modules fails with a sentence."""
+    sys.meta_path.insert(0, _NotTheCourse())
+
+
+def serve(channel: socket.socket) -> None:
+    """Answer over this channel until it is closed; ends the process."""
+    torch.set_num_threads(1)  # a pool of threads does not survive a fork, and spins on small loads
+    faulthandler.enable(all_threads=True)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    gc.freeze()
+    sys.stderr = Printed(0)  # what lies behind it is for the fault handler, and has no limit
+    try:
+        channel.send(b"r")  # ready; where credentials go along, they say which process this is
+        Answers(channel).serve()
+    finally:
+        os._exit(0)

@@ -1,0 +1,97 @@
+"""A learner's functions as they travel, pickled with all that they use."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import io
+import linecache
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from types import CodeType
+from typing import Any
+
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+
+from course.calling.errors import code_inside
+
+_DEEPEST = 5  # containers, records and closures in each other, where functions are looked for
+_OURS = {"nanogpt", "course", "widgets", "solutions"}
+_IMPORTABLE = {"__main__", "nanogpt", "course", "widgets", "torch", "numpy"} | (
+    sys.stdlib_module_names
+)
+
+
+def functions_in(value: Any, depth: int = 0) -> Iterator[Callable[..., Any]]:
+    """The functions that are no module's of ours, in containers, records and closures too."""
+    if depth > _DEEPEST:
+        return
+    inside: Iterable[Any] = ()
+    if hasattr(value, "__code__"):
+        if str(value.__module__).partition(".")[0] not in _OURS:
+            yield value
+        with suppress(ValueError):  # a cell without contents
+            inside = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+    elif isinstance(value, dict):
+        inside = value.values()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    elif isinstance(value, list | tuple):
+        inside = value  # pyright: ignore[reportUnknownVariableType]
+    elif hasattr(value, "__dataclass_fields__"):
+        inside = [getattr(value, name, None) for name in value.__dataclass_fields__]
+    for each in inside:
+        yield from functions_in(each, depth + 1)
+
+
+def pickled(
+    value: Any,
+    *yours: Callable[..., Any],
+    pickler: type[cloudpickle.Pickler] = cloudpickle.Pickler,
+) -> bytes:
+    """A value as cloudpickle writes it, the functions `yours` with all that they use.
+
+    Raises: TypeError naming what cannot travel.
+    """
+    for function in yours:
+        module = sys.modules.get(getattr(function, "__module__", None) or "__main__")
+        if module is not None and module.__name__.partition(".")[0] not in _IMPORTABLE:
+            cloudpickle.register_pickle_by_value(module)
+    try:
+        pickler(file := io.BytesIO()).dump(value)
+        return file.getvalue()
+    except Exception as error:  # a file, a lock, a generator: each has an error of its own
+        raise TypeError(str(error)) from None
+
+
+def sources(function: Callable[..., Any]) -> dict[str, str]:
+    """The text of the function's cell, which only this process knows, by the cell's name."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if not isinstance(code, CodeType):
+        return {}
+    return {code.co_filename: "".join(linecache.getlines(code.co_filename)).rstrip("\n")}
+
+
+def argument_names(function: Callable[..., Any]) -> list[str]:
+    """The function's own names for its arguments; none where it has no signature."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def called_by(
+    function: Callable[..., Any], names: Sequence[str]
+) -> list[tuple[str, Callable[..., Any]]]:
+    """The functions of these names that this one names among its globals."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        return []
+    named = {
+        each.argval
+        for part in code_inside(code)
+        for each in dis.get_instructions(part)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")  # an attribute may have the same name
+    }
+    space: dict[str, Any] = getattr(function, "__globals__", {})
+    found = [(name, space.get(name)) for name in names if name in named]
+    return [(name, it) for name, it in found if callable(it) and it is not function]

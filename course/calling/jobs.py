@@ -1,0 +1,115 @@
+"""Whole runs in a child process: an engine, a fleet or a server with a learner's functions in it.
+
+A job is a function and its arguments; both travel by cloudpickle, and the result comes back as
+records of the project.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from course.calling.channel import LostError, TooSlowError
+from course.calling.errors import BACKSTOP, describe_timeout, place_in
+from course.calling.functions import functions_in, pickled, sources
+from course.calling.models import JobPickler
+from course.calling.processes import Starter, own_starter
+from course.calling.results import CallResult
+
+Value = TypeVar("Value")
+
+_JOB_S = 10.0  # of computing
+_CALL_S = 2.0
+_MOST_RESULT = 64 << 20  # bytes
+_OURS = {"nanogpt", "course", "widgets", "solutions"}
+_ELSEWHERE = {
+    "builtins": {"set", "frozenset", "complex", "slice", "range", "bytearray"},
+    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
+    "torch._utils": {"_rebuild_tensor_v2"},
+}
+
+
+class RunError(Exception):
+    """Why a run with a learner's functions stopped: one sentence that its author can act on."""
+
+
+def run(
+    job: Callable[..., Value], *args: Any, limit_s: float = _JOB_S, starter: Starter | None = None
+) -> Value:
+    """What `job(*args)` returns in a child process; what it prints is printed here.
+
+    The job and its arguments may hold learners' functions. Raises: RunError.
+    """
+    yours = list(functions_in((job, args)))
+    try:
+        message = {
+            "do": "run",
+            "content": pickled((job, args), *yours, pickler=JobPickler),
+            "sources": {name: text for each in yours for name, text in sources(each).items()},
+            "path": [each for each in sys.path if each],
+        }
+        with (starter or own_starter()).start() as channel:
+            reply = channel.exchange(message, limit_s, BACKSTOP * limit_s, most=_MOST_RESULT)
+        printed, why = reply.take("stdout", str), reply.take("why", str, type(None))
+        if printed:
+            sys.stdout.write(printed)
+        if why is not None:
+            raise RunError(why)
+        return _Records(io.BytesIO(reply.take("value", bytes))).load()
+    except LostError as lost:
+        raise RunError(f"the run {lost.words}") from None
+    except TooSlowError as slow:
+        raise RunError(_stopped(slow, limit_s, yours)) from None
+    except TypeError as error:
+        raise RunError(
+            f"the run could not be sent to the process that computes it: {error}"
+        ) from None
+    except pickle.UnpicklingError as error:
+        raise RunError(f"the run came back with {error}") from None
+
+
+def call(function: Callable[..., Any], args: tuple[Any, ...]) -> CallResult:
+    """One call of a learner's function on plain data, in a process of its own."""
+    from course.calling.answers import answering
+
+    name = getattr(function, "__name__", "function")
+    try:
+        with answering(function, name) as answer:
+            return answer.call(args, limit_s=_CALL_S, wall_s=BACKSTOP * _CALL_S)
+    except (LostError, TooSlowError, TypeError):
+        return CallResult(None, (), None, True, "", 0.0)
+
+
+def _stopped(slow: TooSlowError, limit_s: float, yours: list[Callable[..., Any]]) -> str:
+    """The sentence for a run that was stopped, with the function that it was in."""
+    for function in yours:
+        place = place_in(slow.dump, function)
+        if place:
+            return f"your {function.__name__} {describe_timeout(slow.cpu_s, limit_s, place)}"
+    return f"the run {describe_timeout(slow.cpu_s, limit_s)}"
+
+
+def _storage(content: bytes) -> Any:
+    """A tensor's storage. torch's own reader of such bytes would run what they say."""
+    return torch.load(io.BytesIO(content), weights_only=True)
+
+
+class _Records(pickle.Unpickler):
+    """Reads the project's own records only: no class that a learner made is brought here."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Raises: UnpicklingError for any other class."""
+        if (module, name) == ("torch.storage", "_load_from_bytes"):
+            return _storage
+        if name in _ELSEWHERE.get(module, ()):
+            return super().find_class(module, name)
+        if module.partition(".")[0] in _OURS and "." not in name:
+            found = super().find_class(module, name)
+            if getattr(found, "__module__", None) == module:  # and nothing that it imports
+                return found
+        raise pickle.UnpicklingError(f"a {name} of {module}, which is no plain data")

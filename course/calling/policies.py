@@ -1,0 +1,44 @@
+"""A learner's functions as policies of an engine, which runs in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A learner's function whose results come as plain data, so that one rule holds for types."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        """Call it. A generator goes on as it is."""
+        from course.calling.values import plain  # and torch, which opening a lesson waits for
+
+        value = self.function(*args)
+        return value if isinstance(value, Generator) else plain(value, cloned=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPolicy:
+    """A saved answer by its text: a `Policy` once a job unpickles it, and only there."""
+
+    text: str
+    name: str
+
+    def __call__(self, *_: Any) -> Any:
+        """Raises: RuntimeError, because a learner's code runs in child processes only."""
+        raise RuntimeError(f"the saved `{self.name}` runs in a child process only")
+
+    def __reduce__(self) -> tuple[Callable[[str, str], Policy], tuple[str, str]]:
+        return _load, (self.text, self.name)
+
+
+def _load(text: str, name: str) -> Policy:
+    from course.source.cutting import read_notebook
+    from course.source.notebook import load
+
+    return Policy(load(read_notebook(text), Path(f"{name}.py"), [name]).functions[name])

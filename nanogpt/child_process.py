@@ -1,0 +1,142 @@
+"""Child processes that are talked to over a socket, and of which none is left over.
+
+A child ends when its standard input does, so it also ends when its parent is killed. It runs in a
+session of its own: Ctrl-C reaches the parent only, which then ends its children in order.
+"""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Self
+
+_ROOT = Path(__file__).resolve().parents[1]
+_MAX_STDERR = 2000  # bytes
+_LENGTH = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildProcess:
+    """A child as its parent holds it: the process, the socket to it, and its standard error."""
+
+    process: "subprocess.Popen[bytes]"
+    link: socket.socket
+    stderr: IO[bytes]
+
+    @classmethod
+    def start(
+        cls,
+        module: str,
+        *arguments: object,
+        under: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Self:
+        """Start `python -m module`, whose `parent_link()` is the other end of `link`.
+
+        `under` are words to put before the command, such as a sandbox's. `environment` stands in
+        place of this process's. `pass_fds` are inherited (POSIX only). Raises: OSError.
+        """
+        link, theirs = socket.socketpair()
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the child is reaped)
+        is_windows = sys.platform == "win32"
+        end = "shared" if is_windows else str(theirs.fileno())
+        try:
+            process = subprocess.Popen(
+                [*under, sys.executable, "-P", "-m", module, end, *map(str, arguments)],
+                pass_fds=() if is_windows else (theirs.fileno(), *pass_fds),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=_environment(os.environ if environment is None else environment),
+                start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+            if sys.platform == "win32":
+                assert process.stdin is not None
+                shared = theirs.share(process.pid)
+                process.stdin.write(_LENGTH.pack(len(shared)) + shared)
+                process.stdin.flush()
+        except BaseException:
+            link.close()
+            stderr.close()
+            raise
+        finally:
+            theirs.close()
+        return cls(process, link, stderr)
+
+    def last_words(self) -> str:
+        """The end of what it wrote to its standard error."""
+        self.stderr.seek(0)
+        return self.stderr.read()[-_MAX_STDERR:].decode(errors="replace").strip()
+
+    def how_it_ended(self) -> str:
+        """Why it says no more, as the end of a sentence about it."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)  # its socket may close a moment before it is gone
+        code, words = self.process.returncode, self.last_words()
+        if code is None:
+            return "hung up without a word"
+        how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit status {code}"
+        return how + (f": {words}" if words else "")
+
+    def kill(self) -> None:
+        """End it now, with the processes that it started; it has nothing to save."""
+        if sys.platform != "win32" and self.process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()  # does nothing to a process that has been waited for
+
+    def reap(self) -> None:
+        """End it, wait for its end, and close the socket and the files. Twice does no harm."""
+        self.kill()
+        self.process.wait()
+        self.link.close()
+        self.stderr.close()
+        if self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
+
+
+def parent_link() -> socket.socket:
+    """In a child: the socket to its parent."""
+    if sys.platform != "win32":
+        return socket.socket(fileno=int(sys.argv[1]))
+    (length,) = _LENGTH.unpack(sys.stdin.buffer.read(_LENGTH.size))
+    return socket.fromshare(sys.stdin.buffer.read(length))
+
+
+def end_with_parent() -> None:
+    """In a child: have the process end as soon as its parent is gone, whatever it is doing.
+
+    A thread waits for that. Standard input is empty from here on.
+    """
+    lifeline = os.fdopen(os.dup(0), "rb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    threading.Thread(target=_end_after, args=(lifeline,), daemon=True).start()
+
+
+def _end_after(lifeline: IO[bytes]) -> None:
+    lifeline.read()
+    os._exit(1)
+
+
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    """With this package importable, and one thread to compute in."""
+    paths = [str(_ROOT), *filter(None, [given.get("PYTHONPATH")])]
+    return {**given, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+
+
+def _signal(number: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
