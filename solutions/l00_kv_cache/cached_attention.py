@@ -94,21 +94,11 @@ def with_the_causal_flag(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
 
 
-def scaled_on_top_of_sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q = q / q.shape[-1] ** 0.5
-    return F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
-
-
 def grows_in_place(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> Tensors:
     for cache, new in ((k_cache, k), (v_cache, v)):
         cache.resize_(len(cache) + 1, cache.shape[1])
         cache[-1:] = new
     return attention(q, k_cache, v_cache), k_cache, v_cache
-
-
-def scales_q_in_place(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q /= q.shape[-1] ** 0.5
-    return (q @ k.T).softmax(-1) @ v
 
 
 def dtype(tensor: Tensor) -> str:
@@ -131,15 +121,7 @@ DTYPE = Misconception(
     "dtype",
     "Attention is always computed in float32.",
     lambda name, got, why: f"{name} is {dtype(got)} although the {why} type.",
-    also=(
-        attending(lambda q, k, v: attention(q.float(), k.float(), v.float())),
-        keeping(
-            lambda k_cache, v_cache, k, v: (
-                torch.cat([k_cache, k]).float(),
-                torch.cat([v_cache, v]).float(),
-            )
-        ),
-    ),
+    also=((attending(lambda q, k, v: attention(q.float(), k.float(), v.float()))),),
 )
 CACHES = (  # each with the caches that it makes
     Misconception(
@@ -172,7 +154,6 @@ CACHES = (  # each with the caches that it makes
         "K and V are interchangeable.",
         "Results changed places: return out, then the keys, then the values.",
         keeping(lambda k_cache, v_cache, k, v: (torch.cat([v_cache, v]), torch.cat([k_cache, k]))),
-        also=(lambda *args: (*cached_attention(*args)[1:], cached_attention(*args)[0]),),
     ),
 )
 PRECISION = Misconception(
@@ -229,7 +210,6 @@ OUTPUTS = (  # each with the output that it makes
         "The scores are divided by D here, or twice by its square root; attention divides them by "
         "the square root, once.",
         attending(lambda q, k, v: (q @ k.T / q.shape[-1]).softmax(-1) @ v),
-        also=(attending(scaled_on_top_of_sdpa),),
     ),
     Misconception(
         "scaled_by_length",
@@ -261,7 +241,7 @@ OUTPUTS = (  # each with the output that it makes
 IN_PLACE = Misconception(
     "in_place",
     "The tensors are mine to change.",
-    also=(grows_in_place, attending(scales_q_in_place)),
+    also=((grows_in_place),),
 )
 
 # --- judging ------------------------------------------------------------------------------------

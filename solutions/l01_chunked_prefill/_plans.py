@@ -95,27 +95,12 @@ def those_that_fit(prompts: Pairs, left: int) -> Pairs:
     return plan
 
 
-def newcomers_that_fit(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
-    plan = fill(ones(decodes) + prefilling, budget)
-    for request_id, most in waiting:
-        if most > budget - sum(n for _, n in plan):
-            break
-        plan.append((request_id, most))
-    return plan
-
-
 def to_the_last(prompts: Pairs, left: int) -> Pairs:
     plan: Pairs = []
     for request_id, most in prompts:
         plan.append((request_id, min(most, left)))
         left -= min(most, left)
     return plan
-
-
-def half_for_prefill(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
-    most = max(1, budget // 2) if prefilling + waiting else budget
-    plan = fill(ones(decodes), most)
-    return plan + fill(prefilling + waiting, budget - len(plan))
 
 
 def remembering() -> Callable[..., Pairs]:

@@ -16,8 +16,6 @@ from solutions.l01_chunked_prefill._plans import (
     eats_the_queue,
     equal_shares,
     fill,
-    half_for_prefill,
-    newcomers_that_fit,
     one_for_the_last,
     ones,
     remembering,
@@ -79,12 +77,7 @@ NOT_POSITIVE = Misconception(
         f"Request {request_id} gets {n} tokens: what gets nothing is left out, and a budget "
         "that is used up cannot go below 0."
     ),
-    also=(
-        behind_decodes(to_the_last),
-        lambda decodes, prefilling, waiting, budget: (
-            ones(decodes) + to_the_last(prefilling + waiting, budget - len(decodes))
-        ),
-    ),
+    also=((behind_decodes(to_the_last)),),
 )
 BEYOND_REMAINING = Misconception(
     "beyond_remaining",
@@ -151,12 +144,7 @@ OVER_BUDGET = Misconception(
         f"The plan computes {total} tokens and the budget is {budget}: all tokens count together, "
         "those of the decodes and those of every prompt."
     ),
-    also=(
-        behind_decodes(lambda prompts, left: [(i, min(n, left)) for i, n in prompts if left]),
-        lambda decodes, prefilling, waiting, budget: (
-            fill(ones(decodes), budget) + fill(prefilling + waiting, budget)
-        ),
-    ),
+    also=((behind_decodes(lambda prompts, left: [(i, min(n, left)) for i, n in prompts if left])),),
 )
 
 
@@ -217,10 +205,7 @@ PREFILL_FIRST = Misconception(
         f"Prompt tokens take the place of request {request_id}'s next token, so its reader sees "
         "the text stall: decodes go first, prompts get what is left."
     ),
-    also=(
-        serving(lambda decodes, prefilling, waiting: prefilling + waiting + decodes),
-        half_for_prefill,
-    ),
+    also=((serving(lambda decodes, prefilling, waiting: prefilling + waiting + decodes)),),
 )
 
 
@@ -329,14 +314,12 @@ FIXED_CHUNK = Misconception(
         "size of its own, it takes what is left."
     ),
     also=(
-        serving(
-            lambda decodes, prefilling, waiting: (
-                decodes + [(i, min(most, 4)) for i, most in prefilling + waiting]
+        (
+            serving(
+                lambda decodes, prefilling, waiting: (
+                    decodes + [(i, min(most, 4)) for i, most in prefilling + waiting]
+                )
             )
-        ),
-        behind_decodes(lambda prompts, left: fill([(i, min(n, 16)) for i, n in prompts], left)),
-        lambda decodes, prefilling, waiting, budget: best(
-            decodes, prefilling, waiting, min(budget, 512)
         ),
     ),
 )
@@ -347,7 +330,7 @@ WHOLE_OR_NOTHING = Misconception(
         f"Request {request_id} has {most} tokens left and gets none because only {unused} fit: let "
         "a chunk of it run now, or a prompt longer than the budget never starts."
     ),
-    also=(behind_decodes(those_that_fit), newcomers_that_fit),
+    also=((behind_decodes(those_that_fit)),),
 )
 ARRIVALS_WAIT = Misconception(
     "arrivals_wait",
@@ -356,10 +339,7 @@ ARRIVALS_WAIT = Misconception(
         f"Request {request_id} waits although the budget has {tokens(unused)} left: a new request "
         "starts as soon as there is room, whatever else is running."
     ),
-    also=(
-        serving(lambda decodes, prefilling, waiting: decodes + prefilling or waiting),
-        serving(lambda decodes, prefilling, waiting: decodes + (prefilling or waiting)),
-    ),
+    also=((serving(lambda decodes, prefilling, waiting: decodes + prefilling or waiting)),),
 )
 ONE_PREFILL = Misconception(
     "one_prefill",
@@ -368,10 +348,7 @@ ONE_PREFILL = Misconception(
         f"Request {request_id} gets nothing while the budget has {tokens(unused)} left: when one "
         "prompt needs less than what is left, the next one gets the rest."
     ),
-    also=(
-        serving(lambda decodes, prefilling, waiting: decodes + (prefilling + waiting)[:1]),
-        serving(lambda decodes, prefilling, waiting: decodes + prefilling + waiting[:1]),
-    ),
+    also=((serving(lambda decodes, prefilling, waiting: decodes + (prefilling + waiting)[:1])),),
 )
 
 

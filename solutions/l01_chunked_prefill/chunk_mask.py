@@ -74,10 +74,7 @@ MISCONCEPTIONS = (
         "Nested lists are a mask too.",
         lambda value: f"The mask is an ordinary torch tensor, not {a_kind(value)}.",
         form=lambda value: not isinstance(value, Tensor),
-        also=(
-            lambda num_past, num_new: chunk_mask(num_past, num_new).tolist(),
-            lambda num_past, num_new: chunk_mask(num_past, num_new).to_sparse(),
-        ),
+        also=((lambda num_past, num_new: chunk_mask(num_past, num_new).tolist()),),
     ),
     Misconception(
         "additive",
@@ -170,9 +167,6 @@ MISCONCEPTIONS = (
         "Here each token sees itself and what comes after it; it is what came before that it may "
         "see.",
         lambda num_past, num_new: ~tril(num_past, num_new, num_past - 1),
-        also=(
-            lambda num_past, num_new: torch.ones(num_new, num_past + num_new).triu(num_past) > 0,
-        ),
     ),
     Misconception(
         "whole_square",

@@ -135,7 +135,6 @@ MISCONCEPTIONS = (
         "A batch is full when it holds more than its size.",
         "When max_batch_size requests run, the batch is full: one more is one too many.",
         admitting(full=lambda running, most: running > most),
-        also=(admitting(full=lambda running, most: False),),
     ),
     Misconception(
         "batch_one_too_few",
@@ -149,7 +148,6 @@ MISCONCEPTIONS = (
         "At its longest a request holds prompt + max_new_tokens - 1, since the last token is never "
         "fed to the model and has no K/V, and that may use the budget up exactly.",
         admitting(never=lambda r, budget: r.kv_tokens_needed + 1 > budget),
-        also=(admitting(never=lambda r, budget: r.kv_tokens_needed >= budget),),
     ),
     Misconception(
         "prompt_alone",
@@ -170,7 +168,6 @@ MISCONCEPTIONS = (
         "A request that fits the budget may start.",
         "Others hold KV tokens already: what counts is whether the candidate fits beside them.",
         admitting(short=lambda r, held, budget: r.num_known > budget),
-        also=(admitting(short=lambda r, held, budget: False),),
     ),
     Misconception(
         "reserves_longest",

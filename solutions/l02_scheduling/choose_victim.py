@@ -100,10 +100,7 @@ MISCONCEPTIONS = (
         "The victim is a request.",
         lambda value: f"The answer is the `id` of one request, not {a_kind(value)}.",
         form=lambda value: as_whole(value) is None,
-        also=(
-            lambda active: max(active, key=lambda r: (r.key, r.arrival_time, r.id)),
-            lambda active: [choose_victim(active)],
-        ),
+        also=((lambda active: max(active, key=lambda r: (r.key, r.arrival_time, r.id))),),
     ),
     Misconception(
         "oldest",

@@ -66,14 +66,6 @@ def with_arrival(arrival: Callable[[RequestView], Any]) -> Callable[[str, Reques
     return lambda policy, r: (*sort_key(policy, r)[:-1], arrival(r))
 
 
-def with_a_gap(policy: str, r: RequestView) -> Any:
-    if policy == "fcfs":
-        rank = (r.arrival_time,)
-    elif policy == "priority":
-        rank = (r.priority, r.arrival_time)
-    return rank  # type: ignore[possibly-undefined]
-
-
 def weighed(weight: int) -> Callable[[str, RequestView], Any]:
     return under_priority(lambda r: (weight * r.priority + r.arrival_time,))
 
@@ -83,14 +75,7 @@ UNKNOWN_POLICY = Misconception(
     "An unknown policy has no rank: None.",
     "There is no policy of that name: raise a ValueError, or a typing error in a setting goes "
     "unnoticed and decides which waits.",
-    also=(
-        lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None,
-        lambda policy, r: sort_key("priority" if policy == "priority" else "fcfs", r),
-        # Without a comma these are strings, and `in` looks for a part of one.
-        lambda policy, r: sort_key("fcfs" if policy in ("fcfs") else policy, r),
-        lambda policy, r: sort_key("priority" if policy.startswith("p") else policy, r),
-        lambda policy, r: sort_key(policy.lower(), r),
-    ),
+    also=((lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None),),
 )
 WRONG_ERROR = Misconception(
     "wrong_error",
@@ -100,10 +85,11 @@ WRONG_ERROR = Misconception(
         "like a mistake in your own code."
     ),
     also=(
-        lambda policy, r: {"fcfs": sort_key("fcfs", r), "priority": sort_key("priority", r)}[
-            policy
-        ],
-        with_a_gap,
+        (
+            lambda policy, r: {"fcfs": sort_key("fcfs", r), "priority": sort_key("priority", r)}[
+                policy
+            ]
+        ),
     ),
 )
 MISCONCEPTIONS = (

@@ -1,6 +1,5 @@
 """Exercise 2b.1: a rank that waiting makes up for."""
 
-import itertools
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -50,11 +49,6 @@ def waited_until(now: Callable[[RequestView], float]) -> Callable[[RequestView, 
     return lambda r, rate: (r.priority - (now(r) - r.arrival_time) / rate,)
 
 
-def a_step_at_each_call() -> Callable[[RequestView, float], Any]:
-    steps = itertools.count()
-    return waited_until(lambda r: next(steps))
-
-
 def worth(steps: float) -> Callable[[RequestView, float], Any]:
     """A level is always worth so many steps."""
     return lambda r, rate: (r.arrival_time + steps * r.priority,)
@@ -74,14 +68,7 @@ CHANGES = Misconception(
     "The rank is worked out with the time it is now.",
     "The rank of a request that stays in the heap must not change, or the heap is in order for "
     "ranks that are no longer true: use neither a clock nor its progress.",
-    also=(
-        waited_until(lambda r: time.perf_counter()),
-        a_step_at_each_call(),
-        lambda r, rate: (
-            r.priority - ((r.admitted_at or r.arrival_time) - r.arrival_time) / rate,
-            r.arrival_time,
-        ),
-    ),
+    also=((waited_until(lambda r: time.perf_counter())),),
 )
 MISCONCEPTIONS = (
     CHANGES,

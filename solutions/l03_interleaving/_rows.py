@@ -132,7 +132,6 @@ BOTH = (  # in tokens as in positions
         "The padding goes in front, so that the last column holds every row's last token, where "
         "the engine looks for the next one; here it stands behind.",
         laid_out(padded_behind, padded_behind),
-        also=(laid_out(positions=padded_behind),),
     ),
     Misconception(
         "ragged",
@@ -140,7 +139,6 @@ BOTH = (  # in tokens as in positions
         "A batch is a rectangle: a row with fewer tokens than the longest one is filled up with 0 "
         "in front, here the rows differ in length.",
         laid_out(ragged, ragged),
-        also=(laid_out(positions=ragged),),
     ),
     Misconception(
         "longest_first",
@@ -156,7 +154,6 @@ BOTH = (  # in tokens as in positions
         "has to be a number that is there; here it is another.",
         laid_out(padded_with(-1), padded_with(-1)),
         alike=(laid_out(padded_with(1), padded_with(1)),),
-        also=(laid_out(padded_with(-1)), laid_out(positions=padded_with(-1))),
     ),
     Misconception(
         "one_is_a_decode",
@@ -273,9 +270,6 @@ MISCONCEPTIONS = (
     Misconception(
         "in_place",
         "Computed tokens are not needed any more.",
-        also=(
-            eats_the_tokens,
-            lambda *args: (right(*args), args[1].reverse())[0],
-        ),
+        also=((eats_the_tokens),),
     ),
 )

@@ -127,10 +127,7 @@ ALL_MASKED = Misconception(
     "Padding sees nothing, in the rows as in the columns.",
     "A padding query that sees no key becomes NaN, and so do its K and V in the next layer, where "
     "even a weight of 0 spoils the tokens beside it (0 * NaN is NaN): let it see at least itself.",
-    also=(
-        seeing(sees),
-        seeing(lambda row, q, k: row.key(k) is not None and k - row.longest_past <= q),
-    ),
+    also=((seeing(sees)),),
 )
 MISCONCEPTIONS = (
     *padded_forms(

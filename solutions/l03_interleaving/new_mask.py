@@ -104,7 +104,6 @@ MISCONCEPTIONS = (
         "Padding yields garbage that we ignore anyway; a causal mask will do.",
         NEW_PADDING_SEEN,
         new_seeing(new_padding_seen),
-        also=(new_seeing(lambda row, q, k: row.query(q) is not None and k <= q),),
     ),
     Misconception(
         "right_padded",

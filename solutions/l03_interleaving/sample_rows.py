@@ -161,7 +161,6 @@ MISCONCEPTIONS = (
         "Return the numbers of the rows, such as [0, 2], not a True or False for each.",
         lambda *args: [int(row in sample_rows(*args)) for row in range(len(args[0]))],
         form=are_truths,
-        also=(lambda *args: [row in sample_rows(*args) for row in range(len(args[0]))],),
     ),
     not_a_list(
         "The rows of a step are a set.",

@@ -43,20 +43,12 @@ def cutting(cut: Callable[[Tensor], Any]) -> Eviction:
     )
 
 
-def with_room_to_grow(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, ...]:
-    kept = RIGHT(k, v, window, sinks)
-    rooms = [each.new_zeros(each.shape[0], sinks + window, each.shape[2]) for each in kept]
-    for room, each in zip(rooms, kept, strict=True):
-        room[:, : each.shape[1]] = each
-    return tuple(room[:, : each.shape[1]] for room, each in zip(rooms, kept, strict=True))
-
-
 OVERSIZED = Misconception(
     "oversized",
     "A deep copy copies what is seen.",
     "What you return is part of a new storage that is larger than the kept entries: copy these "
     "alone, into a storage of their own size.",
-    also=(cutting(copy.deepcopy), with_room_to_grow),
+    also=((cutting(copy.deepcopy)),),
 )
 CONTIGUOUS = Misconception(
     "contiguous",

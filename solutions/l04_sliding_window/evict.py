@@ -84,16 +84,10 @@ def shrinks_what_came_in(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
     return k, v
 
 
-def moves_to_the_front(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
-    kept_k, kept_v = evict(k, v, window, sinks)
-    k[:, : kept_k.shape[1]], v[:, : kept_v.shape[1]] = kept_k, kept_v
-    return kept_k.clone(), kept_v.clone()
-
-
 IN_PLACE = Misconception(
     "in_place",
     "Evicting is what is done to k and v.",
-    also=(shrinks_what_came_in, moves_to_the_front),
+    also=((shrinks_what_came_in),),
 )
 
 # --- cases --------------------------------------------------------------------------------------

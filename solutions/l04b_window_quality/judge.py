@@ -116,12 +116,13 @@ NOT_FINITE = Misconception(
     "This is not finite: e to the power of a large logit is more than a float32 holds, and the "
     "probability of an unlikely token rounds to 0: work with logarithms all the way.",
     also=(
-        with_loss(
-            lambda logits, targets: picked(
-                logits.exp().sum(1, keepdim=True).log() - logits, targets
+        (
+            with_loss(
+                lambda logits, targets: picked(
+                    logits.exp().sum(1, keepdim=True).log() - logits, targets
+                )
             )
         ),
-        with_loss(lambda logits, targets: -picked(logits.softmax(1).log(), targets)),
     ),
 )
 SAMPLED = Misconception(

@@ -35,12 +35,6 @@ def if_it_waits(books: Books, waiter: int | None) -> tuple[int, ...]:
     return tuple(i for i in books.waiting if i == waiter)
 
 
-def runs_at_once(books: Books, aborted: list[int], waiter: int | None) -> Books:
-    after = clean_up(books, aborted, waiter)
-    waiting, running = others(after, waiter), (*after.running, *if_it_waits(books, waiter))
-    return replace(after, waiting=waiting, running=running)
-
-
 KEEPS_ITS_PLACE = (
     "The waiter keeps its place in the queue: to be named in `next_up` is enough to be admitted "
     "first, and the engine admits from the queue."
@@ -58,10 +52,10 @@ WRONG_TYPE = Misconception(
     "Ids may be text.",
     misfit,
     also=(
-        lambda *args: replace(clean_up(*args), waiting=" ".join(map(str, clean_up(*args).waiting))),
-        but_for(waiting=lambda books, aborted, waiter: tuple(map(str, books.waiting))),
-        but_for(
-            next_up=lambda books, aborted, waiter: waiter if waiter in books.waiting else False
+        (
+            lambda *args: replace(
+                clean_up(*args), waiting=" ".join(map(str, clean_up(*args).waiting))
+            )
         ),
     ),
 )
@@ -107,7 +101,6 @@ MISCONCEPTIONS = (
                 *if_it_waits(books, waiter),
             )
         ),
-        also=(runs_at_once,),
     ),
     Misconception(
         "lost",

@@ -110,12 +110,6 @@ def until_none_wants_to(vote: int) -> Moves:
         pass
 
 
-def until_one_wants_to(vote: int) -> Moves:
-    while not (yield ("max", vote)):
-        pass
-    yield ("leave",)
-
-
 def no_comma(vote: int) -> Moves:
     if (yield ("max", vote)):
         yield ("leave")
@@ -123,11 +117,6 @@ def no_comma(vote: int) -> Moves:
 
 def yields_the_vote(vote: int) -> Moves:
     if (yield vote):
-        yield ("leave",)
-
-
-def max_without_a_vote(vote: int) -> Moves:
-    if (yield ("max",)):
         yield ("leave",)
 
 
@@ -187,7 +176,6 @@ MISCONCEPTIONS = (
         'When the collective answers the number 1, every rank has to `yield ("leave",)`, and none '
         "does here: a `return` only ends the checkpoint, and `is True` is false of a number.",
         returns_the_leave,
-        also=(bringing(leaves=lambda vote, agreed: agreed is True),),
     ),
     Misconception(
         "inverted",
@@ -237,26 +225,19 @@ MISCONCEPTIONS = (
         alike=(asks_before_it_leaves, asks_before_it_stays),
     ),
     # What is no move, the stage says.
-    Misconception(
-        "endless", "Wait until the wish is over.", also=(until_none_wants_to, until_one_wants_to)
-    ),
+    Misconception("endless", "Wait until the wish is over.", also=((until_none_wants_to),)),
     Misconception("no_comma", "Parentheses make a tuple.", also=(no_comma,)),
     Misconception(
         "not_a_move",
         "The vote is what is yielded.",
-        also=(yields_the_vote, max_without_a_vote, bringing(lambda vote: vote == 1)),
+        also=((yields_the_vote),),
     ),
-    Misconception("is_async", "It waits, so it is `async`.", also=(waits, awaits)),
+    Misconception("is_async", "It waits, so it is `async`.", also=((waits),)),
     Misconception("no_from", "A generator yields what it is made of.", also=(yields_moves,)),
     Misconception(
         "not_a_generator",
         "The move is returned.",
-        also=(
-            lambda vote: ("max", vote),
-            lambda vote: [("max", vote), ("leave",)],
-            lambda vote: None,
-            lambda vote: lambda: checkpoint(vote),
-        ),
+        also=((lambda vote: ("max", vote)),),
     ),
 )
 

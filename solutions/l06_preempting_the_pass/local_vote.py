@@ -90,10 +90,7 @@ MISCONCEPTIONS = (
         "A vote says what it wants.",
         lambda value: f"A vote is 1, to leave, or 0, to go on, and not {a_kind(value)}.",
         form=lambda value: as_whole(value) not in (0, 1),
-        also=(
-            lambda *args: "leave" if local_vote(*args) else "stay",
-            lambda target, step, *layers: step * local_vote(target, step, *layers),
-        ),
+        also=((lambda *args: "leave" if local_vote(*args) else "stay"),),
     ),
     meaning(
         "flag",
@@ -145,7 +142,6 @@ MISCONCEPTIONS = (
         "With exactly 90 % of the layers done a pass may still be left: it is let finish when "
         "there are more (mind that 1 - 0.9 is not quite 0.1 in floats).",
         voting(early=lambda layer, num_layers: 10 * layer < 9 * num_layers),
-        also=(voting(early=lambda layer, num_layers: 1 - layer / num_layers >= 0.1),),
     ),
     stopping(
         "counts_this_layer",

@@ -43,10 +43,7 @@ NOT_A_PAIR = Misconception(
     "not_a_pair",
     "A request and a worker.",
     lambda kind: f"A decision is `(request_id, worker_id)` or None, not {kind}.",
-    also=(
-        lambda snapshot: next(iter(pairs(snapshot)), None),
-        lambda snapshot: (reference(snapshot) or [None])[0],
-    ),
+    also=((lambda snapshot: next(iter(pairs(snapshot)), None)),),
 )
 SWAPPED = Misconception(
     "swapped",

@@ -7,7 +7,6 @@ from course.exercise import Misconception
 from nanogpt.fleet.decisions import Entry
 from solutions.l07_fleet._queues import (
     handling,
-    pop_flipped,
     push_flipped,
     push_lower,
     sweep_all,
@@ -52,10 +51,7 @@ NEAR = (
         "An entry is the key, the id and the generation, in this order: here the generation stands "
         "before the id.",
         form=flipped,
-        also=(
-            handling(push_flipped),
-            handling(push_flipped, pop=pop_flipped),
-        ),
+        also=((handling(push_flipped)),),
     ),
     Misconception(
         "sweeps",

@@ -15,7 +15,6 @@ from solutions.l07_fleet._queues import (
     count_waiting,
     forget,
     handling,
-    into_the_generations,
     into_the_heap,
     is_heap,
     leave,
@@ -299,6 +298,6 @@ MISCONCEPTIONS = (
         naming("push"),
         alike=(naming("remove"), naming("push", "remove")),
     ),
-    Misconception("in_place", "heapq works in place.", also=(into_the_heap, into_the_generations)),
+    Misconception("in_place", "heapq works in place.", also=((into_the_heap),)),
     Misconception("no_return", "The heap is changed.", also=(lambda *args: None,)),
 )

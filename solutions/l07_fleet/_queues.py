@@ -226,15 +226,6 @@ def pop_and_sweep(entries: list[Entry], latest: Generations) -> int | None:
     return popping()(entries, latest)
 
 
-def pop_flipped(entries: list[Entry], latest: Generations) -> int | None:
-    while entries:
-        _, generation, id = heapq.heappop(entries)
-        if latest.get(id) == generation:
-            latest[id] += 1
-            return id
-    return None
-
-
 def sweep_all(entries: list[Entry], latest: Generations) -> None:
     entries[:] = sorted(entry for entry in entries if latest.get(entry[1]) == entry[2])
 
@@ -267,9 +258,3 @@ def pop_without_looking(entries: list[Entry], latest: Generations) -> int:
 def into_the_heap(heap: list[Entry], generations: Generations, event: Event) -> Any:
     heap[:], newest, popped = on_event(heap, generations, event)
     return heap, newest, popped
-
-
-def into_the_generations(heap: list[Entry], generations: Generations, event: Event) -> Any:
-    after, newest, popped = on_event(heap, generations, event)
-    generations.update(newest)
-    return after, generations, popped

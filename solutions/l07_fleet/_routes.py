@@ -45,12 +45,6 @@ def sorts_the_workers(workers: list[WorkerView], hits: dict[int, int]) -> int:
     return workers[0].id
 
 
-def fills_in_the_hits(workers: list[WorkerView], hits: dict[int, int]) -> int:
-    for worker in workers:
-        hits.setdefault(worker.id, 0)
-    return route(workers, hits)
-
-
 KEY_ERROR = Misconception(
     "key_error",
     "Every worker has a hit.",
@@ -225,8 +219,6 @@ MISCONCEPTIONS = (
         "This is a place in the list; the answer is the worker's own `id`.",
         lambda workers, hits: [w.id for w in workers].index(route(workers, hits)),
     ),
-    Misconception(
-        "in_place", "Sort them, take the first.", also=(sorts_the_workers, fills_in_the_hits)
-    ),
+    Misconception("in_place", "Sort them, take the first.", also=((sorts_the_workers),)),
     Misconception("no_return", "Sent is sent.", also=(lambda workers, hits: None,)),
 )

@@ -36,12 +36,6 @@ def in_turn(snapshot: FleetSnapshot) -> tuple[int, int] | None:
     return None
 
 
-def one_worker(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    least = min(snapshot.workers, key=lambda worker: worker.kv_tokens - worker.id)
-    alone = reference(replace(snapshot, workers=(least,)))
-    return alone or (None if len(snapshot.waiting) > 1 else reference(snapshot))
-
-
 LEFT_OUT = Misconception(
     "left_out",
     "What is too late is not worth a place.",
@@ -54,7 +48,7 @@ HOLDS_BACK = Misconception(
     "Each worker in turn.",
     "You answer None while a request that waits has room at a worker, and an idle place serves "
     "none: look at every request and every worker before you end the round.",
-    also=(in_turn, one_worker),
+    also=((in_turn),),
 )
 ARRIVAL_ORDER = Misconception(
     "arrival_order",
@@ -68,12 +62,7 @@ TAKES_THE_PATIENT = Misconception(
     "The shortest first.",
     "You often take a request that has time, while the deadline of another is nearer and can still "
     "be kept: look at the deadlines.",
-    also=(
-        first_by(lambda snapshot, request: request.remaining_us),
-        first_by(lambda snapshot, request: -request.arrival_us),
-        first_by(lambda snapshot, request: snapshot.now_us - request.deadline_us),
-        first_by(lambda snapshot, request: (is_lost(snapshot, request), request.arrival_us)),
-    ),
+    also=((first_by(lambda snapshot, request: request.remaining_us)),),
 )
 SERVES_THE_LOST = Misconception(
     "serves_the_lost",

@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
-import torch
-
 from nanogpt.parts.acceptance import accept, draw
 
 Probs: TypeAlias = Sequence[float]
@@ -120,11 +118,3 @@ def evenly(weights: Probs, v: float) -> int | None:
 def draws_and_compares(p: Probs, q: Probs, token: int, u: float, v: float) -> tuple[bool, int]:
     drawn = draw(p, v)
     return drawn == token, drawn
-
-
-def in_float32(p: Probs, q: Probs, token: int, u: float, v: float) -> tuple[bool, int]:
-    wanted, drafted = torch.tensor(p), torch.tensor(q)
-    if u * drafted[token] < wanted[token]:
-        return True, token
-    sums = (wanted - drafted).clamp(min=0).cumsum(0)
-    return False, int((sums > v * sums[-1]).nonzero()[0])

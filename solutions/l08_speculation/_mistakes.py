@@ -17,7 +17,6 @@ from solutions.l08_speculation._accepting import (
     first,
     heaviest_first,
     highest,
-    in_float32,
     keeps,
     last,
     missing,
@@ -81,7 +80,6 @@ FALLS_OFF = Misconception(
         by_rules(pick=or_else(by_shares, last)),
         by_rules(pick=or_else(by_counting_down, last)),
     ),
-    also=(in_float32,),
 )
 MISCONCEPTIONS = (
     *FORMS,
@@ -168,7 +166,6 @@ MISCONCEPTIONS = (
         "u is uniform from 0 to just below 1, so `u < ratio` has exactly the ratio's probability: "
         "with `<=` even a token that the target never says could stay.",
         by_rules(lambda p, q, token, u: u * q[token] <= p[token]),
-        also=(by_rules(lambda p, q, token, u: u <= p[token] / q[token]),),
     ),
     Misconception(
         "draws_when_kept",

@@ -136,11 +136,7 @@ MISCONCEPTIONS = (
             else (list_of_ints(value) or ("", ""))[1]
         ),
         form=lambda value: value is not None and list_of_ints(value) is not None,
-        also=(
-            lambda *args: (allocate(*args) or [-1])[0],
-            lambda *args: lacking(*args[:3]),
-            taking(lacking, lambda free, wanted: False),
-        ),
+        also=((lambda *args: (allocate(*args) or [-1])[0]),),
     ),
     Misconception(
         "no_return",

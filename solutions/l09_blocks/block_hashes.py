@@ -15,14 +15,9 @@ from course.harness import returned_nothing
 from course.task import Task
 from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends
 from solutions.l09_blocks._wrong_hashes import (
-    hash_filled_up,
-    hash_four_times,
-    hash_in_letters,
     rest_alone,
     with_a_number_of_its_own,
-    with_crc32,
     with_hash,
-    with_hash_of_none,
     with_the_rest,
 )
 
@@ -98,10 +93,6 @@ def as_numbers(tokens: list[int], size: int, salt: str) -> Any:
     return [int(each, 16) for each in block_hashes(tokens, size, salt)]
 
 
-def as_bytes(tokens: list[int], size: int, salt: str) -> Any:
-    return [bytes.fromhex(each) for each in block_hashes(tokens, size, salt)]
-
-
 def type_of_the_first_other(value: Any) -> str:
     """Of what is no string among the items; "" where all are."""
     other = next((item for item in as_items(value) or () if not isinstance(item, str)), "")
@@ -131,7 +122,7 @@ FORMS = (
             f"one is of the type {type_of_the_first_other(value)}."
         ),
         form=lambda value: type_of_the_first_other(value) != "",
-        also=(as_numbers, as_bytes),
+        also=((as_numbers),),
     ),
 )
 SEPARATORS = (",", " ", "|", ":", "-")
@@ -298,16 +289,7 @@ WEAK = Misconception(
         f"{bits} bits are too few, since colliding texts can be worked out: take a whole digest of "
         "`hashlib`, and not Python's own `hash()`, which differs in each process for a string."
     ),
-    also=(
-        with_hash,
-        with_hash_of_none,
-        hash_filled_up,
-        hash_in_letters,
-        hash_four_times,
-        with_crc32,
-        cut_short(16),
-        cut_short(24),
-    ),
+    also=((with_hash),),
 )
 
 # --- cases --------------------------------------------------------------------------------------

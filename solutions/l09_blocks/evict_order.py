@@ -92,13 +92,6 @@ def sorts_in_place(blocks: list[CachedBlock]) -> Any:
     return [block.id for block in blocks if not block.count]
 
 
-def removes_in_place(blocks: list[CachedBlock]) -> Any:
-    for block in list(blocks):
-        if block.count:
-            blocks.remove(block)
-    return evict_order(blocks)
-
-
 MISCONCEPTIONS = (
     Misconception(
         "records",
@@ -215,7 +208,7 @@ MISCONCEPTIONS = (
         "These are places in the list; the answer is each block's own `id`.",
         lambda blocks: [[b.id for b in blocks].index(id_) for id_ in evict_order(blocks)],
     ),
-    Misconception("in_place", "The list is mine to sort.", also=(sorts_in_place, removes_in_place)),
+    Misconception("in_place", "The list is mine to sort.", also=((sorts_in_place),)),
 )
 
 # --- cases --------------------------------------------------------------------------------------

@@ -104,15 +104,6 @@ def takes_them_out(hashes: list[str], cached: dict[str, int], num_tokens: int, s
     return found
 
 
-def uses_up_the_hashes(
-    hashes: list[str], cached: dict[str, int], num_tokens: int, size: int
-) -> Any:
-    blocks: list[int] = []
-    while len(blocks) < (num_tokens - 1) // size and hashes[0] in cached:
-        blocks.append(cached[hashes.pop(0)])
-    return blocks, len(blocks) * size
-
-
 def parts(value: Any) -> Sequence[Any]:
     return as_items(value) or ()
 
@@ -123,7 +114,7 @@ MISCONCEPTIONS = (
         "The blocks say it all.",
         "Return two things, the blocks and how many tokens they hold: `blocks, num_cached`.",
         form=lambda value: value is not None and len(parts(value)) != 2,
-        also=(then(lambda blocks, found, *rest: found), lambda *args: [*longest_match(*args), 0]),
+        also=((then(lambda blocks, found, *rest: found)),),
     ),
     Misconception(
         "swapped",
@@ -157,10 +148,7 @@ MISCONCEPTIONS = (
             value is not None
             and (list_of_ints(parts(value)[0]) is not None or as_whole(parts(value)[1]) is None)
         ),
-        also=(
-            then(lambda blocks, found, *rest: (len(blocks), found)),
-            then(lambda blocks, found, *rest: (blocks, found > 0)),
-        ),
+        also=((then(lambda blocks, found, *rest: (len(blocks), found))),),
     ),
     Misconception(
         "no_return",
@@ -336,7 +324,7 @@ MISCONCEPTIONS = (
     Misconception(
         "in_place",
         "What is found is taken out.",
-        also=(takes_them_out, uses_up_the_hashes),
+        also=((takes_them_out),),
     ),
 )
 

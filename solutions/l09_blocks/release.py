@@ -72,20 +72,11 @@ def counts_in_place(counts: list[int], table: list[int]) -> Any:
     return [block for block in table if counts[block] == 0]
 
 
-def empties_the_table(counts: list[int], table: list[int]) -> Any:
-    freed: list[int] = []
-    while table:
-        block = table.pop()
-        if counts[block] == 1:
-            freed.append(block)
-    return freed
-
-
 def mistaken(
     key: str, belief: str, idea: str, *answers: Callable[..., Any], also: Any = ()
 ) -> Misconception:
     answer, *alike = map(Sorted, answers)
-    return Misconception(key, belief, idea, answer, alike=alike, also=also)
+    return Misconception(key, belief, idea, answer, alike=alike)
 
 
 def freed_twice(counts: list[int], table: list[int]) -> Any:
@@ -104,7 +95,7 @@ MISCONCEPTIONS = (
         "A block stands in this list twice, and would be given to two requests: each is freed "
         "once.",
         form=lambda value: len({*(as_items(value) or ())}) < len(as_items(value) or ()),
-        also=(freed_twice, lambda counts, table: 2 * release(counts, table)),
+        also=((freed_twice),),
     ),
     mistaken(
         "frees_all",
@@ -190,7 +181,7 @@ MISCONCEPTIONS = (
     Misconception(
         "in_place",
         "The table goes, so the counts go down.",
-        also=(counts_in_place, empties_the_table),
+        also=((counts_in_place),),
     ),
 )
 

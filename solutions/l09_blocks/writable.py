@@ -105,15 +105,6 @@ def writes_into_the_table(table: list[int], counts: list[int], index: int, free:
     return table, (block, free[0])
 
 
-def pops_and_counts(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
-    block = table[index]
-    if counts[block] == 1:
-        return table, None
-    new = free.pop(0)
-    counts[block] -= 1
-    return copied(table, index, new), (block, new)
-
-
 def looks_first(table: list[int], counts: list[int], index: int, free: list[int]) -> Any:
     new = free[0]
     return (copied(table, index, new), (table[index], new)) if counts[table[index]] > 1 else (
@@ -154,7 +145,7 @@ MISCONCEPTIONS = (
         "The table is what is asked for.",
         "Return two things, the table and what has to be copied: `table, copy`.",
         form=lambda value: len(parts(value)) != 2 or list_of_ints(parts(value)[0]) is not None,
-        also=(lambda *args: writable(*args)[0], lambda *args: writable(*args)[1]),
+        also=((lambda *args: writable(*args)[0]),),
     ),
     Misconception(
         "no_pair",
@@ -165,11 +156,7 @@ MISCONCEPTIONS = (
             else "`copy` is two blocks, (from, to), or None."
         ),
         form=lambda value: parts(value)[1] is not None and not is_pair(parts(value)[1]),
-        also=(
-            then(lambda new, copy, table, index: (new, copy[1])),
-            lambda *args: (writable(*args)[0], writable(*args)[1] is not None),
-            lambda *args: (writable(*args)[0], writable(*args)[1] or ()),
-        ),
+        also=((then(lambda new, copy, table, index: (new, copy[1]))),),
     ),
     Misconception(
         "no_return",
@@ -301,7 +288,7 @@ MISCONCEPTIONS = (
     Misconception(
         "in_place",
         "The table is mine, so I change it.",
-        also=(writes_into_the_table, pops_and_counts),
+        also=((writes_into_the_table),),
     ),
 )
 

@@ -47,11 +47,6 @@ def uncapped(queue: QueueView, limits: DoorLimits) -> int:
     return math.ceil(first_done(queue) / queue.tokens_per_s)
 
 
-def unguarded(queue: QueueView, limits: DoorLimits) -> int:
-    seconds = math.ceil(first_done(queue) / queue.tokens_per_s)
-    return min(seconds, limits.max_retry_s)
-
-
 def unknown_is(seconds: Any) -> Wait:
     def wait(queue: QueueView, limits: DoorLimits) -> Any:
         if queue.running and queue.tokens_per_s:
@@ -127,7 +122,6 @@ NOTHING_KNOWN = Misconception(
     "Before the first tokens nothing is known, and that passes soon: 1 s.",
     door(wait=unknown_is("longest")),
     alike=(door(wait=unknown_is(0)), door(wait=unknown_is(None))),
-    also=(door(wait=unguarded),),
 )
 MISCONCEPTIONS = (
     Misconception(
@@ -138,18 +132,7 @@ MISCONCEPTIONS = (
             f"is {shown(value)}."
         ),
         form=misfit,
-        also=(
-            lambda *args: door()(*args) == "accept",
-            lambda *args: "refuse" if door()(*args) != "accept" else "accept",
-            lambda *args: "accepted" if door()(*args) == "accept" else door()(*args),
-            lambda *args: 429 if door()(*args) != "accept" else "accept",
-            door(wait=lambda queue, limits: str(right_wait(queue, limits))),
-            door(
-                wait=lambda queue, limits: (
-                    first_done(queue) / queue.tokens_per_s if queue.tokens_per_s else 1
-                )
-            ),
-        ),
+        also=((lambda *args: door()(*args) == "accept"),),
     ),
     Misconception(
         "never_refuses",
@@ -390,5 +373,5 @@ ANOTHER_STATUS = Misconception(
     form=lambda got, wanted: (
         None not in (pair := (status_of(got), status_of(wanted))) and pair[0] != pair[1]
     ),
-    also=(said_with({429: 503}), said_with({400: 413}), said_with({400: 422, 503: 500})),
+    also=((said_with({429: 503})),),
 )

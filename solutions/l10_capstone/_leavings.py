@@ -28,18 +28,6 @@ def without(running: dict[int, int], *gone: int) -> dict[int, int]:
     return {i: held for i, held in running.items() if i not in gone}
 
 
-def without_key(running: dict[int, int], request_id: int) -> dict[int, int]:
-    stays = dict(running)
-    del stays[request_id]
-    return stays
-
-
-def without_item(waiting: list[int], request_id: int) -> list[int]:
-    stays = list(waiting)
-    stays.remove(request_id)
-    return stays
-
-
 def after_step(state: State, request_id: int) -> list[int]:
     """All that leave, whenever there is a step."""
     new = [request_id] if request_id in state["running"] else []
@@ -124,18 +112,6 @@ FINISHED = Misconception(
             else on_disconnect(state, request_id)
         ),
     ),
-    also=(
-        lambda state, request_id: (
-            {**state, "running": without_key(state["running"], request_id)}
-            if request_id not in state["waiting"] and not state["in_step"]
-            else on_disconnect(state, request_id)
-        ),
-        lambda state, request_id: (
-            {**state, "waiting": without_item(state["waiting"], request_id)}
-            if request_id not in state["running"]
-            else on_disconnect(state, request_id)
-        ),
-    ),
 )
 MISCONCEPTIONS = (
     Misconception(
@@ -143,14 +119,7 @@ MISCONCEPTIONS = (
         "The state is changed.",
         misfit,
         form=lambda value: misfit(value) != "",
-        also=(
-            lambda *args: list(on_disconnect(*args)["running"]),
-            lambda *args: {"running": on_disconnect(*args)["running"]},
-            but_for(freed=lambda state, request_id: [request_id]),
-            but_for(running=lambda state, request_id: list(state["running"])),
-            but_for(leaving=lambda state, request_id: set(state["leaving"])),
-            but_for(in_step=lambda state, request_id: int(state["in_step"])),
-        ),
+        also=((lambda *args: list(on_disconnect(*args)["running"])),),
     ),
     Misconception(
         "computes_on",

@@ -140,12 +140,7 @@ MUST_DECODE = Misconception(
     "must_decode",
     "The text is UTF-8.",
     "In between it is not: it may end in the middle of a character, and decoding all of it fails.",
-    also=(
-        by(lambda data, is_done: data.decode()),
-        lambda committed, sent, is_done: event(
-            "".join(piece.decode() for piece in committed)[sent:]
-        ),
-    ),
+    also=((by(lambda data, is_done: data.decode())),),
 )
 LOST_AT_THE_END = Misconception(
     "lost_at_the_end",
@@ -154,7 +149,6 @@ LOST_AT_THE_END = Misconception(
     "so that the client has all there is.",
     by(lambda data, is_done: whole(data, False)),
     alike=(by(lambda data, is_done: data.decode(errors="ignore")),),
-    also=(by(lambda data, is_done: codecs.getincrementaldecoder("utf-8")().decode(data, is_done)),),
 )
 MISCONCEPTIONS = (
     Misconception(
@@ -162,12 +156,7 @@ MISCONCEPTIONS = (
         "The text is the answer.",
         said_of,
         form=misfit,
-        also=(
-            lambda *args: "".join(RIGHT(*args)),
-            lambda *args: [text.encode() for text in RIGHT(*args)],
-            lambda committed, sent, is_done: committed[sent:],
-            lambda *args: RIGHT(*args) or [None],
-        ),
+        also=((lambda *args: "".join(RIGHT(*args))),),
     ),
     Misconception(
         "empty_event",
@@ -287,13 +276,5 @@ CHANGES_THE_TEXT = Misconception(
     form=lambda got, wanted: (
         "".join(got) != "".join(wanted) and what_is_seen(got) == what_is_seen(wanted)
     ),
-    also=(
-        by(of_a_file),
-        but(lambda text: text.removeprefix("\ufeff")),
-        but(lambda text: unicodedata.normalize("NFC", text)),
-        but(lambda text: unicodedata.normalize("NFKC", text)),
-        but(lambda text: text.replace("\r", "")),
-        but(lambda text: text.replace("\0", "")),
-        but(lambda text: "\n".join(text.splitlines()) + "\n" * text.endswith("\n")),
-    ),
+    also=((by(of_a_file)),),
 )
