@@ -35,8 +35,7 @@ class Attempt:
     """A checked answer; `function` is None when there is none that the notebook can go on with.
 
     That is so when no function has the name, and when the check had to stop it or lost its process.
-    `note` says what else the learner should know, such as that progress could not
-    be saved.
+    `note` says what else the learner should know, such as that progress could not be saved.
     """
 
     report: Report

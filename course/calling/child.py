@@ -63,10 +63,6 @@ class Printed(io.TextIOBase):
         self._is_cut = self._is_cut or len(text) > room
         return len(text)
 
-    def writable(self) -> bool:
-        """It is."""
-        return True
-
     def text(self) -> str:
         """All that was printed."""
         return self._buffer.getvalue() + (_CUT if self._is_cut else "")

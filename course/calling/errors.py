@@ -19,16 +19,15 @@ from types import CodeType
 from typing import Any
 
 from course.calling.policies import Policy
-from course.calling.results import Raised
+from course.calling.results import PROJECT, Raised
 from nanogpt.validate import PartError
 
 BACKSTOP = 4.0
 """Wall seconds allowed per second of limit: a busy machine is not the learner's fault."""
 _MAX_MESSAGE, _MAX_KIND, _MAX_LINE = 200, 60, 100  # characters
 _ROOT = Path(__file__).parents[2]
-_PACKAGES = ("nanogpt", "course", "solutions", "widgets")
 _NOT_A_LEARNERS = (
-    *(str(_ROOT / name) for name in _PACKAGES),
+    *(str(_ROOT / name) for name in PROJECT),
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
     sys.base_prefix + "/lib",
 )

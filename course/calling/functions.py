@@ -15,9 +15,9 @@ from typing import Any
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 from course.calling.errors import code_inside
+from course.calling.results import PROJECT
 
 _DEEPEST = 5  # containers, records and closures in each other, where functions are looked for
-_OURS = {"nanogpt", "course", "widgets", "solutions"}
 _IMPORTABLE = {"__main__", "nanogpt", "course", "widgets", "torch", "numpy"} | (
     sys.stdlib_module_names
 )
@@ -29,7 +29,7 @@ def functions_in(value: Any, depth: int = 0) -> Iterator[Callable[..., Any]]:
         return
     inside: Iterable[Any] = ()
     if hasattr(value, "__code__"):
-        if str(value.__module__).partition(".")[0] not in _OURS:
+        if str(value.__module__).partition(".")[0] not in PROJECT:
             yield value
         with suppress(ValueError):  # a cell without contents
             inside = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]

@@ -19,14 +19,13 @@ from course.calling.errors import BACKSTOP, describe_timeout, place_in
 from course.calling.functions import functions_in, pickled, sources
 from course.calling.models import JobPickler
 from course.calling.processes import Starter, own_starter
-from course.calling.results import CallResult
+from course.calling.results import PROJECT, CallResult
 
 Value = TypeVar("Value")
 
 _JOB_S = 10.0  # of computing
 _CALL_S = 2.0
 _MOST_RESULT = 64 << 20  # bytes
-_OURS = {"nanogpt", "course", "widgets", "solutions"}
 _ELSEWHERE = {
     "builtins": {"set", "frozenset", "complex", "slice", "range", "bytearray"},
     "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
@@ -108,7 +107,7 @@ class _Records(pickle.Unpickler):
             return _storage
         if name in _ELSEWHERE.get(module, ()):
             return super().find_class(module, name)
-        if module.partition(".")[0] in _OURS and "." not in name:
+        if module.partition(".")[0] in PROJECT and "." not in name:
             found = super().find_class(module, name)
             if getattr(found, "__module__", None) == module:  # and nothing that it imports
                 return found

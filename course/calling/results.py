@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+PROJECT = ("nanogpt", "course", "widgets", "solutions")
+"""The packages whose code is no learner's, and whose dataclasses are plain data."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallResult:

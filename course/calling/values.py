@@ -19,7 +19,7 @@ from course.calling.plain_values import (
     as_truth,
     kind_of,
 )
-from course.calling.results import Opaque
+from course.calling.results import PROJECT, Opaque
 from course.same_values import same
 
 _DEEPEST = 30  # containers in each other
@@ -27,7 +27,6 @@ _MOST_BITS = 1023  # of a whole number: the largest float has 1024
 _LARGEST = 2**_MOST_BITS - 1
 _ATOMS = frozenset((bool, float, str, bytes, type(None)))
 _IN_TUPLES = _ATOMS | {int, tuple}
-_OURS = ("nanogpt", "course", "widgets", "solutions")  # whose dataclasses are plain data
 _MOST_KEPT = 64  # results, each of which may hold a tensor
 
 
@@ -114,7 +113,7 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 def _is_record(value: Any) -> bool:
     """Whether it is a record of the project, and no class that a learner made up."""
     kind = type(value)
-    if not dataclasses.is_dataclass(kind) or kind.__module__.partition(".")[0] not in _OURS:
+    if not dataclasses.is_dataclass(kind) or kind.__module__.partition(".")[0] not in PROJECT:
         return False
     return getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
 
