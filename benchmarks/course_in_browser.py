@@ -18,7 +18,10 @@ from course.launcher.server import FIRST_PAGE, ONE_THREAD
 from course.launcher.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = (
+    "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome",
+    "google-chrome-stable",
+)  # fmt: skip
 HOST = "127.0.0.1"
 
 
