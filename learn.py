@@ -18,8 +18,8 @@ python3 learn.py grade CLASS --out RESULTS
 python3 learn.py demo l03     a lesson as slides, with notes for you (--export OUT.html: one file)
 python3 learn.py demo live    one engine, served to the room: phones send prompts, the projector
                               shows the schedule (--host 0.0.0.0, --port N, --no-browser)
-python3 learn.py contest      your parts in the engine, on recorded workloads, beside a bound that
-                              no schedule beats (--help: seeds, leaderboard, verifying one)
+python3 learn.py contest      your policies on recorded workloads, beside a bound that no
+                              schedule beats (--help: seeds, leaderboard, verifying one)
 python3 learn.py site OUT     write the course as a static site, to read (--solutions: with answers)
 python3 learn.py audit l01    how good the checks are: which right and wrong answers, and which
                               slips in right ones, they tell apart (--seeds N; all without l01)
@@ -54,10 +54,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))  # where python3 -P and -I do not look
 
-from course.closed_pipe import quietly
 from course.files import explain
 from course.launcher import doctor
-from course.launcher.failure import Failure, learn_command
+from course.launcher.failure import Failure, exit_on_broken_pipe, learn_command
 from course.launcher.install import COURSE, JUPYTER, LIVE, TESTS, Installation
 from course.launcher.server import DEFAULT_PORT, end_with_its_own, parse_options, serve
 from course.launcher.workspace import Workspace
@@ -157,7 +156,7 @@ def asked_of_course(verb: str, farewell_s: float = 0):
         command = [INSTALLATION.python, "-P", "-m", "course", verb, *argv]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         interrupts = Interrupts()
-        # In a session of its own, so that Ctrl-C reaches this process alone and is said once.
+        # In a session of its own, so that Ctrl-C reaches only this process and is said once.
         with subprocess.Popen(command, env=environment, start_new_session=True) as asked:
             try:
                 interrupts.let_through()
@@ -240,4 +239,4 @@ VERBS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(quietly(lambda: main(sys.argv[1:])))
+    sys.exit(exit_on_broken_pipe(lambda: main(sys.argv[1:])))

@@ -15,14 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from matplotlib.figure import Figure
 
-from benchmarks.measure import describe, interleave, machine, peak_mib
-from benchmarks.models import character_model
+from benchmarks.loads import character_model
+from benchmarks.measure import command_line, describe, interleave, machine, peak_mib
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.command_line import Parser, Whole
-from nanogpt.figures import Chart, Line, Panel
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure, write_plot
 from nanogpt.model import GPT
 from nanogpt.request import Request
 
@@ -89,38 +88,28 @@ def run_child(batch: int, context: int) -> None:
     print(peak_mib() - before)
 
 
-def chart(rows: Sequence[Row], where: str) -> Chart:
+@course_style()
+def plot(rows: Sequence[Row], where: str) -> Figure:
     """Step time, throughput and memory by batch, a curve per context."""
-    panels = [
-        Panel(
-            ("decodes in a step", ""),
-            axis,
-            tuple(
-                Line(
-                    f"context {context}",
-                    tuple((row.batch, value(row)) for row in rows if row.context == context),
-                )
-                for context in dict.fromkeys(row.context for row in rows)
-            ),
-            log_x=True,
-        )
-        for axis, value in (
-            (("a step", "ms"), lambda row: row.step_ms),
-            (("throughput", "tokens/s"), lambda row: row.tokens_per_s),
-            (("memory beside the weights", "MiB"), lambda row: row.mib),
-        )
-    ]
-    return Chart("A step by the size of its batch", tuple(panels), where)
+    panels = {
+        "a step (ms)": lambda row: row.step_ms,
+        "throughput (tokens/s)": lambda row: row.tokens_per_s,
+        "memory beside the weights (MiB)": lambda row: row.mib,
+    }
+    figure = new_figure("A step by the size of its batch", len(panels), where)
+    for axes, (name, value) in zip(figure.axes, panels.items(), strict=True):
+        for context in dict.fromkeys(row.context for row in rows):
+            points = [(row.batch, value(row)) for row in rows if row.context == context]
+            curve(axes, f"context {context}", points)
+        label_axes(axes, "decodes in a step", name, log_x=True)
+    return figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.batches", str(__doc__))
-    parser.switch("--quick", "fewer steps, the shortest context alone")
-    parser.option("--threads", Whole(1, 256), torch.get_num_threads(), "threads of torch")
-    parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
+    threads = torch.get_num_threads()
+    parser = command_line(__doc__, quick=False, threads=threads, clock="wall", plot=None)
     parser.add_argument("--child", nargs=2, type=int, help=argparse.SUPPRESS)
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     if options.child:
         run_child(*options.child)
@@ -135,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{row.context:7} {row.batch:5} {row.step_ms:10.2f} {row.tokens_per_s:9,.0f} "
               f"{row.mib:11.0f}", flush=True)  # fmt: skip
         rows.append(row)
-    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
+    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What blocks save and cost: K/V memory that holds tokens, hits, TTFT, and time per step.
 
-    python -m benchmarks.blocks [--quick] [--clock cpu|wall] [--json] [--plot FILE]
+    python -m benchmarks.blocks [--quick] [--clock cpu|wall] [--plot FILE]
 
 Memory and hits are counted, by the engine's traces, and are the same on every machine. Times are of
 engines that take turns, repeat by repeat, on one thread: the median of the ratios within a repeat,
@@ -9,28 +9,39 @@ with the smallest and the largest. The shipped model, in float32.
 
 import functools
 import heapq
-import json
 import random
 import statistics
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
+from matplotlib.figure import Figure
 
-from benchmarks.contenders import run_engine
+from benchmarks.contenders import make_engine, run_engine
 from benchmarks.loads import Load, decode, mixed, of_length
-from benchmarks.measure import Timings, describe, interleave, machine
-from nanogpt.blocks import BlockKVCache
-from nanogpt.blocks.block_pool import BlockPool
+from benchmarks.measure import (
+    command_line,
+    describe,
+    interleave,
+    machine,
+    median_and_range,
+)
+from nanogpt.block_pool import BlockPool
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.command_line import Parser
-from nanogpt.experiments.kv_room import tokens_held, tokens_taken
-from nanogpt.figures import Chart, Line, Mark, Panel, cumulative
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from nanogpt.experiments.kv_utilization import tokens_held, tokens_taken
+from nanogpt.figures.drawing import (
+    course_style,
+    curve,
+    distribution,
+    label_axes,
+    mark,
+    new_figure,
+    write_plot,
+)
+from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.request import Request
 from nanogpt.trace import Trace
@@ -129,20 +140,11 @@ def _hit_tokens(trace: Trace) -> int:
 def engines_for(model: GPT, load: Load) -> dict[str, Engine]:
     """Slots, and blocks of each size, without sharing: nothing is found, all is paid for."""
 
-    def engine(block_size: int | None) -> Engine:
-        config = EngineConfig(
-            token_budget=load.token_budget,
-            max_batch_size=load.num_requests,
-            block_size=block_size,
-        )
-        return Engine(model, config, clock=WallClock())
-
-    engines = {"slots": engine(None)}
-    engines |= {f"blocks of {size}": engine(size) for size in SIZES}
-    engines[SCATTERED] = engine(16)
+    engines = {kv_in(size): make_engine(model, load, block_size=size) for size in (None, *SIZES)}
+    engines[SCATTERED] = make_engine(model, load, block_size=16)
     cache = engines[SCATTERED].cache
-    assert isinstance(cache, BlockKVCache)
-    cache.pool = Scattered(len(cache.pool.counts), load.num_requests, cache.parts)
+    assert isinstance(cache, KVCache)
+    cache.pool = Scattered(len(cache.pool.ref_counts), load.num_requests, cache.policies)
     return engines
 
 
@@ -165,143 +167,125 @@ def cost(model: GPT, load: Load, repeats: int, clock: str) -> list[Timed]:
     ]
 
 
-def by_hit(model: GPT, repeats: int, clock: str) -> list[dict[str, float]]:
-    """A row per length that a prompt has in common with one before: its time to the first token."""
+def by_hit(model: GPT, repeats: int, clock: str) -> dict[int, tuple[int, tuple[float, ...]]]:
+    """By tokens in common with a prompt before: how many were found, and TTFT in ms by repeat."""
     config = EngineConfig(token_budget=512, block_size=16, share_prefixes=True)
-    rows: list[dict[str, float]] = []
-    seconds: dict[int, list[float]] = {same: [] for same in HITS}
-    hits: dict[int, int] = {}
-    for repeat in range(repeats + 1):
-        for same in HITS:
+    found: dict[int, int] = {}
+    prepared: dict[int, list[tuple[Engine, Request]]] = {}
+    for same in HITS:
+        for repeat in range(repeats + 1):
             engine = Engine(model, config, clock=WallClock())
             prompt = some_tokens(f"prompt {repeat} {same}", PROMPT)
             other = some_tokens(f"other {repeat} {same}", PROMPT)
             before = [*prompt[:same], (prompt[same] + 1) % VOCABULARY, *other[same + 1 :]]
             engine.run([(0, Request(0, before, 1))])
-            serve = functools.partial(engine.run, [(engine.step_number, Request(1, prompt, 1))])
-            timing = _once(serve)
-            hits[same] = _hit_tokens(engine.trace())
-            if repeat:  # the first round warms caches up
-                seconds[same].append(timing.seconds(clock)[0])
-    cold = statistics.median(seconds[0])
-    for same, all_ in seconds.items():
-        row = {"same": same, "hit": hits[same], "computed": PROMPT - hits[same]}
-        times = {"ttft_ms": statistics.median(all_), "least_ms": min(all_), "most_ms": max(all_)}
-        rows.append(row | {name: value * 1000 for name, value in times.items()})
-        rows[-1]["share_of_cold"] = statistics.median(all_) / cold
-    return rows
+            prepared.setdefault(same, []).append((engine, Request(1, prompt, 1)))
 
+    def serve(same: int) -> None:
+        engine, request = prepared[same].pop()
+        found[same] = _hit_tokens(engine.run([(engine.step_number, request)]))
 
-def _once(function: functools.partial[Trace]) -> Timings:
-    """One call, timed, without a round before it."""
-    cpu_start, wall_start = time.process_time(), time.perf_counter()
-    function()
-    return Timings((time.perf_counter() - wall_start,), (time.process_time() - cpu_start,))
-
-
-def shared_system(model: GPT, repeats: int, clock: str) -> dict[str, dict[str, float]]:
-    """16 requests behind one system prompt, one after another: slots, and blocks that share."""
-    system = some_tokens("system", SYSTEM)
-    found: dict[str, dict[str, float]] = {}
-    seconds: dict[str, list[float]] = {"slots": [], "blocks of 16": []}
-    for repeat in range(repeats + 1):
-        for name, all_ in seconds.items():
-            paged = name != "slots"
-            config = EngineConfig(
-                token_budget=512, max_batch_size=NUM_SHARING,
-                block_size=16 if paged else None, share_prefixes=paged,
-            )  # fmt: skip
-            engine = Engine(model, config, clock=WallClock())
-            arrivals = [
-                (i, Request(i, system + some_tokens(f"own {repeat} {i}", 20), 32))
-                for i in range(NUM_SHARING)
-            ]
-            timing = _once(functools.partial(engine.run, arrivals))
-            trace = engine.trace()
-            if repeat:
-                all_.append(timing.seconds(clock)[0])
-            size = 16 if paged else model.config.context_len
-            found[name] = {
-                "computed": sum(f.prefill_tokens for step in trace.steps for f in step.forwards),
-                "most_taken": max(tokens_taken(step, size) for step in trace.steps),
-            }
-    for name, all_ in seconds.items():
-        found[name]["ms"] = statistics.median(all_) * 1000
-        ratios = [a / b for a, b in zip(all_, seconds["slots"], strict=True)]
-        found[name] |= {"of_slots": statistics.median(ratios), "least": min(ratios)}
-        found[name]["most"] = max(ratios)
-    return found
-
-
-def chart(
-    memories: Sequence[Memory], hits: Sequence[Mapping[str, float]], costs: Sequence[Timed],
-    where: str,
-) -> Chart:  # fmt: skip
-    """Memory and hits by block size, TTFT by hit, and the tables' cost in every repeat."""
-    paged = [each for each in memories if each.block_size is not None]
-    slots = next(each for each in memories if each.block_size is None)
-    shares = {
-        "taken K/V that holds tokens": [each.share_held for each in paged],
-        "prompt tokens found": [each.hit_rate for each in paged],
+    timings = interleave({str(same): functools.partial(serve, same) for same in HITS}, repeats)
+    return {
+        same: (found[same], tuple(1000 * s for s in timings[str(same)].seconds(clock)))
+        for same in HITS
     }
-    sizes = [float(each.block_size or 0) for each in paged]
-    lines = tuple(
-        Line(name, tuple((size, 100 * share) for size, share in zip(sizes, of, strict=True)))
-        for name, of in shares.items()
-    )
-    mark = Mark("y", 100 * slots.share_held, "taken, in slots")
-    ttft = Line("blocks of 16", tuple((row["hit"], row["ttft_ms"]) for row in hits))
+
+
+def shared_system(model: GPT, repeats: int, clock: str) -> dict[str, tuple[int, int, list[float]]]:
+    """16 requests behind one system prompt: prompt tokens computed, most KV tokens taken, ms."""
+    system = some_tokens("system", SYSTEM)
+    counts: dict[str, tuple[int, int]] = {}
+
+    def serve(block_size: int | None) -> None:
+        config = EngineConfig(
+            token_budget=512,
+            max_batch_size=NUM_SHARING,
+            block_size=block_size,
+            share_prefixes=block_size is not None,
+        )
+        arrivals = [
+            (i, Request(i, system + some_tokens(f"own {i}", 20), 32)) for i in range(NUM_SHARING)
+        ]
+        trace = Engine(model, config, clock=WallClock()).run(arrivals)
+        size = block_size or model.config.context_len
+        counts[kv_in(block_size)] = (
+            sum(forward.prefill_tokens for step in trace.steps for forward in step.forwards),
+            max(tokens_taken(step, size) for step in trace.steps),
+        )
+
+    turns = {kv_in(size): functools.partial(serve, size) for size in (None, 16)}
+    timings = interleave(turns, repeats)
+    return {
+        name: (*counts[name], [1000 * s for s in timings[name].seconds(clock)]) for name in turns
+    }
+
+
+def kv_in(block_size: int | None) -> str:
+    """What the K/V lies in, such as "blocks of 16"."""
+    return "slots" if block_size is None else f"blocks of {block_size}"
+
+
+@course_style()
+def plot(
+    memories: Sequence[Memory],
+    hits: Mapping[int, tuple[int, Sequence[float]]],
+    costs: Sequence[Timed],
+    where: str,
+) -> Figure:
+    """Memory and hits by block size, TTFT by hit, and the tables' cost in every repeat."""
     loads = dict.fromkeys(each.load for each in costs)
-    panels = [
-        Panel(("block size", "tokens"), ("share", "%"), lines, (mark,), log_x=True),
-        Panel(("prefix hit", "tokens"), ("TTFT", "ms"), (ttft,)),
-        *(
-            Panel(
-                (f"time, {load}", "times that of slots"),
-                ("repeats with at most that", "%"),
-                tuple(cumulative(each.engine, each.ratios) for each in costs if each.load == load),
-                (Mark("x", 1, "slots"),),
-            )
-            for load in loads
-        ),
-    ]
-    return Chart("K/V in blocks", tuple(panels), where)
+    figure = new_figure("K/V in blocks", 2 + len(loads), where)
+    shares, ttft, *times = figure.axes
+    held = {each.block_size: 100 * each.share_held for each in memories}
+    found = {each.block_size: 100 * each.hit_rate for each in memories}
+    mark(shares, "taken, in slots", y=held.pop(None))
+    curve(shares, "taken K/V that holds tokens", [(size or 0, y) for size, y in held.items()])
+    curve(shares, "prompt tokens found", [(size, y) for size, y in found.items() if size])
+    label_axes(shares, "block size (tokens)", "share (%)", log_x=True)
+    curve(ttft, "blocks of 16", [(hit, statistics.median(ms)) for hit, ms in hits.values()])
+    label_axes(ttft, "prefix hit (tokens)", "TTFT (ms)")
+    for axes, load in zip(times, loads, strict=True):
+        for each in costs:
+            if each.load == load:
+                distribution(axes, each.engine, each.ratios)
+        mark(axes, "slots", x=1)
+        label_axes(axes, f"time, {load} (times that of slots)", "repeats with at most that (%)")
+    return figure
 
 
 def show(
-    memories: Sequence[Memory], hits: Sequence[Mapping[str, float]],
-    system: Mapping[str, Mapping[str, float]], costs: Sequence[Timed],
-) -> None:  # fmt: skip
+    memories: Sequence[Memory],
+    hits: Mapping[int, tuple[int, Sequence[float]]],
+    system: Mapping[str, tuple[int, int, Sequence[float]]],
+    costs: Sequence[Timed],
+) -> None:
     """All four tables, as text."""
     print(f"{'K/V in':14} {'holds tokens':>12} {'prompt tokens found':>20}")
     for each in memories:
-        name = "slots" if each.block_size is None else f"blocks of {each.block_size}"
+        name = kv_in(each.block_size)
         print(f"{name:14} {100 * each.share_held:11.1f}% {100 * each.hit_rate:19.1f}%")
     print(f"\na prompt of {PROMPT} tokens, blocks of 16\n")
-    print(f"{'same':>5} {'hit':>5} {'computed':>9} {'TTFT ms':>9} {'(spread)':>15} {'of cold':>8}")
-    for row in hits:
-        spread = f"({row['least_ms']:.1f} to {row['most_ms']:.1f})"
-        print(f"{row['same']:5} {row['hit']:5} {row['computed']:9} {row['ttft_ms']:9.2f} "
-              f"{spread:>15} {row['share_of_cold']:8.2f}")  # fmt: skip
+    print(f"{'same':>5} {'hit':>5} {'computed':>9} {'TTFT ms':>24} {'of cold':>8}")
+    cold = statistics.median(hits[0][1])
+    for same, (hit, ms) in hits.items():
+        share = statistics.median(ms) / cold
+        print(f"{same:5} {hit:5} {PROMPT - hit:9} {median_and_range(ms, 1):>24} {share:8.2f}")
     print(f"\n{NUM_SHARING} requests behind a system prompt of {SYSTEM} tokens\n")
-    for name, row in system.items():
-        print(f"{name:14} {row['computed']:6.0f} prompt tokens computed, {row['most_taken']:6.0f} "
-              f"KV tokens taken at most, {row['ms']:7.1f} ms, {row['of_slots']:.2f} "
-              f"({row['least']:.2f} to {row['most']:.2f}) of slots' time")  # fmt: skip
+    slots_ms = system["slots"][2]
+    for name, (computed, most, ms) in system.items():
+        ratios = [own / slots for own, slots in zip(ms, slots_ms, strict=True)]
+        print(f"{name:14} {computed:6} prompt tokens computed, {most:6} KV tokens taken at most")
+        print(f"{'':14} {statistics.median(ms):7.1f} ms, {median_and_range(ratios)} of slots' time")
     print("\ntime over that of slots, nothing shared\n")
     for each in costs:
-        print(f"{each.load:10} {each.engine:24} {statistics.median(each.ratios):.2f} "
-              f"({min(each.ratios):.2f} to {max(each.ratios):.2f})  "
+        print(f"{each.load:10} {each.engine:24} {median_and_range(each.ratios)}  "
               f"slots {each.slots_ms:.0f} ms")  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.blocks", str(__doc__))
-    parser.switch("--quick", "fewer requests and repeats, no long texts")
-    parser.choice("--clock", ("cpu", "wall"), "cpu", "whose seconds count")
-    parser.switch("--json", "print the figures as JSON")
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
+    parser = command_line(__doc__, quick=False, clock="cpu", plot=None)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     facts, model, repeats = machine(), load_model(), 2 if options.quick else 21
@@ -311,13 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     hits = by_hit(model, repeats, options.clock)
     system = shared_system(model, repeats, options.clock)
     costs = [row for load in loads for row in cost(model, load, repeats, options.clock)]
-    write_plot(options.plot, lambda: chart(memories, hits, costs, str(facts["cpu"])))
-    if options.json:
-        counted = [asdict(each) for each in memories]
-        timed = [asdict(each) for each in costs]
-        print(json.dumps({"machine": facts, "memory": counted, "hits": hits, "system": system,
-                          "cost": timed}))  # fmt: skip
-        return
+    write_plot(options.plot, lambda: plot(memories, hits, costs, str(facts["cpu"])))
     print(describe(facts))
     print(f"median of {repeats} repeats (smallest to largest), seconds of {options.clock}\n")
     show(memories, hits, system, costs)

@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.measure import describe, machine
+from benchmarks.measure import command_line, describe, machine
 from nanogpt.checkpoints.weights import load_model
-from nanogpt.executors.base import Row
+from nanogpt.config import EngineConfig
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.experiments.command_line import Parser, Whole
-from nanogpt.figures import Chart, step_cost
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
-from nanogpt.kv_cache import KVCache
+from nanogpt.features import make_cache
+from nanogpt.figures.curves import step_cost
+from nanogpt.figures.drawing import write_plot
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
+from nanogpt.outputs import Row
+from nanogpt.policies import Policies
 
 CHUNKS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 PASTS = (64, 128, 256)
@@ -77,24 +77,18 @@ def time_steps(model: GPT, steps: Sequence[Step], repeats: int) -> list[float]:
 
 def _prepared(model: GPT, step: Step) -> Callable[[], object]:
     """A function that runs the step again and again on the same past."""
-    cache = KVCache(model.config, step.num_rows, torch.float32, torch.device("cpu"))
-    positions = range(step.num_past, step.num_past + step.num_new)
-    rows = []
-    for request_id in range(step.num_rows):
-        cache.reserve(request_id)
-        cache.commit(request_id, step.num_past)
-        rows.append(
-            Row(
-                request_id,
-                [1] * step.num_new,
-                list(positions),
-                step.num_past,
-                step.num_new == 1,
-                [1] * (step.num_past + step.num_new),
-            )
-        )
-    executor = PackedExecutor(model, cache, Parts())
-    return lambda: executor.run(rows)
+    config = EngineConfig(max_batch_size=step.num_rows)
+    cache = make_cache(model, config, Policies())
+    end = step.num_past + step.num_new
+    rows: list[Row] = []
+    for i in range(step.num_rows):
+        cache.reserve(i)
+        cache.slot_mapping([Row(i, [1] * step.num_past, range(step.num_past), 0, False, [])])
+        cache.commit(i, step.num_past)
+        new, positions = [1] * step.num_new, range(step.num_past, end)
+        rows.append(Row(i, new, positions, step.num_past, step.num_new == 1, [1] * end))
+    executor = PackedExecutor(model, cache, Policies())
+    return lambda: executor.execute(rows)
 
 
 def fit(steps: Sequence[Step], costs_us: Sequence[float]) -> tuple[float, float, float]:
@@ -114,27 +108,10 @@ def fit(steps: Sequence[Step], costs_us: Sequence[float]) -> tuple[float, float,
     return float(found.get(0, 0.0)), float(found.get(1, 0.0)), float(found.get(2, 0.0))
 
 
-def chart(
-    steps: Sequence[Step], costs_us: Sequence[float], fitted: tuple[float, float], where: str
-) -> Chart:
-    """Steps without a past, as measured and by the fit's cost per step and per token."""
-    fixed_us, token_us = fitted
-    points = [
-        (step.tokens, cost_us)
-        for step, cost_us in zip(steps, costs_us, strict=True)
-        if step.num_rows == 1 and step.num_past == 0
-    ]
-    line = [(tokens, fixed_us + tokens * token_us) for tokens, _ in points]
-    return step_cost(points, {"fixed + per token": line}, "What a step costs", where)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.calibrate", str(__doc__))
-    parser.option("--threads", Whole(1, 256), 1, "threads of torch")
-    parser.option("--repeats", Whole(1, 10_000), 40, "times that each step is taken")
+    parser = command_line(__doc__, threads=1, repeats=40, plot=None)
     parser.add_argument("--out", type=Path, help="where to write the curve as JSON")
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     steps, facts = sweep(), machine()
@@ -147,8 +124,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
               f"{cost_us:8.0f} us, fitted {fitted:8.0f}")  # fmt: skip
     print(f"fixed_us={fixed_us:.0f}, floor_us=0.0, token_us={token_us:.1f}, "
           f"context_us={context_us:.3f}, prompt_scale=1")  # fmt: skip
+    chunks = [
+        (step.tokens, cost_us)
+        for step, cost_us in zip(steps, costs_us, strict=True)
+        if step.num_rows == 1 and step.num_past == 0
+    ]
+    fitted = {"fixed + per token": [(tokens, fixed_us + tokens * token_us) for tokens, _ in chunks]}
     write_plot(
-        options.plot, lambda: chart(steps, costs_us, (fixed_us, token_us), str(facts["cpu"]))
+        options.plot, lambda: step_cost(chunks, fitted, "What a step costs", str(facts["cpu"]))
     )
     if options.out:
         record = {
@@ -157,11 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "machine": describe(facts),
             "fixed_us": round(fixed_us),
             "token_us": round(token_us, 1),
-            "points": [
-                {"tokens": step.tokens, "us": round(cost_us)}
-                for step, cost_us in zip(steps, costs_us, strict=True)
-                if step.num_rows == 1 and step.num_past == 0
-            ],
+            "points": [{"tokens": tokens, "us": round(us)} for tokens, us in chunks],
         }
         options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

@@ -1,5 +1,6 @@
 """All engines of the comparison, each as a function that serves a load and returns its tokens."""
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,20 +10,28 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import baseline
+from benchmarks.gpt2_folder import gpt2_config, gpt2_weights
 from benchmarks.loads import Load
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors import MakeExecutor
 from nanogpt.executors.int8 import Int8Executor
-from nanogpt.executors.prepacked import products_for
-from nanogpt.model import GPT, PLAIN, Products
+from nanogpt.executors.prepacked import backend_for
+from nanogpt.features import MakeExecutor
+from nanogpt.model import GPT, PLAIN, LinearBackend
 from nanogpt.request import Request
 from nanogpt.trace import Trace
 
 Tokens = list[list[int]]
 Serve = Callable[[Load], Tokens | None]
 """Serve every request of a load; -> the tokens generated for each, None where there are none."""
+
+
+def same_text(tokens: Tokens | None, expected: Tokens | None) -> float | None:
+    """Share of the requests with exactly the expected tokens; float32 may flip a near-tie."""
+    if tokens is None or expected is None:
+        return None
+    return statistics.mean(ours == theirs for ours, theirs in zip(tokens, expected, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +42,13 @@ class Contender:
     prepare: Callable[[GPT], Serve]
 
 
-def prepare_engine(
-    model: GPT,
-    executor: str,
-    *,
-    batch_invariant: bool = False,
-    make_executor: MakeExecutor | None = None,
-) -> Serve:
-    """The engine with one of its executors; it lives on between loads, as a server's does."""
+def prepare_engine(model: GPT, make_executor: MakeExecutor | None = None, **settings: Any) -> Serve:
+    """The engine, which lives on between loads, as a server does; `settings` of the engine."""
     engines: dict[Load, Engine] = {}
 
     def serve(load: Load) -> Tokens:
         if load not in engines:
-            engines[load] = make_engine(
-                model, load, executor, batch_invariant=batch_invariant, make_executor=make_executor
-            )
+            engines[load] = make_engine(model, load, make_executor, **settings)
         trace = run_engine(engines[load], load)
         return [list(trace.generated_tokens(record.id)) for record in trace.requests]
 
@@ -55,19 +56,11 @@ def prepare_engine(
 
 
 def make_engine(
-    model: GPT,
-    load: Load,
-    executor: str,
-    *,
-    batch_invariant: bool = False,
-    make_executor: MakeExecutor | None = None,
+    model: GPT, load: Load, make_executor: MakeExecutor | None = None, **settings: Any
 ) -> Engine:
     """An engine with room for all requests of a load, on the wall clock."""
     config = EngineConfig(
-        token_budget=load.token_budget,
-        max_batch_size=load.num_requests,
-        executor=executor,
-        batch_invariant=batch_invariant,
+        token_budget=load.token_budget, max_batch_size=load.num_requests, **settings
     )
     return Engine(model, config, clock=WallClock(), make_executor=make_executor)
 
@@ -116,7 +109,7 @@ def prepare_products(model: GPT) -> Serve:
     x, wide = x.to(model.ln_f.weight.dtype), wide.to(model.ln_f.weight.dtype)
 
     @torch.inference_mode()
-    def multiply(load: Load, products: Products) -> float:
+    def multiply(load: Load, products: LinearBackend) -> float:
         start = time.perf_counter()
         for num_tokens, num_rows in rows_of[load.name]:
             for layer, block in enumerate(model.blocks, start=1):
@@ -128,14 +121,14 @@ def prepare_products(model: GPT) -> Serve:
             F.linear(x[:num_rows], model.token_embedding.weight)
         return time.perf_counter() - start
 
-    quicker: dict[str, Products] = {}
+    quicker: dict[str, LinearBackend] = {}
 
     def serve(load: Load) -> None:
         if load.name not in rows_of:
-            trace = run_engine(make_engine(model, load, "packed"), load)
+            trace = run_engine(make_engine(model, load), load)
             rows_of[load.name] = [(step.used_tokens, len(step.work)) for step in trace.steps]
             quicker[load.name] = min(
-                (PLAIN, products_for(model)),
+                (PLAIN, backend_for(model)),
                 key=lambda each: min(multiply(load, each) for _ in range(3)),
             )
         multiply(load, quicker[load.name])
@@ -171,45 +164,16 @@ def gpt2_of(model: GPT) -> Any:
     """transformers' GPT-2 with our weights."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = model.config
-    peer = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=config.vocab_size,
-            n_positions=config.context_len,
-            n_embd=config.num_channels,
-            n_layer=config.num_layers,
-            n_head=config.num_heads,
-            activation_function="gelu",  # the exact one, as ours
-            bos_token_id=None,
-            eos_token_id=None,
-        )
-    )
-    peer.load_state_dict(transformers_weights(model, peer.state_dict()))
+    peer = GPT2LMHeadModel(GPT2Config(**gpt2_config(model), bos_token_id=None, eos_token_id=None))
+    peer.load_state_dict(gpt2_weights(model))
     return peer.to(model.ln_f.weight.dtype).eval()
 
 
-def transformers_weights(model: GPT, peer: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Our weights under GPT-2's names, its biases zero; its Conv1D keeps (in, out)."""
-    ours = model.state_dict()
-    named = {name: torch.zeros_like(tensor) for name, tensor in peer.items()}
-    named["transformer.wte.weight"] = named["lm_head.weight"] = ours["token_embedding.weight"]
-    named["transformer.wpe.weight"] = ours["position_embedding.weight"]
-    named["transformer.ln_f.weight"] = ours["ln_f.weight"]
-    linears = {"qkv": "attn.c_attn", "proj": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
-    for layer in range(model.config.num_layers):
-        for norm in ("ln_1", "ln_2"):
-            named[f"transformer.h.{layer}.{norm}.weight"] = ours[f"blocks.{layer}.{norm}.weight"]
-        for linear, theirs in linears.items():
-            weight = ours[f"blocks.{layer}.{linear}.weight"]
-            named[f"transformer.h.{layer}.{theirs}.weight"] = weight.T
-    return named
-
-
 CONTENDERS = (
-    Contender("packed", lambda model: prepare_engine(model, "packed")),
-    Contender("int8", lambda model: prepare_engine(model, "packed", make_executor=Int8Executor)),
-    Contender("padded", lambda model: prepare_engine(model, "padded")),
-    Contender("invariant", lambda model: prepare_engine(model, "packed", batch_invariant=True)),
+    Contender("packed", prepare_engine),
+    Contender("int8", lambda model: prepare_engine(model, Int8Executor)),
+    Contender("padded", lambda model: prepare_engine(model, executor="padded")),
+    Contender("invariant", lambda model: prepare_engine(model, executor="batch_invariant")),
     Contender("baseline", lambda model: prepare_baseline(model, POSTS_BUDGET)),
     Contender("baseline-256", prepare_baseline),
     Contender("fused", lambda model: prepare_baseline(model, POSTS_BUDGET, fused=True)),

@@ -1,7 +1,6 @@
 """Generated tokens per second of the engine and of those it is held to, side by side in one run.
 
-    python -m benchmarks.engine [--quick] [--mixed] [--threads N] [--clock wall|cpu] [--json]
-                                [--plot FILE]
+    python -m benchmarks.engine [--quick] [--mixed] [--threads N] [--clock wall|cpu] [--plot FILE]
     python -m benchmarks.engine --peers [--quick] [--plot FILE]
 
 A load's contenders take turns, repeat by repeat; what is printed is the median, with the slowest
@@ -12,23 +11,34 @@ that only imports the same packages, so it counts weights, K/V and scratch space
 import argparse
 import functools
 import importlib.util
-import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
 from benchmarks import side_by_side
-from benchmarks.contenders import CONTENDERS, Tokens
-from benchmarks.loads import Load, decode, mixed
-from benchmarks.measure import Timings, describe, interleave, machine, peak_mib
-from benchmarks.models import MODELS
-from nanogpt.experiments.command_line import Parser, Whole
-from nanogpt.figures import Chart, Line, Panel, cumulative
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from benchmarks.contenders import CONTENDERS, same_text
+from benchmarks.loads import MODELS, Load, decode, mixed
+from benchmarks.measure import (
+    command_line,
+    describe,
+    interleave,
+    machine,
+    peak_mib,
+    print_targets,
+)
+from nanogpt.figures.drawing import (
+    course_style,
+    curve,
+    distribution,
+    label_axes,
+    new_figure,
+    write_plot,
+)
 
 Row = dict[str, Any]
 
@@ -58,38 +68,22 @@ def compare(model_name: str, all_loads: Sequence[Load], repeats: int, clock: str
         timings = interleave(
             {name: functools.partial(serve, load) for name, serve in serves.items()}, repeats
         )
+        baseline_s = timings["baseline"].median_s(clock)
         for name in names:
+            median_s = timings[name].median_s(clock)
             rows.append(
                 {
                     "model": model_name,
                     "load": load.name,
                     "requests": load.num_requests,
                     "contender": name,
-                    **_speeds(load, timings[name], clock),
-                    "vs_baseline": timings["baseline"].median_s(clock)
-                    / timings[name].median_s(clock),
-                    "same_text": _same_text(tokens[name], tokens["baseline"]),
+                    "tokens_per_s": load.num_generated / median_s,
+                    "repeats": [load.num_generated / s for s in timings[name].seconds(clock)],
+                    "vs_baseline": baseline_s / median_s,
+                    "same_text": same_text(tokens[name], tokens["baseline"]),
                 }
             )
     return rows
-
-
-def _speeds(load: Load, timings: Timings, clock: str) -> Row:
-    speeds = [load.num_generated / seconds for seconds in timings.seconds(clock)]
-    return {
-        "tokens_per_s": load.num_generated / timings.median_s(clock),
-        "slowest": min(speeds),
-        "fastest": max(speeds),
-        "repeats": speeds,
-    }
-
-
-def _same_text(tokens: Tokens | None, expected: Tokens | None) -> float | None:
-    """Share of the requests with exactly the expected tokens; float32 may flip a near-tie."""
-    if tokens is None or expected is None:
-        return None
-    same = [ours == theirs for ours, theirs in zip(tokens, expected, strict=True)]
-    return sum(same) / len(same)
 
 
 def targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
@@ -146,93 +140,75 @@ def print_table(rows: Sequence[Row]) -> None:
     for row in rows:
         same = "" if row["same_text"] is None else f"{row['same_text']:.0%}"
         print(f"{row['model']:10} {row['load']:10} {row['contender']:13} "
-              f"{row['tokens_per_s']:9.0f} {row['slowest']:8.0f} {row['fastest']:8.0f} "
+              f"{row['tokens_per_s']:9.0f} {min(row['repeats']):8.0f} {max(row['repeats']):8.0f} "
               f"{row['vs_baseline']:10.2f} {same:>9}")  # fmt: skip
 
 
-def chart(rows: Sequence[Row], where: str) -> Chart:
+@course_style()
+def plot(rows: Sequence[Row], where: str) -> Figure:
     """Every repeat of the mixed load, and the engines' decodes by how many there are, by model."""
-    return Chart("The engine beside what it is held to", tuple(_panels(rows)), where)
-
-
-def _panels(rows: Sequence[Row]) -> Iterator[Panel]:
-    for model_name in dict.fromkeys(r["model"] for r in rows):
-        own = [r for r in rows if r["model"] == model_name and r["contender"] in DRAWN]
-        yield Panel(
-            (f"mixed-8, {model_name} size", "tokens/s"),
-            ("repeats with at most that", "%"),
-            tuple(cumulative(r["contender"], r["repeats"]) for r in own if r["load"] == "mixed-8"),
-            log_x=True,
-        )
-        decodes: dict[str, list[tuple[float, float]]] = {}
-        for row in own:
-            # The bare products, several times as fast, would press the engines onto the axis.
-            if row["load"] != "mixed-8" and row["contender"] != "products":
-                point = (row["requests"], row["tokens_per_s"])
-                decodes.setdefault(row["contender"], []).append(point)
-        if decodes:
-            yield Panel(
-                (f"requests that decode, {model_name} size", ""),
-                ("throughput", "tokens/s"),
-                tuple(Line(name, tuple(points)) for name, points in decodes.items()),
-            )
+    drawn = [row for row in rows if row["contender"] in DRAWN]
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    # The bare products, several times as fast, would press the engines' decodes onto the axis.
+    decodes = [r for r in drawn if r["load"] != "mixed-8" and r["contender"] != "products"]
+    figure = new_figure(
+        "The engine beside what it is held to", len(models) * (1 + bool(decodes)), where
+    )
+    free = iter(figure.axes)
+    for model in models:
+        axes = next(free)
+        for row in drawn:
+            if (row["model"], row["load"]) == (model, "mixed-8"):
+                distribution(axes, row["contender"], row["repeats"])
+        speed = f"mixed-8, {model} size (tokens/s)"
+        label_axes(axes, speed, "repeats with at most that (%)", log_x=True)
+        own = [row for row in decodes if row["model"] == model]
+        if own:
+            axes = next(free)
+            for name in dict.fromkeys(row["contender"] for row in own):
+                each = [row for row in own if row["contender"] == name]
+                curve(axes, name, [(row["requests"], row["tokens_per_s"]) for row in each])
+            label_axes(axes, f"requests that decode, {model} size", "throughput (tokens/s)")
+    return figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.engine", str(__doc__))
-    parser.switch("--quick", "fewer tokens and repeats")
-    parser.switch("--mixed", "the mixed load alone, no memory")
-    parser.switch("--peers", "beside other people's engines, at one and at two threads")
-    parser.option("--threads", Whole(1, 256), torch.get_num_threads(), "threads of torch")
-    parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
-    parser.switch("--json", "print the figures as JSON")
+    threads = torch.get_num_threads()
+    parser = command_line(__doc__, quick=False, threads=threads, clock="wall", plot=None)
+    parser.add_argument("--mixed", action="store_true", help="only the mixed load, no memory")
+    parser.add_argument("--peers", action="store_true", help="beside other people's engines")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     if options.child:
         run_child(*options.child)
         return
+    facts, repeats = machine(), 3 if options.quick else 7
+    print(describe(facts))
     if options.peers:
-        beside_peers(options.quick, options.plot)
+        beside_peers(repeats, 16 if options.quick else 64, options.plot, str(facts["cpu"]))
         return
     torch.set_num_threads(options.threads)
-    facts, repeats = machine(), 3 if options.quick else 7
     rows = [
         row
         for model_name in MODELS
         for row in compare(model_name, loads(options.quick, options.mixed), repeats, options.clock)
     ]
-    checks, memory = targets(rows), {} if options.mixed else peak_memory()
-    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
-    if options.json:
-        print(json.dumps({"machine": facts, "rows": rows, "targets": checks, "mib": memory}))
-        return
-    print(describe(facts))
+    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
     print(f"median of {repeats} interleaved repeats, {options.clock} time\n")
     print_table(rows)
-    for model_name, peaks in memory.items():
+    for model_name, peaks in ({} if options.mixed else peak_memory()).items():
         shown = ", ".join(f"{name} {mib:.0f}" for name, mib in peaks.items())
         print(f"\npeak memory above the imports, {model_name}, mixed-8, MiB: {shown}")
-    print_targets(checks)
+    print_targets(targets(rows))
 
 
-def beside_peers(quick: bool, plot: Path | None) -> None:
+def beside_peers(repeats: int, new_tokens: int, path: Path | None, where: str) -> None:
     """The engine and the peers that are installed, taking turns."""
-    facts, repeats = machine(), 3 if quick else 7
-    print(describe(facts))
     print(f"generated tokens/s, median of {repeats} interleaved repeats, wall time\n")
-    rows = side_by_side.compare(repeats, 16 if quick else 64, functools.partial(print, flush=True))
-    write_plot(plot, lambda: side_by_side.chart(rows, str(facts["cpu"])))
+    rows = side_by_side.compare(repeats, new_tokens, functools.partial(print, flush=True))
+    write_plot(path, lambda: side_by_side.plot(rows, where))
     print_targets(side_by_side.targets(rows))
-
-
-def print_targets(checks: Sequence[tuple[str, float, float]]) -> None:
-    """A line for each."""
-    print("\ntargets, character size where no other is named")
-    for what, wanted, measured in checks:
-        verdict = "met" if measured >= wanted else "NOT met"
-        print(f"  {what}: {measured:.2f}, wanted at least {wanted:.2f}: {verdict}")
 
 
 if __name__ == "__main__":

@@ -6,39 +6,56 @@ token counts are the same everywhere, and there is no token that ends a text.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from nanogpt.checkpoints.byte_pairs import BYTE_OF
+from nanogpt.checkpoints.gpt2 import SIZES, is_linear_weight, their_name
 from nanogpt.checkpoints.tokenizer import ALPHABET
 from nanogpt.model import GPT
-
-LINEARS = {"qkv": "attn.c_attn", "proj": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
 
 
 def save_gpt2(model: GPT, folder: Path) -> None:
     """Write config.json, model.safetensors in half precision, and the tokenizer."""
-    config = model.config
-    sizes = {
-        "n_layer": config.num_layers, "n_head": config.num_heads, "n_embd": config.num_channels,
-        "n_positions": config.context_len, "vocab_size": config.vocab_size,
-    }  # fmt: skip
     kind = {
-        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu",
-        "dtype": "float32", "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
+        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "dtype": "float32",
+        "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "config.json", kind | sizes)
+    _write(folder / "config.json", kind | gpt2_config(model))
     _write(folder / "tokenizer.json", tokenizer())
     _write(
         folder / "tokenizer_config.json",
         {
-            "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config.context_len,
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": model.config.context_len,
             "clean_up_tokenization_spaces": False,
         },
-    )  # fmt: skip
-    save_file(_weights(model), folder / "model.safetensors", {"format": "pt"})
+    )
+    weights = {name: t.half().contiguous() for name, t in gpt2_weights(model).items()}
+    del weights["lm_head.weight"]  # tied to the embedding
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def gpt2_config(model: GPT) -> dict[str, Any]:
+    """Sizes and activation of our model by GPT-2's names."""
+    sizes = {theirs: getattr(model.config, ours) for ours, theirs in SIZES.items()}
+    return {**sizes, "activation_function": "gelu"}
+
+
+def gpt2_weights(model: GPT) -> dict[str, Tensor]:
+    """Our weights under GPT-2's names, its biases zero; its Conv1D keeps (in, out)."""
+    named: dict[str, Tensor] = {}
+    for ours, tensor in model.state_dict().items():
+        theirs = f"transformer.{their_name(ours)}"
+        named[theirs] = tensor.t() if is_linear_weight(ours) else tensor
+        if "embedding" not in ours:
+            named[theirs.removesuffix("weight") + "bias"] = torch.zeros(len(tensor))
+    named["lm_head.weight"] = named["transformer.wte.weight"]
+    return named
 
 
 def tokenizer() -> dict[str, object]:
@@ -58,26 +75,6 @@ def tokenizer() -> dict[str, object]:
             "ignore_merges": False, "vocab": vocab, "merges": [],
         },
     }  # fmt: skip
-
-
-def _weights(model: GPT) -> dict[str, torch.Tensor]:
-    """Our weights under GPT-2's names, its biases zero; its Conv1D keeps (in, out)."""
-    ours = model.state_dict()
-    named = {
-        "wte.weight": ours["token_embedding.weight"],
-        "wpe.weight": ours["position_embedding.weight"],
-    }
-    norms = {"ln_f": "ln_f"}
-    for layer in range(model.config.num_layers):
-        norms |= {f"h.{layer}.{norm}": f"blocks.{layer}.{norm}" for norm in ("ln_1", "ln_2")}
-        for linear, theirs in LINEARS.items():
-            weight = ours[f"blocks.{layer}.{linear}.weight"]  # (out, in)
-            named[f"h.{layer}.{theirs}.weight"] = weight.t()
-            named[f"h.{layer}.{theirs}.bias"] = torch.zeros(len(weight))
-    for theirs, norm in norms.items():
-        named[f"{theirs}.weight"] = ours[f"{norm}.weight"]
-        named[f"{theirs}.bias"] = torch.zeros_like(ours[f"{norm}.weight"])
-    return {f"transformer.{name}": t.half().contiguous() for name, t in named.items()}
 
 
 def _write(path: Path, value: object) -> None:

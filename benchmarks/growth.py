@@ -1,6 +1,6 @@
 """How cost grows: a step with what waits, a drained queue with its length, a trace, and memory.
 
-    python -m benchmarks.growth [--quick] [--clock wall|cpu] [--json] [--plot FILE]
+    python -m benchmarks.growth [--quick] [--clock wall|cpu] [--plot FILE]
 
 The shipped model on one thread, eight requests at once. Steps and drained queues of every length
 take turns, repeat by repeat; what is printed is the median, with the fastest and the slowest
@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from msgspec.json import encode
 
-from benchmarks.measure import describe, interleave, machine, peak_mib
+from benchmarks.measure import command_line, describe, interleave, machine, peak_mib
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.command_line import Parser
-from nanogpt.figures import Chart, Line, Panel
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure, write_plot
 from nanogpt.model import GPT
 from nanogpt.request import Request
 
@@ -124,36 +123,31 @@ def print_table(rows: Sequence[Row]) -> None:
                       f"({min(row['ms']):.3f} to {max(row['ms']):.3f})")  # fmt: skip
 
 
-def chart(rows: Sequence[Row], where: str) -> Chart:
+@course_style()
+def plot(rows: Sequence[Row], where: str) -> Figure:
     """A panel each for a step, a drained request, a trace and the memory, by how many there are."""
-
-    def line(name: str, what: str, field: str, **others: Any) -> Line:
-        of = [row for row in rows if row["what"] == what]
-        own = [row for row in of if all(row[key] == value for key, value in others.items())]
-        return Line(name, tuple((row["n"], row[field]) for row in own))
-
-    panels = (
-        Panel(("requests that wait", ""), ("a step", "ms"),
-              (line("median", "step", "median_ms"),), log_x=True),
-        Panel(("requests drained", ""), ("a request", "ms"),
-              (line("median", "drained request", "median_ms"),), log_x=True),
-        Panel(("requests that wait", ""), (f"JSON of {NUM_STEPS:,} steps", "MB"),
-              (line("trace", "trace", "mb"), line("its steps", "trace", "steps")), log_x=True),
-        Panel(("requests served", ""), ("memory above the first hundred", "MiB"),
-              (line("every step kept", "memory", "mib", keep_steps=None),
-               line(f"{KEEP_STEPS} steps kept", "memory", "mib", keep_steps=KEEP_STEPS))),
-    )  # fmt: skip
-    return Chart("How cost grows", panels, where)
+    trace, memory_by = f"JSON of {NUM_STEPS:,} steps (MB)", "memory above the first hundred (MiB)"
+    panels: list[tuple[str, str, dict[str, tuple[str, str]]]] = [
+        ("requests that wait", "a step (ms)", {"median": ("step", "median_ms")}),
+        ("requests drained", "a request (ms)", {"median": ("drained request", "median_ms")}),
+        ("requests that wait", trace, {"trace": ("trace", "mb"), "its steps": ("trace", "steps")}),
+    ]
+    figure = new_figure("How cost grows", 4, where)
+    for axes, (x, y, lines) in zip(figure.axes, panels, strict=False):
+        for name, (what, field) in lines.items():
+            curve(axes, name, [(row["n"], row[field]) for row in rows if row["what"] == what])
+        label_axes(axes, x, y, log_x=True)
+    for name, kept in (("every step kept", None), (f"{KEEP_STEPS} steps kept", KEEP_STEPS)):
+        own = [r for r in rows if r["what"] == "memory" and r["keep_steps"] == kept]
+        curve(figure.axes[3], name, [(row["n"], row["mib"]) for row in own])
+    label_axes(figure.axes[3], "requests served", memory_by)
+    return figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.growth", str(__doc__))
-    parser.switch("--quick", "fewer lengths and repeats")
-    parser.choice("--clock", ("wall", "cpu"), "cpu", "whose seconds count")
-    parser.switch("--json", "print the figures as JSON")
+    parser = command_line(__doc__, quick=False, clock="cpu", plot=None)
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if options.child is not None:
@@ -165,10 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         *traces(model, quick=options.quick),
         *memory(quick=options.quick),
     ]
-    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
-    if options.json:
-        print(json.dumps({"machine": facts, "rows": rows}))
-        return
+    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
     print(describe(facts))
     print(f"medians of interleaved repeats, {options.clock} time\n")
     print_table(rows)

@@ -1,7 +1,14 @@
-"""What the contenders are asked to serve. Plain data, the same on every machine."""
+"""What the contenders are asked to serve, and the models they serve; the same everywhere."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+import torch
+
+from nanogpt.checkpoints.weights import load_model
+from nanogpt.config import ModelConfig
+from nanogpt.model import GPT
 
 MIXED_PROMPTS = (8, 200)
 """Shortest and longest prompt of a mixed load, in tokens."""
@@ -60,3 +67,14 @@ def of_length(
 
 def _tokens(rng: random.Random, length: int, vocab_size: int) -> tuple[int, ...]:
     return tuple(rng.randrange(vocab_size) for _ in range(length))
+
+
+def character_model() -> GPT:
+    """nanoGPT's character-level size, 10.7 M parameters, with fixed random weights."""
+    torch.manual_seed(0)
+    size = ModelConfig(num_layers=6, num_heads=6, num_channels=384)
+    return GPT(size).eval().requires_grad_(False)
+
+
+MODELS: dict[str, Callable[[], GPT]] = {"shipped": load_model, "character": character_model}
+"""The checkpoint of the course (4 layers, 4 heads, 128 channels), and nanoGPT's own size."""

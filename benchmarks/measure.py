@@ -1,5 +1,6 @@
-"""Interleaved timings, peak memory, and what machine it was. Knows nothing of engines."""
+"""Interleaved timings, peak memory, the machine, and the options of all benchmarks."""
 
+import argparse
 import gc
 import os
 import platform
@@ -8,10 +9,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from nanogpt.figures.drawing import PLOT_HELP, plot_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +107,37 @@ def busy(count: int) -> Iterator[None]:
         for process in processes:
             process.kill()
             process.wait()
+
+
+OPTIONS = {
+    "--quick": {"action": "store_true", "help": "fewer and smaller runs"},
+    "--clock": {"choices": ("wall", "cpu"), "help": "whose seconds count (default %(default)s)"},
+    "--threads": {"type": int, "help": "threads of torch (default %(default)s)"},
+    "--repeats": {"type": int, "help": "how often everything is run (default %(default)s)"},
+    "--busy": {"type": int, "help": "processes that count beside it (default %(default)s)"},
+    "--plot": {"type": plot_file, "metavar": "FILE", "help": PLOT_HELP},
+}
+
+
+def command_line(doc: str | None, **defaults: object) -> argparse.ArgumentParser:
+    """A parser with some of the options above, by their names and their defaults."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    for name, default in defaults.items():
+        parser.add_argument(f"--{name}", default=default, **OPTIONS[f"--{name}"])  # pyright: ignore
+    return parser
+
+
+def median_and_range(values: Sequence[float], digits: int = 2) -> str:
+    """Such as "1.05 (0.97 to 1.21)"."""
+    middle, least, most = statistics.median(values), min(values), max(values)
+    return f"{middle:.{digits}f} ({least:.{digits}f} to {most:.{digits}f})"
+
+
+def print_targets(checks: Sequence[tuple[str, float, float]]) -> None:
+    """A line for each (promise, ratio wanted, ratio measured)."""
+    print("\ntargets")
+    for what, wanted, measured in checks:
+        verdict = "met" if measured >= wanted else "NOT met"
+        print(f"  {what}: {measured:,.2f}, wanted at least {wanted:.2f}: {verdict}")

@@ -13,20 +13,37 @@ beside it.
 import ast
 import contextlib
 import inspect
+import os
+import shutil
+import socket
 import statistics
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page
+from matplotlib.figure import Figure
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from benchmarks.course_in_browser import ROOT, chromium, course
-from benchmarks.measure import busy, describe, machine
+from benchmarks.measure import busy, command_line, describe, machine
 from course.exercise import Exercise
+from course.launcher.doctor import is_temporary, port_is_free
+from course.launcher.server import FIRST_PAGE, ONE_THREAD
+from course.launcher.workspace import Workspace
 from course.registry import lesson_exercises
-from nanogpt.experiments.command_line import Parser, Whole
-from nanogpt.figures import Chart, Panel, cumulative
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from nanogpt.figures.curves import distributions
+from nanogpt.figures.drawing import write_plot
+
+ROOT = Path(__file__).resolve().parent.parent
+CHROMIUM = (
+    "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome",
+    "google-chrome-stable",
+)  # fmt: skip
+HOST = "127.0.0.1"
 
 LIMIT_MS = 120_000
 
@@ -98,12 +115,9 @@ class Edit:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     stems = [each.stem for each in sorted(ROOT.glob("lessons/l[0-9]*.py"))]
-    parser = Parser("python -m benchmarks.pages", str(__doc__))
+    parser = command_line(__doc__, repeats=3, busy=0, plot=None)
     parser.add_argument("--lessons", default="", help="such as l01,l05 (default all)")
-    parser.option("--edits", Whole(0, 1000), 20, "right answers typed in each lesson")
-    parser.option("--repeats", Whole(1, 100), 3, "openings of each lesson")
-    parser.option("--busy", Whole(0, 64), 0, "processes that count beside it")
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
+    parser.add_argument("--edits", type=int, default=20, help="right answers typed in each lesson")
     options = parser.parse_args(arguments)
     wanted = tuple(options.lessons.split(","))
     chosen = [each for each in stems if each.startswith(wanted)]
@@ -127,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if all_edits:
         print(f"{'all lessons':28} {'':26} {percentiles(all_edits)}")
     all_openings = [opening for each in openings.values() for opening in each]
-    write_plot(options.plot, lambda: chart(all_openings, all_edits, str(facts["cpu"])))
+    write_plot(options.plot, lambda: plot(all_openings, all_edits, str(facts["cpu"])))
 
 
 def row(stem: str, openings: Sequence[Opening], edits: Sequence[Edit]) -> str:
@@ -155,7 +169,7 @@ def percentiles(edits: Sequence[Edit]) -> str:
     return "   ".join(shown)
 
 
-def chart(openings: Sequence[Opening], edits: Sequence[Edit], where: str) -> Chart:
+def plot(openings: Sequence[Opening], edits: Sequence[Edit], where: str) -> Figure:
     """How long openings and edits take, over all lessons."""
     opened = {
         "heading": [each.heading_s for each in openings],
@@ -167,22 +181,62 @@ def chart(openings: Sequence[Opening], edits: Sequence[Edit], where: str) -> Cha
         "last picture": [each.pictures_ms for each in edits],
         "last cell": [each.all_ms for each in edits],
     }
-    panels = [
-        Panel(
-            x,
-            (f"{whose} with at most that", "%"),
-            tuple(cumulative(*each) for each in of.items()),
-        )
-        for x, whose, of in (
-            (("from the navigation", "s"), "openings", opened),
-            (("from the key", "ms"), "edits", edited if edits else {}),
-        )
-        if of
-    ]
-    return Chart("What a learner waits for in the browser", tuple(panels), where)
+    panels = {
+        ("from the navigation (s)", "openings"): opened,
+        ("from the key (ms)", "edits"): edited,
+    }
+    return distributions(panels, "What a learner waits for in the browser", where)
 
 
 # ---- a lesson in the browser ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium, without a window."""
+    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if program is None:
+        raise SystemExit("Chromium is not installed.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def course() -> Iterator[str]:
+    """The address of a new learner's course, whose work/ lies outside the temporary folders."""
+    home = Path.home() / ".cache" if is_temporary(ROOT) else ROOT / ".browser-test"
+    home.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=home))
+    shutil.copytree(ROOT / "lessons", folder / "lessons")
+    workspace = Workspace(folder)
+    workspace.bring_in()
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = probe.getsockname()[1]
+    own = {"PYTHONPATH": str(ROOT), "SERVING_NANOGPT_WORK": str(workspace.work)}
+    server = subprocess.Popen(
+        [sys.executable, "-m", "course.launcher.host", "edit", HOST, str(port), HOST],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **ONE_THREAD, **own},
+    )
+    assert server.stdin
+    try:
+        server.stdin.write(b"benchmark\n")
+        server.stdin.flush()
+        while port_is_free(port):
+            if server.poll() is not None:
+                raise RuntimeError(f"the course's server ended with status {server.returncode}")
+            time.sleep(0.05)
+        yield f"http://{HOST}:{port}{FIRST_PAGE['edit']}benchmark"
+    finally:
+        server.stdin.close()  # the end of its input is its own
+        server.wait(timeout=30)
+        shutil.rmtree(folder)
 
 
 @contextlib.contextmanager

@@ -28,12 +28,10 @@ import psutil
 import torch
 
 from benchmarks.gpt2_folder import save_gpt2
-from benchmarks.loads import of_length
-from benchmarks.measure import describe, machine
-from benchmarks.models import MODELS
+from benchmarks.loads import MODELS, of_length
+from benchmarks.measure import command_line, describe, machine, median_and_range
 from benchmarks.server import START_S, STREAMS, Running, is_up, started
 from nanogpt.checkpoints.tokenizer import decode
-from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.server.server_settings import ServerSettings
 
 PROMPT_TOKENS = 64
@@ -180,8 +178,7 @@ def line(name: str, turns: Sequence[Seen]) -> str:
     def median(field: str) -> float:
         return statistics.median(getattr(each, field) for each in turns)
 
-    rates = [each.tokens_per_s for each in turns]
-    spread = f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
+    spread = median_and_range([each.tokens_per_s for each in turns], 0)
     times = " | ".join(
         f"{median(f'{kind}_ms'):.1f}, {median(f'{kind}_p95_ms'):.1f}" for kind in ("ttft", "itl")
     )
@@ -191,17 +188,12 @@ def line(name: str, turns: Sequence[Seen]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.served", str(__doc__))
-    parser.add_argument(
-        "--guidellm", default="guidellm", help="the program (default guidellm, by the PATH)"
-    )
-    parser.add_argument(
-        "--transformers", help="the program transformers; left out, ours is served alone"
-    )
-    parser.choice("--model", tuple(MODELS), "character", "its size")
-    parser.option("--tokens", Whole(8, 400), 64, "of each text")
-    parser.option("--seconds", Whole(2, 600), 8, "for each number of streams, in each turn")
-    parser.option("--repeats", Whole(1, 99), 3, "turns of each server")
+    parser = command_line(__doc__, repeats=3)
+    parser.add_argument("--guidellm", default="guidellm", help="the program (default guidellm)")
+    parser.add_argument("--transformers", help="the program; left out, only ours is served")
+    parser.add_argument("--model", choices=MODELS, default="character", help="its size")
+    parser.add_argument("--tokens", type=int, default=64, help="of each text (default 64)")
+    parser.add_argument("--seconds", type=int, default=8, help="for each turn (default 8)")
     options = parser.parse_args(arguments)
     for program in (options.guidellm, options.transformers or options.guidellm):
         if shutil.which(program) is None:

@@ -26,22 +26,27 @@ from pathlib import Path
 
 import psutil
 import torch
+from matplotlib.figure import Figure
 
 from benchmarks.contenders import run_engine
-from benchmarks.engine import MODELS
-from benchmarks.loads import Load, decode
-from benchmarks.measure import describe, machine
-from benchmarks.pages import ROOT
+from benchmarks.loads import MODELS, Load, decode
+from benchmarks.measure import command_line, describe, machine, median_and_range
 from nanogpt.checkpoints.weights import load_model, save_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.command_line import Parser, Whole
-from nanogpt.figures import Chart, Mark, Panel, cumulative
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from nanogpt.figures.drawing import (
+    course_style,
+    distribution,
+    label_axes,
+    mark,
+    new_figure,
+    write_plot,
+)
 from nanogpt.model import GPT
 from nanogpt.server.server_settings import ServerSettings
 
+ROOT = Path(__file__).resolve().parent.parent
 STREAMS = (1, 8, 32)
 WANTED = 1.15
 """At 32 streams the server may take so many times what the bare engine takes."""
@@ -153,27 +158,24 @@ def compare(load: Load, model: GPT, servers: dict[str, Running], repeats: int) -
     return row
 
 
-def chart(rows: Sequence[Row], where: str) -> Chart:
+@course_style()
+def plot(rows: Sequence[Row], where: str) -> Figure:
     """What each server takes over the bare engine in every repeat, by the number of streams."""
-    panels = [
-        Panel(
-            (f"wall time, {row.streams} stream{'s' * (row.streams > 1)}", "times the engine's"),
-            ("repeats with at most that", "%"),
-            tuple(cumulative(name, ratios) for name, ratios in row.wall.items()),
-            (Mark("x", WANTED, "wanted at most"),),
-        )
-        for row in rows
-    ]
-    return Chart("The server beside the bare engine", tuple(panels), where)
+    figure = new_figure("The server beside the bare engine", len(rows), where)
+    for axes, row in zip(figure.axes, rows, strict=True):
+        for name, ratios in row.wall.items():
+            distribution(axes, name, ratios)
+        mark(axes, "wanted at most", x=WANTED)
+        time_over = f"wall time, {row.streams} stream{'s' * (row.streams > 1)} (times the engine's)"
+        label_axes(axes, time_over, "repeats with at most that (%)")
+    return figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.server", str(__doc__))
-    parser.switch("--quick", "fewer repeats")
-    parser.choice("--model", tuple(MODELS), "character", "its size")
-    parser.option("--tokens", Whole(10, 240), 200, "of each stream")
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
+    parser = command_line(__doc__, quick=False, plot=None)
+    parser.add_argument("--model", choices=MODELS, default="character", help="its size")
+    parser.add_argument("--tokens", type=int, default=200, help="of each stream (default 200)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     facts, repeats = machine(), 3 if options.quick else 9
@@ -190,20 +192,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         for streams in STREAMS:
             rows.append(compare(decode(streams, options.tokens), model, servers, repeats))
+            bare = statistics.median(rows[-1].bare_us)
             for name in servers:
-                print(line(rows[-1], name), flush=True)
-    write_plot(options.plot, lambda: chart(rows, f"{facts['cpu']}, {options.model} size"))
-
-
-def line(row: Row, name: str) -> str:
-    """A line of the table."""
-
-    def shown(ratios: Sequence[float]) -> str:
-        return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-    bare = statistics.median(row.bare_us)
-    wall, cpu = shown(row.wall[name]), shown(row.cpu[name])
-    return f"{row.streams:7} {bare:14.0f} {name:16} {wall:>19} {cpu:>19}"
+                wall, cpu = (median_and_range(of[name]) for of in (rows[-1].wall, rows[-1].cpu))
+                print(f"{streams:7} {bare:14.0f} {name:16} {wall:>19} {cpu:>19}", flush=True)
+    write_plot(options.plot, lambda: plot(rows, f"{facts['cpu']}, {options.model} size"))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
+from matplotlib.figure import Figure
 
-from benchmarks.contenders import CONTENDERS, Serve
-from benchmarks.loads import Load, decode, mixed
-from benchmarks.models import MODELS
+from benchmarks.contenders import CONTENDERS, Serve, same_text
+from benchmarks.loads import MODELS, Load, decode, mixed
 from benchmarks.peers import PEERS
-from nanogpt.figures import Chart, Line, Panel
+from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
 from nanogpt.model import GPT
 
 OURS = ("packed", "int8", "fused", "products")
@@ -47,12 +47,8 @@ class Timed:
 
 def contenders() -> list[str]:
     """The engine, what it is held to, and the peers that are installed."""
-    return [*OURS, *(name for name, (module, _) in PEERS.items() if is_installed(module))]
-
-
-def is_installed(module: str) -> bool:
-    """Whether a peer's package can be imported."""
-    return importlib.util.find_spec(module) is not None
+    found = importlib.util.find_spec
+    return [*OURS, *(name for name, (module, _) in PEERS.items() if found(module) is not None)]
 
 
 def loads(new_tokens: int = 64) -> list[Load]:
@@ -85,7 +81,7 @@ class Process:
         self.process.communicate()
 
 
-def take_turns(model: str, threads: int, repeats: int, new_tokens: int) -> Iterator[Timed]:
+def take_turns(model: str, threads: int, repeats: int, new_tokens: int) -> Iterator[list[Timed]]:
     """Every contender serves a load once, then again: a noisy minute hits all of them alike.
 
     Two rounds beforehand are not counted: in the first a contender looks for its best settings.
@@ -108,14 +104,6 @@ def take_turns(model: str, threads: int, repeats: int, new_tokens: int) -> Itera
                 for own in [texts["packed"]]
                 for name, times in seconds.items()
             ]
-
-
-def same_text(tokens: list[list[int]] | None, expected: list[list[int]] | None) -> float | None:
-    """Share of the requests with exactly the expected tokens; float32 may flip a near-tie."""
-    if tokens is None or expected is None:
-        return None
-    pairs = zip(tokens, expected, strict=True)
-    return statistics.mean(ours == theirs for ours, theirs in pairs)
 
 
 def serve_on_request(contender: str, model: str, threads: str, new_tokens: str) -> None:
@@ -187,26 +175,21 @@ def line(rows: Sequence[Timed]) -> str:
     return start + "".join(f" {cell:>29}" for cell in cells)
 
 
-def chart(rows: Sequence[Timed], where: str) -> Chart:
+@course_style()
+def plot(rows: Sequence[Timed], where: str) -> Figure:
     """Tokens per second by the number of requests: decodes and the mixed load, by size."""
-    return Chart("The engine beside other people's", tuple(_panels(rows)), where)
-
-
-def _panels(rows: Sequence[Timed]) -> Iterator[Panel]:
     speeds = best(rows)
-    for model in dict.fromkeys(row.model for row in rows):
-        for kind in ("decode", "mixed"):
-            lines: dict[str, list[tuple[float, float]]] = {}
-            for row in rows:
-                if row.model == model and row.load.name.startswith(kind):
-                    point = row.load.num_requests, speeds[model, row.load.name, row.contender]
-                    if point not in lines.setdefault(row.contender, []):
-                        lines[row.contender].append(point)
-            yield Panel(
-                (f"{kind}, requests at once, {model} size", ""),
-                ("throughput, better number of threads", "tokens/s"),
-                tuple(Line(name, tuple(points)) for name, points in lines.items()),
-            )
+    models = list(dict.fromkeys(row.model for row in rows))
+    panels = [(model, kind) for model in models for kind in ("decode", "mixed")]
+    figure = new_figure("The engine beside other people's", len(panels), where)
+    for axes, (model, kind) in zip(figure.axes, panels, strict=True):
+        own = [r for r in rows if r.model == model and r.load.name.startswith(kind)]
+        for name in dict.fromkeys(row.contender for row in own):
+            loads_of = {row.load.num_requests: row.load.name for row in own}
+            curve(axes, name, [(n, speeds[model, load, name]) for n, load in loads_of.items()])
+        speed = "throughput, better number of threads (tokens/s)"
+        label_axes(axes, f"{kind}, requests at once, {model} size", speed)
+    return figure
 
 
 def compare(repeats: int, new_tokens: int, tell: Callable[[str], None]) -> list[Timed]:

@@ -1,35 +1,41 @@
 """Tokens per second with and without speculation, and why: acceptance and what a round costs.
 
     python -m benchmarks.speculation [--new-tokens N] [--repeats N] [--threads N]
-                                     [--clock wall|cpu] [--json] [--plot FILE]
+                                     [--clock wall|cpu] [--plot FILE]
 
 The shipped model and its trigram draft on eight openings from Shakespeare, alone and all at once,
 greedy and at temperature 1, with 1 to 6 drafts per pass. All of a load's variants take turns,
-repeat by repeat. What is predicted from the acceptance rate is printed beside what is measured.
+repeat by repeat. What the acceptance rate predicts, if a pass took
+as long as a decode, is printed beside what is measured.
 """
 
 import functools
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from matplotlib.figure import Figure
 
 from benchmarks.contenders import run_engine
 from benchmarks.loads import Load
-from benchmarks.measure import describe, interleave, machine
+from benchmarks.measure import command_line, describe, interleave, machine, median_and_range
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import Clock, ClockRecord, WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.command_line import Parser, Whole
-from nanogpt.figures import Chart, Line, Mark, Panel
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from nanogpt.figures.drawing import (
+    course_style,
+    curve,
+    label_axes,
+    mark,
+    new_figure,
+    write_plot,
+)
 from nanogpt.model import GPT
-from nanogpt.parts.acceptance import expected_tokens, speedup
+from nanogpt.policies.acceptance import speedup
 from nanogpt.request import Request
 from nanogpt.speculative.drafting import Draft, propose
 from nanogpt.speculative.trigram import TrigramDraft
@@ -71,9 +77,7 @@ class Row:
     temperature: float
     batch: int
     num_drafts: int
-    tokens_per_s: float
-    slowest: float
-    fastest: float
+    tokens_per_s: list[float]
     measured: float
     p: float | None
     tokens_per_pass: float
@@ -87,39 +91,6 @@ class Row:
         if self.p is None or self.alpha is None:
             return None
         return speedup(self.p, self.num_drafts, self.alpha)
-
-    @property
-    def with_its_pass(self) -> float | None:
-        """The same with the time that the verifying pass really takes."""
-        if self.p is None or self.alpha is None:
-            return None
-        tokens = expected_tokens(self.p, self.num_drafts)
-        return tokens / (self.verifying + self.num_drafts * self.alpha)
-
-    @property
-    def break_even(self) -> float | None:
-        """The p from which on it would pay at these costs; None if at no p."""
-        if self.alpha is None:
-            return None
-        return break_even(self.num_drafts, self.verifying + self.num_drafts * self.alpha)
-
-
-def break_even(num_drafts: int, round_time: float) -> float | None:
-    """The p at which a round that takes `round_time` decodes yields as many tokens; None if none.
-
-    >>> round(break_even(4, 1 + 4 * 0.1), 2)
-    0.29
-    """
-    if round_time > num_drafts + 1:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        if expected_tokens(middle, num_drafts) < round_time:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def load_of(batch: int, new_tokens: int) -> Load:
@@ -167,9 +138,7 @@ def compare(
                 temperature,
                 load.num_requests,
                 k,
-                load.num_generated / statistics.median(serve_s),
-                load.num_generated / max(serve_s),
-                load.num_generated / min(serve_s),
+                [load.num_generated / seconds for seconds in serve_s],
                 plain_s / statistics.median(serve_s),
                 accepted / judged if judged else None,
                 statistics.fmean(len(work.tokens) for step in steps for work in step.work),
@@ -219,96 +188,58 @@ def texts(trace: Trace) -> list[tuple[int, ...]]:
     return [trace.generated_tokens(record.id) for record in trace.requests]
 
 
-def source_lines() -> list[str]:
-    """The source's two numbers beside the right ones, for p = 0.85, K = 4 and alpha = 0.1."""
-    p, k, alpha = 0.85, 4, 0.1
-    right, edge = expected_tokens(p, k), break_even(k, 1 + k * alpha)
-    return [
-        f"For p = {p}, K = {k}, alpha = {alpha}, as in the source:",
-        f"  tokens per pass {right:.3f}; the source's {right - 1:.2f} forgets the target's own",
-        f"  speed-up {speedup(p, k, alpha):.2f}; the source's {(1 + k * p) / (1 + alpha):.1f} "
-        "takes each draft alone and charges one",
-        f"  break-even at p = {edge:.2f}",
-    ]
-
-
 def table_line(row: Row) -> str:
     """A row of the table."""
 
     def cell(value: float | None, width: int, digits: int) -> str:
         return f"{'' if value is None else format(value, f'.{digits}f'):>{width}}"
 
-    edge = "never" if row.num_drafts and row.break_even is None else cell(row.break_even, 0, 2)
     same = {None: "", True: "yes", False: "NO"}[row.same_text]
-    spread = f"({row.slowest:.0f} to {row.fastest:.0f})"
     return (
-        f"{row.temperature:4g} {row.batch:5} {row.num_drafts:2} {row.tokens_per_s:9.0f} "
-        f"{spread:>16} {row.measured:8.2f} {cell(row.predicted, 9, 2)} "
-        f"{cell(row.with_its_pass, 9, 2)} {cell(row.p, 5, 2)} {row.tokens_per_pass:11.2f} "
-        f"{cell(row.alpha, 6, 3)} {row.verifying:9.2f} {edge:>10} {same:>9}"
+        f"{row.temperature:4g} {row.batch:5} {row.num_drafts:2} "
+        f"{median_and_range(row.tokens_per_s, 0):>22} {row.measured:8.2f} "
+        f"{cell(row.predicted, 9, 2)} {cell(row.p, 5, 2)} {row.tokens_per_pass:11.2f} "
+        f"{cell(row.alpha, 6, 3)} {row.verifying:9.2f} {same:>9}"
     )
 
 
-def as_json(row: Row) -> dict[str, object]:
-    """A row with what follows from it."""
-    derived = ("predicted", "with_its_pass", "break_even")
-    return {name: getattr(row, name) for name in (*Row.__dataclass_fields__, *derived)}
-
-
-def chart(rows: Sequence[Row], where: str) -> Chart:
+@course_style()
+def plot(rows: Sequence[Row], where: str) -> Figure:
     """The measured speed-up against the number of drafts, by temperature and batch."""
+    figure = new_figure("Speed-up against drafts, measured", 1, where)
+    [axes] = figure.axes
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         name = f"temperature {row.temperature:g}, {row.batch} at once"
         found.setdefault(name, []).append((row.num_drafts, row.measured))
-    lines = tuple(Line(name, tuple(points)) for name, points in found.items())
-    panel = Panel(("drafts, K", ""), ("speed-up", "times"), lines, (Mark("y", 1, "no drafts"),))
-    return Chart("Speed-up against drafts, measured", (panel,), where)
+    for name, points in found.items():
+        curve(axes, name, points)
+    mark(axes, "no drafts", y=1)
+    label_axes(axes, "drafts, K", "speed-up (times)")
+    return figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.speculation", str(__doc__))
-    parser.option("--new-tokens", Whole(32, 400), 128, "generated per request")
-    parser.option("--repeats", Whole(1, 1000), 5, "times that everything is run")
-    parser.option("--threads", Whole(1, 256), 1, "threads of torch")
-    parser.choice("--clock", list(CLOCKS), "wall", "whose seconds count")
-    parser.switch("--json", "print the figures as JSON")
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
+    parser = command_line(__doc__, repeats=5, threads=1, clock="wall", plot=None)
+    parser.add_argument("--new-tokens", type=int, default=128, help="per request (default 128)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     facts, model, draft = machine(), load_model(), TrigramDraft.load()
-    rows = [
-        row
-        for temperature in (0.0, 1.0)
-        for batch in (1, len(OPENINGS))
-        for row in compare(
-            model,
-            draft,
-            load_of(batch, options.new_tokens),
-            temperature,
-            options.repeats,
-            options.clock,
-        )
-    ]
-    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
-    if options.json:
-        print(
-            json.dumps(
-                {"machine": facts, "clock": options.clock, "rows": [as_json(row) for row in rows]}
-            )
-        )
-        return
+    rows: list[Row] = []
+    for temperature in (0.0, 1.0):
+        for batch in (1, len(OPENINGS)):
+            load = load_of(batch, options.new_tokens)
+            rows += compare(model, draft, load, temperature, options.repeats, options.clock)
+    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
     print(describe(facts))
     print(f"{options.new_tokens} tokens per request, {options.clock} time; median of "
           f"{options.repeats} interleaved repeats")  # fmt: skip
     print("times in decodes without speculation: alpha a drafted token, pass a verifying pass\n")
-    print(f"{'temp':4} {'batch':>5} {'K':>2} {'tokens/s':>9} {'(spread)':>16} {'measured':>8} "
-          f"{'predicted':>9} {'+ pass':>9} {'p':>5} {'tokens/pass':>11} {'alpha':>6} {'pass':>9} "
-          f"{'break-even':>10} {'same text':>9}")  # fmt: skip
+    print(f"{'temp':4} {'batch':>5} {'K':>2} {'tokens/s':>22} {'measured':>8} {'predicted':>9} "
+          f"{'p':>5} {'tokens/pass':>11} {'alpha':>6} {'pass':>9} {'same text':>9}")  # fmt: skip
     for row in rows:
         print(table_line(row))
-    print("\n" + "\n".join(source_lines()))
 
 
 if __name__ == "__main__":

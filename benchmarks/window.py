@@ -7,22 +7,25 @@ is the median of the ratios within a repeat, with the smallest and the largest.
 """
 
 import functools
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from matplotlib.figure import Figure
 
-from benchmarks.contenders import run_engine
+from benchmarks.contenders import make_engine, run_engine
 from benchmarks.loads import Load, decode, of_length
-from benchmarks.measure import describe, interleave, machine
+from benchmarks.measure import command_line, describe, interleave, machine, median_and_range
 from nanogpt.checkpoints.weights import load_model
-from nanogpt.clock import WallClock
-from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.command_line import Parser
-from nanogpt.figures import Chart, Mark, Panel, cumulative
-from nanogpt.figures.plot_option import PLOT_HELP, PlotFile, write_plot
+from nanogpt.figures.drawing import (
+    course_style,
+    distribution,
+    label_axes,
+    mark,
+    new_figure,
+    write_plot,
+)
 from nanogpt.model import GPT
 
 STORAGES = ("full", "ring", "evict")
@@ -53,14 +56,9 @@ def cases(quick: bool) -> list[tuple[Load, int]]:
 
 def engine_for(model: GPT, load: Load, window: int, executor: str, storage: str) -> Engine:
     """An engine for all of the load at once; "full" has no window."""
-    config = EngineConfig(
-        token_budget=load.token_budget,
-        max_batch_size=load.num_requests,
-        executor=executor,
-        sliding_window=None if storage == "full" else window,
-        kv_storage="ring" if storage == "full" else storage,
-    )
-    return Engine(model, config, clock=WallClock())
+    if storage == "full":
+        return make_engine(model, load, executor=executor)
+    return make_engine(model, load, executor=executor, sliding_window=window, kv_storage=storage)
 
 
 def compare(model: GPT, load: Load, window: int, executor: str, repeats: int, clock: str) -> Row:
@@ -86,31 +84,25 @@ def compare(model: GPT, load: Load, window: int, executor: str, repeats: int, cl
     )
 
 
-def chart(rows: Sequence[Row], where: str) -> Chart:
+@course_style()
+def plot(rows: Sequence[Row], where: str) -> Figure:
     """The window's speed over the full cache's in every repeat, a panel per load."""
-    panels = [
-        Panel(
-            (f"speed, {load}, window {width}", "times the full cache's"),
-            ("repeats with at most that", "%"),
-            tuple(
-                cumulative(f"{row.executor}, {storage}", ratios)
-                for row in rows
-                if (row.load, row.window) == (load, width)
-                for storage, ratios in row.ratios.items()
-            ),
-            (Mark("x", 1, "full cache"),),
-        )
-        for load, width in dict.fromkeys((row.load, row.window) for row in rows)
-    ]
-    return Chart("A window beside the full cache", tuple(panels), where)
+    loads = dict.fromkeys((row.load, row.window) for row in rows)
+    figure = new_figure("A window beside the full cache", len(loads), where)
+    for axes, (load, width) in zip(figure.axes, loads, strict=True):
+        for row in rows:
+            if (row.load, row.window) == (load, width):
+                for storage, ratios in row.ratios.items():
+                    distribution(axes, f"{row.executor}, {storage}", ratios)
+        mark(axes, "full cache", x=1)
+        speed = f"speed, {load}, window {width} (times the full cache's)"
+        label_axes(axes, speed, "repeats with at most that (%)")
+    return figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Parser("python -m benchmarks.window", str(__doc__))
-    parser.switch("--quick", "fewer repeats, no long texts")
-    parser.choice("--clock", ("wall", "cpu"), "wall", "whose seconds count")
-    parser.option("--plot", PlotFile(), None, PLOT_HELP)
+    parser = command_line(__doc__, quick=False, clock="wall", plot=None)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     facts, model, repeats = machine(), load_model(), 3 if options.quick else 9
@@ -123,13 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for executor in EXECUTORS:
             row = compare(model, load, window, executor, repeats, options.clock)
             rows.append(row)
-            shown = [
-                f"{statistics.median(all_):.2f} ({min(all_):.2f} to {max(all_):.2f})"
-                for all_ in row.ratios.values()
-            ]
+            shown = [median_and_range(ratios) for ratios in row.ratios.values()]
             print(f"{row.load:12} {row.window:6} {row.executor:8} {row.full_per_s:14.0f}"
                   f" {shown[0]:>19} {shown[1]:>19} {row.kv_full:7} -> {row.kv_window}")  # fmt: skip
-    write_plot(options.plot, lambda: chart(rows, str(facts["cpu"])))
+    write_plot(options.plot, lambda: plot(rows, str(facts["cpu"])))
 
 
 if __name__ == "__main__":

@@ -12,19 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course import progress
-from course.closed_pipe import quietly
 from course.files import explain
-from course.launcher.failure import cannot_load
+from course.launcher.failure import Failure, cannot_load, exit_on_broken_pipe
 from course.lesson_map import LESSONS, Lesson, entries, find_lesson
-from course.lesson_progress import Standing, next_standing, standings
+from course.overview import Standing, next_standing, standings
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
     from course.source.cells import Notebook
-
-
-class UsageError(Exception):
-    """One sentence about what was asked for and what there is."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -44,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments.command == "demo":
             return demo_live(arguments) if arguments.what == "live" else demo(arguments)
         return check(arguments.lesson, arguments.exercise, arguments.file)
-    except UsageError as error:
+    except Failure as error:
         sentence, status = str(error), 2
     except ImportError as error:
         sentence, status = cannot_load(str(error)), 2
@@ -74,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     auditing = commands.add_parser("audit", help="how good the checks are")
     auditing.add_argument("lessons", nargs="*", help="such as l01; all of them if left out")
     auditing.add_argument("--seeds", type=_at_least_1, default=25, help="for each right answer")
-    _add_contest(commands.add_parser("contest", help="your parts, beside a bound that none beats"))
+    _add_contest(
+        commands.add_parser("contest", help="your policies, beside a bound that none beats")
+    )
     demo = commands.add_parser("demo", help="a lesson as slides, or one engine live")
     demo.add_argument("what", help="a lesson, such as l03; or live")
     demo.add_argument("--export", type=Path, help="write the slides to this file instead")
@@ -102,7 +99,7 @@ def _add_grade(parser: argparse.ArgumentParser) -> None:
 
 def _add_contest(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--file", type=Path, help="your parts (default: contest.py in the work folder)")
+    add("--file", type=Path, help="your policies (default: contest.py in the work folder)")
     add("--workload", action="append", help="one of them, again for more (default: all)")
     add("--seeds", type=_at_least_1, default=2, help="how many seeds (default: 2)")
     add("--seed", type=_at_least_0, default=0, help="the first public seed (default: 0)")
@@ -138,7 +135,7 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     path = file or progress.work_folder() / f"{lesson.stem}.py"
     if not path.is_file():
         where = "name a file that is there" if file else "open the course once to get your copy"
-        raise UsageError(f"There is no file {path}; {where}.")
+        raise Failure(f"There is no file {path}; {where}.")
 
     from course.source.cutting import read_notebook
     from course.source.notebook import notebook_text
@@ -146,10 +143,8 @@ def check(wanted: str, only: str | None, file: Path | None) -> int:
     items = _chosen(lesson, only)
     try:
         text = notebook_text(path)
-    except OSError as error:
-        raise UsageError(explain(error)) from None
     except ValueError as error:
-        raise UsageError(f"{path} {error}.") from None
+        raise Failure(f"{path} {error}.") from None
     notebook = read_notebook(text)
     passed = [_check_one(item, text, notebook, path, file is None) for item in items]
     if len(items) > 1:
@@ -161,7 +156,7 @@ def _find_lesson(wanted: str) -> Lesson:
     try:
         return find_lesson(wanted)
     except ValueError as error:
-        raise UsageError(error) from None
+        raise Failure(str(error)) from None
 
 
 def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
@@ -173,7 +168,7 @@ def _chosen(lesson: Lesson, only: str | None) -> "Sequence[Exercise]":
     chosen = [item for item in items if only in (item.id, item.name)]
     if not chosen:
         known = ", ".join(item.name for item in items)
-        raise UsageError(f"{lesson.stem} has no exercise {only!r}; it has: {known}.")
+        raise Failure(f"{lesson.stem} has no exercise {only!r}; it has: {known}.")
     return chosen
 
 
@@ -212,76 +207,59 @@ def demo(arguments: argparse.Namespace) -> int:
     """Shows a lesson as slides, until Ctrl-C, or writes them to a file."""
     lesson = _find_lesson(arguments.what)
 
-    from course.demo.command import export_slides, serve_slides
-    from course.demo.notes import NotesError
+    from course.publish.slide_show import export_slides, serve_slides
 
-    try:
-        if arguments.export is None:
-            return serve_slides(lesson, arguments.port, browser=not arguments.no_browser)
-        return export_slides(lesson, arguments.export)
-    except NotesError as error:
-        raise UsageError(error) from None
+    if arguments.export is None:
+        return serve_slides(lesson, arguments.port, browser=not arguments.no_browser)
+    return export_slides(lesson, arguments.export)
 
 
 def demo_live(arguments: argparse.Namespace) -> int:
     """Serves one engine to the room, until Ctrl-C."""
-    from course.live.command import PortTaken, serve_room
+    from course.live.live_command import PortTaken, serve_room
 
     try:
         return serve_room(arguments.host, arguments.port, browser=not arguments.no_browser)
     except PortTaken as error:
-        raise UsageError(error) from None
+        raise Failure(str(error)) from None
 
 
 def grade(arguments: argparse.Namespace) -> int:
     """Grades a class's submissions."""
     if arguments.container:
-        return _grade_in_container(arguments)
+        from course.grading.container import grade_in_container
+
+        return grade_in_container(arguments)
     if sys.platform != "linux":  # which the sandbox is for
-        raise UsageError(
+        raise Failure(
             "grading needs Linux: add --container where there is Docker or Podman, or take a Linux "
             "machine or a virtual one (WSL 2)."
         )
 
-    from course.grading.command import GradeError, grade_class
+    from course.grading.command import grade_class
 
-    try:
-        return grade_class(arguments)
-    except GradeError as error:
-        raise UsageError(error) from None
-
-
-def _grade_in_container(arguments: argparse.Namespace) -> int:
-    from course.grading.container import ContainerError, grade_in_container
-
-    try:
-        return grade_in_container(arguments)
-    except ContainerError as error:
-        raise UsageError(error) from None
+    return grade_class(arguments)
 
 
 def play_contest(arguments: argparse.Namespace) -> int:
-    """Plays the contest with one's own parts, or what others have handed in."""
+    """Plays the contest with the learner's policies, or with those that others handed in."""
     os.environ["OMP_NUM_THREADS"] = "1"  # the model is so small that two would wait for each other
 
-    from course.leaderboard.command import ContestError, contest
+    from course.leaderboard.contest_command import ContestError, contest
 
     try:
         return contest(arguments)
     except ContestError as error:
-        raise UsageError(error) from None
+        raise Failure(str(error)) from None
 
 
 def write_site(arguments: argparse.Namespace) -> int:
     """Writes the course as a static site."""
     os.environ["OMP_NUM_THREADS"] = "1"  # as in the notebooks: two would wait for each other
 
-    from course.site.command import SiteError, write_site
+    from course.publish.site_files import write_site as write
 
-    try:
-        return write_site(arguments.out, solutions=arguments.solutions)
-    except SiteError as error:
-        raise UsageError(error) from None
+    return write(arguments.out, solutions=arguments.solutions)
 
 
 def show_progress() -> int:
@@ -309,4 +287,4 @@ def next_step(standing: Standing | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(quietly(lambda: main(sys.argv[1:])))
+    sys.exit(exit_on_broken_pipe(lambda: main(sys.argv[1:])))

@@ -1,6 +1,6 @@
 """Answers kept as source files under work/answers/, and loaded again as parts of the engine.
 
-Saving knows text alone. Loading believes no file: each one is checked again before it serves.
+Saving knows text only. Loading believes no file: each one is checked again before it serves.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from course.source.surroundings import surroundings
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
-    from nanogpt.parts import Parts
+    from nanogpt.policies import Policies
 
 
-class LoadedParts(NamedTuple):
+class LoadedPolicies(NamedTuple):
     """The engine's parts, whose each one is ("yours" or "reference"), and that in a sentence."""
 
-    parts: Parts
+    policies: Policies
     whose: dict[str, str]
     sentence: str
 
@@ -88,12 +88,12 @@ def save(exercise_id: str, source: str, *, passed: bool) -> bool:
     return differs
 
 
-def load_parts(before: str | None = None) -> LoadedParts:
+def load_policies(before: str | None = None) -> LoadedPolicies:
     """The engine's parts with every passed answer of the lessons before the stem `before`.
 
     An answer that is missing, broken, or no longer passes leaves the reference in place.
     """
-    from nanogpt.parts import Parts
+    from nanogpt.policies import Policies
 
     wanted = [e for e in exercises() if e.part and (before is None or e.lesson < before)]
     mine: dict[str, Any] = {}
@@ -105,15 +105,15 @@ def load_parts(before: str | None = None) -> LoadedParts:
         elif problem:
             problems.append(problem)
     whose = {e.part: "yours" if e.part in mine else "reference" for e in wanted if e.part}
-    return LoadedParts(Parts(**mine), whose, _sentence(len(mine), len(whose), problems))
+    return LoadedPolicies(Policies(**mine), whose, _sentence(len(mine), len(whose), problems))
 
 
-def _sentence(num_mine: int, num_parts: int, problems: list[str]) -> str:
-    if num_parts == 0:
+def _sentence(num_mine: int, num_policies: int, problems: list[str]) -> str:
+    if num_policies == 0:
         return "No part of the engine comes from an earlier lesson yet."
     verb = "is" if num_mine == 1 else "are"
-    counted = f"{num_mine} of {num_parts} parts {verb} yours"
-    rest = "." if num_mine == num_parts else "; the others are the reference."
+    counted = f"{num_mine} of {num_policies} parts {verb} yours"
+    rest = "." if num_mine == num_policies else "; the others are the reference."
     return " ".join([counted + rest, *problems])
 
 

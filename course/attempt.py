@@ -64,7 +64,7 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
     `progress.enabled()`. Raises: KeyError for an unknown exercise.
     """
     item = exercise(exercise_id)
-    report, function = _judged(item, item.name, resolve)
+    report, function = _judged(item, resolve, item.name)
     notes = [_save(report, function) if progress.enabled() else ""]
     if report.status in _UNUSABLE:
         function = None
@@ -75,11 +75,11 @@ def attempt(exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Atte
 
 
 def exhibit(letter: str, exercise_id: str, resolve: Callable[[], Callable[..., Any]]) -> Report:
-    """The verdict of an exercise's check on an exhibit: `exhibit("A", "l02.admit", lambda: ...)`.
+    """The verdict of an exercise's check on an exhibit: `exhibit("A", "l02.admit", lambda: f)`.
 
     Nothing is saved. Raises: KeyError for an unknown exercise.
     """
-    report, _ = _judged(exercise(exercise_id), f"exhibit_{letter.lower()}", resolve)
+    report, _ = _judged(exercise(exercise_id), resolve)
     return replace(report, exhibit=letter)
 
 
@@ -96,14 +96,15 @@ def piece(resolve: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
 
 
 def _judged(
-    item: Exercise, name: str, resolve: Callable[[], Callable[..., Any]]
+    item: Exercise, resolve: Callable[[], Callable[..., Any]], name: str = ""
 ) -> tuple[Report, Callable[..., Any] | None]:
     try:
         function = resolve()
-    except NameError:
-        return _missing(item, f"Keep the name `{name}`; fix its cell."), None
+    except NameError as error:
+        return _missing(item, f"Keep the name `{name or error.name}`; fix its cell."), None
     if not callable(function):
-        return _missing(item, f"`{name}` is {_kind(function)} here, and not a function."), None
+        what = f"`{name}`" if name else "The exhibit"
+        return _missing(item, f"{what} is {_kind(function)} here, and not a function."), None
     return item.check(function), function
 
 
@@ -119,7 +120,6 @@ def _missing(item: Exercise, idea: str) -> Report:
 
 
 def _is_app() -> bool:
-    """Whether this is a page of marimo's app mode, which shows no cells."""
     marimo = sys.modules.get("marimo")
     return marimo is not None and marimo.app_meta().mode == "run"
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 _WHOLE_LABEL = {"description_width": "initial"}
 
 
-class Drawn(Protocol):
+class Sampled(Protocol):
     """What a notebook shows as HTML."""
 
     def _repr_html_(self) -> str: ...
@@ -88,14 +88,14 @@ class Beside:
     """What marimo shows beside a control: `content`, which `draw` made of the control's value."""
 
     control: Any
-    draw: Callable[[Any], Drawn]
-    content: Drawn
+    draw: Callable[[Any], Sampled]
+    content: Sampled
 
     def _repr_html_(self) -> str:
         return self.content._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
-def beside(control: Any, draw: Callable[[Any], Drawn]) -> Any:
+def beside(control: Any, draw: Callable[[Any], Sampled]) -> Any:
     """What `draw` makes of the control's value, drawn anew whenever that changes."""
     if not in_jupyter():
         return Beside(control, draw, draw(control.value))
@@ -113,7 +113,7 @@ def is_control(shown: object) -> bool:
     return isinstance(getattr(shown, "declared", None), Declared)
 
 
-def _html(draw: Callable[[Any], Drawn], value: Any) -> str:
+def _html(draw: Callable[[Any], Sampled], value: Any) -> str:
     return draw(value)._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from course.callees import name_callee
 from course.calling.answers import Answer, Wrap, answering, load
 from course.calling.channel import Channel, LostError, TooSlowError
 from course.calling.processes import Starter
@@ -28,29 +27,29 @@ class Misconception:
     `belief` is the idea in the words of a person who has it, `idea` the sentence that puts it
     right, or a function that makes it of the result (or of what the exercise's own judge gives it);
     "" where a rule of the judge has the words.
-    `answer`, and those of `alike`, are what such a person would write: the idea is named when one
-    of them gives every result that the answer gave. `form` knows it by a single result instead,
-    or, where the judge gives it both, by the result and what was wanted.
-    `also` are other ways to write it, by which nothing is explained; tests see that they are found.
+    `answer` and `same_result` are what such a person would write: the idea is named when one of
+    them gives every result that the answer gave. `matches` recognizes it by a single result
+    instead, or, where the judge gives it both, by the result and the expected one. `examples` are
+    other ways to write it; they explain nothing, and tests check that they are found.
     """
 
     key: str
     belief: str
     idea: str | Callable[..., str] = ""
     answer: Function | None = None
-    alike: Sequence[Function] = ()
-    form: Callable[..., bool] | None = None
-    also: Sequence[Function] = ()
+    same_result: Sequence[Function] = ()
+    matches: Callable[..., bool] | None = None
+    examples: Sequence[Function] = ()
 
     @property
     def answers(self) -> tuple[Function, ...]:
         """By which an answer is explained."""
-        return () if self.answer is None else (self.answer, *self.alike)
+        return () if self.answer is None else (self.answer, *self.same_result)
 
     @property
     def written(self) -> tuple[Function, ...]:
         """Every way to write it."""
-        return (*self.answers, *self.also)
+        return (*self.answers, *self.examples)
 
     def sentence(self, *values: Any) -> str:
         """What puts it right, for a result, or for what else the idea is a function of."""
@@ -66,13 +65,13 @@ class Exercise:
     """An exercise of a lesson, the `number`-th there.
 
     `right` are right answers of several styles, the worked one first: its name and its module are
-    the exercise's. `checks` are (name, check), easiest first. `part` is the field of
-    `nanogpt.parts.Parts` that a passed answer fills. `hints` are three rungs, from a nudge to the
-    last step before the answer. `draw_call` writes a call as the learner would. `asked_as` makes of
+    the exercise's. `checks` are (name, check), easiest first. `part` is the field of `Policies`
+    that a passed answer fills. `hints` are three rungs, from a nudge to the last step before the
+    answer. `draw_call` writes a call as the learner would. `asked_as` makes of
     an answer what the checks ask, where its bare results do not show enough, or one question of
-    theirs is many calls of it. `still_right` are mutants and weaker forms of right answers that no
-    check can tell from these, by the names that `learn.py audit` gives them, each with its reason.
-    `others` are the lesson's other exercises.
+    theirs is many calls of it. `equivalent_mutants` are mutants and weaker forms of right
+    answers that no check can tell from these, by the names that `learn.py audit` gives
+    them, each with its reason. `others` are the lesson's other exercises.
     """
 
     number: int
@@ -87,7 +86,7 @@ class Exercise:
     part: str | None = None
     draw_call: Callable[[str, Args], str] = show_call
     asked_as: Wrap | None = None
-    still_right: Mapping[str, str] = field(default_factory=dict[str, str])
+    equivalent_mutants: Mapping[str, str] = field(default_factory=dict[str, str])
     others: Sequence["Exercise"] = ()
 
     @property
@@ -142,8 +141,18 @@ class Exercise:
     def judge(self, answer: Answer, *, seed: int = 0) -> Report:
         """Judge an answer, wherever it is; the same seed asks the same cases.
 
-        Where one of the lesson's other functions fails beneath the answer, that one is named.
+        A wrong answer that calls one of the `others` is told if that one does not pass its check.
         """
         asked = answer.asked_as(self.asked_as) if self.asked_as else answer
         report = run_checks(self.id, asked, self.checks, seed=seed, draw_call=self.draw_call)
-        return name_callee(report, answer, self.others, seed=seed)
+        if report.status in ("passed", "not_started"):
+            return report
+        others = {other.name: other for other in self.others}
+        for name, called in answer.callees(list(others)):
+            status = others[name].judge(called, seed=seed).status
+            if status != "passed":
+                what = "does not pass its own check yet: mend that one first"
+                what = "is not written yet" if status == "not_started" else what
+                idea = f"`{report.name}` calls `{name}`, which {what}."
+                return replace(report, idea=idea, misconception=None)
+        return report

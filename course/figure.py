@@ -4,56 +4,57 @@ Plain HTML and SVG: it looks the same in marimo, in Jupyter and on a static page
 page's light and dark without a kernel, and scales down to a phone.
 """
 
+from __future__ import annotations
+
+import hashlib
+import io
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
-from course.style import prose, themed
-from nanogpt.figures.chart import Chart, Line, Panel
-from nanogpt.figures.drawing import panel_svg
-from nanogpt.figures.figure_style import DARK, DASHES, LIGHT, MARKERS, Theme
+from course.figure_words import sentence, table
+from course.style import prose, stylesheet, themed
+from nanogpt.figures.drawing import (
+    CARD,
+    DASHES,
+    GRID,
+    HEIGHT_IN,
+    HUES,
+    INK,
+    MARKERS,
+    NARROW_IN,
+    SOFT,
+    WIDE_IN,
+    course_style,
+    curve_names,
+    curves,
+    set_title,
+)
 from nanogpt.trace import Trace
 
+if TYPE_CHECKING:
+    from matplotlib import figure
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
-def _variables(theme: Theme) -> str:
-    return ";".join(f"--fig-{name}:{colour}" for name, colour in theme.named().items())
+_LIGHT = {"card": CARD, "ink": INK, "soft": SOFT, "grid": GRID} | {
+    f"hue-{place}": hue for place, hue in enumerate(HUES)
+}
+_DARK_HUES = (
+    "#63b3f0", "#f0a36b", "#43c9a3", "#e39bcc", "#e0c659", "#a9a8f5", "#f493a2", "#b4c1cd",
+)  # fmt: skip
+_DARK = {"card": "#171b21", "ink": "#e7ebf0", "soft": "#a5b0bd", "grid": "#343c47"} | {
+    f"hue-{place}": hue for place, hue in enumerate(_DARK_HUES)
+}
 
 
-_CSS = (
-    themed("sng-figure", _variables(LIGHT), _variables(DARK))
-    + """
-.sng-figure{box-sizing:border-box;container-type:inline-size;margin:.25rem 0;padding:16px 18px 14px;
- border:1px solid var(--fig-grid);border-radius:12px;background:var(--fig-card);
- color:var(--fig-ink);font:400 14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,Arial,sans-serif}
-.sng-figure *{box-sizing:border-box}
-.sng-figure .sng-fig-question{margin:0 0 8px;font-family:var(--text-font,inherit);
- font-size:17px;font-weight:600;line-height:1.4}
-.sng-figure figcaption{display:flex;flex-wrap:wrap;justify-content:space-between;gap:4px 16px;
- font-size:16px;font-weight:650;line-height:1.35}
-.sng-figure .sng-fig-none{margin:0}
-.sng-figure .sng-fig-source{padding:1px 9px;border:1px solid var(--fig-grid);border-radius:999px;
- color:var(--fig-soft);font-size:12px;font-weight:400}
-.sng-figure .sng-fig-panels{display:flex;flex-wrap:wrap;gap:4px 16px;margin-top:8px}
-.sng-figure .sng-fig-panel{flex:1 1 300px;min-width:0;max-width:680px}
-.sng-figure .sng-fig-panel svg{display:block;width:100%;height:auto;overflow:visible;
- stroke-linejoin:round;stroke-linecap:butt}
-.sng-figure ul{display:flex;flex-wrap:wrap;gap:4px 18px;margin:8px 0 0;padding:0;list-style:none;
- font-size:13px}
-.sng-figure li{display:inline-flex;align-items:center;gap:7px;margin:0}
-.sng-figure details{margin-top:8px;font-size:13px}
-.sng-figure summary{cursor:pointer;color:var(--fig-soft)}
-.sng-figure summary:focus-visible{outline:2.5px solid var(--fig-hue-0);outline-offset:2px}
-.sng-figure .sng-fig-numbers{overflow-x:auto}
-.sng-figure table{border-collapse:collapse;margin:8px 0;color:inherit;font-size:13px}
-.sng-figure :is(th,td){padding:3px 10px;border:0;border-bottom:1px solid var(--fig-grid);
- text-align:right;font-variant-numeric:tabular-nums;background:none}
-.sng-figure th{font-weight:600}
-.sng-figure :is(tr>:first-child){text-align:left}
-@container (max-width:520px){.sng-figure .sng-fig-alone text{font-size:13px!important}}
-@container (max-width:360px){.sng-figure .sng-fig-alone text{font-size:14px!important}}
-@media (max-width:520px){.sng-figure{padding:12px 10px}}
-"""
-)
+def _variables(theme: dict[str, str]) -> str:
+    return ";".join(f"--fig-{name}:{colour}" for name, colour in theme.items())
+
+
+_CSS = themed("sng-figure", _variables(_LIGHT), _variables(_DARK)) + stylesheet("figure")
 _SHAPES = {  # matplotlib's markers, in a legend's sample
     "o": '<circle cx="16" cy="6" r="3.5"/>',
     "s": '<path d="M12.5 2.5h7v7h-7z"/>',
@@ -76,67 +77,103 @@ def stopped(traces: Iterable[Trace]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart as a lesson shows it, or the sentence that says why there is none.
+    """A figure as a lesson shows it, or the sentence that says why there is none.
 
     `question` stands above it, with `code` and no other marks.
     """
 
-    chart: Chart | str
+    drawing: figure.Figure | str
     question: str = ""
 
     def _repr_html_(self) -> str:
         asked = f'<p class="sng-fig-question">{prose(self.question)}</p>' if self.question else ""
-        if isinstance(self.chart, str):
-            inside = f'<p class="sng-fig-none">{prose(self.chart)}</p>'
+        if isinstance(self.drawing, str):
+            inside = f'<p class="sng-fig-none">{prose(self.drawing)}</p>'
         else:
-            inside = _drawn(self.chart)
+            inside = _html(self.drawing)
         return f'<style>{_CSS}</style><figure class="sng-figure">{asked}{inside}</figure>'
 
 
-def _drawn(chart: Chart) -> str:
-    source = f'<span class="sng-fig-source">{escape(chart.source)}</span>' if chart.source else ""
-    alone = " sng-fig-alone" if len(chart.panels) == 1 else ""
+def _html(drawn: figure.Figure) -> str:
+    title, _, source = drawn.get_suptitle().partition("\n")
+    shown = f'<span class="sng-fig-source">{escape(source)}</span>' if source else ""
+    whole = f"{title}, {source}" if source else title
+    alone = " sng-fig-alone" if len(drawn.axes) == 1 else ""
     panels = "".join(
-        f'<div class="sng-fig-panel{alone}" role="img" aria-label="{_label(chart, panel)}">'
-        f"{panel_svg(chart, index)}</div>"
-        for index, panel in enumerate(chart.panels)
+        f'<div class="sng-fig-panel{alone}" role="img" '
+        f'aria-label="{escape(f"{whole}. {sentence(axes)}")}">{panel_svg(drawn, index)}</div>'
+        for index, axes in enumerate(drawn.axes)
     )
-    tables = "".join(_table(panel) for panel in chart.panels)
+    tables = "".join(map(_table, drawn.axes))
     return (
-        f"<figcaption><span>{escape(chart.title)}</span>{source}</figcaption>"
-        f'<div class="sng-fig-panels">{panels}</div>{_legend(chart)}<details><summary>The numbers'
+        f"<figcaption><span>{escape(title)}</span>{shown}</figcaption>"
+        f'<div class="sng-fig-panels">{panels}</div>{_legend(drawn)}<details><summary>The numbers'
         f'</summary><div class="sng-fig-numbers">{tables}</div></details>'
     )
 
 
-def _label(chart: Chart, panel: Panel) -> str:
-    source = f", {chart.source}" if chart.source else ""
-    return escape(f"{chart.title}{source}. {panel.said()}")
+@course_style()
+def panel_svg(drawn: figure.Figure, index: int) -> str:
+    """One panel as an SVG element, without legend and title, in the page's colours.
+
+    The colours are the variables --fig-ink, --fig-hue-0 and so on. A screen reader passes over it.
+    """
+    from matplotlib import rcParams
+
+    width = WIDE_IN if len(drawn.axes) == 1 else NARROW_IN
+    title = drawn.get_suptitle()
+    drawn.suptitle("")
+    # Fixed margins: room for a narrow page's larger words, and no search for better ones.
+    drawn.set_layout_engine("none")
+    drawn.set_size_inches(width, HEIGHT_IN)
+    for place, axes in enumerate(drawn.axes):
+        axes.set_visible(place == index)
+        axes.set_position((0.7 / width, 0.19, 1 - 0.9 / width, 0.69))
+    rcParams["svg.hashsalt"] = hashlib.sha256(f"{title} {index}".encode()).hexdigest()
+    text = io.StringIO()
+    drawn.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    set_title(drawn, *title.split("\n"))
+    return _for_a_page(text.getvalue())
 
 
-def _legend(chart: Chart) -> str:
-    lines = {line.name: line for panel in chart.panels for line in panel.lines}
+def _for_a_page(svg: str) -> str:
+    """The element only, its colours as variables, without ids and styles that a page may use."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(?<=<svg )[^>]*?(viewBox="[^"]*")[^>]*', r'\1 aria-hidden="true"', svg, count=1)
+    svg = re.sub(r"<defs>\s*<style.*?</defs>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' id="[a-z][\w.]*_\d+"', "", svg)  # an id that is referred to is a hash
+    svg = re.sub(r"font-family: [^;]*; ", "", svg)
+    svg = svg.replace("xlink:href", "href")
+    for name, colour in _LIGHT.items():
+        svg = svg.replace(colour, f"var(--fig-{name})")
+    return svg
+
+
+def _legend(drawn: figure.Figure) -> str:
+    all_lines = [line for axes in drawn.axes for line in curves(axes)]
+    lines = {str(line.get_label()): line for line in reversed(all_lines)}
     items = "".join(
         f"<li>{_sample(place, lines[name])}{escape(name)}</li>"
-        for place, name in enumerate(chart.names())
+        for place, name in enumerate(curve_names(drawn))
     )
     return f"<ul>{items}</ul>"
 
 
-def _sample(place: int, line: Line) -> str:
+def _sample(place: int, line: Line2D) -> str:
     """A piece of the curve as it is drawn, 32 by 12 pixels."""
     dashes = " ".join(f"{each * 1.4:g}" for each in DASHES[place]) or "none"
     stroke = f'<path d="M0 6h32" fill="none" stroke-width="2" stroke-dasharray="{dashes}"/>'
     colour = f"var(--fig-hue-{place})"
-    mark = _SHAPES[MARKERS[place]] if line.marked else ""
+    mark = "" if line.get_marker() == "none" else _SHAPES[MARKERS[place]]
     return (
         f'<svg width="32" height="12" aria-hidden="true" fill="{colour}" stroke="{colour}" '
-        f'stroke-width="0">{"" if line.shape == "points" else stroke}{mark}</svg>'
+        f'stroke-width="0">{"" if line.get_linestyle() == "None" else stroke}{mark}</svg>'
     )
 
 
-def _table(panel: Panel) -> str:
-    heads, *rows = panel.table()
+def _table(axes: Axes) -> str:
+    heads, *rows = table(axes)
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in heads)
     body = "".join(
         f'<tr><th scope="row">{escape(first)}</th>'

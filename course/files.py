@@ -3,8 +3,6 @@
 Standard library only: the launcher uses it before anything is installed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

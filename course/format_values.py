@@ -92,7 +92,7 @@ def expected_and_got(
 
 
 def _kind(value: Any) -> str:
-    """The type in a word; of a tensor the type of its cells too."""
+    """The type's name, for a tensor with the type of its cells."""
     name = type(value).__name__
     return f"{name} of {value.dtype}" if name == "Tensor" else name
 
@@ -106,7 +106,7 @@ def brief(value: Any, other: Any) -> str:
 
 
 def _ids(value: Any) -> list[Any] | None:
-    """The ids of the records in a list, of which there may be none; None if it holds others."""
+    """The ids of the records in a list; None if it holds anything else."""
     if not isinstance(value, list):
         return None
     ids = [getattr(item, "id", None) for item in cast("list[Any]", value)]

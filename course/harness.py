@@ -137,8 +137,8 @@ class Ask:
             return None
         now = called.value if called.error is None else called.error.kind
         idea = (
-            f"Asked the same twice, `{self.name}` gives two answers: let each call go by its "
-            "arguments alone, remember nothing from one to the next, and draw nothing."
+            f"Asked the same twice, `{self.name}` gives two answers: let each call depend "
+            "only on its arguments, remember nothing from one to the next, and draw nothing."
         )
         rows = (("input", self.draw_call(self.name, args)), *_once_and_later(before, now))
         return Failure(idea, rows, "remembers")
@@ -155,7 +155,7 @@ class Ask:
         return Failure(idea, _once_and_later(*pair), "returned_again")
 
     def _end_if_all_is_used_up(self) -> None:
-        """Ends the check when the calls have used up what they may use together."""
+        """End the check if its calls have used up their common limit."""
         calls = f"{self.count} calls together"
         if self._cpu_s >= _ALL_CALLS_LIMIT_S:
             slow = f"computed for more than {_ALL_CALLS_LIMIT_S:g} s in {calls} and was stopped"
@@ -167,7 +167,7 @@ class Ask:
         raise _Ended("timeout", f"Your `{self.name}` {slow}.")
 
     def _change(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> "Failure | None":
-        """What is wrong when the function changed what it was given, whatever it returned."""
+        """The failure if the function changed its arguments."""
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             if isinstance(new, Opaque) or same(old, new):
                 continue
@@ -199,14 +199,12 @@ class Ask:
 
 
 def _once_and_later(before: Any, now: Any) -> Rows:
-    """The rows of a result at first and later, which never look alike."""
+    """Rows of a result at first and later, made to look different."""
     (_, first), (_, later) = expected_and_got(before, now)
     return ("first", cut(first, _MAX_CHANGED)), ("later", cut(later, _MAX_CHANGED))
 
 
 class _Ended(Exception):
-    """Ends a check because the call did not return."""
-
     def __init__(self, status: Status, idea: str) -> None:
         super().__init__(idea)
         self.status: Status = status
@@ -286,7 +284,7 @@ def _report(
 
 @contextmanager
 def _alarm(name: str) -> Generator[None]:
-    """Ends a check that comes to no end with what it got, where Python can be interrupted."""
+    """End a check that does not end, with the results so far, where Python can be interrupted."""
     if not hasattr(signal, "setitimer") or threading.current_thread() != threading.main_thread():
         yield
         return
@@ -305,7 +303,7 @@ def _alarm(name: str) -> Generator[None]:
 
 
 def _judge(check: Check, ask: Ask, rng: random.Random) -> tuple[Status, Failure | None]:
-    """One check: the failure, and the status that it means."""
+    """The failure of one check, and the status that it means."""
     try:
         return "failed", check(ask, rng)
     except _Ended as ended:

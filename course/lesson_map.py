@@ -173,7 +173,7 @@ def entries(lesson: Lesson) -> tuple[ExerciseEntry, ...]:
 
 
 def _said(path: Path) -> list[dict[str | None, Any]]:
-    """What each `Exercise(...)` of a module is called with, as far as it stands there as it is."""
+    """The literal keyword arguments of each `Exercise(...)` in a module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return [
         {

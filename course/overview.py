@@ -5,50 +5,60 @@ from dataclasses import dataclass
 from html import escape
 
 from course import progress
-from course.lesson_progress import Standing, next_standing, standings
-from course.style import themed
+from course.lesson_map import LESSONS, ExerciseEntry, Lesson, entries
+from course.style import stylesheet, themed
 
-_CSS = (
-    themed("sng-map")
-    + """
-.sng-map{max-width:46rem;margin:.5rem 0;color:var(--sng-ink);font:16px/1.5 system-ui,sans-serif}
-.sng-map,.sng-map *{box-sizing:border-box}
-.sng-map p,.sng-map h2,.sng-map ul{margin:0;padding:0;border:0}
-.sng-map .sng-next{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;
- gap:.6rem 1.2rem;padding:1rem 1.1rem;border-radius:10px;background:var(--sng-card);
- border:1px solid var(--sng-line);border-left:4px solid var(--sng-accent)}
-.sng-map .sng-next p{font-size:16px;color:var(--sng-ink)}
-.sng-map .sng-next .sng-small{font-size:14px;color:var(--sng-soft)}
-.sng-map a.sng-go{flex:none;padding:.5rem 1.1rem;border-radius:7px;font-weight:600;
- background:var(--sng-accent);color:var(--sng-card);text-decoration:none}
-.sng-map a.sng-go:hover{text-decoration:underline}
-.sng-map a:focus-visible{outline:3px solid var(--sng-accent);outline-offset:2px;border-radius:4px}
-.sng-map ul{list-style:none;display:grid;gap:.8rem;margin-top:.9rem}
-.sng-map li{display:grid;grid-template-columns:2.6rem 1fr;gap:0 .9rem;margin:0;padding:1rem 1.1rem;
- border:1px solid var(--sng-line);border-radius:10px;background:var(--sng-card)}
-.sng-map li::marker{content:""}
-.sng-map .sng-number{width:2.6rem;height:2.6rem;border-radius:50%;display:grid;place-items:center;
- font-weight:650;font-variant-numeric:tabular-nums;border:2px solid var(--sng-line);
- color:var(--sng-soft)}
-.sng-map .sng-done .sng-number{border-color:var(--sng-good);color:var(--sng-good)}
-.sng-map .sng-here .sng-number{border-color:var(--sng-accent);color:var(--sng-accent)}
-.sng-map .sng-number svg{width:20px;height:20px;fill:none;stroke:currentColor;stroke-width:2.2;
- stroke-linecap:round;stroke-linejoin:round}
-.sng-map h2{font-size:18px;line-height:1.35;font-weight:650;letter-spacing:0}
-.sng-map h2 a{color:var(--sng-ink);text-decoration:none}
-.sng-map h2 a:hover{text-decoration:underline}
-.sng-map li p{margin-top:.2rem;font-size:15px;color:var(--sng-ink)}
-.sng-map li .sng-small{margin-top:.45rem;font-size:14px;color:var(--sng-soft)}
-.sng-map .sng-bar{height:6px;margin-top:.6rem;border-radius:3px;background:var(--sng-line);
- overflow:hidden}
-.sng-map .sng-bar span{display:block;height:100%;background:var(--sng-good)}
-.sng-map .sng-aside{margin-top:.9rem;font-size:14px;color:var(--sng-soft)}
-@media (max-width:30rem){.sng-map li{padding:.9rem;gap:0 .7rem;grid-template-columns:2.1rem 1fr}
- .sng-map .sng-number{width:2.1rem;height:2.1rem}
- .sng-map a.sng-go{width:100%;text-align:center}}
-"""
-)
+_CSS = themed("sng-map") + stylesheet("map")
 _TICK = '<svg viewBox="0 0 20 20" aria-hidden="true"><path d="M4.5 10.5l3.8 3.8 7.2-8.4"/></svg>'
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One lesson's exercises, and the ids of those that some answer has passed."""
+
+    lesson: Lesson
+    exercises: tuple[ExerciseEntry, ...]
+    passed: frozenset[str]
+    started: bool
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every exercise is passed."""
+        return len(self.passed) == len(self.exercises)
+
+    @property
+    def minutes_left(self) -> int:
+        """About how long the rest takes: the lesson's minutes, less those of passed exercises."""
+        if self.is_done:
+            return 0
+        spent = sum(item.minutes for item in self.exercises if item.id in self.passed)
+        return max(1, self.lesson.minutes - spent)
+
+    @property
+    def next_exercise(self) -> ExerciseEntry | None:
+        """The first exercise that is not passed."""
+        return next((item for item in self.exercises if item.id not in self.passed), None)
+
+
+def standings() -> tuple[Standing, ...]:
+    """Where the learner stands in each lesson, in order."""
+    return tuple(_standing(lesson) for lesson in LESSONS)
+
+
+def next_standing(all_standings: tuple[Standing, ...]) -> Standing | None:
+    """The lesson to go on with: the first that is not done; None when all are."""
+    return next((standing for standing in all_standings if not standing.is_done), None)
+
+
+def _standing(lesson: Lesson) -> Standing:
+    exercises = entries(lesson)
+    known = [(item.id, progress.load(item.id)) for item in exercises]
+    return Standing(
+        lesson=lesson,
+        exercises=exercises,
+        passed=frozenset(name for name, record in known if record and record.ever_passed),
+        started=any(record is not None for _, record in known),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,7 @@ def overview() -> Overview:
 
 
 def _next(here: Standing | None, everything: tuple[Standing, ...]) -> str:
-    """The box on top: how far all of it has come, and one link to go on."""
+    """The box on top: the progress in all lessons, and a link to go on."""
     passed = sum(len(standing.passed) for standing in everything)
     total = sum(len(standing.exercises) for standing in everything)
     left = sum(standing.minutes_left for standing in everything)

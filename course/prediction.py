@@ -4,21 +4,16 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from course import progress
+from course.controls import Sampled
 from course.registry import exercise
-from course.style import themed
+from course.style import stylesheet, themed
 from widgets import Hints, Prediction
-from widgets.base import Widget
+from widgets.picture import Widget
 
 AnyWidget = TypeVar("AnyWidget", bound=Widget)
-
-
-class Drawn(Protocol):
-    """What a notebook shows as HTML: `mo.md(...)`, a Report, an Attempt."""
-
-    def _repr_html_(self) -> str: ...
 
 
 def predict(
@@ -57,7 +52,7 @@ def predict(
 @overload
 def after(key: str, content: AnyWidget) -> AnyWidget: ...
 @overload
-def after(key: str, content: Drawn) -> "Withheld": ...
+def after(key: str, content: Sampled) -> "Withheld": ...
 def after(key: str, content: Any) -> Any:
     """`content`, hidden until the prediction `key` of the same page is committed or shown.
 
@@ -69,13 +64,7 @@ def after(key: str, content: Any) -> Any:
     return Withheld(key, content)
 
 
-_CSS = (
-    themed("sng-waits")
-    + """
-.sng-waits{box-sizing:border-box;margin:.25rem 0;padding:.6rem .9rem;border-radius:6px;
- border:1px dashed var(--sng-line);color:var(--sng-soft);font:14px/1.5 system-ui,sans-serif}
-"""
-)
+_CSS = themed("sng-waits") + stylesheet("prediction")
 _WAITS = "Your prediction above is about this: press Commit there, or Show me."
 
 
@@ -88,7 +77,7 @@ class Withheld:
     """
 
     key: str
-    content: Drawn
+    content: Sampled
 
     def _repr_html_(self) -> str:
         key = escape(self.key)

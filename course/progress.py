@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from course.files import explain, is_busy, read_bytes, when_free, write_atomically
 from course.report import Report
 
@@ -35,17 +37,15 @@ class ExerciseProgress:
     """How far one exercise has come.
 
     `status` is of the newest check. `attempts` counts different answers that were checked. Dates
-    are ISO 8601 in UTC: `first_passed` stays for good, `passed_at` is when it last became right,
-    `first_tried` is when the first answer was checked, None in files from before that was kept.
+    are ISO 8601 in UTC, of the first answer that passed and of the first that was checked.
     """
 
     exercise: str
     status: str
     attempts: int
     first_passed: str | None
-    passed_at: str | None
     seconds: float
-    first_tried: str | None = None
+    first_tried: str
 
     @property
     def ever_passed(self) -> bool:
@@ -95,14 +95,12 @@ def record(report: Report, *, new_attempt: bool = True) -> ExerciseProgress:
         old = _parse(report.exercise, _read(path))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         passed = report.status == "passed"
-        newly = passed and (old is None or old.status != "passed" or new_attempt)
         first = old.first_passed if old else None
         new = ExerciseProgress(
             exercise=report.exercise,
             status=report.status,
             attempts=(old.attempts if old else 0) + int(new_attempt),
             first_passed=first or (now if passed else None),
-            passed_at=now if newly else (old.passed_at if old else None),
             seconds=round(report.seconds, 3),
             first_tried=old.first_tried if old else now,
         )
@@ -185,24 +183,13 @@ def _path(kind: str, key: str) -> Path:
 
 
 def _parse(exercise_id: str, data: dict[str, Any] | None) -> ExerciseProgress | None:
-    match data:
-        case {"status": str(status), "attempts": int(attempts), "first_passed": str() | None}:
-            passed_at, seconds = data.get("passed_at"), data.get("seconds")
-            tried = data.get("first_tried")
-            return ExerciseProgress(
-                exercise=exercise_id,
-                status=status,
-                attempts=attempts,
-                first_passed=data["first_passed"],
-                passed_at=passed_at if isinstance(passed_at, str) else None,
-                seconds=seconds if isinstance(seconds, float) else 0.0,
-                first_tried=tried if isinstance(tried, str) else None,
-            )
-        case None:
-            return None
-        case _:
-            _set_aside(_path("exercises", exercise_id))
-            return None
+    if data is None:
+        return None
+    try:
+        return msgspec.convert(data | {"exercise": exercise_id}, ExerciseProgress)
+    except msgspec.ValidationError:
+        _set_aside(_path("exercises", exercise_id))
+        return None
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -227,7 +214,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _seen(path: Path) -> dict[str, Any] | None:
-    """What `_read` gives; None too while the file cannot be read."""
+    """`_read`, or None while the file cannot be read."""
     with contextlib.suppress(OSError):
         return _read(path)
     return None
@@ -246,7 +233,7 @@ def _write(path: Path, data: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Only one process changes `path` at a time; a lock that is not given back is taken over."""
+    """Lock `path` for this process; a lock that was not given back is taken over."""
     lock = path.with_name(f".{path.name}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + _LOCK_WAIT_S

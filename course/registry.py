@@ -62,6 +62,6 @@ def lesson_exercises(stem: str) -> tuple[Exercise, ...]:
 
 @functools.cache
 def _stems() -> tuple[str, ...]:
-    """The lessons with exercises, in order, none of them imported."""
+    """The stems of the lessons with exercises, in order; imports none of them."""
     names = {each.name for each in pkgutil.iter_modules([str(_SOLUTIONS)])}
     return tuple(sorted(name for name in names if re.match(r"l\d\d[a-z]?_", name)))

@@ -11,21 +11,21 @@ from typing import Generic, TypeVar
 from course.calling.errors import blame
 from course.calling.jobs import RunError, run
 from nanogpt.engine import Arrivals, Engine
-from nanogpt.parts import Parts
+from nanogpt.policies import Policies
 from nanogpt.trace import Trace
 
-Policies = TypeVar("Policies")
+Given = TypeVar("Given")
 Value = TypeVar("Value")
 
 
-class Rerun(Generic[Policies, Value]):
+class Rerun(Generic[Given, Value]):
     """A run that a lesson repeats with a learner's functions, beside the reference's.
 
     `run(policies)` gives its value; `reference` are the policies for which it is worked out here,
     once, because nothing of a learner's is in it.
     """
 
-    def __init__(self, run: Callable[[Policies], Value], reference: Policies) -> None:
+    def __init__(self, run: Callable[[Given], Value], reference: Given) -> None:
         self._run = run
         self._policies = reference
 
@@ -34,7 +34,7 @@ class Rerun(Generic[Policies, Value]):
         """The run's value with the reference's policies."""
         return self._run(self._policies)
 
-    def __call__(self, policies: Policies) -> Value:
+    def __call__(self, policies: Given) -> Value:
         """The run's value with these policies. Raises: RunError."""
         return self.reference if policies == self._policies else run(self._run, policies)
 
@@ -52,15 +52,15 @@ def replay(engine: Engine, arrivals: Arrivals, max_steps: int | None = None) -> 
 
 
 def replays(
-    engine: Callable[[Parts], Engine],
+    engine: Callable[[Policies], Engine],
     arrivals: Callable[[], Arrivals],
     max_steps: int | None = None,
-) -> Rerun[Parts, Trace]:
+) -> Rerun[Policies, Trace]:
     """`replay` of fresh requests on an engine with the policies it is called with."""
-    return _Replays(lambda parts: replay(engine(parts), arrivals(), max_steps), Parts())
+    return _Replays(lambda policies: replay(engine(policies), arrivals(), max_steps), Policies())
 
 
-class _Replays(Rerun[Parts, Trace]):
+class _Replays(Rerun[Policies, Trace]):
     """A run that had to be stopped leaves a trace without steps, which says why.
 
     A lesson's settings may hold a learner's function too, such as a rule for the queue, so the
@@ -72,7 +72,7 @@ class _Replays(Rerun[Parts, Trace]):
         """The run's trace with the reference's policies. Raises: RunError."""
         return run(self._run, self._policies)
 
-    def __call__(self, policies: Parts) -> Trace:
+    def __call__(self, policies: Policies) -> Trace:
         """The run's trace. Never raises for what a function does."""
         try:
             return super().__call__(policies)

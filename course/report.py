@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from course.style import prose, themed
+from course.style import prose, stylesheet, themed
 
 Status = Literal[
     "passed",
@@ -48,38 +48,7 @@ _ICONS: dict[Status, str] = {
     "missing": _RING + '<path d="M6 6.4a2 2 0 1 1 2.6 1.9q-.6.3-.6 1M8 11.4v.3"/>',
 }
 
-_CSS = (
-    themed("sng-report")
-    + """
-.sng-report{box-sizing:border-box;max-width:44rem;margin:.25rem 0;padding:.7rem .9rem;
- border:1px solid var(--sng-line);border-left:4px solid var(--sng-tone);border-radius:6px;
- background:var(--sng-card);color:var(--sng-ink);font:15px/1.5 system-ui,sans-serif}
-.sng-report *{box-sizing:border-box}
-.sng-report p{margin:.45rem 0 0;font-size:15px;line-height:1.5;color:var(--sng-ink)}
-.sng-report .sng-head{display:flex;flex-wrap:wrap;align-items:center;gap:.15rem .5rem;margin:0}
-.sng-report svg{width:18px;height:18px;flex:none;fill:none;stroke:var(--sng-tone);
- stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}
-.sng-report .sng-word{font-weight:650;color:var(--sng-tone)}
-.sng-report .sng-small{font-size:13px;color:var(--sng-soft)}
-.sng-report code,.sng-report pre{font:13px/1.45 ui-monospace,Menlo,Consolas,monospace;
- background:none;border:0;margin:0;padding:0;color:inherit;white-space:pre-wrap;
- overflow-wrap:anywhere}
-.sng-report table{border-collapse:collapse;margin:.55rem 0 0;width:100%;font-size:13px}
-.sng-report tr{background:none}
-.sng-report th,.sng-report td{border:0;border-top:1px solid var(--sng-line);
- padding:.3rem .6rem .3rem 0;
- text-align:left;vertical-align:top;color:var(--sng-ink);background:none}
-.sng-report th{width:6.5rem;font-weight:500;color:var(--sng-soft)}
-.sng-report details{margin:.5rem 0 0;font-size:13px}
-.sng-report summary{cursor:pointer;color:var(--sng-soft)}
-.sng-report details pre{max-height:14rem;overflow:auto;padding:.3rem 0}
-.sng-report-passed{--sng-tone:var(--sng-good)}
-.sng-report-failed,.sng-report-timeout{--sng-tone:var(--sng-warn)}
-.sng-report-raised,.sng-report-crashed,.sng-report-memory,.sng-report-protocol,
-.sng-report-missing{--sng-tone:var(--sng-bad)}
-.sng-report-not_started{--sng-tone:var(--sng-soft)}
-"""
-)
+_CSS = themed("sng-report") + stylesheet("report")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +148,7 @@ class Report:
 
 
 def _subject(report: Report) -> str:
-    """An exhibit by its letter, and whose check it was given to; an answer by its function."""
+    """An exhibit by its letter and the exercise that checked it; an answer by its function."""
     code = f"<code>{escape(report.name)}</code>"
     if not report.exhibit:
         return code

@@ -1,6 +1,7 @@
 """The colours and the text of everything that the course draws as plain HTML."""
 
 from html import escape
+from pathlib import Path
 
 _LIGHT = (
     "--sng-ink:#1f2328;--sng-soft:#57606a;--sng-line:#d4d9df;--sng-card:#fbfcfd;--sng-raised:#eef1f4;"
@@ -10,6 +11,11 @@ _DARK = (
     "--sng-ink:#e6e9ed;--sng-soft:#a3adb8;--sng-line:#3a414a;--sng-card:#191d22;--sng-raised:#242a31;"
     "--sng-good:#5fca7e;--sng-warn:#eab04f;--sng-bad:#ff8f8a;--sng-accent:#82b4ff"
 )
+
+
+def stylesheet(name: str) -> str:
+    """The rules of static/NAME.css."""
+    return (Path(__file__).parent / "static" / f"{name}.css").read_text(encoding="utf-8")
 
 
 def themed(css_class: str, light: str = _LIGHT, dark: str = _DARK) -> str:

@@ -9,37 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from course.format_values import show, show_call
 from course.lesson_map import find_lesson
-from course.style import prose, themed
+from course.style import prose, stylesheet, themed
 
 if TYPE_CHECKING:
     from course.exercise import Exercise
 
-_CSS = (
-    themed("sng-task")
-    + """
-.sng-task{box-sizing:border-box;max-width:44rem;margin:.5rem 0;padding:.8rem 1rem 1rem;
- border:1px solid var(--sng-line);border-top:4px solid var(--sng-accent);border-radius:6px;
- background:var(--sng-card);color:var(--sng-ink);font:15px/1.5 system-ui,sans-serif}
-.sng-task *{box-sizing:border-box}
-.sng-task h3{margin:0;font-size:17px;font-weight:650;line-height:1.35;color:var(--sng-ink)}
-.sng-task p,.sng-task ul{margin:.5rem 0 0;padding:0;font-size:15px;color:var(--sng-ink)}
-.sng-task .sng-small{margin-top:.1rem;font-size:13px;color:var(--sng-soft)}
-.sng-task ul{list-style:disc;padding-left:1.2rem}
-.sng-task li{margin:.2rem 0 0;line-height:1.5}
-.sng-task code,.sng-task pre{font:13px/1.5 ui-monospace,Menlo,Consolas,monospace;background:none;
- border:0;margin:0;padding:0;color:inherit;white-space:pre-wrap;overflow-wrap:anywhere}
-.sng-task code::before,.sng-task code::after{content:none}
-.sng-task li code,.sng-task p code{font-weight:600}
-.sng-task pre{margin:.6rem 0 0;padding:.5rem .7rem;border-radius:5px;background:var(--sng-raised)}
-.sng-task dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.25rem .9rem;
- margin:.6rem 0 0;font-size:13px}
-.sng-task dl pre{margin:0}
-.sng-task dt{padding-top:.5rem;color:var(--sng-soft)}
-.sng-task dd{margin:0}
-.sng-task .sng-arrow{white-space:nowrap}
-@media (max-width:520px){.sng-task dl{display:block}}
-"""
-)
+_CSS = themed("sng-task") + stylesheet("task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +81,7 @@ def _contract(name: str, contract: Task) -> str:
 
 
 def _outcome(contract: Task) -> str:
-    """What the worked case returns; of a generator, what it yields in turn."""
+    """The result of the worked case; of a generator, the list of what it yields."""
     rows = [("returns", show(contract.result))]
     if contract.answers:
         first, *rest = contract.result

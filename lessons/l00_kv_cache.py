@@ -32,18 +32,16 @@ def _():
 @app.cell(hide_code=True)
 def _():
     from course.calling.jobs import call
-    from course.replay import replay
-    from course.stories.l00_batching import (
+    from course.lesson_data.l00_batching import (
         SLOTS,
         WAITING,
         batching_side,
         cost_table,
         engine_finish_steps,
         four_requests,
-        memory_table,
         step_costs,
     )
-    from course.stories.l00_kv_cache import (
+    from course.lesson_data.l00_kv_cache import (
         Cache,
         bug_or_rounding,
         reference_text,
@@ -51,7 +49,8 @@ def _():
         timed_both_ways,
         your_text,
     )
-    from nanogpt import Engine, EngineConfig, Parts, Request, decode, encode, load_model
+    from course.replay import replay
+    from nanogpt import Engine, EngineConfig, Policies, Request, decode, encode, load_model
     from nanogpt.clock import CostClock
     from nanogpt.experiments.trace_metrics import all_request_metrics
     from nanogpt.planning import chunk_inputs
@@ -65,7 +64,7 @@ def _():
         CostClock,
         Engine,
         EngineConfig,
-        Parts,
+        Policies,
         Request,
         SLOTS,
         StepCost,
@@ -83,7 +82,6 @@ def _():
         engine_finish_steps,
         four_requests,
         load_model,
-        memory_table,
         reference_text,
         replay,
         step_costs,
@@ -647,19 +645,16 @@ def _():
 
     and it adds up faster than one expects. C counts the heads that K and V have; Llama 3 has fewer of
     those than of queries, and the table counts them so.
-    """)
-    return
 
+    | model | 2 × L × C × bytes | per token | a full context |
+    |:---|:---|---:|---:|
+    | ours, float32 | 2 × 4 × 128 × 4 | 4,096 bytes | 512 tokens: 2 MiB |
+    | OPT-13B, 16 bit | 2 × 40 × 5120 × 2 | 819,200 bytes | 2,048 tokens: 1.6 GiB |
+    | Llama-3-8B, 16 bit | 2 × 32 × (8 × 128) × 2 | 131,072 bytes | 8,192 tokens: 1 GiB |
 
-@app.cell(hide_code=True)
-def _(memory_table, model):
-    mo.md(memory_table(model))
-    return
+    *Arithmetic on published sizes; the vLLM paper (section 3) works out the same 800 KB per token for
+    OPT-13B.* Our whole model weighs 3.3 MiB. Two requests with a full context hold 4 MiB.
 
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     So memory, and not arithmetic, usually decides how many requests share a step. What to do when
     it is full is the subject of lesson 2.
 
@@ -722,10 +717,10 @@ def _():
 
 @app.cell
 def _(chunk_inputs):
-    def one_position_late(tokens, cursor, n):
+    def one_position_late(tokens, num_computed_tokens, num_scheduled_tokens):
         """The reference's chunk inputs, with a defect: after the first step, positions are off by one."""
-        ids, positions, sample = chunk_inputs(tokens, cursor, n)
-        if cursor > 0:
+        ids, positions, sample = chunk_inputs(tokens, num_computed_tokens, num_scheduled_tokens)
+        if num_computed_tokens > 0:
             positions = [position + 1 for position in positions]
         return ids, positions, sample
 
@@ -733,10 +728,10 @@ def _(chunk_inputs):
 
 
 @app.cell(hide_code=True)
-def _(Parts, bug_or_rounding, one_position_late, prompt):
+def _(Policies, bug_or_rounding, one_position_late, prompt):
     caches = {
-        "the engine's cache": Parts(),
-        "positions off by one": Parts(chunk_inputs=one_position_late),
+        "the engine's cache": Policies(),
+        "positions off by one": Policies(chunk_inputs=one_position_late),
     }
     after("l00.bug_or_rounding", mo.md(bug_or_rounding(prompt, caches)))
     return
@@ -747,6 +742,8 @@ def _():
     after(
         "l00.bug_or_rounding",
         mo.md(r"""
+        The first row shrinks with every finer kind of number: rounding. The second hardly moves: a bug.
+
         Float32 can promise that a right cache is *close*, and it cannot promise the same text for ever.
         Float64 makes flips so rare that we test our engine with it, token for token. In 16 bits, which
         is what nanoGPT's `sample.py` computes in by default, rounding alone can change a text. Pull

@@ -38,31 +38,30 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.replay import replays
-    from course.stories.l01_chunks import (
+    from course.lesson_data.l01_chunks import (
         bill,
         budget_verdict,
         changed_by_chunks,
         drawn_masks,
-        newcomer,
         one_tiny_layer,
         picked_budget,
-        price_table,
+        pristine_workspace,
         six_requests,
         texts_table,
     )
-    from course.stories.l01_exhibits import (
+    from course.lesson_data.l01_exhibits import (
         flips_by_layers,
         flips_table,
         late_guest,
         text_by_chunk_size,
     )
-    from nanogpt import Engine, EngineConfig, Parts, Request, load_model, planning
+    from course.replay import replays
+    from nanogpt import Engine, EngineConfig, Policies, Request, load_model, planning
     from nanogpt.clock import SERVER_CPU, CostClock, WallClock
     from nanogpt.experiments.machines import LARGE_GPU
     from nanogpt.experiments.trace_metrics import request_metrics, summary
     from nanogpt.experiments.whole_prompts import plan_whole_prompts
-    from nanogpt.parts import masks
+    from nanogpt.policies import masks
     from widgets import MaskStepper, Timeline, whose
 
     return (
@@ -71,7 +70,7 @@ def _():
         EngineConfig,
         LARGE_GPU,
         MaskStepper,
-        Parts,
+        Policies,
         SERVER_CPU,
         Timeline,
         WallClock,
@@ -84,12 +83,11 @@ def _():
         late_guest,
         load_model,
         masks,
-        newcomer,
         one_tiny_layer,
         picked_budget,
         plan_whole_prompts,
         planning,
-        price_table,
+        pristine_workspace,
         replays,
         request_metrics,
         six_requests,
@@ -106,19 +104,19 @@ def _(
     Engine,
     EngineConfig,
     LARGE_GPU,
-    Parts,
+    Policies,
     load_model,
-    newcomer,
     plan_whole_prompts,
+    pristine_workspace,
 ):
     model = load_model()
-    whole_prompts = Parts(plan_step=plan_whole_prompts)
-    chunks = Parts()  # the reference plan
+    whole_prompts = Policies(plan_step=plan_whole_prompts)
+    chunks = Policies()  # the reference plan
 
-    def serve(clock, parts):
+    def serve(clock, policies):
         """The trace of the five requests on the trained model, each step charged by a clock."""
         limits = EngineConfig(token_budget=32)  # the plan of whole prompts does not look at it
-        return Engine(model, limits, parts, clock=CostClock(clock)).run(newcomer())
+        return Engine(model, limits, policies, clock=CostClock(clock)).run(pristine_workspace())
 
     whole_gpu = serve(LARGE_GPU, whole_prompts)
     return chunks, model, serve, whole_gpu, whole_prompts
@@ -259,7 +257,7 @@ def _():
 
 
 @app.function
-def chunk_size(budget: int, num_decodes: int, remaining: int) -> int:
+def chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int:
     """Return how many prompt tokens one request may prefill in this step."""
     raise NotImplementedError("Exercise 1.1: how many prompt tokens fit into this step?")
 
@@ -320,7 +318,7 @@ def _():
 
 
 @app.function
-def chunk_mask(num_past: int, num_new: int) -> torch.Tensor:
+def chunk_mask(context_len: int, num_scheduled_tokens: int) -> torch.Tensor:
     """Return which keys each token of a chunk may attend to: a bool tensor (T, S)."""
     raise NotImplementedError("Exercise 1.2: which keys may each token of the chunk see?")
 
@@ -367,7 +365,9 @@ def _():
 
 
 @app.function
-def chunk_inputs(tokens: list[int], cursor: int, n: int) -> tuple[list[int], list[int], bool]:
+def chunk_inputs(
+    tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: int
+) -> tuple[list[int], list[int], bool]:
     """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request."""
     raise NotImplementedError("Exercise 1.3: ids, positions, and whether to sample")
 
@@ -410,7 +410,7 @@ def plan_step(
     decodes: list[int],
     prefilling: list[tuple[int, int]],
     waiting: list[tuple[int, int]],
-    budget: int,
+    token_budget: int,
 ) -> list[tuple[int, int]]:
     """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
     raise NotImplementedError("Exercise 1.4: which request computes how many tokens?")
@@ -435,7 +435,7 @@ def _():
     ## Your engine, on real Shakespeare
 
     Six requests, some short, some long, arriving at different steps. The engine is the one from
-    `nanogpt/engine.py`; your functions go in through `Parts`, as soon as you have written them,
+    `nanogpt/engine.py`; your functions go in through `Policies`, as soon as you have written them,
     right or wrong. They run under a time limit, and a plan that breaks the rules of the game is
     refused with a sentence before anything changes.
     """)
@@ -455,7 +455,7 @@ def _(
     exact = load_model().double()  # in float64 rounding can flip no token
     sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
     run_with = replays(
-        lambda parts: Engine(exact, sampled, parts, clock=CostClock(LARGE_GPU)), six_requests
+        lambda policies: Engine(exact, sampled, policies, clock=CostClock(LARGE_GPU)), six_requests
     )
     reference_trace = run_with.reference
     return exact, reference_trace, run_with, sampled
@@ -463,7 +463,7 @@ def _(
 
 @app.cell
 def _(
-    Parts,
+    Policies,
     Timeline,
     inputs_attempt,
     mask_attempt,
@@ -478,7 +478,7 @@ def _(
         "chunk_mask": mask_attempt,
         "chunk_inputs": inputs_attempt,
     }
-    yours = Parts(
+    yours = Policies(
         plan_step=plan_attempt.or_reference(planning.plan_step),
         chunk_mask=mask_attempt.or_reference(masks.chunk_mask),
         chunk_inputs=inputs_attempt.or_reference(planning.chunk_inputs),
@@ -517,7 +517,7 @@ def _(
 @app.cell(hide_code=True)
 def _(attempts, whole_six, whose, your_trace):
     from course.figure import Figure, stopped
-    from nanogpt.figures import latencies
+    from nanogpt.figures.curves import latencies
 
     _runs = {
         f"plan: {whose(any(each.started for each in attempts.values()))}": your_trace,
@@ -620,6 +620,19 @@ def _(flips_by_layers, flips_table, model):
 
 @app.cell(hide_code=True)
 def _():
+    after(
+        "l01.poisoned_rows",
+        mo.md(r"""
+        With one layer the difference is exactly 0: not small, none. A test on a one-layer model would have
+        passed. So would a test with whole prompts, or with chunks of one token. What finds this defect is
+        the dull test: *the same text, whatever the chunk size*.
+        """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
     mo.md(r"""
     ### Exhibit B: late to the party
 
@@ -702,18 +715,18 @@ def _(
     LARGE_GPU,
     SERVER_CPU,
     chunks,
-    newcomer,
     one_tiny_layer,
+    pristine_workspace,
     summary,
     whole_prompts,
 ):
     tiny = one_tiny_layer()
     BUDGETS = (8, 16, 32, 64, 128)
 
-    def run_once(some_model, clock, parts, budget):
+    def run_once(some_model, clock, policies, token_budget):
         """One run of the five requests, in numbers."""
-        limits = EngineConfig(token_budget=budget)
-        return summary(Engine(some_model, limits, parts, clock=clock).run(newcomer()))
+        limits = EngineConfig(token_budget=token_budget)
+        return summary(Engine(some_model, limits, policies, clock=clock).run(pristine_workspace()))
 
     def measure(some_model, make_clock, budgets=BUDGETS):
         """Whole prompts, and then chunks with each budget."""
@@ -741,7 +754,7 @@ def _(bill, on_cpu, on_gpu):
 
 @app.cell(hide_code=True)
 def _(Figure, on_cpu, on_gpu):
-    from course.stories.l01_curves import bill_chart, promise_chart
+    from course.lesson_data.l01_curves import bill_chart, promise_chart
 
     Figure(
         bill_chart({"a large GPU": on_gpu, "a CPU": on_cpu}),
@@ -778,19 +791,14 @@ def _():
 
     Why the difference? Ask the clocks for the price of one more thing to do, a chunk of 8 beside
     four decodes:
-    """)
-    return
 
+    | a chunk of | a large GPU (modelled) | a CPU (modelled) |
+    |--:|:--|:--|
+    | 4 | 0 µs (0% of 5,300 µs) | 117 µs (20% of 582 µs) |
+    | 8 | 0 µs (0% of 5,300 µs) | 235 µs (40% of 582 µs) |
+    | 16 | 3,520 µs (66% of 5,300 µs) | 470 µs (81% of 582 µs) |
+    | 32 | 11,712 µs (221% of 5,300 µs) | 940 µs (162% of 582 µs) |
 
-@app.cell(hide_code=True)
-def _(price_table):
-    mo.md(price_table())
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
     The first 8 tokens (128 of a real prompt) cost the modelled GPU **nothing**. That is built into
     the model, not found by it: a step takes as long as the slower of two things, reading 16 GB of
     weights and the arithmetic of its tokens, and with four tokens the arithmetic units wait. That

@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
     from course.attempt import attempt
     from course.prediction import after, hints, predict
     from course.task import task
-    from nanogpt.parts.request_view import RequestView
+    from nanogpt.policy_views import RequestView
 
 
 @app.cell(hide_code=True)
@@ -40,11 +40,16 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_parts
-    from course.replay import replays
-    from course.stories.l02_exhibits import crossed_table, oldest, steps_if_kept, twins, your_twins
-    from course.stories.l02_posts import passed_parts, tests_table
-    from course.stories.l02_scheduler import (
+    from course.answers import load_policies
+    from course.lesson_data.l02_exhibits import (
+        crossed_table,
+        oldest,
+        steps_if_kept,
+        twins,
+        your_twins,
+    )
+    from course.lesson_data.l02_posts import passed_policies, tests_table
+    from course.lesson_data.l02_scheduler import (
         POST,
         queue_of,
         said_of_places,
@@ -53,7 +58,9 @@ def _():
         what_romeo_cost,
         your_run,
     )
-    from nanogpt import Engine, EngineConfig, load_model, policies
+    from course.replay import replays
+    from nanogpt import Engine, EngineConfig, load_model
+    from nanogpt.policies import queueing
     from widgets import HeapStepper, KVBudget, Timeline
 
     return (
@@ -65,11 +72,11 @@ def _():
         Timeline,
         crossed_table,
         load_model,
-        load_parts,
+        load_policies,
         oldest,
-        passed_parts,
-        policies,
+        passed_policies,
         queue_of,
+        queueing,
         replace,
         replays,
         said_of_places,
@@ -237,8 +244,8 @@ def _():
 @app.function
 def admit(
     candidate: RequestView,
-    held: int,
-    kv_budget: int | None,
+    kv_tokens_used: int,
+    max_kv_tokens: int | None,
     num_running: int,
     max_batch_size: int,
 ) -> str:
@@ -335,26 +342,26 @@ def _(said_of_places):
 
 @app.cell(hide_code=True)
 def _():
-    task("l02.resume")
+    task("l02.requeue")
     return
 
 
 @app.function
-def resume(request: RequestView) -> tuple[list[int], int, int, int]:
-    """Return `(tokens, cursor, arrival, num_generated)`: how a preempted request goes back to wait."""
-    raise NotImplementedError("Exercise 2.4: (tokens, cursor, arrival, num_generated)")
+def requeue(request: RequestView) -> tuple[list[int], int, int, int]:
+    """Return `(tokens, num_computed_tokens, arrival, num_generated)` of a preempted request."""
+    raise NotImplementedError("Exercise 2.4: (tokens, num_computed_tokens, arrival, num_generated)")
 
 
 @app.cell(hide_code=True)
 def _():
-    resume_attempt = attempt("l02.resume", lambda: resume)
+    resume_attempt = attempt("l02.requeue", lambda: requeue)
     resume_attempt
     return (resume_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l02.resume")
+    hints("l02.requeue")
     return
 
 
@@ -372,26 +379,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l02.record")
+    task("l02.assign_tokens")
     return
 
 
 @app.function
-def record(forwarded: list[int], active_now: list[int], sampled: list[int]) -> dict[int, int]:
+def assign_tokens(batch_ids: list[int], active_ids: list[int], sampled: list[int]) -> dict[int, int]:
     """Return whose token is whose: a dict {id: token}."""
     raise NotImplementedError("Exercise 2.5: whose token is whose?")
 
 
 @app.cell(hide_code=True)
 def _():
-    record_attempt = attempt("l02.record", lambda: record)
+    record_attempt = attempt("l02.assign_tokens", lambda: assign_tokens)
     record_attempt
     return (record_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l02.record")
+    hints("l02.assign_tokens")
     return
 
 
@@ -401,13 +408,13 @@ def _():
     ## Your scheduler, on real Shakespeare
 
     Six requests of three priorities and a KV budget of 160 tokens, which is too little. Your functions
-    go in through `Parts`, as soon as they are written, right or wrong, under a time limit.
+    go in through `Policies`, as soon as they are written, right or wrong, under a time limit.
     """)
     return
 
 
 @app.cell
-def _(Engine, EngineConfig, exact, load_parts, replays, six_requests):
+def _(Engine, EngineConfig, exact, load_policies, replays, six_requests):
     stage = EngineConfig(
         policy="priority",  # or "fcfs", or a function such as lambda request: (len(request.prompt_tokens),)
         token_budget=32,
@@ -416,9 +423,9 @@ def _(Engine, EngineConfig, exact, load_parts, replays, six_requests):
         temperature=0.8,
         seed=1,
     )
-    run_with = replays(lambda parts: Engine(exact, stage, parts), six_requests, 300)
+    run_with = replays(lambda policies: Engine(exact, stage, policies), six_requests, 300)
     reference_trace = run_with.reference
-    earlier = load_parts("l02_scheduling")  # what you wrote in lesson 1 and passed
+    earlier = load_policies("l02_scheduling")  # what you wrote in lesson 1 and passed
     return earlier, reference_trace, run_with, stage
 
 
@@ -427,7 +434,7 @@ def _(
     admit_attempt,
     earlier,
     key_attempt,
-    policies,
+    queueing,
     record_attempt,
     replace,
     resume_attempt,
@@ -435,12 +442,12 @@ def _(
     victim_attempt,
 ):
     yours = replace(
-        earlier.parts,
-        sort_key=key_attempt.or_reference(policies.sort_key),
-        admit=admit_attempt.or_reference(policies.admit),
-        choose_victim=victim_attempt.or_reference(policies.choose_victim),
-        resume=resume_attempt.or_reference(policies.resume),
-        record=record_attempt.or_reference(policies.record),
+        earlier.policies,
+        sort_key=key_attempt.or_reference(queueing.sort_key),
+        admit=admit_attempt.or_reference(queueing.admit),
+        choose_victim=victim_attempt.or_reference(queueing.choose_victim),
+        requeue=resume_attempt.or_reference(queueing.requeue),
+        assign_tokens=record_attempt.or_reference(queueing.assign_tokens),
     )
     your_trace = run_with(yours)
     return (your_trace,)
@@ -461,8 +468,8 @@ def _(
         "sort_key": key_attempt,
         "admit": admit_attempt,
         "choose_victim": victim_attempt,
-        "resume": resume_attempt,
-        "record": record_attempt,
+        "requeue": resume_attempt,
+        "assign_tokens": record_attempt,
     }
     started = any(each.started for each in attempts.values())
     KVBudget(
@@ -507,8 +514,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(attempts, exact, passed_parts, tests_table):
-    mo.md(tests_table(exact, passed_parts(attempts)))
+def _(attempts, exact, passed_policies, tests_table):
+    mo.md(tests_table(exact, passed_policies(attempts)))
     return
 
 
@@ -532,7 +539,7 @@ def _():
     | `index is on cpu … cuda:0` | `torch.arange` without a device | create tensors where they are used |
     | `'list' object has no attribute 'view'` | caches passed in the place of `targets` | pass optional arguments by name |
     | `Value after * must be an iterable, not NoneType` | a sort key without a rule for the policy returned None | raise an error for what you do not know |
-    | `KV cache has 18 entries, expected 20` | a way back that keeps the generated tokens and computes the prompt alone: letters in the text and nowhere in the cache. The post then threw the letters away | compute them again: `resume` |
+    | `KV cache has 18 entries, expected 20` | a way back that keeps the generated tokens and computes the prompt alone: letters in the text and nowhere in the cache. The post then threw the letters away | compute them again: `requeue` |
 
     ///
     """)

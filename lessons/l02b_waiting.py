@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
     from course.attempt import attempt
     from course.prediction import after, hints, predict
     from course.task import task
-    from nanogpt.parts.request_view import RequestView
+    from nanogpt.policy_views import RequestView
 
 
 @app.cell(hide_code=True)
@@ -35,7 +35,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.stories.l02b_waiting import bills, bills_table, patience, said_of_ties, times
+    from course.lesson_data.l02b_waiting import bills, bills_table, patience, said_of_ties, times
     from widgets import Curves
 
     return Curves, bills, bills_table, patience, said_of_ties, times

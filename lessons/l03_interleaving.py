@@ -38,81 +38,76 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_parts
+    from course.answers import load_policies
     from course.calling.jobs import call
-    from course.replay import replays
-    from course.stories.l03_batch import (
-        CURSORS,
-        KNOWN,
-        NUM_NEW,
+    from course.lesson_data.l03_batch import (
+        NUM_COMPUTED,
+        NUM_SCHEDULED,
+        TOKEN_IDS,
         batch,
         batch_rows,
         cut_letters,
         full_mask_steps,
         new_mask_steps,
-        padded_bill,
         posts_call,
         posts_example,
         six_requests,
-        two_forwards_table,
         useful_shares,
         your_run,
     )
-    from course.stories.l03_exhibits import (
+    from course.lesson_data.l03_exhibits import (
         diluted,
-        exhibit_a_steps,
         nan_table,
         neighbour_table,
+        padding_in_sight_steps,
         said_of_neighbours,
     )
+    from course.replay import replays
     from nanogpt import Engine, EngineConfig, load_model
-    from nanogpt.parts import fusing
+    from nanogpt.policies import fusing
     from widgets import BatchView, MaskBuild, Timeline
 
     return (
         BatchView,
-        CURSORS,
         Engine,
         EngineConfig,
-        KNOWN,
         MaskBuild,
-        NUM_NEW,
+        NUM_COMPUTED,
+        NUM_SCHEDULED,
+        TOKEN_IDS,
         Timeline,
         batch,
         batch_rows,
         call,
         cut_letters,
         diluted,
-        exhibit_a_steps,
         full_mask_steps,
         fusing,
         load_model,
-        load_parts,
+        load_policies,
         nan_table,
         neighbour_table,
         new_mask_steps,
-        padded_bill,
+        padding_in_sight_steps,
         posts_call,
         posts_example,
         replace,
         replays,
         said_of_neighbours,
         six_requests,
-        two_forwards_table,
         useful_shares,
         your_run,
     )
 
 
 @app.cell(hide_code=True)
-def _(two_forwards_table):
-    mo.md(two_forwards_table())
-    return
-
-
-@app.cell(hide_code=True)
 def _():
     mo.md(r"""
+    | machine | 3 decodes | a chunk of 8 | **two forwards** |
+    |:--|--:|--:|--:|
+    | a large GPU (modelled) | 5.30 ms | 5.30 ms | 10.60 ms |
+    | a server CPU (modelled) | 0.55 ms | 0.70 ms | 1.25 ms |
+
     On the GPU the two forwards cost the same, whether 3 tokens or 8: its time goes into reading 16 GB of
     weights, and they are read twice. On the CPU it is the fixed cost that is paid twice.
 
@@ -124,7 +119,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(padded_bill):
+def _():
     predict(
         "l03.fused_cost",
         "Three decodes and a chunk of 8, fused into one padded tensor. How many tokens does the model compute, "
@@ -136,19 +131,23 @@ def _(padded_bill):
             "32 tokens, and slower on both",
         ),
         2,
-        f"{padded_bill()} (A real chunk has hundreds of tokens, not 8. Lesson 3b does that sum.)",
+        "Four rows of 8 are **32 tokens for 11 useful ones**. The budget says 11, the hardware says 32. On "
+        "the large GPU (modelled) the step takes 10.60 ms with two forwards and 5.30 ms with the padded one; "
+        "on the server CPU (modelled) 1.25 ms and 1.41 ms. The GPU does not notice 21 tokens of padding: it "
+        "is still reading weights. The CPU pays for each. (A real chunk has hundreds of tokens, not 8. Lesson "
+        "3b does that sum.)",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(BatchView, NUM_NEW, batch, batch_rows):
+def _(BatchView, NUM_SCHEDULED, batch, batch_rows):
     after(
         "l03.fused_cost",
         BatchView(
             batch_rows(),
             **batch(),
-            num_new=NUM_NEW,
+            num_scheduled_tokens=NUM_SCHEDULED,
             title="One tensor for all rows: token above, position below",
             question="Whose is each cell, and at which position does its token stand?",
         ),
@@ -167,7 +166,7 @@ def _():
     matter are `logits[:, -1]`, decode or chunk, and no table of row ends is needed.
 
     **A decode is a chunk of one token.** A's newest token is its 22nd, and stands at position 21: the
-    same cursor, the same slice, the same positions as in lesson 1.
+    same count of computed tokens, the same slice, the same positions as in lesson 1.
     """),
     )
     return
@@ -185,13 +184,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l03.fused_rows")
+    task("l03.prepare_inputs")
     return
 
 
 @app.function
-def fused_rows(
-    known: list[list[int]], cursors: list[int], num_new: list[int]
+def prepare_inputs(
+    token_ids: list[list[int]], num_computed_tokens: list[int], num_scheduled_tokens: list[int]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return `(tokens, positions)`: what the model is fed in one fused step, a row per request."""
     raise NotImplementedError("Exercise 3.1: tokens and positions, a row for each request")
@@ -199,23 +198,23 @@ def fused_rows(
 
 @app.cell(hide_code=True)
 def _():
-    rows_attempt = attempt("l03.fused_rows", lambda: fused_rows)
+    rows_attempt = attempt("l03.prepare_inputs", lambda: prepare_inputs)
     rows_attempt
     return (rows_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l03.fused_rows")
+    hints("l03.prepare_inputs")
     return
 
 
 @app.cell(hide_code=True)
 def _(
     BatchView,
-    CURSORS,
-    KNOWN,
-    NUM_NEW,
+    NUM_COMPUTED,
+    NUM_SCHEDULED,
+    TOKEN_IDS,
     batch,
     batch_rows,
     call,
@@ -223,18 +222,18 @@ def _(
 ):
     def _drawn():
         if not rows_attempt.started:
-            return mo.md("Once you have written `fused_rows`, your batch is drawn here.")
+            return mo.md("Once you have written `prepare_inputs`, your batch is drawn here.")
         try:
             return BatchView(
                 batch_rows(),
-                **batch(call(rows_attempt.function, (KNOWN, CURSORS, NUM_NEW)).value or ()),
-                num_new=NUM_NEW,
+                **batch(call(rows_attempt.function, (TOKEN_IDS, NUM_COMPUTED, NUM_SCHEDULED)).value or ()),
+                num_scheduled_tokens=NUM_SCHEDULED,
                 reference=batch(),
                 title="Your batch",
                 question="Does any cell differ from the reference?",
             )
         except (TypeError, ValueError, IndexError, KeyError):
-            return mo.md("What `fused_rows` gives for this step cannot be drawn; its check says more.")
+            return mo.md("What `prepare_inputs` gives for this step cannot be drawn; its check says more.")
 
     _drawn()
     return
@@ -328,7 +327,7 @@ def _():
 
 
 @app.function
-def new_mask(num_new: list[int]) -> torch.Tensor:
+def new_mask(num_scheduled_tokens: list[int]) -> torch.Tensor:
     """Return which new tokens of a fused step may attend to which: bool (B, T, T)."""
     raise NotImplementedError("Exercise 3.2: which new tokens may see which?")
 
@@ -377,7 +376,7 @@ def _():
 
 
 @app.function
-def full_mask(past_lens: list[int], num_new: list[int]) -> torch.Tensor:
+def full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> torch.Tensor:
     """Return which keys each token of a fused step may attend to: bool (B, T, S + T)."""
     raise NotImplementedError("Exercise 3.3: the past and the new columns of every row")
 
@@ -425,7 +424,9 @@ def _():
 
 
 @app.function
-def split_kv(k: torch.Tensor, past_lens: list[int], num_new: list[int]) -> list[torch.Tensor]:
+def split_kv(
+    k: torch.Tensor, context_lens: list[int], num_scheduled_tokens: list[int]
+) -> list[torch.Tensor]:
     """Return each request's own keys, cut out of a padded tensor: B tensors (past + new, D)."""
     raise NotImplementedError("Exercise 3.4: the keys of each request alone, padding left out")
 
@@ -462,26 +463,28 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l03.sample_rows")
+    task("l03.logits_indices")
     return
 
 
 @app.function
-def sample_rows(num_new: list[int], cursors: list[int], num_known: list[int]) -> list[int]:
+def logits_indices(
+    num_scheduled_tokens: list[int], num_computed_tokens: list[int], num_tokens: list[int]
+) -> list[int]:
     """Return the rows of a fused step that get a new token, in order: a list of row numbers."""
     raise NotImplementedError("Exercise 3.5: which rows get a new token?")
 
 
 @app.cell(hide_code=True)
 def _():
-    sample_attempt = attempt("l03.sample_rows", lambda: sample_rows)
+    sample_attempt = attempt("l03.logits_indices", lambda: logits_indices)
     sample_attempt
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l03.sample_rows")
+    hints("l03.logits_indices")
     return
 
 
@@ -491,35 +494,38 @@ def _():
     That was all of it. This is a fused step, with the attention written out:
 
     ```python
-    tokens, positions = fused_rows(known, cursors, num_new)       # (B, T)
-    mask = full_mask(past_lens, num_new).unsqueeze(1)             # (B, 1, T, S + T)
+    tokens, positions = prepare_inputs(token_ids, num_computed_tokens, num_scheduled_tokens)  # (B, T)
+    mask = full_mask(context_lens, num_scheduled_tokens).unsqueeze(1)  # (B, 1, T, S + T)
 
     def attend(layer, q, k, v):
         k, v = with_past(layer, k, v)                             # (B, S + T, H, D)
-        keep(split_kv(k, past_lens, num_new), split_kv(v, past_lens, num_new))
+        keep(
+            split_kv(k, context_lens, num_scheduled_tokens),
+            split_kv(v, context_lens, num_scheduled_tokens),
+        )
         scores = einsum("bqhd,bkhd->bhqk", q, k) / D ** 0.5
         weights = scores.masked_fill(~mask, -inf).softmax(dim=-1)
         return einsum("bhqk,bkhd->bqhd", weights, v)              # (B, T, H, D)
 
     logits = model.logits(model.hidden(tokens, positions, attend)[:, -1])   # (B, V)
-    for row in sample_rows(num_new, cursors, num_known):
-        known[row].append(sample(logits[row]))
+    for row in logits_indices(num_scheduled_tokens, num_computed_tokens, num_tokens):
+        token_ids[row].append(sample(logits[row]))
     ```
 
     ## Your engine, on real Shakespeare
 
     Six requests arrive at different steps, with a budget of 32 tokens. `executor="fused"` makes the engine of
-    the earlier lessons call the model once per step, on a left-padded tensor built by `fused_rows`,
+    the earlier lessons call the model once per step, on a left-padded tensor built by `prepare_inputs`,
     `full_mask` and `split_kv`: yours, as soon as they are written, right or wrong, under a time limit.
     """)
     return
 
 
 @app.cell
-def _(Engine, EngineConfig, exact, load_parts, replays, six_requests):
+def _(Engine, EngineConfig, exact, load_policies, replays, six_requests):
     stage = EngineConfig(token_budget=32, executor="fused", temperature=0.8, seed=1)
-    earlier = load_parts("l03_interleaving")  # what you wrote in earlier lessons and passed
-    run_with = replays(lambda parts: Engine(exact, stage, parts), six_requests, 300)
+    earlier = load_policies("l03_interleaving")  # what you wrote in earlier lessons and passed
+    run_with = replays(lambda policies: Engine(exact, stage, policies), six_requests, 300)
     reference_trace = run_with.reference
     return earlier, reference_trace, run_with, stage
 
@@ -535,8 +541,8 @@ def _(
     split_attempt,
 ):
     yours = replace(
-        earlier.parts,
-        fused_rows=rows_attempt.or_reference(fusing.fused_rows),
+        earlier.policies,
+        prepare_inputs=rows_attempt.or_reference(fusing.prepare_inputs),
         full_mask=mask_attempt.or_reference(fusing.full_mask),
         split_kv=split_attempt.or_reference(fusing.split_kv),
     )
@@ -554,7 +560,7 @@ def _(
     your_trace,
 ):
     attempts = {
-        "fused_rows": rows_attempt,
+        "prepare_inputs": rows_attempt,
         "full_mask": mask_attempt,
         "split_kv": split_attempt,
     }
@@ -631,11 +637,11 @@ def _(exact, said_of_neighbours):
 
 
 @app.cell(hide_code=True)
-def _(MaskBuild, exhibit_a_steps):
+def _(MaskBuild, padding_in_sight_steps):
     after(
         "l03.exhibit_a",
         MaskBuild(
-            exhibit_a_steps(),
+            padding_in_sight_steps(),
             title="The post's example, with a decode in row A",
             names=("exhibit A", "the reference"),
             question="Which padding is in sight?",
@@ -669,7 +675,7 @@ def _():
 
     | gotcha, or what one meets | here |
     |:--|:--|
-    | pasts of unequal length, or none at all | `past_lens`, with 0 allowed: 3.3 |
+    | pasts of unequal length, or none at all | `context_lens`, with 0 allowed: 3.3 |
     | the mask must also hide padding on the left | 3.2; the post's code does not, see exhibit A |
     | rows bring different numbers of new tokens | 3.4; the post strips `pad_lengths` from the front, which is right while all rows bring one token |
     | a partial prefill must not be sampled | 3.5 |
@@ -744,7 +750,7 @@ def _():
 
     vLLM's scheduler says of itself (`schedule` in `vllm/v1/core/sched/scheduler.py`): *There's no "decoding phase" nor
     "prefill phase" in the scheduler*. Each request has computed some of its tokens and should catch up.
-    That is your `sample_rows`: `cursor + new == known`.
+    That is your `logits_indices`: `num_computed_tokens + num_scheduled_tokens == num_tokens`.
     """)
     return
 

@@ -34,7 +34,7 @@ def _():
     row** of N tokens, whichever request they belong to. Only attention has to know where one request ends
     and the next begins.
 
-    So write that down: running totals, `cu_q` for the new tokens and `cu_k` for the keys. And the mask of
+    So write that down: running totals, `cu_seqlens_q` for the new tokens and `cu_seqlens_k` for the keys. And the mask of
     the flat row is a staircase: a block for each request, nothing anywhere else.
     """)
     return
@@ -44,10 +44,10 @@ def _():
 def _():
     from dataclasses import replace
 
-    from course.answers import load_parts
-    from course.stories.l03_batch import NUM_NEW, batch_rows
-    from course.stories.l03b_bits import bits_table
-    from course.stories.l03b_packing import (
+    from course.answers import load_policies
+    from course.lesson_data.l03_batch import NUM_SCHEDULED, batch_rows
+    from course.lesson_data.l03b_bits import bits_table
+    from course.lesson_data.l03b_packing import (
         FORMS,
         crowd_runs,
         crowd_table,
@@ -59,16 +59,16 @@ def _():
         step_curves,
         strip,
     )
-    from course.stories.texts import whose_parts
+    from course.lesson_data.texts import whose_policies
     from nanogpt import load_model
-    from nanogpt.parts import fusing
+    from nanogpt.policies import fusing
     from widgets import BatchView, Curves
 
     return (
         BatchView,
         Curves,
         FORMS,
-        NUM_NEW,
+        NUM_SCHEDULED,
         batch_rows,
         bits_table,
         crowd_runs,
@@ -77,14 +77,14 @@ def _():
         fusing,
         live_table,
         load_model,
-        load_parts,
+        load_policies,
         longest_chunk,
         p99_ms,
         replace,
         said_of_p99,
         step_curves,
         strip,
-        whose_parts,
+        whose_policies,
     )
 
 
@@ -95,8 +95,10 @@ def _():
 
 
 @app.function
-def pack(past_lens: list[int], num_new: list[int]) -> tuple[list[int], list[int], torch.Tensor]:
-    """Return `(cu_q, cu_k, mask)`: whose is what in a packed step, where nothing is padded."""
+def pack(
+    context_lens: list[int], num_scheduled_tokens: list[int]
+) -> tuple[list[int], list[int], torch.Tensor]:
+    """Return `(cu_seqlens_q, cu_seqlens_k, mask)` of a packed step, in which nothing is padded."""
     raise NotImplementedError("Exercise 3b.1: whose queries and keys are whose, and which see which")
 
 
@@ -114,12 +116,12 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(BatchView, NUM_NEW, batch_rows, pack_attempt, strip):
+def _(BatchView, NUM_SCHEDULED, batch_rows, pack_attempt, strip):
     _strip = strip(pack_attempt)
     mo.md(_strip) if isinstance(_strip, str) else BatchView(
         batch_rows(),
         **_strip,
-        num_new=NUM_NEW,
+        num_scheduled_tokens=NUM_SCHEDULED,
         question="Where have the holes gone, and what keeps the requests apart?",
     )
     return
@@ -132,7 +134,7 @@ def _():
     the *bottom right* corner: the last query of a request sees all of that request's keys. A's block is
     a single line.
 
-    The engine has two executors of this kind. `strip` is what you have just written: one row and one mask.
+    The engine has two executors of this kind. `single_mask` is what you have just written: one row and one mask.
     It still works out N · K scores, most of which are thrown away, so it is for reading. `packed` attends
     request by request, straight from the cache, and never builds the big mask. It has been the engine's
     default since lesson 0. Lesson 3's six requests, in every form:
@@ -141,17 +143,25 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(load_model, load_parts):
+def _(load_model, load_policies):
     exact = load_model().double()  # in float64 rounding can flip no token
-    earlier = load_parts("l03b_packing")  # what you wrote in earlier lessons and passed
+    earlier = load_policies("l03b_packing")  # what you wrote in earlier lessons and passed
     return earlier, exact
 
 
 @app.cell(hide_code=True)
-def _(earlier, exact, forms_table, fusing, pack_attempt, replace, whose_parts):
-    _yours = replace(earlier.parts, pack=pack_attempt.or_reference(fusing.pack))
+def _(
+    earlier,
+    exact,
+    forms_table,
+    fusing,
+    pack_attempt,
+    replace,
+    whose_policies,
+):
+    _yours = replace(earlier.policies, pack=pack_attempt.or_reference(fusing.pack))
     mo.md(
-        f"{whose_parts({'pack': pack_attempt})} Of the earlier lessons: {earlier.sentence}\n\n"
+        f"{whose_policies({'pack': pack_attempt})} Of the earlier lessons: {earlier.sentence}\n\n"
         f"{forms_table(exact, _yours)}"
     )
     return
@@ -196,7 +206,7 @@ def _(crowd_table, runs):
 @app.cell(hide_code=True)
 def _(FORMS, runs):
     from course.figure import Figure
-    from nanogpt.figures import latencies
+    from nanogpt.figures.curves import latencies
 
     after(
         "l03.p99",
@@ -302,7 +312,7 @@ def _():
     silicon, the library keeps one order for all these batches; another library would not.) So the logits of a request depend, in the last bits, on *how
     many others* are in its batch. As a rule it shows only when two tokens are nearly tied.
 
-    This engine's cure: no operation ever sees another shape. `EngineConfig(batch_invariant=True)` runs tokens in
+    This engine's cure: no operation ever sees another shape. `EngineConfig(executor="batch_invariant")` runs tokens in
     tiles of one fixed size, the last filled up with dummies, and attention over keys in tiles of another
     (`nanogpt/executors/batch_invariant.py`). Below, Romeo's logits in three kinds of company, each compared bit
     by bit with those that Romeo gets alone.
@@ -330,11 +340,11 @@ def _():
     - **Sarathi** (Agrawal et al., [arXiv 2308.16369](https://arxiv.org/abs/2308.16369)) put a prompt's chunk and decodes into
       one batch, so that decodes ride along on the chunk's weight read.
     - **vLLM**: since [#3884](https://github.com/vllm-project/vllm/pull/3884) its tokens are *batched together in a flattened 1D query*.
-    - **FlashAttention** takes the flat row: `flash_attn_varlen_func` with `cu_seqlens_q` and `cu_seqlens_k`, your `cu_q`
-      and `cu_k`. Its causal mask was aligned top-left until version 2.1, and *to the bottom right corner* from then
+    - **FlashAttention** takes the flat row: `flash_attn_varlen_func` with `cu_seqlens_q` and `cu_seqlens_k`, your
+      two lists. Its causal mask was aligned top-left until version 2.1, and *to the bottom right corner* from then
       on. **FlashInfer** calls the totals `qo_indptr`. PyTorch has `varlen_attn` in `torch.nn.attention.varlen`.
     - **SGLang** mixes with `--enable-mixed-chunk`; its first form used the prefill kernel for the whole batch,
-      *inefficient* in its maintainers' words ([#2273](https://github.com/sgl-project/sglang/issues/2273)): the same effect as our `strip`.
+      *inefficient* in its maintainers' words ([#2273](https://github.com/sgl-project/sglang/issues/2273)): the same effect as our `single_mask`.
     - **nano-vllm**, in its released form, runs prefill *or* decodes, never both in a step
       ([#73](https://github.com/GeeeekExplorer/nano-vllm/issues/73)); a proposal is to *represent decode as a length-1 chunk over
       its cached prefix* ([#276](https://github.com/GeeeekExplorer/nano-vllm/pull/276)).

@@ -39,16 +39,15 @@ def _():
     from dataclasses import replace
     from functools import cache
 
-    from course.answers import load_parts
-    from course.replay import replays
-    from course.stories.l04_exhibits import (
+    from course.answers import load_policies
+    from course.lesson_data.l04_exhibits import (
         benchmarks_table,
         kept_by,
         live_bytes_table,
         overdrawn_facts,
         sliced_and_copied,
     )
-    from course.stories.l04_window import (
+    from course.lesson_data.l04_window import (
         block_steps,
         drawn_masks,
         five_requests,
@@ -58,9 +57,10 @@ def _():
         runs_table,
         storage_story,
     )
-    from course.stories.texts import whose_parts
-    from nanogpt import Engine, EngineConfig, load_model, policies
-    from nanogpt.parts import sliding_window
+    from course.lesson_data.texts import whose_policies
+    from course.replay import replays
+    from nanogpt import Engine, EngineConfig, load_model
+    from nanogpt.policies import queueing, sliding_window
     from widgets import BlockTable, KVGrowth, MaskStepper, StorageStrip, Timeline, whose
 
     model = load_model()
@@ -82,10 +82,10 @@ def _():
         kept_by,
         live_bytes_table,
         load_model,
-        load_parts,
+        load_policies,
         model,
         overdrawn_facts,
-        policies,
+        queueing,
         replace,
         replays,
         ring_steps,
@@ -94,7 +94,7 @@ def _():
         sliding_window,
         storage_story,
         whose,
-        whose_parts,
+        whose_policies,
     )
 
 
@@ -114,10 +114,10 @@ def _(KVGrowth, grown, model):
 
 @app.cell(hide_code=True)
 def _(growth, held_after):
-    (_full, _all), (_parts, _some) = held_after(growth[0], 30), held_after(growth[2], 30)
+    (_full, _all), (_policies, _some) = held_after(growth[0], 30), held_after(growth[2], 30)
     mo.md(
         f"After step 30 the three hold {_full} = **{_all} KV tokens**, and every step adds 3 more. With a window of "
-        f"W = 20 they hold {_parts} = **{_some}**, and no step adds anything. (*Show bytes* changes the unit, the slider the window.)"
+        f"W = 20 they hold {_policies} = **{_some}**, and no step adds anything. (*Show bytes* changes the unit, the slider the window.)"
     )
     return
 
@@ -283,8 +283,8 @@ def _():
 
     The scheduler of lesson 2 admits by what requests hold. Counted too high, requests that fit are
     turned away; counted too low, memory runs out. The published file counts `min(total, W)` and
-    evicts after decodes only: with W = 20, a prompt of 40 tokens leaves its prefill **held as 40 and
-    counted as 20**. And even with eviction after every step, a chunk is all there before any of it
+    evicts after decodes only: with W = 20, a prompt of 40 tokens leaves its prefill **holding 40 entries
+    while the scheduler counts 20**. And even with eviction after every step, a chunk is all there before any of it
     can go. So a step has two numbers, a peak and an end.
     """)
     return
@@ -292,26 +292,28 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l04.held")
+    task("l04.kv_usage")
     return
 
 
 @app.function
-def held(cursor: int, num_tokens: int, window: int | None, sinks: int) -> tuple[int, int]:
+def kv_usage(
+    num_computed_tokens: int, num_scheduled_tokens: int, window: int | None, sinks: int
+) -> tuple[int, int]:
     """Return `(peak, end)`: the KV tokens a request holds at the height of a step and after it."""
     raise NotImplementedError("Exercise 4.3: KV tokens at the height of the step, and after it")
 
 
 @app.cell(hide_code=True)
 def _():
-    held_attempt = attempt("l04.held", lambda: held)
+    held_attempt = attempt("l04.kv_usage", lambda: kv_usage)
     held_attempt
     return (held_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l04.held")
+    hints("l04.kv_usage")
     return
 
 
@@ -333,26 +335,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l04.ring_slot")
+    task("l04.rolling_buffer_index")
     return
 
 
 @app.function
-def ring_slot(position: int, window: int, sinks: int) -> int:
+def rolling_buffer_index(position: int, window: int, sinks: int) -> int:
     """Return the slot in which the K/V of `position` lies: a number from 0 to sinks + window - 1."""
     raise NotImplementedError("Exercise 4.4: in which slot does the K/V of this position lie?")
 
 
 @app.cell(hide_code=True)
 def _():
-    ring_attempt = attempt("l04.ring_slot", lambda: ring_slot)
+    ring_attempt = attempt("l04.rolling_buffer_index", lambda: rolling_buffer_index)
     ring_attempt
     return (ring_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l04.ring_slot")
+    hints("l04.rolling_buffer_index")
     return
 
 
@@ -361,7 +363,7 @@ def _(StorageStrip, ring_attempt, ring_steps):
     _steps = ring_steps(ring_attempt)
     mo.md(_steps) if isinstance(_steps, str) else StorageStrip(
         _steps,
-        "A window of 5 and 2 sinks, by your ring_slot",
+        "A window of 5 and 2 sinks, by your rolling_buffer_index",
         question="Which position does each new one overwrite?",
     )
     return
@@ -373,7 +375,7 @@ def _():
     ## Your engine, on real Shakespeare
 
     Five requests, a window of 24 and 4 sinks, a KV budget of 100 tokens. Your functions go in
-    through `Parts`, as far as you have written them. The run that is drawn stores K/V in the ring.
+    through `Policies`, as far as you have written them. The run that is drawn stores K/V in the ring.
     The same requests run again with `evict` as storage, and with chunks of at most 7 and of 64
     tokens: no text may change.
 
@@ -390,7 +392,7 @@ def _(
     cache,
     five_requests,
     load_model,
-    load_parts,
+    load_policies,
     replace,
     replays,
 ):
@@ -403,13 +405,13 @@ def _(
         temperature=0.8,
         seed=1,
     )
-    earlier = load_parts("l04_sliding_window")  # what you wrote in lessons 1 to 3 and passed
+    earlier = load_policies("l04_sliding_window")  # what you wrote in lessons 1 to 3 and passed
 
     @cache
     def run_under(**changed):
         """A run of five requests; with your functions in it, it is computed in a child process."""
         settings = replace(stage, **changed)
-        return replays(lambda parts: Engine(exact, settings, parts), five_requests, 300)
+        return replays(lambda policies: Engine(exact, settings, policies), five_requests, 300)
 
     reference_trace = run_under().reference
     return earlier, exact, reference_trace, run_under, stage
@@ -421,7 +423,7 @@ def _(
     earlier,
     evict_attempt,
     held_attempt,
-    policies,
+    queueing,
     reference_trace,
     replace,
     ring_attempt,
@@ -432,13 +434,13 @@ def _(
     attempts = {
         "visible": visible_attempt,
         "evict": evict_attempt,
-        "held": held_attempt,
-        "ring_slot": ring_attempt,
+        "kv_usage": held_attempt,
+        "rolling_buffer_index": ring_attempt,
     }
     mine = {
         name: each.or_reference(getattr(sliding_window, name)) for name, each in attempts.items()
     }
-    yours = replace(earlier.parts, admit=policies.admit, **mine)
+    yours = replace(earlier.policies, admit=queueing.admit, **mine)
     your_trace = run_under()(yours)
     Timeline(
         your_trace.to_json(),
@@ -458,7 +460,7 @@ def _(
     run_under,
     runs_table,
     stage,
-    whose_parts,
+    whose_policies,
     your_trace,
     yours,
 ):
@@ -469,7 +471,7 @@ def _(
         "chunks of at most 64": run_under(token_budget=64)(yours),
     }
     mo.md(
-        f"{whose_parts(attempts, 'these runs')} Of the earlier lessons: {earlier.sentence}\n\n"
+        f"{whose_policies(attempts, 'these runs')} Of the earlier lessons: {earlier.sentence}\n\n"
         f"{runs_table(exact, stage, _runs)}"
     )
     return
@@ -498,7 +500,7 @@ def _():
 @app.cell(hide_code=True)
 def _(attempts, by_window, whose, window, without_window):
     from course.figure import Figure, stopped
-    from nanogpt.figures import kv_over_time
+    from nanogpt.figures.curves import kv_over_time
 
     def _drawn(W):
         runs = {"no window": without_window, f"a window of {W}": by_window[W]}
@@ -618,7 +620,7 @@ def _():
 
 
 @app.function
-def exhibit_a(k, v, window, sinks):
+def evict_one_per_step(k, v, window, sinks):
     """What is kept: a full window lets its oldest entry go, the first behind the sinks."""
     if k.shape[1] <= sinks + window:
         return k, v
@@ -628,7 +630,7 @@ def exhibit_a(k, v, window, sinks):
 
 @app.cell(hide_code=True)
 def _(KVGrowth, kept_by, model):
-    overdrawn = kept_by(model, piece(lambda: exhibit_a), 60)
+    overdrawn = kept_by(model, piece(lambda: evict_one_per_step), 60)
     KVGrowth(
         [{"label": "exhibit A, W = 20", "window": 20, "trace": overdrawn.to_json()}],
         "Exhibit A, against a KV budget of 60",
@@ -660,7 +662,7 @@ def _(load_model, overdrawn, overdrawn_facts):
 
 @app.cell(hide_code=True)
 def _():
-    after("l04.one_in_one_out", exhibit("A", "l04.evict", lambda: exhibit_a))
+    after("l04.one_in_one_out", exhibit("A", "l04.evict", lambda: evict_one_per_step))
     return
 
 
@@ -716,7 +718,7 @@ def _():
     ## How production engines do it
 
     - **Mistral 7B v0.1** (Jiang et al., 2023, section 2) was trained with a window of 4,096 in every
-      layer and serves from a *rolling buffer*: position i lies in slot i mod W, your `ring_slot`
+      layer and serves from a *rolling buffer*: position i lies in slot i mod W, your `rolling_buffer_index`
       without sinks. Its later releases have no window any more.
     - **vLLM** gives layers with and without a window each their own kind of manager over one pool of
       blocks and frees blocks that have left the window

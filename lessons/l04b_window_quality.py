@@ -34,8 +34,8 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.stories.l04_exhibits import end_of_the_table
-    from course.stories.l04b_heads import (
+    from course.lesson_data.l04_exhibits import end_of_the_table
+    from course.lesson_data.l04b_heads import (
         added_by_layer,
         keeping_table,
         layers_table,
@@ -44,7 +44,7 @@ def _():
         twins_table,
         weights_by_distance,
     )
-    from course.stories.l04b_readings import (
+    from course.lesson_data.l04b_readings import (
         cost_chart,
         costs,
         metric_lab,
@@ -131,12 +131,12 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l04.judge")
+    task("l04.compare_logits")
     return
 
 
 @app.function
-def judge(
+def compare_logits(
     full_logits: torch.Tensor, window_logits: torch.Tensor, targets: torch.Tensor
 ) -> tuple[float, float]:
     """Return `(agreement, nll_delta)`: what a window costs on a known text."""
@@ -145,14 +145,14 @@ def judge(
 
 @app.cell(hide_code=True)
 def _():
-    judge_attempt = attempt("l04.judge", lambda: judge)
-    judge_attempt
-    return (judge_attempt,)
+    compare_logits_attempt = attempt("l04.compare_logits", lambda: compare_logits)
+    compare_logits_attempt
+    return (compare_logits_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l04.judge")
+    hints("l04.compare_logits")
     return
 
 
@@ -178,13 +178,13 @@ def _(costs, model):
 
 
 @app.cell(hide_code=True)
-def _(cost_chart, costs, judge_attempt, model, whose):
+def _(compare_logits_attempt, cost_chart, costs, model, whose):
     from course.figure import Figure
 
     after(
         "l04.cost",
         Figure(
-            cost_chart(*costs(model, judge_attempt), whose(judge_attempt.started)),
+            cost_chart(*costs(model, compare_logits_attempt), whose(compare_logits_attempt.started)),
             "How large must a window be until it costs nothing?",
         ),
     )
@@ -206,7 +206,7 @@ def _():
 
     - **sampled**: the post's way; the share of 40 places at which two sampled texts agree
     - **greedy**: the same, with the most likely token each time
-    - **teacher-forced**: your `judge`, on text that neither has written
+    - **teacher-forced**: your `compare_logits`, on text that neither has written
     - **needle**: a name that has spoken 90 characters ago; given the choice between it and another,
       does the model prefer it more than if it had not spoken? Chance is 50 %.
     """),

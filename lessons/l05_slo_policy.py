@@ -42,25 +42,25 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    from course.stories.l05_ladder import (
+    from course.lesson_data.l05_ladder import (
         Ladder,
-        gate_by,
-        gate_decisions,
         starving,
         under_load,
+        victim_decisions,
+        victims_by,
     )
-    from course.stories.l05_policy import (
+    from course.lesson_data.l05_policy import (
         REPORT_AND_VOICE,
-        chunk_prices,
         fitted,
         passes,
-        shared_passes,
         simulated,
         slack_case,
         ttft_ms,
         your_slack,
     )
-    from nanogpt.slo import policy, simulate, two_tier_load
+    from nanogpt.slo import policy
+    from nanogpt.slo.load import two_tier_load
+    from nanogpt.slo.prefill_simulation import simulate
     from nanogpt.slo.variants import (
         BATCHED,
         BATCHED_WITHOUT_RULE_1,
@@ -84,15 +84,11 @@ def _():
         SEEN,
         SlackTimeline,
         UNPREEMPTED,
-        chunk_prices,
         doomed_pair,
         fitted,
-        gate_by,
-        gate_decisions,
         ladder,
         passes,
         policy,
-        shared_passes,
         simulate,
         simulated,
         slack_case,
@@ -100,6 +96,8 @@ def _():
         ttft_ms,
         two_tier_load,
         under_load,
+        victim_decisions,
+        victims_by,
         your_slack,
     )
 
@@ -134,13 +132,22 @@ def _(BATCHED, REPORT_AND_VOICE, ROUND_COST, left_alone, simulate, ttft_ms):
 
 
 @app.cell(hide_code=True)
-def _(chunk_prices):
-    mo.md(
-        "**Why not cut the report into chunks, as in lesson 1?** Every chunk pays the fixed cost of a pass, urgent arrival or not. With the line that the "
-        "post's author measured (a 70-billion-parameter model on four A100: 0.173 ms per token, 34 ms per pass; modelled here):\n\n"
-        + chunk_prices()
-        + "\n\nSo this lesson's machine runs prompts whole, with a way out at every layer. *How* one leaves a running pass is lesson 6. *When* is this one."
-    )
+def _():
+    mo.md(r"""
+    **Why not cut the report into chunks, as in lesson 1?** Every chunk pays the fixed cost of a pass,
+    urgent arrival or not. With the line that the post's author measured (a 70-billion-parameter model
+    on four A100: 0.173 ms per token, 34 ms per pass; modelled here):
+
+    | 4,000 tokens in chunks of | the whole prefill | longest wait for a gap |
+    |:--|--:|--:|
+    | 4,000 | 726 ms, ×1.00 | 726 ms |
+    | 512 | 965 ms, ×1.33 | 123 ms |
+    | 128 | 1,784 ms, ×2.46 | 56 ms |
+    | one piece, left between two of 80 layers | 726 ms, ×1.00 | 9 ms |
+
+    So this lesson's machine runs prompts whole, with a way out at every layer. *How* one leaves a
+    running pass is lesson 6. *When* is this one.
+    """)
     return
 
 
@@ -189,26 +196,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l05.fit")
+    task("l05.fit_ttft")
     return
 
 
 @app.function
-def fit(points: list[tuple[int, float]]) -> tuple[float, float]:
+def fit_ttft(points: list[tuple[int, float]]) -> tuple[float, float]:
     """Return `(a, c)`: a prefill of n tokens is predicted to take a * n + c microseconds."""
     raise NotImplementedError("Exercise 5.1: the line of least squared error")
 
 
 @app.cell(hide_code=True)
 def _():
-    fit_attempt = attempt("l05.fit", lambda: fit)
+    fit_attempt = attempt("l05.fit_ttft", lambda: fit_ttft)
     fit_attempt
     return (fit_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l05.fit")
+    hints("l05.fit_ttft")
     return
 
 
@@ -228,7 +235,7 @@ def _(fit_words):
         + " A fixed cost below zero is a warning: the points bend. In this small model attention, which grows with the square of the prompt, is a good part of the work. "
         "(`lessons/data/step_costs.json`; the paper behind the post fits a cubic for that reason.) The post's author measured six lengths from 242 to 7,986 tokens of a "
         "70-billion-parameter model and got **R² = 0.9996 with a line**: there the large matrices cost so much that attention's square hardly shows.\n\n"
-        "*A line* is thus a fact about one model on one machine and one range of lengths. Refit when one of them changes: `python -m nanogpt.slo fit sweep.csv`."
+        "*A line* is thus a fact about one model on one machine and one range of lengths. Refit when one of them changes: `python -m nanogpt.slo fit_ttft sweep.csv`."
     )
     return
 
@@ -240,7 +247,7 @@ def _():
 
     The post defines slack as the time left minus the predicted TTFT. Simple, as long as the request
     waits. But the policy also has to judge the one that *runs*: it must decide whether to stop it. What
-    does a runner still have to pay for?
+    does a running request still have to pay for?
     """)
     return
 
@@ -284,7 +291,7 @@ def _(SlackTimeline, slack_attempt, your_slack):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    A runner's slack should stay where it is: every ms that passes is a ms of work done. (A pass computes
+    The slack of a running request should stay where it is: every ms that passes is a ms of work done. (A pass computes
     all its tokens layer by layer; of its computing time, every 0.1 ms counts as one token here.)
 
     ### Which goes first?
@@ -302,7 +309,7 @@ def _(policy):
         "A has its deadline in 400 ms and **1 ms** of slack. B has its deadline in 399 ms and **390 ms** of slack. Which ranks first?",
         ("A: it has no time to lose", "B: its deadline is nearer", "Neither: the scores are equal"),
         1,
-        f"**B**, {policy.urgency(390_000, 399_000):.6f} against {policy.urgency(1_000, 400_000):.6f}: only the sign of the slack counts, not its size. This is earliest deadline first with the doomed sorted out. Is it wrong? "
+        f"**B**, {policy.edf_score(390_000, 399_000):.6f} against {policy.edf_score(1_000, 400_000):.6f}: only the sign of the slack counts, not its size. This is earliest deadline first with the doomed sorted out. Is it wrong? "
         "A needs 399 ms of computing and B 9. Together that is 408 ms, and there are 400: one of them is lost whatever the order, and B first "
         "loses A. A rule by slack alone would have lost B. Neither sees that the two do not fit together.",
     )
@@ -311,26 +318,26 @@ def _(policy):
 
 @app.cell(hide_code=True)
 def _():
-    task("l05.urgency")
+    task("l05.edf_score")
     return
 
 
 @app.function
-def urgency(slack: float, time_to_deadline: int) -> float:
-    """Return the urgency of a request, from -1 to 1: the higher goes first."""
+def edf_score(slack: float, time_to_deadline: int) -> float:
+    """Return the score of a request, from -1 to 1: the higher goes first."""
     raise NotImplementedError("Exercise 5.3: a score from -1 to 1, the higher the sooner")
 
 
 @app.cell(hide_code=True)
 def _():
-    urgency_attempt = attempt("l05.urgency", lambda: urgency)
-    urgency_attempt
-    return (urgency_attempt,)
+    score_attempt = attempt("l05.edf_score", lambda: edf_score)
+    score_attempt
+    return (score_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l05.urgency")
+    hints("l05.edf_score")
     return
 
 
@@ -352,79 +359,93 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Which gives way?
+    ### Which running request is preempted?
 
-    Now the gate. One request waits, others run, perhaps several in one pass. Every few milliseconds a
-    monitor asks: shall one of them go? A preemption throws work away, so a hair's breadth is not enough:
-    the waiter has to be **1.2 times** as urgent. As urgent as which?
+    One request waits, the **candidate**; others run, perhaps several in one pass. Every few milliseconds
+    a monitor asks whether to preempt one of them. A preemption throws work away, so being a little more
+    urgent is not enough: the candidate has to be **1.2 times** as urgent as one running request, the
+    **incumbent**. Which one is that?
 
-    - **Conservative**, the post's default: as the *most* urgent runner. What runs beside it is dragged
-      along, so none of them may be more urgent than the waiter.
-    - **Aggressive**: as the *least* urgent one.
+    - **Conservative**, the post's default: the *most* urgent running request. The others in its pass are
+      preempted with it, so none of them may be more urgent than the candidate.
+    - **Aggressive**: the *least* urgent one.
 
-    Either way the one that goes is the least urgent. And before anything is compared, the signs decide:
+    In both modes the victim is the least urgent running request. Before any score is compared, the signs
+    decide:
 
-    | signs | the reference can make it | the reference is doomed |
+    | signs | the incumbent can meet its deadline | the incumbent is doomed |
     |:--|:--|:--|
-    | **the waiter can make it** | preempt if 1.2 times as urgent | preempt: its place does it no good |
-    | **the waiter is doomed** | never: it cannot be saved | never: neither is saved |
+    | **the candidate can meet its deadline** | preempt if 1.2 times as urgent | preempt: its place does it no good |
+    | **the candidate is doomed** | never: it cannot be saved | never: neither is saved |
 
-    One more, **Rule 1**: what was preempted once is immune. You will see under *Break it* what it is
-    there for.
+    One more, **Rule 1**: a request that was preempted once is immune. You will see under *Break it* why.
     """)
     return
 
 
 @app.cell(hide_code=True)
 def _():
-    task("l05.gate")
+    task("l05.select_victim")
     return
 
 
 @app.function
-def gate(
-    waiter: slo.SloView, runners: list[slo.SloView], margin: float, mode: str
+def select_victim(
+    candidate: slo.SloView, running: list[slo.SloView], margin: float, mode: str
 ) -> int | None:
-    """Return the id of the runner to preempt for `waiter`, or None if none is."""
-    raise NotImplementedError("Exercise 5.4: which runner, if any, gives way?")
+    """Return the id of the request to preempt for `candidate`, or None for no preemption."""
+    raise NotImplementedError("Exercise 5.4: which running request is preempted, if any?")
 
 
 @app.cell(hide_code=True)
 def _():
-    gate_attempt = attempt("l05.gate", lambda: gate)
-    gate_attempt
-    return (gate_attempt,)
+    victim_attempt = attempt("l05.select_victim", lambda: select_victim)
+    victim_attempt
+    return (victim_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l05.gate")
+    hints("l05.select_victim")
     return
 
 
 @app.cell(hide_code=True)
-def _(GatePicture, gate_attempt, gate_decisions):
-    _decisions = gate_decisions(gate_attempt)
-    _whose = "your gate" if gate_attempt.started else "the reference: your gate is not written yet"
-    mo.md("What `gate` answers cannot be drawn; the check says more.") if _decisions is None else GatePicture(
+def _(GatePicture, victim_attempt, victim_decisions):
+    _decisions = victim_decisions(victim_attempt)
+    _whose = "your function" if victim_attempt.started else "the reference: yours is not written yet"
+    mo.md("What `select_victim` answers cannot be drawn; the check says more.") if _decisions is None else GatePicture(
         _decisions,
         title=f"Eight moments, by {_whose}",
-        question="Does the waiter clear the bar, and do the signs let it try?",
+        question="Does the waiting request clear the bar, and do the signs let it try?",
     )
     return
 
 
 @app.cell(hide_code=True)
-def _(shared_passes):
-    mo.md(
-        "The workers of the machine have a veto, **Rule 2**: a pass that has more than 90 % of its layers behind it lets itself finish.\n\n"
-        "### Which come along?\n\n"
-        "The place is free, the urgent request is at the head of the queue. Others wait, too. The fixed cost of a pass is paid once for all in it, so an engine likes to fill it up. "
-        "But all of them get done when the pass ends:\n\n"
-        + shared_passes()
-        + "\n\nSo: one after the other comes along, as long as the head can bear it. The guard keeps a tenth of the head's SLO in reserve, since predictions err; the bound "
-        "keeps passes short enough for what arrives next."
-    )
+def _():
+    mo.md(r"""
+    The workers of the machine have a veto, **Rule 2**: a pass that has more than 90 % of its layers
+    behind it lets itself finish.
+
+    ### Which come along?
+
+    The place is free, the urgent request is at the head of the queue. Others wait, too. The fixed cost
+    of a pass is paid once for all in it, so an engine likes to fill it up. But all of them get done
+    when the pass ends:
+
+    | in the pass | the head gets its first token after | of its 100 ms |
+    |:--|--:|:--|
+    | 200 tokens | 30 ms | in time |
+    | 200 tokens + 300 | 60 ms | in time |
+    | 200 tokens + 300 + 300 | 90 ms | in time |
+    | 200 tokens + 300 + 300 + 300 | 120 ms | **missed** |
+    | 200 tokens + 4,000 | 430 ms | **missed** |
+
+    So: one after the other comes along, as long as the head can bear it. `slack_reserve` keeps a tenth
+    of the head's SLO in reserve, since predictions err; `max_batch_tokens` keeps passes short enough
+    for the next arrival.
+    """)
     return
 
 
@@ -436,7 +457,12 @@ def _():
 
 @app.function
 def slo_batch(
-    head: slo.SloView, waiters: list[slo.SloView], a: float, c: float, bound: int, guard: float
+    head: slo.SloView,
+    waiters: list[slo.SloView],
+    a: float,
+    c: float,
+    max_batch_tokens: int,
+    slack_reserve: float,
 ) -> list[int]:
     """Return the ids of those that share the next pass, `head` first: none that endangers it."""
     raise NotImplementedError("Exercise 5.5: which share the pass with the head?")
@@ -474,19 +500,19 @@ def _():
 @app.cell(hide_code=True)
 def _(
     batch_attempt,
-    gate_attempt,
+    score_attempt,
     slack_attempt,
     two_tier_load,
     under_load,
-    urgency_attempt,
+    victim_attempt,
 ):
     mo.md(
         under_load(
             two_tier_load(seed=0, requests_per_s=4, duration_s=30),
             {
                 "slack": slack_attempt,
-                "urgency": urgency_attempt,
-                "gate": gate_attempt,
+                "edf_score": score_attempt,
+                "select_victim": victim_attempt,
                 "slo_batch": batch_attempt,
             },
         )
@@ -495,15 +521,15 @@ def _(
 
 
 @app.cell(hide_code=True)
-def _(Figure, batch_attempt, gate_attempt, slack_attempt, urgency_attempt):
-    from course.stories.l05_curves import RUNGS, rung_by_load, your_policy_by_load
+def _(Figure, batch_attempt, score_attempt, slack_attempt, victim_attempt):
+    from course.lesson_data.l05_curves import RUNGS, rung_by_load, your_policy_by_load
 
     Figure(
         your_policy_by_load(
             {
                 "slack": slack_attempt,
-                "urgency": urgency_attempt,
-                "gate": gate_attempt,
+                "edf_score": score_attempt,
+                "select_victim": victim_attempt,
                 "slo_batch": batch_attempt,
             }
         ),
@@ -533,7 +559,7 @@ def _(ladder):
 def _():
     predict(
         "l05.null",
-        "No preemption in two minutes, at any of five seeds. The gate is right, the rules are right, the monitor looks every 5 ms. **Why does it never fire?**",
+        "No preemption in two minutes, at any of five seeds. The choice of the victim is right, the rules are right, the monitor looks every 5 ms. **Why does it never fire?**",
         (
             "The margin of 1.2 is too high",
             "Urgent requests are doomed before the monitor looks",
@@ -629,30 +655,30 @@ def _():
     mo.md(r"""
     ## Break it
 
-    Two defects of the gate, on the machine with round numbers: 10 ms per pass, 0.1 ms per token, 10
+    Two defects of the choice, on the machine with round numbers: 10 ms per pass, 0.1 ms per token, 10
     layers; a bar says how far a pass came.
 
     ### Exhibit A: after you, no, after you
 
     Two requests arrive together. Neither of them can make it any more: 110 ms of work each, 50 ms of
-    time. The next one comes ten seconds later. Rule 1 is switched off for now. The gate asks
-    `exhibit_a` whether the waiter outranks the runner that it is measured by, and that answers
-    `waiter > margin * runner`.
+    time. The next one comes ten seconds later. Rule 1 is switched off for now. The policy asks
+    `exhibit_a` whether the candidate outranks the incumbent, and that answers
+    `candidate > margin * incumbent`.
     <span data-yours="exhibit"></span>
     """)
     return
 
 
 @app.function
-def exhibit_a(waiter: float, runner: float, margin: float) -> bool:
-    """Whether the waiter, by its urgency, may take the runner's place."""
-    return waiter > margin * runner
+def exhibit_a(candidate: float, incumbent: float, margin: float) -> bool:
+    """Whether the candidate, by its score, may take the incumbent's place."""
+    return candidate > margin * incumbent
 
 
 @app.cell(hide_code=True)
-def _(BATCHED_WITHOUT_RULE_1, doomed_pair, gate_by, passes, simulated):
+def _(BATCHED_WITHOUT_RULE_1, doomed_pair, passes, simulated, victims_by):
     loop = simulated(
-        doomed_pair(), BATCHED_WITHOUT_RULE_1, most=2000, gate=gate_by(piece(lambda: exhibit_a))
+        doomed_pair(), BATCHED_WITHOUT_RULE_1, most=2000, select_victim=victims_by(piece(lambda: exhibit_a))
     )
     mo.md(passes(loop, 4))
     return
@@ -665,7 +691,7 @@ def _():
         "Hundreds of passes, each of them thrown away after a layer. **What is broken?**",
         (
             "The poll of 5 ms is too short: the monitor should look less often",
-            "The order of the runners: the wrong one goes",
+            "The order of the running requests: the wrong one is preempted",
             "The margin lowers the bar instead of raising it",
             "The waiting queue: preempted requests belong at its end",
         ),
@@ -677,8 +703,8 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(gate_by):
-    after("l05.after_you", exhibit("A", "l05.gate", lambda: gate_by(exhibit_a)))
+def _(victims_by):
+    after("l05.after_you", exhibit("A", "l05.select_victim", lambda: victims_by(exhibit_a)))
     return
 
 
@@ -687,7 +713,7 @@ def _(passes, starving):
     starved, served = starving()
     mo.md(
         "### Exhibit B: the report that is never read\n\n"
-        "A long prompt of 410 ms, with five seconds of time. And every 300 ms an urgent short one. Another gate: every single preemption in this run is justified.\n\n"
+        "A long prompt of 410 ms, with five seconds of time. And every 300 ms an urgent short one. Another policy: every single preemption in this run is justified.\n\n"
         + passes(starved, 6)
     )
     return served, starved
@@ -710,12 +736,12 @@ def _(ladder, served, starved, ttft_ms):
         (
             "Rule 1: what was preempted once is immune",
             "Rule 2: a pass past 90 % of its layers finishes",
-            "The bound on the batch",
+            "The limit on the batch",
             "A margin of more than 1.2",
         ),
         0,
         f"This run: {_facts(starved)}. With the reference: {_facts(served)}. Lesson 2b had this, too: strict priority starves. "
-        "(Rule 2 saves a pass only near its end, the bound lets fewer come along, and at a margin of 10 there are as many preemptions.) "
+        "(Rule 2 saves a pass only near its end, the token limit lets fewer come along, and at a margin of 10 there are as many preemptions.) "
         f"And what does Rule 1 cost? Under random load, at 4 requests per second, of the urgent are in time: {_price} (modelled). It is insurance against the unlucky case, and on an average day it costs.",
     )
     return
@@ -771,7 +797,7 @@ def _():
     - **FlowPrefill** (Hsieh et al., [arXiv 2602.16603](https://arxiv.org/abs/2602.16603), 2026) is the
       paper behind the post: a pass may be left between operators, and scheduling happens only at arrivals
       and completions. Its code has what the fork left out: slack of the remaining work, batches with a
-      bound of 2,048 tokens and a guard of a tenth, suspension.
+      limit of 2,048 tokens and a reserve of a tenth, suspension.
     - **vLLM** has another FlowPrefill as an open proposal,
       [#44794](https://github.com/vllm-project/vllm/pull/44794). Its first form could suspend a prefill
       for ever: mean TTFT 450 ms without it, **969 ms with it**. A bound of 50 ms on sleep made it 412 ms.

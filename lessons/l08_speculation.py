@@ -38,16 +38,16 @@ def _():
 
     import torch
 
-    from course.answers import load_parts
+    from course.answers import load_policies
+    from course.lesson_data import l08_drafts as drafts
+    from course.lesson_data import l08_exhibits as exhibits
+    from course.lesson_data import l08_measured as measured
+    from course.lesson_data import l08_runs as runs
+    from course.lesson_data import l08_worth as worth
+    from course.lesson_data.l08_judged import story
     from course.replay import replays
-    from course.stories import l08_drafts as drafts
-    from course.stories import l08_exhibits as exhibits
-    from course.stories import l08_measured as measured
-    from course.stories import l08_runs as runs
-    from course.stories import l08_worth as worth
-    from course.stories.l08_judged import story
     from nanogpt import Engine, EngineConfig, Request, encode, load_model
-    from nanogpt.parts import acceptance
+    from nanogpt.policies import acceptance
     from nanogpt.speculative.trigram import TrigramDraft
     from widgets import AcceptBars, Curves, SpeculationStrip, Timeline, bar, whose
 
@@ -66,7 +66,7 @@ def _():
         encode,
         exhibits,
         load_model,
-        load_parts,
+        load_policies,
         measured,
         replace,
         replays,
@@ -79,8 +79,15 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(drafts):
-    mo.md(drafts.pass_costs())
+def _():
+    mo.md(r"""
+    | tokens in the pass | our model on a CPU, measured once | a large GPU, modelled |
+    |--:|--:|--:|
+    | 1 | 0.47 ms, ×1.00 | 5.30 ms, ×1.00 |
+    | 4 | 0.63 ms, ×1.34 | 5.30 ms, ×1.00 |
+    | 16 | 0.84 ms, ×1.78 | 5.30 ms, ×1.00 |
+    | 64 | 2.01 ms, ×4.28 | 5.30 ms, ×1.00 |
+    """)
     return
 
 
@@ -165,7 +172,7 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(drafts):
+def _():
     predict(
         "l08.resample",
         "A guess was rejected, rightly. Now the token is drawn from **p**, the target's own "
@@ -177,7 +184,10 @@ def _(drafts):
             "No: what the draft likes comes too seldom",
         ),
         2,
-        drafts.resampled_from_p(),
+        "Take three tokens with p = 1/8, 2/8, 5/8 and q = 5/8, 1/8, 2/8. With a second draw from p, they "
+        "stand there 1.5/8, 2/8, 4.5/8 of the time. The first of them comes 50% too often: the draft "
+        "proposes it too often, it is thinned out to just p, and then it gets a **second chance**. The "
+        "last word was the target's, and the sum is wrong all the same.",
     )
     return
 
@@ -218,26 +228,28 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l08.accept")
+    task("l08.rejection_sample")
     return
 
 
 @app.function
-def accept(p: list[float], q: list[float], token: int, u: float, v: float) -> tuple[bool, int]:
-    """Return `(kept, token)`: whether the drafted token stays, and which token stands there then."""
+def rejection_sample(
+    target_probs: list[float], draft_probs: list[float], draft_token: int, u: float, v: float
+) -> tuple[bool, int]:
+    """Return `(kept, token)`: whether the draft token stays, and which token stands there."""
     raise NotImplementedError("Exercise 8.1: does the draft stay, and if not, what stands there?")
 
 
 @app.cell(hide_code=True)
 def _():
-    accept_attempt = attempt("l08.accept", lambda: accept)
+    accept_attempt = attempt("l08.rejection_sample", lambda: rejection_sample)
     accept_attempt
     return (accept_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l08.accept")
+    hints("l08.rejection_sample")
     return
 
 
@@ -277,14 +289,18 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(worth):
+def _():
     predict(
         "l08.four_times",
         "p = 0.85, K = 4, a draft token costs 0.1 of a target pass, and a verifying pass takes as long as "
         "a decode. **How many times as fast** is it really?",
         ("About 4.0", "About 3.4", "About 2.65", "About 1.4"),
         2,
-        worth.four_times(),
+        "A pass gives 3.709 tokens and a round takes 1 + 4 · 0.1 = 1.4 passes' time: **2.65 times**. And "
+        "4.0 cannot be, whatever the draft: a **perfect** one, p = 1, gives 5 tokens in 1.4, which is "
+        "**3.57**. The published formula charges for one drafted token where the draft model runs K "
+        "times, and it counts each guess by itself, as if those behind a rejected one could stay. "
+        "(Break-even is at p = 0.29; the description has about 0.6.)",
     )
     return
 
@@ -305,8 +321,8 @@ def _():
 
 
 @app.function
-def expected_tokens(p: float, k: int) -> float:
-    """Return how many tokens one verifying pass yields on average when `k` tokens were drafted."""
+def expected_tokens(acceptance_rate: float, num_draft_tokens: int) -> float:
+    """Return how many tokens one verifying pass yields on average."""
     raise NotImplementedError("Exercise 8.2: tokens per pass, on average")
 
 
@@ -338,7 +354,7 @@ def _():
 
 
 @app.function
-def speedup(p: float, k: int, alpha: float) -> float:
+def speedup(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) -> float:
     """Return how many times as fast as plain decoding speculation is: 2 is twice, 0.5 half as fast."""
     raise NotImplementedError("Exercise 8.3: how many times as fast?")
 
@@ -373,13 +389,13 @@ def _(Curves, speedup_attempt, tokens_attempt, worth):
 
 
 @app.cell(hide_code=True)
-def _(worth):
+def _():
     after(
         "l08.four_times",
         mo.md(
             "A long guess is a bet on all of its letters at once: with p = 0.4 anything beyond two is paid "
             "for in vain. Break-even, the p at which a round brings what it costs: "
-            f"{worth.edges()}. For one draft it is α itself: p tokens more for α more time."
+            "0.10 for K = 1, 0.17 for K = 2, 0.29 for K = 4, 0.44 for K = 8. For one draft it is α itself: p tokens more for α more time."
         ),
     )
     return
@@ -419,7 +435,7 @@ def _():
 
 
 @app.function
-def roll_back_kv(held: int, num_drafted: int, num_accepted: int) -> int:
+def roll_back_kv(kv_tokens_used: int, num_drafted: int, num_accepted: int) -> int:
     """Return how many KV tokens a request keeps after a verifying pass, counted from the front."""
     raise NotImplementedError("Exercise 8.4: how many entries of the cache stay?")
 
@@ -443,7 +459,7 @@ def _():
     ## Your engine, guessing ahead
 
     The real engine does all that for every decode of a step: it drafts as far as the token budget has
-    room, verifies all rows in one pass, asks your `accept` about each guess and your `roll_back_kv` about
+    room, verifies all rows in one pass, asks your `rejection_sample` about each guess and your `roll_back_kv` about
     each cache. In float64, so that no rounding can flip a letter. Three requests, one of them late.
     """)
     return
@@ -455,17 +471,17 @@ def _(
     EngineConfig,
     draft,
     load_model,
-    load_parts,
+    load_policies,
     replays,
     runs,
     torch,
 ):
     exact = load_model(dtype=torch.float64)
     greedy = EngineConfig(token_budget=32, num_draft_tokens=4)
-    earlier = load_parts("l08_speculation")  # what you wrote in earlier lessons and passed
+    earlier = load_policies("l08_speculation")  # what you wrote in earlier lessons and passed
     # Runs in a process of its own with functions that are not the reference's.
     run_with = replays(
-        lambda parts: Engine(exact, greedy, parts, draft=draft), runs.three_requests, 300
+        lambda policies: Engine(exact, greedy, policies, draft=draft), runs.three_requests, 300
     )
     reference_trace = run_with.reference
     return earlier, exact, reference_trace, run_with
@@ -483,8 +499,8 @@ def _(
     run_with,
 ):
     yours = replace(
-        earlier.parts,
-        accept=accept_attempt.or_reference(acceptance.accept),
+        earlier.policies,
+        rejection_sample=accept_attempt.or_reference(acceptance.rejection_sample),
         roll_back_kv=roll_back_attempt.or_reference(acceptance.roll_back_kv),
     )
     your_trace = run_with(yours)
@@ -508,7 +524,7 @@ def _(
     runs,
     your_trace,
 ):
-    _attempts = {"accept": accept_attempt, "roll_back_kv": roll_back_attempt}
+    _attempts = {"rejection_sample": accept_attempt, "roll_back_kv": roll_back_attempt}
     mo.md(runs.run_said(_attempts, earlier, your_trace, reference_trace))
     return
 
@@ -538,8 +554,8 @@ def _():
 def _(accept_attempt, acceptance, draft, exact, runs, whose):
     mo.md(
         runs.counted_table(
-            accept_attempt.or_reference(acceptance.accept),
-            "your `accept`" if accept_attempt.started else whose(False),
+            accept_attempt.or_reference(acceptance.rejection_sample),
+            "your `rejection_sample`" if accept_attempt.started else whose(False),
             exact,
             draft,
         )
@@ -575,8 +591,9 @@ def _():
 
 
 @app.function
-def exhibit_a(p, k):
+def exhibit_a(acceptance_rate, num_draft_tokens):
     """How many tokens one verifying pass yields on average."""
+    p, k = acceptance_rate, num_draft_tokens
     stopped = sum(i * p**i * (1 - p) for i in range(k))
     return stopped + k * p**k
 
@@ -626,9 +643,9 @@ def _():
 
 
 @app.function
-def exhibit_b(held, num_drafted, num_accepted):
+def exhibit_b(kv_tokens_used, num_drafted, num_accepted):
     """How many KV tokens stay after a verifying pass: what is computed need not be computed again."""
-    return held
+    return kv_tokens_used
 
 
 @app.cell(hide_code=True)
@@ -799,7 +816,7 @@ def _(Curves, accepted, measured):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    **And how far ahead?** The openings once more, through the engine with your `accept` and
+    **And how far ahead?** The openings once more, through the engine with your `rejection_sample` and
     `roll_back_kv` as far as they are written, at temperature 1 and with up to eight drafts. Choose the
     machine that the forwards are charged by; the draft is looked up for nothing.
     """)

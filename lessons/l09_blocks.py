@@ -9,7 +9,7 @@ with app.setup(hide_code=True):
     from course.attempt import attempt, exhibit, piece
     from course.prediction import after, hints, predict
     from course.task import task
-    from nanogpt.parts.cached_block import CachedBlock
+    from nanogpt.policy_views import CachedBlock
 
 
 @app.cell(hide_code=True)
@@ -39,12 +39,12 @@ def _():
 
     import torch
 
-    from course.answers import load_parts
+    from course.answers import load_policies
+    from course.lesson_data import l09_echoes as echoes
+    from course.lesson_data import l09_exhibits as exhibits
+    from course.lesson_data import l09_measured as measured
+    from course.lesson_data import l09_pool as pool
     from course.replay import replays
-    from course.stories import l09_echoes as echoes
-    from course.stories import l09_exhibits as exhibits
-    from course.stories import l09_measured as measured
-    from course.stories import l09_pool as pool
     from nanogpt import Engine, load_model
     from widgets import BlockPool, Curves, PrefixTree, Timeline, whose
 
@@ -57,7 +57,7 @@ def _():
         echoes,
         exhibits,
         load_model,
-        load_parts,
+        load_policies,
         measured,
         pool,
         replace,
@@ -182,11 +182,11 @@ def _():
 
 
 @app.cell
-def _(Engine, load_model, load_parts, pool, replays, torch):
+def _(Engine, load_model, load_policies, pool, replays, torch):
     exact = load_model(dtype=torch.float64)
-    earlier = load_parts("l09_blocks")  # what you wrote in earlier lessons and passed
+    earlier = load_policies("l09_blocks")  # what you wrote in earlier lessons and passed
     # Runs in a process of its own with functions that are not the reference's.
-    run_with = replays(lambda parts: Engine(exact, pool.SETTINGS, parts), pool.six_requests, 300)
+    run_with = replays(lambda policies: Engine(exact, pool.SETTINGS, policies), pool.six_requests, 300)
     reference_trace = run_with.reference
     return earlier, exact, reference_trace, run_with
 
@@ -238,7 +238,7 @@ def _():
 
 
 @app.function
-def allocate(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> list[int] | None:
+def allocate(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> list[int] | None:
     """Return the blocks that a table needs besides its own, or None when too few are free."""
     raise NotImplementedError("Exercise 9.1: which blocks does the table get?")
 
@@ -267,26 +267,26 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l09.release")
+    task("l09.free_table")
     return
 
 
 @app.function
-def release(counts: list[int], table: list[int]) -> list[int]:
+def free_table(ref_counts: list[int], table: list[int]) -> list[int]:
     """Return the blocks of `table` that are free once it is gone."""
     raise NotImplementedError("Exercise 9.2: which blocks come free?")
 
 
 @app.cell(hide_code=True)
 def _():
-    release_attempt = attempt("l09.release", lambda: release)
+    release_attempt = attempt("l09.free_table", lambda: free_table)
     release_attempt
     return (release_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l09.release")
+    hints("l09.free_table")
     return
 
 
@@ -410,13 +410,13 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    task("l09.writable")
+    task("l09.copy_on_write")
     return
 
 
 @app.function
-def writable(
-    table: list[int], counts: list[int], index: int, free: list[int]
+def copy_on_write(
+    table: list[int], ref_counts: list[int], index: int, free_blocks: list[int]
 ) -> tuple[list[int], tuple[int, int] | None]:
     """Return `(table, copy)`: the table to go on with, and what has to be copied first."""
     raise NotImplementedError("Exercise 9.5: may this block be written?")
@@ -424,14 +424,14 @@ def writable(
 
 @app.cell(hide_code=True)
 def _():
-    writable_attempt = attempt("l09.writable", lambda: writable)
+    writable_attempt = attempt("l09.copy_on_write", lambda: copy_on_write)
     writable_attempt
     return (writable_attempt,)
 
 
 @app.cell(hide_code=True)
 def _():
-    hints("l09.writable")
+    hints("l09.copy_on_write")
     return
 
 
@@ -506,16 +506,16 @@ def _(
 ):
     attempts = {
         "allocate": allocate_attempt,
-        "release": release_attempt,
+        "free_table": release_attempt,
         "block_hashes": hashes_attempt,
         "longest_match": match_attempt,
-        "writable": writable_attempt,
+        "copy_on_write": writable_attempt,
         "evict_order": order_attempt,
     }
     yours = replace(
-        earlier.parts,
+        earlier.policies,
         **{
-            name: each.or_reference(getattr(earlier.parts, name)) for name, each in attempts.items()
+            name: each.or_reference(getattr(earlier.policies, name)) for name, each in attempts.items()
         },
     )
     your_trace = run_with(yours)
@@ -631,7 +631,7 @@ def _():
 
 
 @app.function
-def exhibit_b(table, counts, index, free):
+def exhibit_b(table, ref_counts, index, free_blocks):
     """The table to write block number `index` of, and what has to be copied first."""
     return table, None
 
@@ -663,7 +663,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after("l09.exhibit_b", exhibit("B", "l09.writable", lambda: exhibit_b))
+    after("l09.exhibit_b", exhibit("B", "l09.copy_on_write", lambda: exhibit_b))
     return
 
 
@@ -679,7 +679,7 @@ def _():
 
 
 @app.function
-def exhibit_c(counts, table):
+def exhibit_c(ref_counts, table):
     """Which blocks of a table are free once it is gone."""
     return table
 
@@ -711,7 +711,7 @@ def _():
 
 @app.cell(hide_code=True)
 def _():
-    after("l09.exhibit_c", exhibit("C", "l09.release", lambda: exhibit_c))
+    after("l09.exhibit_c", exhibit("C", "l09.free_table", lambda: exhibit_c))
     return
 
 
@@ -932,7 +932,7 @@ def _():
     mo.md(r"""
     ## How production engines do it
 
-    - **vLLM** has your functions almost one by one, in `vllm/v1/core/`, but for `writable`: it shares full
+    - **vLLM** has your functions almost one by one, in `vllm/v1/core/`, but for `copy_on_write`: it shares full
       blocks alone ([its design page](https://docs.vllm.ai/en/latest/design/prefix_caching/)). Its hash is of
       the parent's hash, the block's tokens and *extra keys* (adapter, images, salt). `get_computed_blocks`
       looks for at most `num_tokens - 1` tokens and says in a comment that this can cost a whole block: your

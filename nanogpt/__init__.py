@@ -1,13 +1,14 @@
 """A serving engine for nanoGPT, small enough to read in an evening.
 
-    model, kv_cache, request, scheduler, planning, policies, engine     what a step needs
-    executors, parts        how a step's rows go through the model; what a lesson may exchange
-    window, blocks, speculative     features that come in by name
-    posts                   the posts' run functions and calls
-    slo, preemption         passes that give way
-    fleet, workers          many engines: simulated, and in processes
-    server                  one engine over HTTP
-    experiments, checkpoints        comparisons, and the weights
+    the modules at the root         one serving step; README.md has the loop and a reading order
+    policies, executors             the decisions that can be replaced; layouts of a forward pass
+    window, speculative             features that are imported when the settings ask for them
+    posts                           the posts' run functions and calls
+    slo, preemption                 passes that can be preempted, and the SLO policy for it
+    fleet, workers                  many engines: simulated, and in processes
+    server                          one engine over HTTP
+    contest, figures                scored workloads; measured curves
+    experiments, checkpoints        comparisons; the weights and the tokenizers
 
 Shapes, everywhere: B rows, T new tokens, S visible context, H heads, D head size, C = H * D
 channels, L layers, V vocabulary, N tokens in a flat row, P slots.
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from nanogpt.config import EngineConfig, ModelConfig
     from nanogpt.engine import Engine
     from nanogpt.model import GPT
-    from nanogpt.parts import Parts
+    from nanogpt.policies import Policies
     from nanogpt.posts.oracle import generate
+    from nanogpt.posts.post_request import Request
     from nanogpt.posts.post_scheduler import Scheduler
     from nanogpt.posts.run_functions import (
         chunked_prefill_generate,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
         disassemble_fused_cache,
         evict_kv_cache,
     )
-    from nanogpt.request import Request
     from nanogpt.trace import Trace
 
 __all__ = [
@@ -48,7 +49,7 @@ __all__ = [
     "Engine",
     "EngineConfig",
     "ModelConfig",
-    "Parts",
+    "Policies",
     "Request",
     "Scheduler",
     "TextbookModel",
@@ -91,8 +92,8 @@ __getattr__ = lazy_names(
         "Engine": "engine",
         "EngineConfig": "config",
         "ModelConfig": "config",
-        "Parts": "parts",
-        "Request": "request",
+        "Policies": "policies",
+        "Request": "posts.post_request",
         "Scheduler": "posts.post_scheduler",
         "TextbookModel": "posts.textbook",
         "Trace": "trace",

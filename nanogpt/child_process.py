@@ -1,7 +1,7 @@
-"""Child processes that are talked to over a socket, and of which none is left over.
+"""Child processes with a socket to their parent, which none of them outlives.
 
-A child ends when its standard input does, so it also ends when its parent is killed. It runs in a
-session of its own: Ctrl-C reaches the parent only, which then ends its children in order.
+A child ends when its standard input does, so also when its parent is killed. It runs in a session
+of its own: Ctrl-C reaches only the parent, which then ends its children.
 """
 
 import os
@@ -25,7 +25,7 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    """A child as its parent holds it: the process, the socket to it, and its standard error."""
+    """A child process, the socket to it, and its standard error."""
 
     process: "subprocess.Popen[bytes]"
     link: socket.socket
@@ -42,8 +42,8 @@ class ChildProcess:
     ) -> Self:
         """Start `python -m module`, whose `parent_link()` is the other end of `link`.
 
-        `under` are words to put before the command, such as a sandbox's. `environment` stands in
-        place of this process's. `pass_fds` are inherited (POSIX only). Raises: OSError.
+        `under` is put before the command, such as a sandbox's. `environment` replaces this
+        process's. `pass_fds` are inherited (POSIX only). Raises: OSError.
         """
         link, theirs = socket.socketpair()
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the child is reaped)
@@ -74,12 +74,12 @@ class ChildProcess:
         return cls(process, link, stderr)
 
     def last_words(self) -> str:
-        """The end of what it wrote to its standard error."""
+        """The end of its standard error."""
         self.stderr.seek(0)
         return self.stderr.read()[-_MAX_STDERR:].decode(errors="replace").strip()
 
     def how_it_ended(self) -> str:
-        """Why it says no more, as the end of a sentence about it."""
+        """How the child ended, as the end of a sentence about it."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)  # its socket may close a moment before it is gone
         code, words = self.process.returncode, self.last_words()
@@ -89,14 +89,14 @@ class ChildProcess:
         return how + (f": {words}" if words else "")
 
     def kill(self) -> None:
-        """End it now, with the processes that it started; it has nothing to save."""
+        """End the child and the processes that it started, at once."""
         if sys.platform != "win32" and self.process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()  # does nothing to a process that has been waited for
 
     def reap(self) -> None:
-        """End it, wait for its end, and close the socket and the files. Twice does no harm."""
+        """Kill the child, wait for its end, and close its socket and files. Idempotent."""
         self.kill()
         self.process.wait()
         self.link.close()
@@ -115,9 +115,9 @@ def parent_link() -> socket.socket:
 
 
 def end_with_parent() -> None:
-    """In a child: have the process end as soon as its parent is gone, whatever it is doing.
+    """In a child: end the process, from a thread, as soon as its parent is gone.
 
-    A thread waits for that. Standard input is empty from here on.
+    Standard input is empty from here on.
     """
     lifeline = os.fdopen(os.dup(0), "rb")
     with open(os.devnull, "rb") as nothing:
@@ -131,7 +131,7 @@ def _end_after(lifeline: IO[bytes]) -> None:
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    """With this package importable, and one thread to compute in."""
+    """The environment with this package importable and one thread to compute in."""
     paths = [str(_ROOT), *filter(None, [given.get("PYTHONPATH")])]
     return {**given, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 

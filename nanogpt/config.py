@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from nanogpt.parts.ranking import Policy
+from nanogpt.policy_views import Policy, check_policy
 from nanogpt.sampling import check_temperature
 from nanogpt.validate import check_bool, check_int, check_limits, check_sinks
 
-EXECUTORS = ("packed", "strip", "fused", "padded")
+EXECUTORS = ("packed", "batch_invariant", "single_mask", "fused", "padded")
 KV_STORAGES = ("ring", "evict")
 
 
@@ -47,17 +47,21 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Limits and settings of a run; the limits are explained in `Scheduler`.
+    """Limits and settings of a run.
 
-    `executor` is "packed" (one flat row, the fast one), "strip" (one flat row under one mask),
+    A step computes up to `token_budget` tokens for up to `max_batch_size` requests, which hold up
+    to `max_kv_tokens` KV tokens together (None: no limit); up to `max_prefilling` of them prefill
+    (None: no limit). `policy` orders the queue: "fcfs", "priority", a key of a request, or a
+    `TimedKey`; with `preempt_to_admit` a waiting request pushes out less important ones. Under a
+    `sliding_window` a token sees so many before it and the first `num_sinks`; without blocks,
+    `kv_storage` is "ring" or "evict". `executor` is "packed" (one flat row, the fast one),
+    "batch_invariant" (the same float32 bits in every batch, several times slower), "single_mask",
     "fused" (one left-padded forward) or "padded" (two). `temperature` 0 is greedy; `seed` fixes
-    every draw. Under a `sliding_window` without blocks, `kv_storage` is "ring" or "evict".
-    `batch_invariant` gives a token the same float32 bits in every batch, several times slower; it
-    is a form of "packed". `num_draft_tokens` are guessed ahead of every decode at most (0: none).
-    With a `block_size` K/V lies in blocks of so many tokens, full ones shared by requests that
-    begin alike if `share_prefixes` (None: in a slot of the context's length for each request). The
-    newest `keep_steps` steps are remembered, with the requests in them (None: all of them); the id
-    of one that is forgotten may come again, so that in every trace an id means one request.
+    every draw. Up to `num_draft_tokens` are guessed ahead of every decode. With a `block_size` K/V
+    lies in blocks of so many tokens, shared by requests that begin alike if `share_prefixes` (None:
+    in a slot of the context's length for each request). The newest `keep_steps` steps are
+    remembered, with the requests in them (None: all of them); the id of a forgotten one may come
+    again.
     """
 
     token_budget: int = 16
@@ -70,7 +74,6 @@ class EngineConfig:
     num_sinks: int = 0
     kv_storage: str = "ring"
     executor: str = "packed"
-    batch_invariant: bool = False
     temperature: float = 0.0
     seed: int = 0
     num_draft_tokens: int = 0
@@ -79,23 +82,21 @@ class EngineConfig:
     keep_steps: int | None = None
 
     def __post_init__(self) -> None:
+        check_int("token_budget", self.token_budget, 1)
+        check_int("max_batch_size", self.max_batch_size, 1)
+        check_policy(self.policy)
         check_temperature(self.temperature)
         check_int("seed", self.seed, 0)
         if self.executor not in EXECUTORS:
             raise ValueError(
                 f"there is no executor {self.executor!r}; choose from {sorted(EXECUTORS)}"
             )
-        check_bool("batch_invariant", self.batch_invariant)
         check_bool("preempt_to_admit", self.preempt_to_admit)
-        if self.batch_invariant and self.executor != "packed":
-            raise ValueError(
-                f"batch_invariant goes with the executor 'packed'; this one is {self.executor!r}"
-            )
         if self.kv_storage not in KV_STORAGES:
             raise ValueError(
                 f"there is no K/V storage {self.kv_storage!r}; choose from {sorted(KV_STORAGES)}"
             )
-        limits = ("sliding_window", "keep_steps", "block_size")
+        limits = ("max_kv_tokens", "max_prefilling", "sliding_window", "keep_steps", "block_size")
         check_limits(**{name: getattr(self, name) for name in limits})
         check_sinks(self.num_sinks, self.sliding_window)
         self._check_extras()
@@ -114,7 +115,7 @@ class EngineConfig:
             raise ValueError("share_prefixes is True; it goes with a block_size")
         if size is not None and most is not None and size > most:
             raise ValueError(f"block_size is {size}, more than the {most} KV tokens")
-        if self.num_draft_tokens and self.executor != "packed":
+        if self.num_draft_tokens and self.executor not in ("packed", "batch_invariant"):
             raise ValueError(
                 f"drafts are verified by the executor 'packed'; this one is {self.executor!r}"
             )

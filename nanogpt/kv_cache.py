@@ -1,209 +1,349 @@
-"""The KV cache: one slot of preallocated K/V per running request, addressed by logical position.
+"""The paged KV cache: blocks of K/V for all requests, and a table of block numbers for each.
 
-Knows tensors and request ids; does not know scheduling. A step first writes and then commits:
-what was written is held, and counted, only from the commit on, so a step that fails holds nothing.
+Blocks are allocated as a sequence grows. Without a `block_size` one block spans the whole context,
+so that each request has a slot. K/V that a step writes is held, and counted, from `commit` on. With
+sharing, a full block can be found by its hash once the step that computed it has committed, and
+requests that begin alike share it.
 
-    slot of request 7:   [ held: positions 0 .. length - 1 | written, not committed | free ]
+    table of request 7: blocks 4, 9     [ 4: positions 0 .. 15 ] [ 9: 16 .. length - 1 | free ]
 
-Shapes: L layers, P slots, H heads, S positions, D head size, N tokens.
+Shapes: L layers, H heads, P blocks of E entries each, S entries held, D head size, N tokens.
+Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with
+PagedAttention", arXiv 2309.06180, section 4.
 """
 
 import math
 import mmap
-import weakref
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from types import MappingProxyType
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nanogpt.block_pool import BlockPool
 from nanogpt.config import ModelConfig
-from nanogpt.request import KVView, OwnKV
+from nanogpt.executors.paged_attention import index_of, paged_attention
+from nanogpt.kv_store import KVStore
+from nanogpt.model import Attend
+from nanogpt.outputs import PrefixHit, Row, SchedulerOutput
+from nanogpt.policies import Policies
+from nanogpt.request import Request
+from nanogpt.trace import BlocksRecord, StepRecord, with_blocks
 
 
-class KVCache:
-    """K and V of every layer for up to P requests, each in a slot of the model's context length.
+class KVCache(KVStore):
+    """K and V of every layer in `num_blocks` blocks of `block_size` tokens.
 
-    Raises: ValueError for more slots than there is memory for.
-    Mutable: which request sits in which slot, and how many tokens it holds.
+    `num_lanes` requests at most are expected side by side; `share` lets requests of the same salt
+    share full blocks, and `records_blocks` tells the trace of blocks. Mutable: the tables, how many
+    tokens they hold, and the pool.
+    Raises: ValueError for more blocks than there is memory for.
     """
 
+    writes_on_commit = False
+    """Whether commits write to the pool, so that K/V of blocks freed there has to be saved."""
+
     def __init__(
-        self, config: ModelConfig, num_slots: int, dtype: torch.dtype, device: torch.device
+        self,
+        config: ModelConfig,
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        policies: Policies,
+        *,
+        num_lanes: int,
+        share: bool = False,
+        records_blocks: bool = False,
     ) -> None:
-        shape = (
-            2, config.num_layers, num_slots, config.num_heads, config.context_len, config.head_size
-        )  # fmt: skip
+        entries = num_blocks * block_size
+        shape = (2, config.num_layers, config.num_heads, entries, config.head_size)
         # Zeros, not garbage: a masked key has weight 0, but 0 * NaN would still be NaN.
         try:
-            self.storage = zeros_on_demand(shape, dtype).to(device)  # (2, L, P, H, S, D)
-        except (OSError, OverflowError, ValueError, MemoryError):
+            self.storage = zeros_on_demand(shape, dtype).to(device)  # (2, L, H, P * E, D)
+        except (OSError, OverflowError, ValueError, MemoryError, torch.OutOfMemoryError):
             raise ValueError(
-                f"max_batch_size is {num_slots}; this machine has no memory for as many slots of "
-                f"{config.context_len} tokens"
+                f"this machine has no memory for {num_blocks} blocks of {block_size} tokens; a "
+                "smaller max_kv_tokens or max_batch_size takes fewer"
             ) from None
-        self.k, self.v = self.storage.unbind(0)  # (L, P, H, S, D) each
-        # One row for each token and head of a layer, so that a write is two plain copies.
-        by_layer = self.storage.flatten(2, 4).transpose(0, 1)  # (L, 2, P * H * S, D)
+        by_layer = self.storage.flatten(2, 3).transpose(0, 1)  # (L, 2, H * P * E, D)
         self._rows = [tuple(kv.unbind()) for kv in by_layer.unbind()]
-        self._heads = torch.arange(config.num_heads, device=device) * config.context_len  # (H,)
-        self._slot_of: dict[int, int] = {}
+        keys, values = self.storage.unbind()
+        self.by_layer = keys.unbind(), values.unbind()  # L times (H, P * E, D) each
+        self._heads = torch.arange(config.num_heads, device=device) * entries  # (H,)
+        self.pool = BlockPool(num_blocks, num_lanes, policies)
+        self.size = block_size
+        self.policies = policies
+        self.share = share
+        self.records_blocks = records_blocks
+        hashes = policies.block_hashes
+        self._hashes = lru_cache(64)(lambda ids, salt: hashes([*ids], block_size, salt))
+        self._table_of: dict[int, list[int]] = {}
         self._length_of: dict[int, int] = {}
-        self._free = list(range(num_slots))
-        self._left_in: dict[int, weakref.ref[OwnKV]] = {}
+        self._num_registered: dict[int, int] = {}  # so many blocks of the table
+        self._copied: list[tuple[int, int]] = []
+        self._dropped: list[tuple[list[int], Tensor]] | None = None  # in a transaction
+
+    # --- a request's table ------------------------------------------------------------------------
 
     def reserve(self, request_id: int) -> None:
-        """Give the request an empty slot, the lowest that is free.
+        """Give the request an empty table. Raises: ValueError when it has one already."""
+        if request_id in self._table_of:
+            raise ValueError(f"request {request_id} has a table already")
+        self._table_of[request_id] = []
+        self._length_of[request_id] = self._num_registered[request_id] = 0
 
-        Raises: ValueError when it has one already or none is left.
+    def attach(self, request_id: int, hit: PrefixHit) -> None:
+        """Let the request's empty table name the blocks of a hit: only their numbers are copied."""
+        self.pool.hold(hit.blocks)
+        self._table_of[request_id] = list(hit.blocks)
+        self._length_of[request_id] = hit.num_tokens
+        self._num_registered[request_id] = hit.num_tokens // self.size
+
+    def fork(self, request_id: int, child_id: int) -> None:
+        """Let a new request hold all that another holds, by naming its blocks: nothing is copied.
+
+        The one way to a shared block that is not full; the first to write it gets a copy.
         """
-        if request_id in self._slot_of:
-            raise ValueError(f"request {request_id} holds a slot already")
-        if not self._free:
-            raise ValueError(f"all {len(self._slot_of)} slots are taken")
-        # The lowest slot keeps running requests side by side, so that a batch can be a view.
-        slot = min(self._free)
-        self._free.remove(slot)
-        self._move_out(slot)
-        self._slot_of[request_id] = slot
-        self._length_of[request_id] = 0
-
-    def place(self, rows: Sequence[tuple[int, int]]) -> Tensor:
-        """Where the new tokens of [(request id, how many), ...] go, head by head: (N * H,)."""
-        _, _, _, num_heads, context_len, _ = self.storage.shape
-        first: list[int] = []
-        for request_id, num_new in rows:
-            start = self._slot_of[request_id] * num_heads * context_len
-            start += self._length_of[request_id]
-            first += range(start, start + num_new)
-        starts = torch.tensor(first, device=self._heads.device).unsqueeze(1)  # (N, 1)
-        return (starts + self._heads).flatten()  # (N * H,)
-
-    def write(self, layer: int, place: Tensor, k: Tensor, v: Tensor) -> None:
-        """Store K/V of N new tokens. Shapes: place (N * H,), k, v (N, H, D)."""
-        keys, values = self._rows[layer]
-        keys.index_copy_(0, place, k.flatten(0, 1))
-        values.index_copy_(0, place, v.flatten(0, 1))
+        self.reserve(child_id)
+        own = PrefixHit(tuple(self._table_of[request_id]), self._length_of[request_id])
+        self.attach(child_id, own)
+        self._num_registered[child_id] = self._num_registered[request_id]
 
     def commit(self, request_id: int, num_tokens: int) -> None:
-        """Count `num_tokens` freshly written tokens as held."""
+        """Hold `num_tokens` freshly written tokens; blocks beyond them are free again."""
         self._length_of[request_id] += num_tokens
+        self._truncate(request_id, self.pool.drop)
 
     def discard_written(self, request_id: int) -> None:
-        """Wipe what was written and never committed, for a step that failed.
+        """Wipe what was written and never committed, and give its blocks back."""
+        table, length = self._table_of[request_id], self._length_of[request_id]
+        for index in range(length // self.size, len(table)):
+            block, start = table[index], max(0, length - index * self.size)
+            if self.pool.ref_counts[block] == 1:
+                first = block * self.size
+                self.storage[:, :, :, first + start : first + self.size] = 0
+        self._truncate(request_id, self.pool.put_back)
 
-        A failed step may have written NaN, and a batch reads each slot up to its longest member.
+    def free(self, request_id: int) -> None:
+        """Drop the request's table; blocks that no other table names are free."""
+        self._drop(self._table_of[request_id])
+        for book in (self._table_of, self._length_of, self._num_registered):
+            del book[request_id]
+
+    @contextmanager
+    def transaction(self, scheduled: SchedulerOutput) -> Generator[None]:
+        """Run one step: free the preempted requests, and give the admitted ones a table.
+
+        An error restores tables, counts and K/V. Evicted blocks stay evicted, since the step may
+        have overwritten them.
         """
-        slot, length = self._slot_of[request_id], self._length_of[request_id]
-        self.storage[:, :, slot, :, length:] = 0
+        preempted = [requeue.request.id for requeue in scheduled.preempted]
+        tables = {i: list(table) for i, table in self._table_of.items()}
+        books = tables, dict(self._length_of), dict(self._num_registered)
+        pool, num_copied = self.pool.books(), len(self._copied)
+        self._dropped = saved = list[tuple[list[int], Tensor]]()
+        try:
+            for request_id in preempted:
+                self.free(request_id)
+            if not self.writes_on_commit:
+                self._dropped = None
+            for request_id in (*preempted, *scheduled.admitted):
+                self.reserve(request_id)
+            for request_id, hit in scheduled.prefix_hits.items():
+                self.attach(request_id, hit)
+            yield
+        except BaseException:
+            for row in scheduled.rows:
+                if row.request_id in self._table_of:
+                    self.discard_written(row.request_id)
+            self._table_of, self._length_of, self._num_registered = books
+            self.pool.restore(pool)
+            for entries, kv in reversed(saved):
+                self.storage[:, :, :, entries] = kv
+            del self._copied[num_copied:]
+            raise
+        finally:
+            self._dropped = None
+
+    # --- what executors ask -----------------------------------------------------------------------
+
+    def slot_mapping(self, rows: Sequence[Row]) -> Any:
+        """Where the rows' new tokens go, head by head: (N * H,).
+
+        Takes blocks for them; one that another table names too is copied first.
+        """
+        entries: list[int] = []
+        for row in rows:
+            table, length = self._table_of[row.request_id], self._length_of[row.request_id]
+            end = length + len(row.input_ids)
+            if length % self.size:
+                self._make_writable(row.request_id, length // self.size)
+                table = self._table_of[row.request_id]
+            if end > len(table) * self.size:
+                table += self.pool.take(table, end, self.size)
+            entries += self._entries(row.request_id, range(length, end))
+        starts = torch.tensor(entries, device=self._heads.device).unsqueeze(1)  # (N, 1)
+        return (starts + self._heads).flatten()  # (N * H,)
+
+    def write(self, layer: int, slot_mapping: Any, k: Tensor, v: Tensor) -> None:
+        """Store K/V of N new tokens. Shapes: slot_mapping (N * H,), k, v (N, H, D)."""
+        keys, values = self._rows[layer]
+        keys.index_copy_(0, slot_mapping, k.flatten(0, 1))
+        values.index_copy_(0, slot_mapping, v.flatten(0, 1))
+
+    def attention(self, rows: Sequence[Row]) -> Attend:
+        """Attention of a flat row of tokens, sorted by how many each of `rows` brings."""
+        return paged_attention(self, rows, self.policies.chunk_mask)
 
     def held(self, request_id: int) -> Tensor:
-        """What the request holds in all layers, a view. Shapes: -> (2, L, H, S, D)."""
-        slot, length = self._slot_of[request_id], self._length_of[request_id]
-        return self.storage[:, :, slot, :, :length]  # (2, L, H, S, D)
+        """What the request holds in all layers. Shapes: -> (2, L, H, S, D), a view if it can be."""
+        entries = self._entries(request_id, self.positions(request_id))
+        return self.storage[:, :, :, index_of(entries)]
 
-    def release(self, request_id: int) -> None:
-        """Give the request's slot back."""
-        self._free.append(self._slot_of.pop(request_id))
-        del self._length_of[request_id]
+    def table(self, request_id: int) -> tuple[int, ...]:
+        """The request's blocks, in the order of its text."""
+        return tuple(self._table_of[request_id])
 
-    def transaction(
-        self, worked: Sequence[int], newcomers: Sequence[int], leaving: Sequence[int]
-    ) -> AbstractContextManager[None]:
-        """A step's writes, see `transaction`; those that leave keep their slots till its commit."""
-        return transaction(self, worked, newcomers)
-
-    def leave(self, request_id: int) -> OwnKV:
-        """Give the request's slot back, and leave it its K/V to look at.
-
-        That stays where it lies until the slot is taken again; then it is copied, if it is still
-        of use to anything.
-        """
-        left = OwnKV(self.view(request_id))
-        self._left_in[self._slot_of[request_id]] = weakref.ref(left)
-        self.release(request_id)
-        return left
-
-    def _move_out(self, slot: int) -> None:
-        """Copy what a finished request left in the slot, unless that request is gone."""
-        left = self._left_in[slot]() if slot in self._left_in else None
-        if left is not None:
-            k, _ = left.kv[0, 0]  # (1, S, D)
-            kv = self.storage[:, :, slot, :, : k.shape[1]].clone()  # (2, L, H, S, D)
-            left.kv = view_by_head(list(zip(*kv, strict=True)))
-        self._left_in.pop(slot, None)
+    def is_run(self, request_id: int) -> bool:
+        """Whether the request's blocks are neighbours in the pool, in the order of its text."""
+        table = self._table_of[request_id]
+        return not table or table == list(range(table[0], table[0] + len(table)))
 
     def slot(self, request_id: int) -> int:
-        """The slot that the request sits in."""
-        return self._slot_of[request_id]
+        """The request's first block; 0 while it has none."""
+        return next(iter(self._table_of.get(request_id, ())), 0)
 
     def length(self, request_id: int) -> int:
-        """How many tokens the request holds; 0 when it has no slot."""
+        """How many tokens the request holds; 0 when it has no table."""
         return self._length_of.get(request_id, 0)
 
-    def positions(self, request_id: int) -> range:
+    def positions(self, request_id: int) -> Sequence[int]:
         """The positions whose K/V is held: all of them."""
         return range(self.length(request_id))
 
-    def mask(self, request_id: int, num_new: int) -> None:
-        """None: the causal mask applies."""
-
-    def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
-        """What the request holds in one layer, oldest first. Shapes: -> k, v (H, S, D), views."""
-        slot, length = self._slot_of[request_id], self._length_of[request_id]
-        return self.k[layer, slot, :, :length], self.v[layer, slot, :, :length]  # (H, S, D)
-
-    def view(self, request_id: int) -> KVView:
-        """What the request holds, by (layer, head) as the posts store it: k, v (1, S, D) each."""
-        if request_id not in self._slot_of:
-            return MappingProxyType({})
-        return view_by_head(list(zip(*self.held(request_id), strict=True)))
-
     def live_bytes(self, request_id: int) -> int:
-        """Bytes of memory set aside for the request: a whole slot, however little of it is held."""
-        return self.storage.nbytes // self.k.shape[1]
+        """Bytes of the blocks that the request's table names, whatever else names them."""
+        return self.storage.nbytes // len(self.pool.ref_counts) * len(self._table_of[request_id])
 
     def held_tokens(self) -> int:
-        """KV tokens held by all requests together."""
+        """KV tokens held by all requests together; those in shared blocks count for each."""
         return sum(self._length_of.values())
 
     def holders(self) -> Sequence[int]:
-        """Ids of the requests that have a slot, in the order they got it."""
-        return list(self._slot_of)
+        """Ids of the requests that have a table, in the order they got it."""
+        return list(self._table_of)
+
+    # --- what is shared ---------------------------------------------------------------------------
+
+    def match(self, token_ids: Sequence[int], salt: str | None = None) -> PrefixHit | None:
+        """The longest run of registered blocks that `token_ids` begin with. Changes nothing."""
+        if not self.share:
+            return None
+        hashes, block_of = self._hashes(tuple(token_ids), salt or ""), self.pool.block_of
+        blocks, found = self.policies.longest_match(hashes, block_of, len(token_ids), self.size)
+        return PrefixHit(tuple(blocks), found) if found else None
+
+    def register(self, request: Request, new: Sequence[int] = ()) -> None:
+        """Let others find the request's full blocks, all of them from committed steps."""
+        length = self._length_of[request.id]
+        full = length // self.size
+        if not self.share or full == self._num_registered[request.id]:
+            return
+        token_ids = tuple([*request.tokens_so_far, *new][: full * self.size])
+        hashes = self._hashes(token_ids, request.cache_salt or "")
+        held = zip(self._held_blocks(length), self._table_of[request.id], strict=True)
+        self.pool.publish((i, block, hashes[i]) for i, block in held if i < full)
+        self._num_registered[request.id] = full
+
+    def shared(self, requests: Sequence[Request]) -> int:
+        """KV tokens in blocks that several of these requests name, or will once they start.
+
+        Each is charged for them, and they are stored once.
+        """
+        if not self.share:
+            return 0
+        tables = [self._lasting(r) for r in requests]
+        return (sum(map(len, tables)) - len(set().union(*tables))) * self.size
+
+    def annotate(self, record: StepRecord) -> StepRecord:
+        """The step's record, and what happened to the pool since the step before."""
+        events, published = self.pool.events()
+        copied, self._copied = self._copied, []
+        if not self.records_blocks:
+            return record
+        blocks = BlocksRecord(
+            block_size=self.size,
+            num_blocks=len(self.pool.ref_counts),
+            tables=tuple((i, tuple(table)) for i, table in self._table_of.items()),
+            idle=self.pool.idle(),
+            published=tuple(published),
+            copied=tuple(copied),
+            **{name: tuple(blocks) for name, blocks in events.items()},
+        )
+        return with_blocks(record, blocks)
 
     def check(self) -> None:
-        """Assert that every slot is either free or held by exactly one request."""
-        num_slots = self.k.shape[1]
-        owned = list(self._slot_of.values())
-        assert sorted(owned + self._free) == list(range(num_slots)), (owned, self._free)
-        assert self._slot_of.keys() == self._length_of.keys()
-        assert all(0 <= n <= self.k.shape[3] for n in self._length_of.values())
+        """Assert that the books agree, and that only full blocks that committed can be found."""
+        assert self._table_of.keys() == self._length_of.keys() == self._num_registered.keys()
+        for request_id, table in self._table_of.items():
+            held = self._held_blocks(self._length_of[request_id])
+            assert len(table) == len(held), (request_id, table)
+            assert 0 <= self._num_registered[request_id] <= self._length_of[request_id] // self.size
+        self.pool.check(list(self._table_of.values()))
+        assert self.share or not self.pool.block_of
 
+    def _lasting(self, request: Request) -> Sequence[int]:
+        """Blocks that the request names, or will once it starts, until all its tokens are there."""
+        table = self._table_of.get(request.id, ())
+        computed = self._length_of.get(request.id, 0)
+        if not table and (hit := self.match(request.tokens_so_far, request.cache_salt)):
+            table, computed = hit.blocks, hit.num_tokens
+        lasting = self._held_blocks(request.num_tokens)
+        named = zip(self._held_blocks(computed), table, strict=True)
+        return [block for index, block in named if index in lasting]
 
-@contextmanager
-def transaction(cache: Any, worked: Sequence[int], newcomers: Sequence[int]) -> Generator[None]:
-    """A step's writes: newcomers get their slots, and an error takes back all that was written."""
-    for request_id in newcomers:
-        cache.reserve(request_id)
-    try:
-        yield
-    except BaseException:
-        for request_id in worked:
-            cache.discard_written(request_id)
-        for request_id in newcomers:
-            cache.release(request_id)
-        raise
+    def _held_blocks(self, num_computed_tokens: int) -> Sequence[int]:
+        """The blocks of a text, by index, that a request's table names by now."""
+        return range(-(-num_computed_tokens // self.size))
 
+    def _drop(self, blocks: Sequence[int]) -> None:
+        """Let go of blocks; a transaction that fails puts their K/V back."""
+        if self._dropped is not None and blocks:
+            entries = [block * self.size + i for block in blocks for i in range(self.size)]
+            self._dropped.append((entries, self.storage[:, :, :, entries]))
+        self.pool.drop(blocks)
 
-def view_by_head(layers: Sequence[tuple[Tensor, Tensor]]) -> KVView:
-    """One (k, v) per layer, (H, S, D) each, as the posts store it: (layer, head) -> (1, S, D)."""
-    view: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-    for layer, (k, v) in enumerate(layers):
-        for head in range(len(k)):
-            view[layer, head] = (k[head : head + 1], v[head : head + 1])  # (1, S, D)
-    return MappingProxyType(view)
+    def _truncate(self, request_id: int, give_back: Callable[[Sequence[int]], None]) -> None:
+        """Give back the blocks behind the held tokens."""
+        table, num_blocks = self._table_of[request_id], -(-self._length_of[request_id] // self.size)
+        if len(table) > num_blocks:
+            give_back(table[num_blocks:])
+            del table[num_blocks:]
+
+    def _make_writable(self, request_id: int, index: int) -> None:
+        """Copy a block before it is written, if another table names it and the policy says so."""
+        table, counts = self._table_of[request_id], self.pool.ref_counts
+        one_more = len(table) * self.size + 1
+        free = self.pool.choose(table, one_more, self.size) if counts[table[index]] > 1 else []
+        new_table, copy = self.policies.copy_on_write(table, counts, index, free)
+        old, new = table[index], new_table[index]
+        if new == old:
+            return
+        self.pool.claim([new])
+        self._table_of[request_id] = new_table
+        if copy is not None:
+            origin, target = (slice(b * self.size, (b + 1) * self.size) for b in copy)
+            self.storage[:, :, :, target] = self.storage[:, :, :, origin]
+            self._copied.append(copy)
+        self.pool.drop([old])
+
+    def _entries(self, request_id: int, positions: Iterable[int]) -> list[int]:
+        """Where these positions of the request's text lie in the pool."""
+        table, size = self._table_of[request_id], self.size
+        return [table[p // size] * size + p % size for p in positions]
 
 
 def zeros_on_demand(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -20,8 +20,8 @@ Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """attend(layer, q, k, v) -> out, all (..., H, D): mix the values that each query may see."""
 
 
-class Products:
-    """How the Linear layers' products are computed: plainly. An executor may know quicker ways.
+class LinearBackend:
+    """How the Linear layers are computed: by PyTorch. An executor may know quicker ways.
 
     Shapes: x (..., I), layer (O, I), residual (..., O) -> (..., O).
     """
@@ -39,7 +39,7 @@ class Products:
         return residual + F.linear(x, layer.weight, layer.bias)
 
 
-PLAIN = Products()
+PLAIN = LinearBackend()
 
 
 class Block(nn.Module):
@@ -65,19 +65,19 @@ class Block(nn.Module):
         x: Tensor,
         layer: int,
         attend: Attend,
-        wanted: Tensor | None = None,
-        products: Products = PLAIN,
+        logits_indices: Tensor | None = None,
+        backend: LinearBackend = PLAIN,
     ) -> Tensor:
-        """Shapes: x (..., C) -> (..., C), or (R, C) when `wanted` names R tokens of x (N, C)."""
-        qkv = products.linear(layer_norm(x, self.ln_1), self.qkv)  # (..., 3C)
+        """Shapes: x (..., C) -> (..., C), or (R, C) of the tokens at `logits_indices`."""
+        qkv = backend.linear(layer_norm(x, self.ln_1), self.qkv)  # (..., 3C)
         qkv = qkv.view(*x.shape[:-1], 3, self.num_heads, -1)  # (..., 3, H, D)
         q, k, v = qkv.unbind(-3)  # (..., H, D) each
         mixed = attend(layer, q, k, v).reshape(x.shape)  # (..., C)
-        if wanted is not None:
-            x, mixed = x[wanted], mixed[wanted]  # (R, C) each
-        x = products.add(x, mixed, self.proj)
-        wide = products.gelu(layer_norm(x, self.ln_2), self.up, self.gelu_form)  # (..., 4C)
-        return products.add(x, wide, self.down)
+        if logits_indices is not None:
+            x, mixed = x[logits_indices], mixed[logits_indices]  # (R, C) each
+        x = backend.add(x, mixed, self.proj)
+        wide = backend.gelu(layer_norm(x, self.ln_2), self.up, self.gelu_form)  # (..., 4C)
+        return backend.add(x, wide, self.down)
 
 
 class GPT(nn.Module):
@@ -115,13 +115,13 @@ class GPT(nn.Module):
         tokens: Tensor,
         positions: Tensor,
         attend: Attend,
-        wanted: Tensor | None = None,
-        products: Products = PLAIN,
+        logits_indices: Tensor | None = None,
+        backend: LinearBackend = PLAIN,
     ) -> Tensor:
         """Run all layers over new tokens, in any arrangement; `attend` knows what sees what.
 
-        With `wanted` (R,), only those tokens of a flat row come back: the last layer writes the K/V
-        of all, but its MLP leaves the others out, which no later layer needs.
+        With `logits_indices` (R,), only those tokens of a flat row come back: the last layer writes
+        the K/V of all, but its MLP leaves the others out, which no later layer needs.
         Shapes: tokens and positions (...) -> (..., C), or (R, C), ready for `logits`.
         """
         device = self.ln_f.weight.device
@@ -129,7 +129,7 @@ class GPT(nn.Module):
         x = x + F.embedding(positions.to(device), self.position_embedding.weight)
         last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
-            x = block.forward(x, layer, attend, wanted if layer == last else None, products)
+            x = block.forward(x, layer, attend, logits_indices if layer == last else None, backend)
         return layer_norm(x, self.ln_f)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ Plan = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """Everything that may run this step.
+class Candidates:
+    """The requests that may run in this step.
 
     `decodes` are ids, least recently served first; `prefilling` and `waiting` are (id, remaining
     tokens) in their order, `waiting` only those that could be admitted right now.
@@ -29,25 +29,25 @@ class Offer:
         return not (self.decodes or self.prefilling or self.waiting)
 
 
-def chunk_size(budget: int, num_decodes: int, remaining: int) -> int:
+def chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int:
     """How many prompt tokens fit into a step after its decodes: never negative."""
-    return max(0, min(budget - num_decodes, remaining))
+    return max(0, min(token_budget - num_decodes, remaining))
 
 
 def plan_step(
     decodes: Sequence[int],
     prefilling: Sequence[tuple[int, int]],
     waiting: Sequence[tuple[int, int]],
-    budget: int,
+    token_budget: int,
 ) -> Plan:
     """Decodes first, one token each; then prefills in order, each as large as the rest allows.
 
     Source: Sarathi-Serve (Agrawal et al., 2024), section 4: stall-free batching.
     """
-    plan: Plan = [(request_id, 1) for request_id in decodes[:budget]]
+    plan: Plan = [(request_id, 1) for request_id in decodes[:token_budget]]
     used = len(plan)
     for request_id, remaining in [*prefilling, *waiting]:
-        num_tokens = chunk_size(budget, used, remaining)
+        num_tokens = chunk_size(token_budget, used, remaining)
         if num_tokens > 0:
             plan.append((request_id, num_tokens))
             used += num_tokens
@@ -55,32 +55,32 @@ def plan_step(
 
 
 def chunk_inputs(
-    tokens: Sequence[int], cursor: int, num_tokens: int
+    token_ids: Sequence[int], num_computed_tokens: int, num_scheduled_tokens: int
 ) -> tuple[list[int], list[int], bool]:
-    """The chunk of `num_tokens` known tokens from `cursor`: ids, positions, whether to sample.
+    """The next chunk of a request's tokens: ids, positions, and whether to sample after it.
 
-    Only the chunk that holds the last known token may sample: its last row predicts the next one.
+    Only the chunk that holds the last known token samples: its last row predicts the next one.
     """
-    end = cursor + num_tokens
-    return list(tokens[cursor:end]), list(range(cursor, end)), end == len(tokens)
+    start, end = num_computed_tokens, num_computed_tokens + num_scheduled_tokens
+    return list(token_ids[start:end]), list(range(start, end)), end == len(token_ids)
 
 
-def plan_problem(plan: object, offer: Offer) -> str | None:
+def plan_problem(plan: object, candidates: Candidates) -> str | None:
     """What makes `plan` illegal, in one sentence, or None.
 
     The token budget is not judged here: a policy may overrun it on purpose, and pays in time.
     """
     if not isinstance(plan, list | tuple):
         return f"plan_step returned {show(plan)}; it must be a list of (id, tokens) pairs"
-    limits = dict.fromkeys(offer.decodes, 1)
-    limits.update(offer.prefilling)
-    limits.update(offer.waiting)
+    limits = dict.fromkeys(candidates.decodes, 1)
+    limits.update(candidates.prefilling)
+    limits.update(candidates.waiting)
     planned: set[int] = set()
     for entry in plan:  # pyright: ignore[reportUnknownVariableType]
         problem = _entry_problem(entry, limits, planned)
         if problem:
             return problem
-    if not planned and not offer.is_empty:
+    if not planned and not candidates.is_empty:
         return f"plan_step planned nothing although requests {sorted(limits)} could run"
     return None
 

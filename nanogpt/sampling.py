@@ -6,10 +6,22 @@ however often the request was preempted, position 17 of request 3 gets the same 
 
 import hashlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+class SamplingParams(NamedTuple):
+    """How a request's tokens are drawn: the draws are keyed by `seed` and `stream_id`."""
+
+    temperature: float = 0.0
+    seed: int = 0
+    stream_id: int = 0
+
+
+GREEDY = SamplingParams()
 
 
 def uniform(seed: int, request_id: int, position: int, purpose: str) -> float:

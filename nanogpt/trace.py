@@ -4,7 +4,7 @@ Knows no engine and no tensors. Times are integer microseconds of the engine's c
 half-open. `to_json` gives what the widgets draw; `SCHEMA_VERSION` changes when readers would break.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from msgspec import json
@@ -88,13 +88,13 @@ class PrefixHitRecord:
 class KVRecord:
     """How many tokens' K/V one request holds after the step.
 
-    `counted_tokens` is what the scheduler counts it with, and `live_bytes` the memory that its K/V
-    keeps from others.
+    `kv_tokens_charged` is what the scheduler charges it, and `live_bytes` the memory that its
+    K/V keeps from others.
     """
 
     request_id: int
     kv_tokens: int
-    counted_tokens: int
+    kv_tokens_charged: int
     live_bytes: int
 
 
@@ -137,6 +137,40 @@ class StepRecord:
     def duration_us(self) -> int:
         """How long the step took on the engine's clock."""
         return self.end_us - self.start_us
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksRecord:
+    """The pool after a step, and what the step did to it. Blocks are numbers from 0.
+
+    `tables` are (request id, its blocks) of what runs; how often a block stands in them is its
+    count. `idle` are free but still found by their hash, the next to give way first; what is in
+    neither is empty. `evicted` are found no more; `published` are (block, hash) found from now on,
+    and a hash stays with its block until that is evicted. `copied` are (from, to).
+    """
+
+    block_size: int
+    num_blocks: int
+    tables: tuple[tuple[int, tuple[int, ...]], ...]
+    idle: tuple[int, ...]
+    allocated: tuple[int, ...]
+    freed: tuple[int, ...]
+    evicted: tuple[int, ...]
+    published: tuple[tuple[int, str], ...]
+    copied: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockStepRecord(StepRecord):
+    """A step's record in a run with blocks."""
+
+    blocks: BlocksRecord
+
+
+def with_blocks(record: StepRecord, blocks: BlocksRecord) -> BlockStepRecord:
+    """The same step, and what it did to the pool."""
+    same = {field.name: getattr(record, field.name) for field in fields(record)}
+    return BlockStepRecord(**same, blocks=blocks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ _SHORT = Repr()
 _SHORT.maxother = 60
 
 
-class PartError(Exception):
+class PolicyError(Exception):
     """An answer of a policy that would corrupt the state that it decides about.
 
     The message is one sentence: the policy, its answer, and what the answer must be.
     """
 
 
-def refused(what: str, answer: object, wanted: str) -> PartError:
+def refused(what: str, answer: object, wanted: str) -> PolicyError:
     """The error for an answer of a policy; `what` names the policy, and what it was asked."""
-    return PartError(f"{what} returned {show(answer)}; it must be {wanted}")
+    return PolicyError(f"{what} returned {show(answer)}; it must be {wanted}")
 
 
 def validated(policies: Record, answers: Mapping[str, Callable[..., Any]]) -> Record:

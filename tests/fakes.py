@@ -11,20 +11,21 @@ from typing import Any
 
 import torch
 
-from nanogpt.blocks.window_blocks import WindowBlockKVCache
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record, place_rows
-from nanogpt.experiments.trace_waits import all_waits
+from nanogpt.executors.base import forward_record
+from nanogpt.experiments.trace_waits import wait_reasons
+from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
-from nanogpt.parts.protocols import PlanStep
-from nanogpt.parts.ranking import TimedKey
+from nanogpt.outputs import ModelOutput, Row
 from nanogpt.planning import Plan
+from nanogpt.policies import Policies
+from nanogpt.policy_views import TimedKey
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord, Trace
-from nanogpt.validate import PartError
+from nanogpt.validate import PolicyError
+from nanogpt.window.window_blocks import WindowBlockKVCache
 from nanogpt.window.windowed_kv_cache import WindowedKVCache
 
 TINY = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=64)
@@ -34,7 +35,7 @@ Ask = tuple[int, int, int, int]
 """(arrival step, prompt length, max_new_tokens, priority) of one request; its id is its place."""
 
 
-def any_legal_plan(seed: int) -> PlanStep:
+def any_legal_plan(seed: int) -> Callable[..., Plan]:
     """A policy that does anything legal: any subset, any order, any number of tokens."""
     rng = random.Random(seed)
 
@@ -86,34 +87,35 @@ class FakeExecutor:
         self.calls: list[list[tuple[int, int, int]]] = []
         self.nan_at = nan_at
 
-    def bind(self, model: GPT, cache: KVStore, parts: Parts) -> "FakeExecutor":
+    def bind(self, model: GPT, cache: KVStore, policies: Policies) -> "FakeExecutor":
         """Take the place of an executor's class: `Engine(..., make_executor=fake.bind)`."""
         self.cache = cache
         return self
 
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
-        assert rows, "an executor must not be asked for nothing"
+    def execute(self, rows: Sequence[Row]) -> ModelOutput:
+        if not rows:
+            return ModelOutput(torch.empty(0, 0), ())
         assert len(self.calls) < 5000, "this run does not end"
         logits = torch.zeros(len(rows), FAKE.vocab_size, dtype=torch.float64)
         for i, row in enumerate(rows):
-            end = row.num_past + len(row.tokens)
-            wanted = range(row.num_past, end)
-            assert list(range(row.num_past)) == list(self.cache.positions(row.request_id)) or (
+            end = row.context_len + len(row.input_ids)
+            wanted = range(row.context_len, end)
+            assert list(range(row.context_len)) == list(self.cache.positions(row.request_id)) or (
                 isinstance(self.cache, WindowedKVCache | WindowBlockKVCache)
             )
             assert list(row.positions) == list(wanted)
-            assert list(row.tokens) == [token_at(row.request_id, p) for p in wanted]
-            assert not row.is_decode or len(row.tokens) == 1
+            assert list(row.input_ids) == [token_at(row.request_id, p) for p in wanted]
+            assert not row.is_decode or len(row.input_ids) == 1
             logits[i, token_at(row.request_id, end)] = 9.0
         if self.nan_at == len(self.calls):
             logits[-1, 3] = float("nan")
-        self.calls.append([(row.request_id, row.num_past, len(row.tokens)) for row in rows])
-        num_tokens = sum(len(row.tokens) for row in rows)
-        place = place_rows(rows, self.cache)
+        self.calls.append([(row.request_id, row.context_len, len(row.input_ids)) for row in rows])
+        num_tokens = sum(len(row.input_ids) for row in rows)
+        slot_mapping = self.cache.slot_mapping(rows)
         nothing = torch.zeros(num_tokens, FAKE.num_heads, FAKE.head_size)
         for layer in range(FAKE.num_layers):
-            self.cache.write(layer, place, nothing, nothing)
-        return ForwardResult(logits, (forward_record(rows, self.cache, num_tokens),))
+            self.cache.write(layer, slot_mapping, nothing, nothing)
+        return ModelOutput(logits, (forward_record(rows, self.cache, num_tokens),))
 
 
 class SharingFake(FakeExecutor):
@@ -125,19 +127,19 @@ class SharingFake(FakeExecutor):
 class OneText(SharingFake):
     """Every request is request 0, and the prompts are its own."""
 
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
-        result = super().run(
+    def execute(self, rows: Sequence[Row]) -> ModelOutput:
+        result = super().execute(
             [
                 Row(row.request_id, [token_at(row.request_id, p) for p in row.positions],
-                    row.positions, row.num_past, row.is_decode, row.known)
+                    row.positions, row.context_len, row.is_decode, row.token_ids)
                 for row in rows
             ]
         )  # fmt: skip
         for i, row in enumerate(rows):
-            assert list(row.tokens) == [token_at(0, p) for p in row.positions]
+            assert list(row.input_ids) == [token_at(0, p) for p in row.positions]
             if result.logits[i].isfinite().all():
                 result.logits[i] = 0
-                result.logits[i, token_at(0, row.num_past + len(row.tokens))] = 9
+                result.logits[i, token_at(0, row.context_len + len(row.input_ids))] = 9
         return result
 
 
@@ -148,11 +150,11 @@ def fake_request(request_id: int, prompt_len: int, max_new: int, priority: int =
 
 
 def fake_engine(
-    config: EngineConfig, parts: Parts = Parts(), nan_at: int | None = None
+    config: EngineConfig, policies: Policies = Policies(), nan_at: int | None = None
 ) -> tuple[Engine, FakeExecutor]:
     """An engine over a fresh fake executor, and that executor."""
     fake = FakeExecutor(nan_at)
-    return Engine(fake_model(), config, parts, make_executor=fake.bind), fake
+    return Engine(fake_model(), config, policies, make_executor=fake.bind), fake
 
 
 def one_text(arrivals: list[tuple[int, Request]]) -> list[tuple[int, Request]]:
@@ -209,7 +211,7 @@ def refusal(call: Callable[[], object]) -> str | None:
     """What a call is refused with, by the engine or for a part; None where it is not."""
     try:
         call()
-    except (ValueError, PartError) as error:
+    except (ValueError, PolicyError) as error:
         return str(error)
     return None
 
@@ -217,19 +219,20 @@ def refusal(call: Callable[[], object]) -> str | None:
 def snapshot(engine: Engine) -> object:
     """Everything that a refused submission, plan or step must leave as it was."""
     scheduler, cache = engine.scheduler, engine.cache
-    waiting = [entry[3] for entry in scheduler.waiting]
-    if isinstance(scheduler.policy, TimedKey):  # ranked anew by every step, also by one that fails
+    waiting = [entry[3] for entry in scheduler.waiting.heap]
+    if isinstance(
+        scheduler.config.policy, TimedKey
+    ):  # ranked anew by every step, also by one that fails
         waiting.sort(key=lambda request: request.id)
     queues = waiting, scheduler.prefilling, scheduler.active
     layers = range(engine.model.config.num_layers)
     return (
         [[request.id for request in queue] for queue in queues],
         [
-            (r.id, r.status, r.prefill_cursor, tuple(r.generated_tokens), r.arrival_time)
+            (r.id, r.status, r.num_computed_tokens, tuple(r.generated_tokens), r.arrival_time)
             for queue in queues
             for r in queue
         ],
-        [request.id for request in scheduler.preempted],
         [(i, tuple(cache.positions(i)), cache.live_bytes(i)) for i in cache.holders()],
         [float(kv.sum()) for i in cache.holders() for n in layers for kv in cache.gather(i, n)],
         engine.step_number,
@@ -249,7 +252,7 @@ class Follower:
         self.generated = {request.id: 0 for request in trace.requests}
         self.balance = {request.id: 0 for request in trace.requests}
         self.finished: set[int] = set()
-        self.waits = iter(all_waits(trace))
+        self.waits = iter(wait_reasons(trace))
 
     def check(self) -> None:
         """Assert every invariant that holds for any legal plan."""
@@ -351,7 +354,7 @@ class Follower:
         prefilling = [work for work in step.work if work.kind == "prefill"]
         most = self.config.max_prefilling
         assert most is None or len(prefilling) <= most
-        assert all(kv.counted_tokens == kv.kv_tokens for kv in step.kv)
+        assert all(kv.kv_tokens_charged == kv.kv_tokens for kv in step.kv)
 
     def _presence(self, step: StepRecord, worked: Sequence[int]) -> None:
         """What is unfinished either works or waits, once, and waits for a stated reason."""
@@ -369,7 +372,7 @@ class BlockFollower(Follower):
     """The trace's own books, in which a shared block counts once for the KV budget."""
 
     def _preemption(self, step: StepRecord) -> None:
-        """What must leave depends on what is shared: `BlockKVCache.shared` is tested by itself."""
+        """What must leave depends on what is shared: `KVCache.shared` is tested by itself."""
 
     def _limits(self, step: StepRecord) -> None:
         named = {block for _, table in step.blocks.tables for block in table}
@@ -378,8 +381,8 @@ class BlockFollower(Follower):
         assert {i for i, _ in step.blocks.tables} == {kv.request_id for kv in step.kv}
         for kv in step.kv:
             whole = -(-kv.kv_tokens // size) * size
-            assert kv.counted_tokens == whole or self.config.sliding_window is not None
-            assert kv.counted_tokens >= whole
+            assert kv.kv_tokens_charged == whole or self.config.sliding_window is not None
+            assert kv.kv_tokens_charged >= whole
 
 
 def follower(trace: Trace, config: EngineConfig) -> Follower:

@@ -4,7 +4,12 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from nanogpt.fleet import ADAPTIVE, FleetConfig, FleetParts, FleetRequest, Simulation, Workload
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_policies import FleetPolicies
+from nanogpt.fleet.presets import ADAPTIVE
+from nanogpt.fleet.simulated_worker import SimulatedWorker
+from nanogpt.fleet.simulation import Simulation
+from nanogpt.fleet.workload import FleetRequest, Workload
 
 SECOND = 1_000_000
 
@@ -22,13 +27,56 @@ def load(*requests: FleetRequest, seed: int = 0) -> Workload:
 
 
 def run(
-    config: FleetConfig, workload: Workload, parts: FleetParts | None = None, **changes: Any
+    config: FleetConfig, workload: Workload, policies: FleetPolicies | None = None, **changes: Any
 ) -> Simulation:
-    """A traced run to the end, its books checked."""
-    simulation = Simulation(replace(config, **changes), workload, parts or FleetParts(), trace=True)
+    """A traced run to the end, checked."""
+    simulation = Simulation(
+        replace(config, **changes), workload, policies or FleetPolicies(), trace=True
+    )
     simulation.advance()
-    simulation.check()
+    check(simulation)
     return simulation
+
+
+def check(simulation: Simulation) -> None:
+    """Assert that no request and no KV token is in two places, or in none."""
+    places: dict[int, str] = {}
+    for worker in simulation.workers:
+        check_worker(worker)
+        held = {"decoding": worker.batch, "prefilling": worker.prefilling}
+        held["dispatched"] = worker.newcomers
+        held["claimed"] = [] if worker.claimant is None else [worker.claimant]
+        for place, states in held.items():
+            for state in states:
+                assert state.place == place and state.id not in places
+                places[state.id] = place
+    dispatcher, states = simulation.dispatcher, simulation.states
+    for request_id, state in dispatcher.waiting.items():
+        assert state.place == "waiting" and request_id not in places
+        places[request_id] = "waiting"
+    if dispatcher.is_queued:
+        assert sum(map(len, dispatcher.queues)) == len(dispatcher.waiting)
+    done = [state for state in states if state.place == "done"]
+    assert len(done) == simulation.num_done
+    assert len(done) + len(places) == simulation.num_arrived
+    for state in done:
+        assert state.is_refused == (state.kv_needed > simulation.config.kv_tokens)
+        assert state.generated == (0 if state.is_refused else state.request.max_new_tokens)
+    total = simulation.meter.total()
+    assert total.tokens == sum(state.generated for state in states)
+    assert total.completed + total.refused == simulation.num_done
+    assert len(total.ttfts_us) == sum(state.first_token_us is not None for state in states)
+    assert total.gaps_us.total() == total.tokens - len(total.ttfts_us)
+
+
+def check_worker(worker: SimulatedWorker) -> None:
+    states = (*worker.batch, *worker.prefilling, *worker.newcomers)
+    assert len(states) == worker.num_running <= worker.config.batch_size
+    assert worker.reserved_tokens == sum(state.kv_needed for state in states)
+    assert worker.reserved_tokens + worker.cache.num_tokens <= worker.config.kv_tokens
+    assert worker.backlog_tokens >= 0
+    assert all(state.worker == worker.id for state in states)
+    assert all(state.left_tokens > 0 for state in states)
 
 
 def plain(**changes: Any) -> FleetConfig:

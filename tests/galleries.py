@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import samples
 
 if TYPE_CHECKING:
-    from widgets.base import Widget
+    from widgets.picture import Widget
 
 # The widgets of each page, and changes to their sample's arguments.
 _PAGES: dict[str, list[tuple[str, Any]]] = {
@@ -25,7 +25,7 @@ _PAGES: dict[str, list[tuple[str, Any]]] = {
     "blocks": [
         ("BlockPool", dict),
         ("BlockPool", lambda: compared_pools(evict_order=samples.beginnings_first)),
-        ("BlockPool", lambda: compared_pools(release=lambda counts, table: table)),
+        ("BlockPool", lambda: compared_pools(free_table=lambda counts, table: table)),
         ("PrefixTree", dict),
         ("PrefixTree", lambda: {"yours": False}),
     ],
@@ -123,7 +123,7 @@ def many_layers() -> samples.Record:
 
 def real_blocks() -> list[samples.Record]:
     """The tables and blocks of the run that lesson 4 shows."""
-    from course.stories.l04_window import block_steps
+    from course.lesson_data.l04_window import block_steps
     from nanogpt import load_model
 
     return block_steps(load_model())

@@ -17,7 +17,7 @@ from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
-from nanogpt.parts import Parts
+from nanogpt.policies import Policies
 from nanogpt.request import Request
 from nanogpt.speculative.trigram import TrigramDraft
 
@@ -41,7 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "evict with sinks": {"sliding_window": 6, "num_sinks": 2, "kv_storage": "evict", **URGENT},
 }
 PACKED_ALONE: dict[str, dict[str, Any]] = {
-    "batch invariant": {**TIGHT, "batch_invariant": True},
+    "batch invariant": {**TIGHT, "executor": "batch_invariant"},
     "blocks": {**TIGHT, "block_size": 4, "share_prefixes": True},
     "blocks, window": {
         **URGENT, "block_size": 2, "share_prefixes": True, "sliding_window": 6, "num_sinks": 1,
@@ -56,21 +56,24 @@ PACKED_ALONE: dict[str, dict[str, Any]] = {
 
 def runs() -> dict[str, tuple[str, dict[str, Any]]]:
     """Every run by its name: its load, and the settings of its engine."""
-    executors, loads = ("packed", "padded", "fused", "strip"), tuple(LOADS)
+    executors, loads = ("packed", "padded", "fused", "single_mask"), tuple(LOADS)
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for at, (name, how) in enumerate(SETTINGS.items()):
         for turn, executor in enumerate(executors, at):  # so that each executor meets both loads
-            found[f"{name}, {executor}"] = (loads[turn % 2], {**how, "executor": executor})
+            found[f"{name}, {RENAMED.get(executor, executor)}"] = (
+                loads[turn % 2],
+                {**how, "executor": executor},
+            )
     for name, how in PACKED_ALONE.items():
         found |= {f"{name}, {load}": (load, how) for load in LOADS}
     return found
 
 
-def engine_of(settings: dict[str, Any], parts: Parts) -> Engine:
+def engine_of(settings: dict[str, Any], policies: Policies) -> Engine:
     """A new engine with the tiny model, and with a draft where the settings ask for one."""
     draft = TrigramDraft.load() if settings.get("num_draft_tokens") else None
     config, clock = EngineConfig(**settings), CostClock(SERVER_CPU)
-    return Engine(tiny_model(), config, parts, clock=clock, draft=draft)
+    return Engine(tiny_model(), config, policies, clock=clock, draft=draft)
 
 
 def arrivals_of(load: str) -> list[tuple[int, Request]]:
@@ -81,10 +84,26 @@ def arrivals_of(load: str) -> list[tuple[int, Request]]:
     ]
 
 
+RENAMED = {"kv_tokens_charged": "counted_tokens", "single_mask": "strip"}
+"""Names and values of today's traces, and those under which the digests were written down."""
+
+
+def as_written(value: Any) -> Any:
+    """A trace under the names of the digests."""
+    if isinstance(value, dict):
+        return {RENAMED.get(name, name): as_written(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [as_written(each) for each in value]
+    return RENAMED.get(value, value) if isinstance(value, str) else value
+
+
 def trace_of(load: str, settings: dict[str, Any]) -> str:
-    """The trace of one run as JSON."""
-    parts = Parts(plan_step=plan_whole_prompts) if settings == SETTINGS["plain"] else Parts()
-    return json.dumps(engine_of(settings, parts).run(arrivals_of(load)).to_json(), sort_keys=True)
+    """The trace of one run as JSON, under the names of the digests."""
+    policies = (
+        Policies(plan_step=plan_whole_prompts) if settings == SETTINGS["plain"] else Policies()
+    )
+    trace = engine_of(settings, policies).run(arrivals_of(load)).to_json()
+    return json.dumps(as_written(trace), sort_keys=True)
 
 
 def digest(text: str) -> str:

@@ -284,15 +284,15 @@ def my_policy(snapshot):
 ### ids of requests that there are not @ l02.choose_victim: failed
 def choose_victim(active):
     return 10**9
-### a record that lies about itself @ l06.clean_up: failed protocol raised
-def clean_up(books, *rest):
+### a record that lies about itself @ l06.rollback_step: failed protocol raised
+def rollback_step(state, *rest):
     class Everything:
         def __eq__(self, other): return True
-    for name in ("waiting", "running", "kv", "previous_step", "next_up"):
-        object.__setattr__(books, name, Everything())
-    return books
-### a generator that never leaves @ l06.checkpoint: failed
-def checkpoint(vote):
+    for name in ("waiting", "running", "kv", "previous_step", "admit_next"):
+        object.__setattr__(state, name, Everything())
+    return state
+### a generator that never leaves @ l06.preemption_point: failed
+def preemption_point(vote):
     while True:
         yield 'max', vote
 """,
@@ -357,26 +357,26 @@ for module in list(sys.modules.values()):
     if callable(theirs) and theirs is not chunk_size:
         return theirs(budget, num_decodes, remaining)
 return -1
-### the reference of lesson 10 among the modules that are loaded @ l10.next_events: failed raised
-def next_events(*args):
+### the reference of lesson 10 among the modules that are loaded @ l10.stream_delta: failed raised
+def stream_delta(*args):
     import sys
-    theirs = sys.modules["nanogpt.server.server_parts"].next_events
+    theirs = sys.modules["nanogpt.server.server_policies"].stream_delta
     return theirs(*args)
-### the reference of lesson 10 by import @ l10.admit_or_refuse: failed raised
-def admit_or_refuse(*args):
+### the reference of lesson 10 by import @ l10.admission_control: failed raised
+def admission_control(*args):
     import sys
     sys.meta_path.pop(0)
-    from nanogpt.server import server_parts
-    return server_parts.admit_or_refuse(*args)
-### the reference by the name of the exercise, anywhere @ l06.clean_up: failed raised
-def clean_up(*args):
+    from nanogpt.server import server_policies
+    return server_policies.admission_control(*args)
+### the reference by the name of the exercise, anywhere @ l06.rollback_step: failed raised
+def rollback_step(*args):
     import gc, sys
     for module in list(sys.modules.values()):
-        theirs = vars(module).get("clean_up")
-        if callable(theirs) and theirs is not clean_up:
+        theirs = vars(module).get("rollback_step")
+        if callable(theirs) and theirs is not rollback_step:
             return theirs(*args)
-    found = [each for each in gc.get_objects() if getattr(each, "__name__", "") == "clean_up"]
-    return next(each for each in found if each is not clean_up)(*args)
+    found = [each for each in gc.get_objects() if getattr(each, "__name__", "") == "rollback_step"]
+    return next(each for each in found if each is not rollback_step)(*args)
 ### the frames above
 import sys
 frame = sys._getframe().f_back

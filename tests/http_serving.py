@@ -39,10 +39,10 @@ def long_model() -> GPT:
         return GPT(LONG).double().eval().requires_grad_(False)
 
 
-def engine(model: GPT | None = None, *, parts: Any = None, **settings: Any) -> Engine:
+def engine(model: GPT | None = None, *, policies: Any = None, **settings: Any) -> Engine:
     """An engine on the wall clock, with room for sixteen requests at once."""
     config = EngineConfig(**{"token_budget": 64, "max_batch_size": 16, **settings})
-    more = {} if parts is None else {"parts": parts}
+    more = {} if policies is None else {"policies": policies}
     return Engine(model or tiny_model(), config, clock=WallClock(), **more)
 
 
@@ -120,15 +120,19 @@ def serving(
     made: Engine | None = None,
     deadlines: Any = None,
     tokenizer: Tokenizer = CHARACTERS,
-    parts: Any = None,
+    policies: Any = None,
     **settings: Any,
 ) -> Iterator[Running]:
     """A server of this engine, in this process. In the end it holds nothing."""
-    from nanogpt.server import ServerParts, ServerSettings, running_server
+    from nanogpt.server import ServerPolicies, ServerSettings, running_server
 
     served = made or engine()
     allowed = ServerSettings(**{"stream_interval_ms": 0, **settings})
-    more = {"deadlines": deadlines, "tokenizer": tokenizer, "parts": parts or ServerParts()}
+    more = {
+        "deadlines": deadlines,
+        "tokenizer": tokenizer,
+        "policies": policies or ServerPolicies(),
+    }
     with running_server(lambda: served, allowed, **more) as (url, thread), ExitStack() as closing:
         yield Running(url, thread, closing)
     assert not thread.is_alive and not thread.served

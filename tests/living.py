@@ -7,11 +7,11 @@ from functools import cache
 
 import torch
 
-from course.live.asked import Asked
-from course.live.live_engine import SEED, TEMPERATURE, Ask, LiveEngine
+from course.live.live_engine import SEED, TEMPERATURE, LiveEngine
+from course.live.prompts import Asked
 from course.live.room import Room
+from course.live.serving import WorkerLost
 from course.live.tuning import NUM_SINKS, Tuning
-from course.live.worker import WorkerLost
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 from nanogpt.posts.oracle import generate
@@ -42,8 +42,6 @@ class Clock:
 class LocalWorker:
     """A worker without a process. What goes in and out is JSON all the same."""
 
-    process_id = 0
-
     def __init__(self, first_step: int, tuning: dict) -> None:
         self.live = LiveEngine(small_model(), Tuning(**tuning), first_step)
         self.killed = False
@@ -53,11 +51,7 @@ class LocalWorker:
         return cls(first_step, tuning)
 
     def serve(self, order: dict) -> dict:
-        order = json.loads(json.dumps(order))
-        tuning = Tuning(**order["tuning"])
-        if tuning != self.live.tuning:
-            self.live.tune(tuning)
-        answer = self.live.step([Ask(**ask) for ask in order["asks"]])
+        answer = self.live.carry_out(json.loads(json.dumps(order)))
         return json.loads(json.dumps(answer))
 
     async def step(self, order: dict) -> dict:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Arrivals, Engine
-from nanogpt.parts import Parts
-from nanogpt.parts.sliding_window import kept_positions, visible
+from nanogpt.policies import Policies
+from nanogpt.policies.sliding_window import kept_positions, visible
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.speculative.drafting import Draft
@@ -138,7 +138,7 @@ def assert_holds_the_right_kv(
     assert sorted(engine.cache.holders()) == sorted(request.id for request in running)
     for request in running:
         positions = list(engine.cache.positions(request.id))
-        assert positions == kept_positions(request.prefill_cursor, window, sinks)
+        assert positions == kept_positions(request.num_computed_tokens, window, sinks)
         right = kv_from_scratch(texts[request.id], window, sinks)[:, :, :, positions]
         for layer in range(TINY.num_layers):
             held = torch.stack(engine.cache.gather(request.id, layer))  # (2, H, S, D)
@@ -146,13 +146,16 @@ def assert_holds_the_right_kv(
 
 
 def watched(
-    arrivals: Arrivals, config: EngineConfig, parts: Parts = Parts(), draft: Draft | None = None
+    arrivals: Arrivals,
+    config: EngineConfig,
+    policies: Policies = Policies(),
+    draft: Draft | None = None,
 ) -> Trace:
     """Serve, and hold texts, K/V and books to what is right after every single step.
 
     Takes settings with seed 5.
     """
-    engine = Engine(tiny_model(), config, parts, draft=draft)
+    engine = Engine(tiny_model(), config, policies, draft=draft)
     rule = config.temperature, config.sliding_window, config.num_sinks
     texts = {
         r.id: text_after(tuple(r.prompt_tokens), r.max_new_tokens, r.id, *rule) for _, r in arrivals
@@ -175,10 +178,10 @@ def decisions(trace: Trace) -> list[object]:
 
 
 def served_by(
-    parts: Parts, config: EngineConfig, asks: Sequence[Ask], max_steps: int = 300
+    policies: Policies, config: EngineConfig, asks: Sequence[Ask], max_steps: int = 300
 ) -> tuple[Trace, int]:
     """The trace of a run with these parts, and how many of its tokens are not the oracle's."""
-    trace = Engine(tiny_model(), config, parts).run(arrivals_of(asks), max_steps)
+    trace = Engine(tiny_model(), config, policies).run(arrivals_of(asks), max_steps)
     assert trace.error is None
     wrong = 0
     for i, (_, length, max_new, _) in enumerate(asks):

@@ -20,11 +20,12 @@ from support import ROOT
 
 from course.answers import source_of
 from course.attempt import Attempt
-from course.demo.slides import Slide, slides
 from course.prediction import Withheld
+from course.publish.notebook_blocks import slide_blocks
+from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
-from nanogpt.fleet import FIFO
+from nanogpt.fleet.presets import FIFO
 
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient
@@ -35,8 +36,8 @@ LIMIT_S = 400
 JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
-    "l04_sliding_window": [("exhibit_a", "evict", "one_per_call")],
-    "l05_slo_policy": [("exhibit_a", "gate", "margin_on_negative_scores")],
+    "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
+    "l05_slo_policy": [("exhibit_a", "select_victim", "margin_on_negative_scores")],
     "l07_fleet": [],
     "l08_speculation": [
         ("exhibit_a", "expected_tokens", "bonus_forgotten"),
@@ -44,23 +45,23 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
     ],
     "l09_blocks": [
         ("exhibit_a", "block_hashes", "no_parent"),
-        ("exhibit_b", "writable", "in_place_of_others"),
-        ("exhibit_c", "release", "frees_all"),
+        ("exhibit_b", "copy_on_write", "in_place_of_others"),
+        ("exhibit_c", "free_table", "frees_all"),
         ("exhibit_e", "block_hashes", "no_salt"),
     ],
     "l10_capstone": [
-        ("exhibit_a", "next_events", "newest_token"),
-        ("exhibit_b", "next_events", "token_by_token"),
+        ("exhibit_a", "stream_delta", "newest_token"),
+        ("exhibit_b", "stream_delta", "token_by_token"),
         ("exhibit_c", "on_disconnect", "computes_on"),
-        ("exhibit_d", "admit_or_refuse", "never_refuses"),
+        ("exhibit_d", "admission_control", "never_refuses"),
         ("exhibit_e", "on_disconnect", "frees_in_mid_step"),
     ],
 }
 
 
-def outranks(waiter, runner, margin):
-    """Exhibit A of lesson 5, repaired: a piece of a gate, where signs go first."""
-    return waiter >= 0 and (runner < 0 or waiter > margin * runner)
+def outranks(candidate, incumbent, margin):
+    """Exhibit A of lesson 5, repaired: the signs go first."""
+    return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 
 
 def one_more(generations, request_id):
@@ -207,7 +208,7 @@ def left_behind(found: Sequence[Any], names: Mapping[str, Any]) -> Visit:
         [(card.exercise, card.status, card.misconception) for card in cards],
         [output.text for output in outputs if isinstance(output, marimo.Html)],
         names,
-        slides(found),
+        slides(slide_blocks("l00", found)),
     )
 
 

@@ -17,17 +17,24 @@ import torch
 
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
-from nanogpt.parts.masks import chunk_mask
-from nanogpt.preemption.agreement import RANK_PARTS, RankParts
-from nanogpt.preemption.hold_points import PointName, hold, let_go, wait_if_held, wait_until_held
+from nanogpt.policies.masks import chunk_mask
+from nanogpt.preemption.agreement import RANK_POLICIES, RankPolicies
 from nanogpt.preemption.monitor import Snapshot, Target
-from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.shared_state import SharedState, checkpoint_number
+from nanogpt.preemption.sharded_model import PassRow
+from nanogpt.preemption.shared_state import (
+    PointName,
+    SharedState,
+    checkpoint_number,
+    hold,
+    let_go,
+    wait_if_held,
+    wait_until_held,
+)
 
 LAYERS = 4
 CONFIG = ModelConfig(num_layers=LAYERS, num_heads=4, num_channels=32, context_len=128)
-HELD = replace(RANK_PARTS, at_point=wait_if_held)
+HELD = replace(RANK_POLICIES, at_point=wait_if_held)
 """Rank parts that can be held at a point."""
 
 _runners: dict[int, Runner] = {}
@@ -54,9 +61,9 @@ def prompt(length: int, start: int = 0) -> list[int]:
     return [(start + 7 * i) % CONFIG.vocab_size for i in range(length)]
 
 
-def pass_row(tokens: list[int], slot: int = 0, num_past: int = 0) -> PassRow:
-    positions = range(num_past, num_past + len(tokens))
-    return PassRow(slot, tokens, positions, num_past, chunk_mask(num_past, len(tokens)))
+def pass_row(tokens: list[int], slot: int = 0, context_len: int = 0) -> PassRow:
+    positions = range(context_len, context_len + len(tokens))
+    return PassRow(slot, tokens, positions, context_len, chunk_mask(context_len, len(tokens)))
 
 
 def logits_after(model: GPT, tokens: list[int]) -> torch.Tensor:
@@ -125,7 +132,7 @@ def first_hurried(snapshot: Snapshot) -> Target | None:
 
 
 __all__ = [
-    "CONFIG", "HELD", "LAYERS", "RankParts", "assert_gone", "first_hurried", "hold_at", "let_go",
+    "CONFIG", "HELD", "LAYERS", "RankPolicies", "assert_gone", "first_hurried", "hold_at", "let_go",
     "logits_after", "meanwhile", "open_files", "pass_row", "process_is_there", "prompt", "ranks",
     "tiny_model", "wait_for", "wait_until_held",
 ]  # fmt: skip

@@ -107,7 +107,7 @@ def windowed_run(window: int | None, counted: int | None = None, error: str | No
         kv = [
             {
                 "request_id": i, "kv_tokens": n, "live_bytes": 64 * n,
-                "counted_tokens": n if counted is None else min(n, counted),
+                "kv_tokens_charged": n if counted is None else min(n, counted),
             }
             for i, n in enumerate(kept)
         ]  # fmt: skip
@@ -124,14 +124,16 @@ def windowed_run(window: int | None, counted: int | None = None, error: str | No
     return {"label": label, "window": window, "trace": run(requests, steps, **more)}
 
 
-def pool_run(**parts: Any) -> Record:
+def pool_run(**policies: Any) -> Record:
     """What a small engine's pool of blocks went through, with these parts of its own."""
+    from course.lesson_data.l01_chunks import one_tiny_layer
+    from course.lesson_data.l09_pool import SETTINGS, six_requests
     from course.replay import replay
-    from course.stories.l01_chunks import one_tiny_layer
-    from course.stories.l09_pool import SETTINGS, six_requests
-    from nanogpt import Engine, Parts
+    from nanogpt import Engine, Policies
 
-    return replay(Engine(one_tiny_layer(), SETTINGS, Parts(**parts)), six_requests()).to_json()
+    return replay(
+        Engine(one_tiny_layer(), SETTINGS, Policies(**policies)), six_requests()
+    ).to_json()
 
 
 def beginnings_first(blocks: list[Any]) -> list[int]:
@@ -204,7 +206,7 @@ def batching() -> Record:
 def mask_stepper() -> Record:
     def mask(name: str, wrong: bool) -> Record:
         cells = [[wrong or key <= 3 + row for key in range(7)] for row in range(4)]
-        return {"name": name, "num_past": 3, "mask": cells, "labels": list("To be, ")}
+        return {"name": name, "context_columns": 3, "mask": cells, "labels": list("To be, ")}
 
     return {"masks": [mask("yours", True), mask("right", False)]}
 
@@ -214,21 +216,23 @@ CURSORS, NUM_NEW = [21, 14, 8, 0], [1, 1, 1, 8]
 
 def batch_view() -> Record:
     """The post's step: three decodes and the first 8 tokens of a prompt; positions put right."""
-    from nanogpt.parts import fusing
+    from nanogpt.policies import fusing
 
     text = "To be, or not to be, that is the question"
     ends = [cursor + n for cursor, n in zip(CURSORS, NUM_NEW, strict=True)]
     known = [[ord(letter) for letter in text[:end]] for end in ends]
-    tokens, positions = fusing.fused_rows(known, CURSORS, NUM_NEW)
+    tokens, positions = fusing.prepare_inputs(known, CURSORS, NUM_NEW)
     texts = [[chr(token) if token else "" for token in row] for row in tokens]
-    cu_q, cu_k, mask = fusing.pack(CURSORS, NUM_NEW)
+    cu_seqlens_q, cu_seqlens_k, mask = fusing.pack(CURSORS, NUM_NEW)
     return {
         "rows": [
             {"id": row, "kind": "prefill" if row == 3 else "decode", "label": "ABCD"[row]}
             for row in range(4)
         ],
-        "tokens": tokens, "positions": positions, "num_new": NUM_NEW, "texts": texts,
-        "packed": {"cu_q": cu_q, "cu_k": cu_k, "mask": mask.tolist()},
+        "tokens": tokens, "positions": positions, "num_scheduled_tokens": NUM_NEW, "texts": texts,
+        "packed": {
+            "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "mask": mask.tolist(),
+        },
     }  # fmt: skip
 
 
@@ -241,7 +245,7 @@ def wrong_batch() -> Record:
     later = [[each + 1 if each > 7 else each for each in row] for row in right["positions"]]
     mask = [[*row] for row in right["packed"]["mask"]]
     mask[1][:22] = [True] * 22
-    packed = {**right["packed"], "cu_k": [0, 21, 35, 43, 43], "mask": mask}
+    packed = {**right["packed"], "cu_seqlens_k": [0, 21, 35, 43, 43], "mask": mask}
     reference = {name: right[name] for name in ("tokens", "positions", "texts", "packed")}
     changes = {"tokens": turned, "positions": later, "texts": None, "packed": packed}
     return {**right, **changes, "reference": reference}
@@ -249,7 +253,12 @@ def wrong_batch() -> Record:
 
 def matrices(masks: list[Any], past: list[int], new: list[int]) -> list[Record]:
     return [
-        {"label": "ABCD"[row], "mask": mask, "past_len": past[row], "num_new": new[row]}
+        {
+            "label": "ABCD"[row],
+            "mask": mask,
+            "context_len": past[row],
+            "num_scheduled_tokens": new[row],
+        }
         for row, mask in enumerate(masks)
     ]
 
@@ -263,7 +272,7 @@ def mask_build() -> Record:
     anded = [
         [[a and b for a, b in zip(row, line[0], strict=True)] for row in pasted] for line in padding
     ]
-    common = {"words": "What happens.", "num_past": 4}
+    common = {"words": "What happens.", "context_columns": 4}
     return {
         "steps": [
             {"name": "All true", **common, "masks": [{"label": "every row", "mask": whole}]},
@@ -276,13 +285,13 @@ def mask_build() -> Record:
 
 def compared_mask() -> Record:
     """One that lets row B see its padding, beside the right one."""
-    from nanogpt.parts import fusing
+    from nanogpt.policies import fusing
 
     past, new = [2, 4], [3, 2]
     right = fusing.full_mask(past, new).tolist()
     wrong = [[[*row] for row in mask] for mask in right]
     wrong[1][1][4] = wrong[1][2][4] = True
-    one = {"name": "Beside", "words": "", "num_past": 4, "compare": right}
+    one = {"name": "Beside", "words": "", "context_columns": 4, "compare": right}
     return {
         "steps": [{**one, "masks": matrices(wrong, past, new)}],
         "names": ("theirs", "the right"),
@@ -308,7 +317,7 @@ def hints() -> Record:
 
 
 def heap_stepper() -> Record:
-    from course.stories.l02_heap import record_heap
+    from course.lesson_data.l02_heap import record_heap
 
     def push(request_id: int, *key: int) -> Record:
         return {"op": "push", "entry": {"id": request_id, "key": list(key)}}
@@ -378,7 +387,7 @@ A, C = 100.0, 10_000.0
 
 def slack_case(label: str, deadline: int, rate: float = 0.0) -> Record:
     """500 tokens, seen every 20 ms; `rate` tokens are computed per microsecond."""
-    from nanogpt.slo.policy import predict, slack, urgency
+    from nanogpt.slo.policy import edf_score, predict, slack
 
     moments = []
     for now in range(0, 60_001, 20_000):
@@ -386,7 +395,7 @@ def slack_case(label: str, deadline: int, rate: float = 0.0) -> Record:
         spare = slack(now, deadline, 500, done, A, C)
         moments.append({
             "now_us": now, "done_tokens": done, "predicted_us": predict(500 - done, A, C),
-            "slack_us": spare, "urgency": urgency(spare, deadline - now),
+            "slack_us": spare, "edf_score": edf_score(spare, deadline - now),
         })  # fmt: skip
     return {
         "label": label, "arrival_us": 0, "deadline_us": deadline, "total_tokens": 500,
@@ -403,10 +412,10 @@ def running_slack() -> Record:
 
 
 def gate_picture() -> Record:
-    from nanogpt.slo.policy import urgency
+    from nanogpt.slo.policy import edf_score
 
     def seen(number: int, spare: int, left: int, **more: Any) -> Record:
-        return {"id": number, "slack_us": spare, "urgency": urgency(spare, left), **more}
+        return {"id": number, "slack_us": spare, "edf_score": edf_score(spare, left), **more}
 
     calm = seen(1, 300_000, 900_000, immune=False)
     tight = seen(2, 80_000, 120_000, immune=False)
@@ -581,7 +590,7 @@ def paired_seeds(num_seeds: int = 5) -> Record:
 
 def lazy_heap() -> Record:
     """A heap whose removal forgets the counter, so that the next push revives an old entry."""
-    from course.stories.l07_lazy_heap import heap_story
+    from course.lesson_data.l07_lazy_heap import heap_story
 
     def dropping(heap: Any, generations: Any, event: Any):
         heap, generations = list(heap), dict(generations)

@@ -185,20 +185,20 @@ def jupyter(course: Course) -> None:
 
 
 WORKERS = """
-from course.stories.l07_recording import real_workers
+from course.lesson_data.l07_recording import real_workers
 from nanogpt.fleet import decisions
 times_ms = [row["ttft_ms"] for row in real_workers(decisions.route, 1)["by_hit"]]
 assert min(times_ms) > 0 and len(set(times_ms)) == len(times_ms), times_ms
 """
 RANKS = """
-from course.stories.l06_ranks import random_model, whole_pass
+from course.lesson_data.l06_ranks import random_model, whole_pass
 from nanogpt.preemption.runner import Runner
 with Runner(2) as runner:
     runner.load(random_model(2, 64), 1)
     assert whole_pass(runner, 100)[0] > 0
 """
 EXHIBIT = """
-from course.stories.l10_exhibits import crowd
+from course.lesson_data.l10_exhibits import crowd
 said = crowd(lambda queue, limits, request: "accept")
 assert "24 were served" in said, said
 """

@@ -27,7 +27,6 @@ class AcceptBars(Picture):
     q = traitlets.List(traitlets.Float()).tag(sync=True)
     outcomes = traitlets.List().tag(sync=True)
     tokens = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     name = traitlets.Unicode().tag(sync=True)
 
     def __init__(
@@ -41,23 +40,20 @@ class AcceptBars(Picture):
         name: str = "the rule",
         **face: Unpack[Face],
     ) -> None:
-        words = [
-            checking.text(token, "a token", empty=False)
-            for token in checking.items(tokens, "tokens", at_least=2)
-        ]
+        words = checking.list_of(checking.words, at_least=2)(tokens, "tokens")
         super().__init__(
             p=_checked_chances(p, "p", len(words)),
             q=_checked_chances(q, "q", len(words)),
             outcomes=_checked_outcomes(outcomes, len(words)),
             tokens=words,
-            title=checking.text(title, "the title"),
-            name=checking.text(name, "the name", empty=False),
+            title=title,
+            name=checking.words(name, "the name"),
             **face,
         )
 
 
 def _checked_chances(value: object, what: str, length: int) -> list[float]:
-    found = [checking.amount(each, f"a chance of {what}") for each in checking.items(value, what)]
+    found = checking.list_of(checking.amount)(value, what)
     if len(found) != length:
         raise ValueError(f"{what} has {len(found)} chances for {length} tokens")
     if abs(sum(found) - 1) > 1e-6:
@@ -66,29 +62,23 @@ def _checked_chances(value: object, what: str, length: int) -> list[float]:
 
 
 def _checked_outcomes(value: object, length: int) -> list[list[list[list[Any]]]]:
-    drafts = checking.items(value, "the outcomes")
-    if len(drafts) != length:
-        raise ValueError(f"there are outcomes for {len(drafts)} drafts and {length} tokens")
-    parts = len(checking.items(drafts[0], "the outcomes of draft 0", at_least=1))
+    found = _OUTCOMES(value, "outcomes")
+    if len(found) != length:
+        raise ValueError(f"there are outcomes for {len(found)} drafts and {length} tokens")
+    parts = len(found[0])
     if parts > MOST_PARTS:
         raise ValueError(f"u has {parts} values; it may have at most {MOST_PARTS}")
-    found: list[list[list[list[Any]]]] = []
-    for draft, table in enumerate(drafts):
-        rows = [
-            checking.items(row, f"the outcomes of draft {draft}")
-            for row in checking.items(table, f"the outcomes of draft {draft}")
-        ]
+    for draft, rows in enumerate(found):
         if [len(row) for row in rows] != [parts] * parts:
             raise ValueError(f"the outcomes of draft {draft} are not {parts} by {parts}")
-        found.append([[_checked_outcome(each, draft, length) for each in row] for row in rows])
+        for pair in (pair for row in rows for pair in row):
+            if len(pair) != 2 or not isinstance(pair[0], bool) or pair[1] not in range(length):
+                raise ValueError(
+                    f"an outcome of draft {draft} is {pair!r}; "
+                    f"it must be True or False, and a token from 0 to {length - 1}"
+                )
     return found
 
 
-def _checked_outcome(value: object, draft: int, length: int) -> list[Any]:
-    pair = checking.items(value, f"an outcome of draft {draft}")
-    if len(pair) != 2 or not isinstance(pair[0], bool) or pair[1] not in range(length):
-        raise ValueError(
-            f"an outcome of draft {draft} is {value!r}; "
-            f"it must be True or False, and a token from 0 to {length - 1}"
-        )
-    return [pair[0], int(pair[1])]
+_ROWS = checking.list_of(checking.list_of(checking.items), at_least=1)
+_OUTCOMES = checking.list_of(_ROWS)

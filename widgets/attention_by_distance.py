@@ -1,7 +1,7 @@
 """How far back a trained model's heads really look, and what a window would cut off."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import traitlets
 
@@ -24,7 +24,6 @@ class AttentionByDistance(Picture):
     weights = traitlets.List().tag(sync=True)
     sink_weights = traitlets.List(default_value=None, allow_none=True).tag(sync=True)
     window = traitlets.Int().tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -49,24 +48,13 @@ class AttentionByDistance(Picture):
         farthest = len(found[0][0]) - 1
         if checking.whole(window, "the window", least=1) > max(1, farthest):
             raise ValueError(f"the window is {window}, but the weights end {farthest} back")
-        super().__init__(
-            weights=found,
-            sink_weights=sinks,
-            window=window,
-            title=checking.text(title, "the title"),
-            **face,
-        )
+        super().__init__(weights=found, sink_weights=sinks, window=window, title=title, **face)
 
 
 def _checked_weights(value: object, what: str) -> list[list[list[float]]]:
     """Layers of heads of numbers, all layers and all heads equally long."""
-    layers = [
-        [
-            [checking.amount(each, f"a weight of {what}") for each in _row(row, what)]
-            for row in checking.items(heads, f"a layer of {what}", at_least=1)
-        ]
-        for heads in checking.items(value, what, at_least=1)
-    ]
+    row = checking.list_of(checking.amount, at_least=1)
+    layers = checking.list_of(checking.list_of(row, at_least=1), at_least=1)(value, what)
     for name, sizes in (
         ("layers", {len(heads) for heads in layers}),
         ("heads", {len(row) for heads in layers for row in heads}),
@@ -74,7 +62,3 @@ def _checked_weights(value: object, what: str) -> list[list[list[float]]]:
         if len(sizes) > 1:
             raise ValueError(f"{what} has {name} of {sorted(sizes)} entries; all must be equal")
     return layers
-
-
-def _row(row: object, what: str) -> list[Any]:
-    return checking.items(row, f"a head of {what}", at_least=1)

@@ -11,8 +11,8 @@ _PARTS = ("#1f5fbf", "#8a94a3", "#b04a00")
 def bar(parts: float | list[float], words: str) -> str:
     """HTML of a bar, 8 letters wide at 1, filled by `parts` of it, with its words behind it.
 
-    Several parts are drawn behind each other in colours of their own. A screen reader reads the
-    words alone.
+    Several parts are drawn behind each other in colours of their own. A screen reader reads only
+    the words.
     Raises: ValueError for a part below 0, more than 1 in all, or more parts than colours.
     """
     found = [
@@ -26,6 +26,6 @@ def bar(parts: float | list[float], words: str) -> str:
         f'background:{colour};vertical-align:top"></i>'
         for part, colour in zip(found, _PARTS, strict=False)
     )
-    said = escape(checking.text(words, "the words of the bar", empty=False))
+    said = escape(checking.words(words, "the words of the bar"))
     style = f"{_OUTER}background:rgba(128,136,148,.22);overflow:hidden;white-space:nowrap"
     return f'<span aria-hidden="true" style="{style}">{pieces}</span>{said}'

@@ -9,6 +9,7 @@ from widgets import assets, checking
 from widgets.picture import Face, Picture
 
 _SPAN_FIELDS = ("request", "start", "end")
+_SPAN = checking.shape(**dict.fromkeys((*_SPAN_FIELDS, "slot"), checking.whole))
 
 
 class Batching(Picture):
@@ -23,7 +24,6 @@ class Batching(Picture):
     _esm = assets.esm("batching")
     _css = assets.css("batching")
     sides = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -33,15 +33,13 @@ class Batching(Picture):
         **face: Unpack[Face],
     ) -> None:
         super().__init__(
-            sides=[_checked_side(static), _checked_side(continuous)],
-            title=checking.text(title, "the title"),
-            **face,
+            sides=[_checked_side(static), _checked_side(continuous)], title=title, **face
         )
 
 
 def _checked_side(value: object) -> dict[str, Any]:
     found = checking.record(value, "a side", ("name", "slots", "spans", "length"))
-    name = checking.text(found["name"], "the name of a side", empty=False)
+    name = checking.words(found["name"], "the name of a side")
     slots = checking.whole(found["slots"], f"slots of {name!r}", least=1)
     length = checking.whole(found["length"], f"length of {name!r}", least=1)
     given = checking.items(found["spans"], f"the spans of {name!r}")
@@ -59,7 +57,6 @@ def _checked_side(value: object) -> dict[str, Any]:
 
 
 def _with_slots(spans: list[Any], name: str) -> list[dict[str, Any]]:
-    """The spans, each of them with a slot."""
     found = [checking.record(span, f"a span of {name!r}", _SPAN_FIELDS) for span in spans]
     if all("slot" in span for span in found):
         return found
@@ -72,17 +69,16 @@ def _with_slots(spans: list[Any], name: str) -> list[dict[str, Any]]:
 
 
 def _checked_span(value: object, name: str, slots: int, length: int) -> dict[str, int]:
-    fields = (*_SPAN_FIELDS, "slot")
-    found = checking.record(value, f"a span of {name!r}", fields)
-    span = {field: checking.whole(found[field], f"{field} of a span") for field in fields}
+    span = _SPAN(value, f"a span of {name!r}")
+    request, start, end = span["request"], span["start"], span["end"]
     if span["slot"] >= slots:
         raise ValueError(
-            f"{name!r} puts request {span['request']} into slot {span['slot']}; "
+            f"{name!r} puts request {request} into slot {span['slot']}; "
             f"its slots are 0 to {slots - 1}"
         )
-    if not span["start"] < span["end"] <= length:
+    if not start < end <= length:
         raise ValueError(
-            f"{name!r} runs request {span['request']} in steps {span['start']} to {span['end']}, "
+            f"{name!r} runs request {request} in steps {start} to {end}, "
             f"which is not within 0 to {length}"
         )
     return span

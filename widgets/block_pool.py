@@ -32,7 +32,6 @@ class BlockPool(Picture):
     trace = traitlets.Dict().tag(sync=True)
     other = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
     alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     group = traitlets.Unicode().tag(sync=True)
 
@@ -54,7 +53,7 @@ class BlockPool(Picture):
             trace=checked_blocks(trace, "the trace"),
             other=beside if len(found) == 2 else None,
             alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
-            title=checking.text(title, "the title"),
+            title=title,
             names=found,
             group=checking.text(group, "the group"),
             **face,

@@ -8,6 +8,12 @@ import traitlets
 from widgets import assets, checking
 from widgets.picture import Face, Picture
 
+_BLOCK = checking.shape(
+    owner=checking.maybe(checking.whole),
+    filled=checking.whole,
+    outside=checking.Optional(checking.list_of(checking.whole), ()),
+)
+
 
 class BlockTable(Picture):
     """A pool of physical blocks, and per request the table from logical to physical blocks.
@@ -22,73 +28,52 @@ class BlockTable(Picture):
     _esm = assets.esm("block_table")
     _css = assets.css("block_table")
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self, steps: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
-        given = checking.items(steps, "steps", at_least=1)
-        found = [_checked_step(step, f"step {index}") for index, step in enumerate(given)]
+        found = checking.list_of(_checked_step, at_least=1)(steps, "steps")
         for name, sizes in (
             ("block sizes", {step["block_size"] for step in found}),
             ("numbers of blocks", {len(step["blocks"]) for step in found}),
         ):
             if len(sizes) > 1:
                 raise ValueError(f"the steps have {name} {sorted(sizes)}; all must be equal")
-        super().__init__(
-            steps=found,
-            title=checking.text(title, "the title"),
-            **face,
-        )
+        super().__init__(steps=found, title=title, **face)
 
 
 def _checked_step(value: object, what: str) -> dict[str, Any]:
     step = checking.record(value, what, ("words", "blocks", "tables", "block_size"))
-    size = checking.whole(step["block_size"], f"block_size of {what}", least=1)
-    blocks = [
-        _checked_block(each, f"block {index} of {what}", size)
-        for index, each in enumerate(checking.items(step["blocks"], f"the blocks of {what}", 1))
-    ]
-    tables: dict[str, list[int | None]] = {}
-    for name, given in checking.record(step["tables"], f"the tables of {what}", ()).items():
-        table = checking.items(given, f"the table of request {name} in {what}")
-        for physical in table:
-            _check_entry(physical, f"the table of request {name} in {what}", str(name), blocks)
-        tables[str(name)] = table
+    size = checking.positive(step["block_size"], f"block_size of {what}")
+    blocks = checking.list_of(_BLOCK, at_least=1)(step["blocks"], f"blocks of {what}")
     for index, block in enumerate(blocks):
-        rows = [table for name, table in tables.items() if name == str(block["owner"])]
-        if block["owner"] is not None and not any(index in row for row in rows):
+        _check_filled(block, f"blocks[{index}] of {what}", size)
+    tables: dict[str, list[int | None]] = {}
+    for name, given in checking.record(step["tables"], f"the tables of {what}").items():
+        where = f"the table of request {name} in {what}"
+        tables[str(name)] = checking.list_of(checking.maybe(checking.whole))(given, where)
+        for index in tables[str(name)]:
+            if index is not None and index >= len(blocks):
+                raise ValueError(
+                    f"{where} names block {index}; the blocks end at {len(blocks) - 1}"
+                )
+            if index is not None and str(owner := blocks[index]["owner"]) != str(name):
+                whose = "no request" if owner is None else f"request {owner}"
+                raise ValueError(f"{where} names block {index}, which belongs to {whose}")
+    for index, block in enumerate(blocks):
+        if block["owner"] is not None and index not in tables.get(str(block["owner"]), []):
             raise ValueError(
-                f"block {index} of {what} belongs to request {block['owner']}, "
+                f"blocks[{index}] of {what} belongs to request {block['owner']}, "
                 "whose table does not name it"
             )
-    words = checking.text(step["words"], f"the words of {what}", empty=False)
-    return {"words": words, "blocks": blocks, "tables": tables, "block_size": size}
+    said = checking.words(step["words"], f"words of {what}")
+    return {"words": said, "blocks": blocks, "tables": tables, "block_size": size}
 
 
-def _checked_block(value: object, what: str, size: int) -> dict[str, Any]:
-    found = checking.record(value, what, ("owner", "filled"))
-    if found["owner"] is not None:
-        checking.whole(found["owner"], f"the owner of {what}")
-    filled = checking.whole(found["filled"], f"filled of {what}")
+def _check_filled(found: dict[str, Any], what: str, size: int) -> None:
+    filled = found["filled"]
     if filled > size:
         raise ValueError(f"{what} is filled with {filled} entries; a block holds {size}")
-    outside = checking.items(found.get("outside", []), f"outside of {what}")
-    for entry in outside:
-        if checking.whole(entry, f"an entry outside of {what}") >= filled:
+    for entry in found["outside"]:
+        if entry >= filled:
             raise ValueError(f"{what} has entry {entry} outside, but only {filled} in all")
-    return {"owner": found["owner"], "filled": filled, "outside": outside}
-
-
-def _check_entry(physical: object, what: str, name: str, blocks: list[dict[str, Any]]) -> None:
-    if physical is None:
-        return
-    index = checking.whole(physical, f"an entry of {what}")
-    if index >= len(blocks):
-        raise ValueError(f"{what} names block {index}; the blocks end at {len(blocks) - 1}")
-    owner = blocks[index]["owner"]
-    if str(owner) != name:
-        raise ValueError(
-            f"{what} names block {index}, which belongs to "
-            f"{'no request' if owner is None else f'request {owner}'}"
-        )

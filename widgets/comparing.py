@@ -22,7 +22,7 @@ def compared_names(names: Sequence[str] | None, yours: bool) -> list[str]:
     """
     if names is None:
         return [YOURS, REFERENCE] if yours else [whose(yours)]
-    found = [checking.text(name, "a name", empty=False) for name in names]
+    found = [checking.words(name, "a name") for name in names]
     if len(found) != 2:
         raise ValueError(f"there are {len(found)} names; a comparison has 2")
     if yours:

@@ -8,8 +8,6 @@ import traitlets
 from widgets import assets, checking
 from widgets.picture import Face, Picture
 
-_STYLES = ("line", "points")
-
 
 class Curves(Picture):
     """Series over one axis, each named where it ends, and their numbers as a table.
@@ -29,7 +27,6 @@ class Curves(Picture):
     series = traitlets.List(traitlets.Dict()).tag(sync=True)
     x = traitlets.List(traitlets.Unicode()).tag(sync=True)
     y = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     sliders = traitlets.List(traitlets.Dict()).tag(sync=True)
     source = traitlets.Unicode().tag(sync=True)
     log_x = traitlets.Bool().tag(sync=True)
@@ -46,18 +43,16 @@ class Curves(Picture):
         log_x: bool = False,
         **face: Unpack[Face],
     ) -> None:
-        chosen = [_checked_slider(each) for each in checking.items(sliders, "sliders")]
+        chosen = checking.list_of(_checked_slider)(sliders, "sliders")
         known = {slider["name"]: slider["values"] for slider in chosen}
-        found = [
-            _checked_series(each, known) for each in checking.items(series, "series", at_least=1)
-        ]
+        found = [_checked_series(each, known) for each in checking.items(series, "series", 1)]
         if log_x and any(point[0] <= 0 for each in found for point in each["points"]):
             raise ValueError("an x is 0 or less; on a logarithmic axis it must be above 0")
         super().__init__(
             series=found,
-            x=_checked_axis(x, "x"),
-            y=_checked_axis(y, "y"),
-            title=checking.text(title, "the title"),
+            x=_checked_axis(x, "the axis x"),
+            y=_checked_axis(y, "the axis y"),
+            title=title,
             sliders=chosen,
             source=checking.text(source, "the source"),
             log_x=log_x,
@@ -66,37 +61,39 @@ class Curves(Picture):
 
 
 def _checked_axis(value: object, what: str) -> list[str]:
-    found = checking.items(value, f"the axis {what}")
+    found = checking.list_of(checking.text)(value, what)
     if len(found) != 2:
-        raise ValueError(f"the axis {what} has {len(found)} words; it needs a name and a unit")
-    name = checking.text(found[0], f"the name of the axis {what}", empty=False)
-    return [name, checking.text(found[1], f"the unit of the axis {what}")]
+        raise ValueError(f"{what} has {len(found)} words; it needs a name and a unit")
+    return [checking.words(found[0], f"the name of {what}"), found[1]]
 
 
-def _checked_slider(value: object) -> dict[str, Any]:
-    found = checking.record(value, "a slider", ("name", "values"))
-    name = checking.text(found["name"], "the name of a slider", empty=False)
-    values = checking.items(found["values"], f"the values of slider {name!r}", at_least=2)
-    for each in values:
-        if not checking.is_number(each):
-            checking.text(each, f"a value of slider {name!r}", empty=False)
-    shown = checking.whole(found.get("shown", 0), f"shown of slider {name!r}")
-    if shown >= len(values):
-        raise ValueError(f"slider {name!r} shows value {shown}, but it has {len(values)}")
-    return {"name": name, "values": values, "shown": shown}
+def _checked_slider(value: object, what: str) -> dict[str, Any]:
+    found = _SLIDER(value, what)
+    if found["shown"] >= len(found["values"]):
+        raise ValueError(
+            f"slider {found['name']!r} shows value {found['shown']}, but it has "
+            f"{len(found['values'])}"
+        )
+    return found
+
+
+def _slider_value(value: object, what: str) -> float | str:
+    return value if checking.is_number(value) else checking.words(value, what)
+
+
+_SLIDER = checking.shape(
+    name=checking.words,
+    values=checking.list_of(_slider_value, at_least=2),
+    shown=checking.Optional(checking.whole, 0),
+)
 
 
 def _checked_series(value: object, sliders: Mapping[str, list[Any]]) -> dict[str, Any]:
     found = checking.record(value, "a series", ("name", "points"))
-    name = checking.text(found["name"], "the name of a series", empty=False)
-    points = [
-        _checked_point(point, name)
-        for point in checking.items(found["points"], f"the points of {name!r}", at_least=1)
-    ]
-    style = found.get("style", "line")
-    if style not in _STYLES:
-        raise ValueError(f"the style of {name!r} is {style!r}; it must be 'line' or 'points'")
-    when = checking.record(found.get("when", {}), f"when of {name!r}", ())
+    name = checking.words(found["name"], "the name of a series")
+    points = checking.list_of(_checked_point, at_least=1)(found["points"], f"points of {name!r}")
+    style = checking.one_of("line", "points")(found.get("style", "line"), f"the style of {name!r}")
+    when = checking.record(found.get("when", {}), f"when of {name!r}")
     for slider, wanted in when.items():
         if slider not in sliders:
             raise ValueError(f"{name!r} is shown by slider {slider!r}, which there is not")
@@ -105,8 +102,8 @@ def _checked_series(value: object, sliders: Mapping[str, list[Any]]) -> dict[str
     return {"name": name, "points": sorted(points), "style": style, "when": when}
 
 
-def _checked_point(value: object, name: str) -> list[float]:
-    found = checking.items(value, f"a point of {name!r}")
+def _checked_point(value: object, what: str) -> list[float]:
+    found = checking.items(value, what)
     if len(found) != 2 or not all(checking.is_number(each) for each in found):
-        raise ValueError(f"a point of {name!r} is {value!r}; it must be two numbers, x and y")
+        raise ValueError(f"{what} is {value!r}; it must be two numbers, x and y")
     return found

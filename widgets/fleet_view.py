@@ -1,35 +1,46 @@
 """A fleet of workers over virtual time: their batches and K/V, the queue, every request's way."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking, signed
+from widgets import assets, checking
 from widgets.picture import Face, Picture
 
 TRACE_VERSION = 1
-_FIELDS = (
-    "version", "name", "cost", "num_workers", "batch_size", "kv_tokens", "end_us",
-    "requests", "visits", "runs", "decisions", "error",
-)  # fmt: skip
-_REQUEST_FIELDS = (
-    "id", "arrival_us", "deadline_us", "priority", "prompt_tokens", "max_new_tokens",
-    "first_token_us", "finished_us", "refused",
-)  # fmt: skip
-_VISIT_FIELDS = (
-    "request_id", "worker", "dispatched_us", "start_us", "end_us",
-    "hit_tokens", "computed_tokens", "generated_tokens", "ended",
-)  # fmt: skip
-_RUN_FIELDS = (
-    "worker", "start_us", "end_us", "kind", "num_steps", "request_ids",
-    "reserved_tokens", "cached_tokens",
-)  # fmt: skip
-_DECISION_FIELDS = ("at_us", "kind", "request_id", "worker")
-_ENDS = ("finished", "preempted", "running")
-_DECISIONS = ("dispatch", "preempt", "bump", "refuse")
-
-Columns = dict[str, list[Any]]
+_REQUEST = {
+    **dict.fromkeys(("id", "arrival_us", "deadline_us", "priority"), checking.whole),
+    **dict.fromkeys(("prompt_tokens", "max_new_tokens"), checking.whole),
+    **dict.fromkeys(("first_token_us", "finished_us"), checking.maybe(checking.whole)),
+    "refused": checking.flag,
+}
+_VISIT = {
+    **dict.fromkeys(("request_id", "worker"), checking.whole),
+    **dict.fromkeys(("dispatched_us", "start_us", "end_us"), checking.whole),
+    **dict.fromkeys(("hit_tokens", "computed_tokens", "generated_tokens"), checking.whole),
+    "ended": checking.one_of("finished", "preempted", "running"),
+}
+_RUN = {
+    **dict.fromkeys(("worker", "start_us", "end_us", "num_steps"), checking.whole),
+    **dict.fromkeys(("reserved_tokens", "cached_tokens"), checking.whole),
+    "kind": checking.one_of("prefill", "decode"),
+    "request_ids": checking.list_of(checking.whole, at_least=1),
+}
+_DECISION = {
+    **dict.fromkeys(("at_us", "request_id"), checking.whole),
+    "kind": checking.one_of("dispatch", "preempt", "bump", "refuse"),
+    "worker": checking.maybe(checking.whole),
+}
+_RECORDS = {"requests": _REQUEST, "visits": _VISIT, "runs": _RUN, "decisions": _DECISION}
+_TRACE = checking.shape(
+    name=checking.words,
+    cost=checking.shape(name=checking.text, modelled=checking.flag),
+    **dict.fromkeys(("num_workers", "batch_size", "kv_tokens"), checking.positive),
+    end_us=checking.whole,
+    error=checking.maybe(checking.text),
+    **{name: checking.list_of(checking.shape(**fields)) for name, fields in _RECORDS.items()},
+)
 
 
 class FleetView(Picture):
@@ -45,143 +56,53 @@ class FleetView(Picture):
     _esm = assets.esm("fleet_view")
     _css = assets.css("fleet_view")
     trace = traitlets.Dict().tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     zoom = traitlets.Int().tag(sync=True)
 
     def __init__(
         self, trace: Mapping[str, Any], title: str = "", *, zoom: int = 0, **face: Unpack[Face]
     ) -> None:
         super().__init__(
-            trace=_checked_trace(trace),
-            title=checking.text(title, "the title"),
-            zoom=checking.whole(zoom, "zoom"),
-            **face,
+            trace=_checked_trace(trace), title=title, zoom=checking.whole(zoom, "zoom"), **face
         )
 
 
 def _checked_trace(value: object) -> dict[str, Any]:
     """The trace with its records as columns: a long one would send every name a thousand times."""
-    found = checking.record(value, "the trace", _FIELDS)
-    if found["version"] != TRACE_VERSION:
-        raise ValueError(
-            f"the trace has version {found['version']!r}; this widget reads version {TRACE_VERSION}"
-        )
-    cost = checking.record(found["cost"], "the cost of the trace", ("name", "modelled"))
-    error = found["error"]
-    workers = checking.whole(found["num_workers"], "num_workers of the trace", least=1)
-    requests = _records(found["requests"], "request", _REQUEST_FIELDS, _check_request)
-    known = {each["id"] for each in requests}
-    if len(known) != len(requests):
+    checking.version(value, "the trace", TRACE_VERSION)
+    trace = _TRACE(value, "the trace")
+    known = {request["id"] for request in trace["requests"]}
+    if len(known) != len(trace["requests"]):
         raise ValueError("two requests of the trace have the same id; ids must differ")
-
-    visits = _records(found["visits"], "visit", _VISIT_FIELDS, _check_visit)
-    runs = _records(found["runs"], "run", _RUN_FIELDS, _check_run)
-    decisions = _records(found["decisions"], "decision", _DECISION_FIELDS, _check_decision)
-    _check_names(workers, known, visits, runs, decisions)
-    return {
-        "name": checking.text(found["name"], "the name of the trace", empty=False),
-        "cost": {
-            "name": checking.text(cost["name"], "the name of the cost"),
-            "modelled": signed.flag(cost["modelled"], "modelled of the cost"),
-        },
-        "num_workers": workers,
-        "batch_size": checking.whole(found["batch_size"], "batch_size of the trace", least=1),
-        "kv_tokens": checking.whole(found["kv_tokens"], "kv_tokens of the trace", least=1),
-        "end_us": checking.whole(found["end_us"], "end_us of the trace"),
-        "error": None if error is None else checking.text(error, "the error of the trace"),
-        "requests": _columns(requests, _REQUEST_FIELDS),
-        "visits": _columns(visits, _VISIT_FIELDS),
-        "runs": {
-            **_columns(runs, [each for each in _RUN_FIELDS if each != "request_ids"]),
-            "num_requests": [len(each["request_ids"]) for each in runs],
-        },
-        "decisions": _columns(decisions, _DECISION_FIELDS),
+    for index, request in enumerate(trace["requests"]):
+        for field in ("first_token_us", "finished_us"):
+            if request[field] is not None and request[field] < request["arrival_us"]:
+                raise ValueError(
+                    f"{field} of requests[{index}] is {request[field]}, before it arrives"
+                )
+    for noun in ("visits", "runs", "decisions"):
+        for index, found in enumerate(trace[noun]):
+            _check_names(found, f"{noun}[{index}]", known, trace["num_workers"])
+    for run in trace["runs"]:
+        run["num_requests"] = len(run.pop("request_ids"))
+    columns = {
+        name: {field: [each[field] for each in trace[name]] for field in fields}
+        for name, fields in _RECORDS.items()
+        if name != "runs"
     }
+    fields = [*(field for field in _RUN if field != "request_ids"), "num_requests"]
+    columns["runs"] = {field: [each[field] for each in trace["runs"]] for field in fields}
+    return trace | columns
 
 
-def _check_names(
-    workers: int,
-    known: set[Any],
-    visits: list[dict[str, Any]],
-    runs: list[dict[str, Any]],
-    decisions: list[dict[str, Any]],
-) -> None:
-    """Raises: ValueError for a worker or a request that the trace does not have."""
-
-    def worker(number: object, what: str) -> None:
-        if checking.whole(number, f"the worker of {what}") >= workers:
-            raise ValueError(f"{what} names worker {number}, but there are {workers} workers")
-
-    def request(number: object, what: str) -> None:
+def _check_names(found: dict[str, Any], what: str, known: set[int], num_workers: int) -> None:
+    """Raises: ValueError for a worker or a request that is not there, or times that fall."""
+    worker = found["worker"]
+    if worker is not None and worker >= num_workers:
+        raise ValueError(f"{what} names worker {worker}, but there are {num_workers} workers")
+    for number in found.get("request_ids") or [found["request_id"]]:
         if number not in known:
             raise ValueError(f"{what} names request {number!r}, which never arrived")
-
-    for index, each in enumerate(visits):
-        worker(each["worker"], f"visit {index}")
-        request(each["request_id"], f"visit {index}")
-    for index, each in enumerate(runs):
-        worker(each["worker"], f"run {index}")
-        for number in each["request_ids"]:
-            request(number, f"run {index}")
-    for index, each in enumerate(decisions):
-        request(each["request_id"], f"decision {index}")
-        if each["worker"] is not None:
-            worker(each["worker"], f"decision {index}")
-
-
-def _records(
-    value: object, noun: str, fields: Sequence[str], check: Callable[[dict[str, Any], str], None]
-) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for index, each in enumerate(checking.items(value, f"the {noun}s of the trace")):
-        what = f"{noun} {index}"
-        found.append(checking.record(each, what, fields))
-        check(found[-1], what)
-    return found
-
-
-def _columns(records: Sequence[dict[str, Any]], fields: Sequence[str]) -> Columns:
-    return {field: [each[field] for each in records] for field in fields}
-
-
-def _whole_fields(found: dict[str, Any], what: str, fields: Sequence[str]) -> None:
-    for field in fields:
-        checking.whole(found[field], f"{field} of {what}")
-
-
-def _check_request(found: dict[str, Any], what: str) -> None:
-    _whole_fields(
-        found,
-        what,
-        ("id", "arrival_us", "deadline_us", "priority", "prompt_tokens", "max_new_tokens"),
-    )
-    signed.flag(found["refused"], f"refused of {what}")
-    for field in ("first_token_us", "finished_us"):
-        when = found[field]
-        if when is not None and checking.whole(when, f"{field} of {what}") < found["arrival_us"]:
-            raise ValueError(f"{field} of {what} is {when}, before it arrives")
-
-
-def _check_visit(found: dict[str, Any], what: str) -> None:
-    times = ("dispatched_us", "start_us", "end_us")
-    _whole_fields(found, what, (*times, "hit_tokens", "computed_tokens", "generated_tokens"))
-    _in_order([found[each] for each in times], what)
-    signed.one_of(found["ended"], f"ended of {what}", _ENDS)
-
-
-def _check_run(found: dict[str, Any], what: str) -> None:
-    numbers = ("start_us", "end_us", "num_steps", "reserved_tokens", "cached_tokens")
-    _whole_fields(found, what, numbers)
-    _in_order([found["start_us"], found["end_us"]], what)
-    signed.one_of(found["kind"], f"the kind of {what}", ("prefill", "decode"))
-    checking.items(found["request_ids"], f"the request_ids of {what}", at_least=1)
-
-
-def _check_decision(found: dict[str, Any], what: str) -> None:
-    _whole_fields(found, what, ("at_us",))
-    signed.one_of(found["kind"], f"the kind of {what}", _DECISIONS)
-
-
-def _in_order(times: list[int], what: str) -> None:
+    names = ("dispatched_us", "start_us", "end_us")
+    times = [found[name] for name in names if name in found]
     if times != sorted(times):
         raise ValueError(f"the times of {what} are {times}; they must not fall")

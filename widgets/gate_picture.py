@@ -5,19 +5,26 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking, signed
+from widgets import assets, checking
 from widgets.picture import Face, Picture
 
-MODES = ("conservative", "aggressive")
-_FIELDS = ("waiter", "runners", "reference", "victim", "margin", "mode", "words")
-_SCORED = ("id", "slack_us", "urgency")
+_SCORED = {"id": checking.whole, "slack_us": checking.number, "edf_score": checking.number}
+_DECISION = checking.shape(
+    waiter=checking.shape(**_SCORED),
+    runners=checking.list_of(checking.shape(**_SCORED, immune=checking.flag)),
+    reference=checking.maybe(checking.whole),
+    victim=checking.maybe(checking.whole),
+    margin=checking.amount,
+    mode=checking.one_of("conservative", "aggressive"),
+    words=checking.words,
+)
 
 
 class GatePicture(Picture):
     """Decisions of a gate, one after the other: which of the four cases, which one goes.
 
-    Each decision is {"waiter": {"id", "slack_us", "urgency"}, "runners": [{"id", "slack_us",
-    "urgency", "immune": bool}], "reference": id or None, "victim": id or None, "margin", "mode":
+    Each decision is {"waiter": {"id", "slack_us", "edf_score"}, "runners": [{"id", "slack_us",
+    "edf_score", "immune": bool}], "reference": id or None, "victim": id or None, "margin", "mode":
     "conservative" or "aggressive", "words"}. `reference` is the runner that the waiter is measured
     by, None when all are immune; `victim` is what the gate answered; `words` says why.
     Raises: ValueError for no decision, two requests of one id, a reference or victim that does not
@@ -27,69 +34,28 @@ class GatePicture(Picture):
     _esm = assets.esm("gate_picture")
     _css = assets.css("gate_picture")
     decisions = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self, decisions: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
-        found = checking.items(decisions, "decisions", at_least=1)
         super().__init__(
-            decisions=[
-                _checked_decision(each, f"decision {index}") for index, each in enumerate(found)
-            ],
-            title=checking.text(title, "the title"),
+            decisions=checking.list_of(_checked_decision, at_least=1)(decisions, "decisions"),
+            title=title,
             **face,
         )
 
 
 def _checked_decision(value: object, what: str) -> dict[str, Any]:
     """The decision with `bar`: the score that the margin asks for, None without a reference."""
-    found = checking.record(value, what, _FIELDS)
-    waiter = _checked_request(found["waiter"], f"the waiter of {what}")
-    runners = [
-        _checked_runner(each, f"a runner of {what}")
-        for each in checking.items(found["runners"], f"the runners of {what}")
-    ]
-    ids = [each["id"] for each in (waiter, *runners)]
-    for each in ids:
-        if ids.count(each) > 1:
-            raise ValueError(f"{what} has request {each} twice; ids must differ")
-    reference = _running(found["reference"], f"the reference of {what}", runners)
+    found = _DECISION(value, what)
+    runners = {each["id"]: each for each in found["runners"]}
+    ids = [found["waiter"]["id"], *(each["id"] for each in found["runners"])]
+    checking.differ(ids, f"requests of {what} have the id")
+    for name in ("reference", "victim"):
+        if found[name] not in (None, *runners):
+            raise ValueError(f"{name} of {what} is {found[name]}, which does not run")
+    reference = runners.get(found["reference"])
     if reference is not None and reference["immune"]:
-        raise ValueError(f"the reference of {what} is {reference['id']}, which is immune")
-    victim = _running(found["victim"], f"the victim of {what}", runners)
-    margin = checking.amount(found["margin"], f"the margin of {what}")
-    return {
-        "waiter": waiter,
-        "runners": runners,
-        "reference": reference and reference["id"],
-        "victim": victim and victim["id"],
-        "margin": margin,
-        "bar": None if reference is None else reference["urgency"] * margin,
-        "mode": signed.one_of(found["mode"], f"the mode of {what}", MODES),
-        "words": checking.text(found["words"], f"the words of {what}", empty=False),
-    }
-
-
-def _checked_request(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, _SCORED)
-    return {
-        "id": checking.whole(found["id"], f"the id of {what}"),
-        "slack_us": signed.number(found["slack_us"], f"slack_us of {what}"),
-        "urgency": signed.number(found["urgency"], f"urgency of {what}"),
-    }
-
-
-def _checked_runner(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, (*_SCORED, "immune"))
-    immune = signed.flag(found["immune"], f"immune of {what}")
-    return {**_checked_request(found, what), "immune": immune}
-
-
-def _running(value: object, what: str, runners: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    for runner in runners:
-        if runner["id"] == value:
-            return runner
-    raise ValueError(f"{what} is {value!r}, which does not run")
+        raise ValueError(f"reference of {what} is {reference['id']}, which is immune")
+    bar = None if reference is None else reference["edf_score"] * found["margin"]
+    return {**found, "bar": bar}

@@ -8,10 +8,29 @@ import traitlets
 from widgets import assets, checking
 from widgets.picture import Face, Picture
 
-_OPS = ("push", "pop", "look")
-_KINDS = ("append", "swap", "take", "settle")
-_VERDICTS = ("admit", "wait", "refuse")
-_OPERATION_FIELDS = ("op", "entry", "states", "moves", "admission")
+_ENTRY = checking.shape(
+    id=checking.whole,
+    key=checking.list_of(checking.number, at_least=1),
+    label=checking.words,
+)
+_MOVE = checking.shape(
+    kind=checking.one_of("append", "swap", "take", "settle"),
+    **{"from": checking.whole},
+    to=checking.whole,
+    words=checking.words,
+)
+_ADMISSION = checking.shape(
+    **dict.fromkeys(("held", "candidate", "batch", "max_batch"), checking.whole),
+    budget=checking.maybe(checking.positive),
+    verdict=checking.one_of("admit", "wait", "refuse"),
+)
+_OPERATION = checking.shape(
+    op=checking.one_of("push", "pop", "look"),
+    entry=_ENTRY,
+    states=checking.list_of(checking.items),
+    moves=checking.list_of(_MOVE),
+    admission=checking.maybe(_ADMISSION),
+)
 
 
 class HeapStepper(Picture):
@@ -28,84 +47,32 @@ class HeapStepper(Picture):
     _esm = assets.esm("heap_stepper")
     _css = assets.css("heap_stepper")
     operations = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self, operations: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
-        known: set[int] = set()
-        found = checking.items(operations, "operations", at_least=1)
-        super().__init__(
-            operations=[
-                _checked_operation(each, f"operation {index}", known)
-                for index, each in enumerate(found)
-            ],
-            title=checking.text(title, "the title"),
-            **face,
-        )
+        found = checking.list_of(_OPERATION, at_least=1)(operations, "operations")
+        _check_heap(found)
+        super().__init__(operations=found, title=title, **face)
 
 
-def _checked_operation(value: object, what: str, known: set[int]) -> dict[str, Any]:
-    """One operation; the id of a push is added to `known`."""
-    found = checking.record(value, what, _OPERATION_FIELDS)
-    op = _one_of(found["op"], f"the op of {what}", _OPS)
-    entry = _checked_entry(found["entry"], f"the entry of {what}")
-    if op == "push":
-        known.add(entry["id"])
-    moves = [_checked_move(move, what) for move in checking.items(found["moves"], what)]
-    states = [
-        [_known(each, what, known) for each in checking.items(state, f"a state of {what}")]
-        for state in checking.items(found["states"], f"the states of {what}")
-    ]
-    _known(entry["id"], what, known)
-    if len(states) != len(moves):
-        raise ValueError(f"{what} has {len(states)} states for {len(moves)} moves")
-    admission = found["admission"]
-    if admission is not None:
-        admission = _checked_admission(admission, f"the admission of {what}")
-    if not moves and admission is None:
-        raise ValueError(f"{what} has neither a move nor an admission; there is nothing to show")
-    return {"op": op, "entry": entry, "states": states, "moves": moves, "admission": admission}
-
-
-def _checked_entry(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, ("id", "key", "label"))
-    key = checking.items(found["key"], f"the key of {what}", at_least=1)
-    for part in key:
-        if not checking.is_number(part):
-            raise ValueError(f"the key of {what} holds {part!r}; it must hold numbers")
-    label = checking.text(found["label"], f"the label of {what}", empty=False)
-    return {"id": checking.whole(found["id"], f"the id of {what}"), "key": key, "label": label}
-
-
-def _checked_move(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, f"a move of {what}", ("kind", "from", "to", "words"))
-    return {
-        "kind": _one_of(found["kind"], f"the kind of a move of {what}", _KINDS),
-        "from": checking.whole(found["from"], f"from of a move of {what}"),
-        "to": checking.whole(found["to"], f"to of a move of {what}"),
-        "words": checking.text(found["words"], f"the words of a move of {what}", empty=False),
-    }
-
-
-def _checked_admission(value: object, what: str) -> dict[str, Any]:
-    fields = ("held", "candidate", "batch", "max_batch")
-    found = checking.record(value, what, (*fields, "budget", "verdict"))
-    budget = found["budget"]
-    return {
-        **{field: checking.whole(found[field], f"{field} of {what}") for field in fields},
-        "budget": None if budget is None else checking.whole(budget, f"budget of {what}", least=1),
-        "verdict": _one_of(found["verdict"], f"the verdict of {what}", _VERDICTS),
-    }
-
-
-def _one_of(value: object, what: str, choices: Sequence[str]) -> str:
-    if value not in choices:
-        raise ValueError(f"{what} is {value!r}; it must be one of {', '.join(choices)}")
-    return str(value)
-
-
-def _known(value: object, what: str, known: set[int]) -> int:
-    if not checking.is_whole(value) or value not in known:
-        raise ValueError(f"{what} names entry {value!r}, which was never pushed")
-    return value
+def _check_heap(operations: list[dict[str, Any]]) -> None:
+    """Raises: ValueError for ids that were never pushed, or an operation that shows nothing."""
+    known: set[int] = set()
+    for index, found in enumerate(operations):
+        what = f"operations[{index}]"
+        if found["op"] == "push":
+            known.add(found["entry"]["id"])
+        for number in (
+            found["entry"]["id"],
+            *(each for state in found["states"] for each in state),
+        ):
+            if not checking.is_whole(number) or number not in known:
+                raise ValueError(f"{what} names entry {number!r}, which was never pushed")
+        num_states, num_moves = len(found["states"]), len(found["moves"])
+        if num_states != num_moves:
+            raise ValueError(f"{what} has {num_states} states for {num_moves} moves")
+        if not num_moves and found["admission"] is None:
+            raise ValueError(
+                f"{what} has neither a move nor an admission; there is nothing to show"
+            )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Widget
 
 
 class Hints(Widget):
@@ -23,9 +23,9 @@ class Hints(Widget):
 
     def __init__(self, key: str, hints: Sequence[str], shown: int = 0) -> None:
         rungs = checking.items(hints, "hints")
-        found = [checking.text(hint, "a hint", empty=False) for hint in rungs]
+        found = [checking.words(hint, "a hint") for hint in rungs]
         if len(found) != 3:
             raise ValueError(f"there are {len(found)} hints; there must be 3")
         if checking.whole(shown, "shown") > 3:
             raise ValueError(f"shown is {shown}; it must be from 0 to 3")
-        super().__init__(key=checking.text(key, "the key", empty=False), hints=found, shown=shown)
+        super().__init__(key=checking.words(key, "the key"), hints=found, shown=shown)

@@ -25,7 +25,6 @@ class KVBudget(Picture):
     _css = assets.css("kv_budget")
     trace = traitlets.Dict().tag(sync=True)
     other = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     group = traitlets.Unicode().tag(sync=True)
 
@@ -45,7 +44,7 @@ class KVBudget(Picture):
         super().__init__(
             trace=checked_kv_trace(trace, "the trace"),
             other=second if len(found) == 2 else None,
-            title=checking.text(title, "the title"),
+            title=title,
             names=found,
             group=checking.text(group, "the group"),
             **face,

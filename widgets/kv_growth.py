@@ -9,6 +9,8 @@ from widgets import assets, checking
 from widgets.kv_budget import checked_kv_trace
 from widgets.picture import Face, Picture
 
+_FORWARD = checking.shape(**dict.fromkeys(("useful_tokens", "computed_tokens"), checking.whole))
+
 
 class KVGrowth(Picture):
     """Each request's KV tokens on top of the others' against the KV budget, run above run.
@@ -16,7 +18,7 @@ class KVGrowth(Picture):
     Each run is {"label": str, "window": int or None, "trace": Trace.to_json()}. A run without a
     window stays in view; of the others a slider shows one at a time below it, on the same axes.
     Marked are preemptions, the height within a step (`kv_peak`), what is counted where it differs
-    from what is held (`counted_tokens`), and padding (computed minus useful tokens). With
+    from what is held (`kv_tokens_charged`), and padding (computed minus useful tokens). With
     `bytes_per_token` a button turns tokens into bytes, held as `live_bytes` says. `shown` is the
     index, among the runs with a window, of the one to begin with. Widgets of one page with the same
     `group` (not "") share the step.
@@ -27,7 +29,6 @@ class KVGrowth(Picture):
     _esm = assets.esm("kv_growth")
     _css = assets.css("kv_growth")
     runs = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     bytes_per_token = traitlets.Int(default_value=None, allow_none=True).tag(sync=True)
     shown = traitlets.Int().tag(sync=True)
     group = traitlets.Unicode().tag(sync=True)
@@ -42,68 +43,57 @@ class KVGrowth(Picture):
         group: str = "",
         **face: Unpack[Face],
     ) -> None:
-        found = [_checked_run(each) for each in checking.items(runs, "runs", at_least=1)]
+        found = checking.list_of(_checked_run, at_least=1)(runs, "runs")
         windowed = [run["window"] is not None for run in found]
         if windowed.count(False) > 1:
             raise ValueError(f"{windowed.count(False)} runs have no window; at most one may")
-        labels = [run["label"] for run in found]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise ValueError(f"two runs are called {label!r}; labels must differ")
-        checking.whole(shown, "shown")
-        if shown >= max(1, sum(windowed)):
+        checking.differ([run["label"] for run in found], "runs are called")
+        if checking.whole(shown, "shown") >= max(1, sum(windowed)):
             raise ValueError(f"shown is {shown}, but {sum(windowed)} runs have a window")
-        if bytes_per_token is not None:
-            checking.whole(bytes_per_token, "bytes_per_token", least=1)
         super().__init__(
             runs=found,
-            title=checking.text(title, "the title"),
-            bytes_per_token=bytes_per_token,
+            title=title,
+            bytes_per_token=checking.maybe(checking.positive)(bytes_per_token, "bytes_per_token"),
             shown=shown,
             group=checking.text(group, "the group"),
             **face,
         )
 
 
-def _checked_run(value: object) -> dict[str, Any]:
-    """A run whose trace has every field that is drawn; what older traces lack is filled in."""
-    found = checking.record(value, "a run", ("label", "window", "trace"))
-    label = checking.text(found["label"], "the label of a run", empty=False)
+def _checked_run(value: object, where: str) -> dict[str, Any]:
+    """A run whose trace has every field that is drawn; what it lacks is filled in."""
+    found = checking.record(value, where, ("label", "window", "trace"))
+    label = checking.words(found["label"], f"label of {where}")
     what = f"the trace of {label!r}"
-    window = found["window"]
-    if window is not None:
-        checking.whole(window, f"the window of {label!r}", least=1)
+    window = checking.maybe(checking.positive)(found["window"], f"the window of {label!r}")
     trace = checked_kv_trace(found["trace"], what)
     if trace.get("sliding_window", window) != window:
         raise ValueError(
             f"the window of {label!r} is {window}, and its trace's is {trace['sliding_window']}"
         )
-    trace["steps"] = [
-        _checked_step(step, f"step {index} of {what}") for index, step in enumerate(trace["steps"])
-    ]
-    return {"label": label, "window": window, "trace": trace}
+    steps = checking.list_of(_checked_step)(trace["steps"], f"steps of {what}")
+    return {"label": label, "window": window, "trace": {**trace, "steps": steps}}
 
 
 def _checked_step(value: object, what: str) -> dict[str, Any]:
-    """A step with the padding, the height within it, and what is counted beside what is held."""
+    """A step with the padding, the height within it, and what is charged beside what is held."""
     step = checking.record(value, what, ("kv", "forwards"))
-    for each in checking.items(step["forwards"], f"the forwards of {what}"):
-        forward = checking.record(
-            each, f"a forward of {what}", ("useful_tokens", "computed_tokens")
+    for forward in checking.items(step["forwards"], f"the forwards of {what}"):
+        found = _FORWARD(forward, what)
+        checking.whole(
+            found["computed_tokens"], f"computed_tokens of {what}", found["useful_tokens"]
         )
-        useful = checking.whole(forward["useful_tokens"], f"useful_tokens of {what}")
-        checking.whole(forward["computed_tokens"], f"computed_tokens of {what}", least=useful)
-    peak = step.get("kv_peak")
-    if peak is not None:
-        checking.whole(peak, f"kv_peak of {what}")
-    return {**step, "kv": [_counted(held, what) for held in step["kv"]], "kv_peak": peak}
+    peak = checking.maybe(checking.whole)(step.get("kv_peak"), f"kv_peak of {what}")
+    return {**step, "kv": [_charged(held, what) for held in step["kv"]], "kv_peak": peak}
 
 
-def _counted(held: dict[str, Any], what: str) -> dict[str, Any]:
-    """A request's KV tokens with what counts against the budget, and its live bytes if known."""
-    counted = held.get("counted_tokens", held["kv_tokens"])
-    checking.whole(counted, f"counted_tokens of {what}")
-    live = held.get("live_bytes")
-    if live is not None:
-        checking.whole(live, f"live_bytes of {what}")
-    return {**held, "counted_tokens": counted, "live_bytes": live}
+def _charged(held: dict[str, Any], what: str) -> dict[str, Any]:
+    """A request's KV tokens with those charged against the budget, and its live bytes if known."""
+    charged = held.get("kv_tokens_charged", held["kv_tokens"])
+    return {
+        **held,
+        "kv_tokens_charged": checking.whole(charged, f"kv_tokens_charged of {what}"),
+        "live_bytes": checking.maybe(checking.whole)(
+            held.get("live_bytes"), f"live_bytes of {what}"
+        ),
+    }

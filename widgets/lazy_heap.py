@@ -5,12 +5,10 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking, signed
+from widgets import assets, checking
 from widgets.picture import Face, Picture
 
 STORY_VERSION = 1
-_ENTRY_FIELDS = ("id", "key", "generation", "live")
-_STEP_FIELDS = ("event", "entries", "generations", "popped", "words")
 _EVENTS = {"push": 3, "remove": 2, "pop": 1}
 """How many parts each event has."""
 
@@ -29,72 +27,44 @@ class LazyHeap(Picture):
     _esm = assets.esm("lazy_heap")
     _css = assets.css("heap_stepper", "lazy_heap")
     story = traitlets.Dict().tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, story: Mapping[str, Any], title: str = "", **face: Unpack[Face]) -> None:
-        super().__init__(
-            story=_checked_story(story),
-            title=checking.text(title, "the title"),
-            **face,
-        )
+        super().__init__(story=_checked_story(story), title=title, **face)
 
 
 def _checked_story(value: object) -> dict[str, Any]:
-    found = checking.record(value, "the story", ("version", "steps", "error"))
-    if found["version"] != STORY_VERSION:
-        raise ValueError(
-            f"the story has version {found['version']!r}; this widget reads version {STORY_VERSION}"
-        )
-    error = found["error"]
-    steps = checking.items(found["steps"], "the steps of the story", 0 if error else 1)
-    return {
-        "steps": [_checked_step(each, f"step {index}") for index, each in enumerate(steps)],
-        "error": None if error is None else checking.text(error, "the error of the story"),
-    }
-
-
-def _checked_step(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, _STEP_FIELDS)
-    generations = checking.record(found["generations"], f"the generations of {what}", ())
-    popped = found["popped"]
-    return {
-        "event": _checked_event(found["event"], f"the event of {what}"),
-        "entries": [
-            _checked_entry(each, f"entry {index} of {what}")
-            for index, each in enumerate(checking.items(found["entries"], f"entries of {what}"))
-        ],
-        "generations": {
-            str(name): checking.whole(count, f"the generation of request {name} in {what}")
-            for name, count in generations.items()
-        },
-        "popped": None if popped is None else checking.whole(popped, f"popped of {what}"),
-        "words": checking.text(found["words"], f"the words of {what}", empty=False),
-    }
+    checking.version(value, "the story", STORY_VERSION)
+    found = checking.record(value, "the story", ("steps", "error"))
+    error = checking.maybe(checking.text)(found["error"], "error of the story")
+    steps = checking.list_of(_STEP, at_least=0 if error else 1)
+    return {"steps": steps(found["steps"], "steps of the story"), "error": error}
 
 
 def _checked_event(value: object, what: str) -> dict[str, Any]:
     parts = checking.items(value, what, at_least=1)
-    kind = signed.one_of(parts[0], f"the kind of {what}", tuple(_EVENTS))
+    kind = checking.one_of(*_EVENTS)(parts[0], f"kind of {what}")
     if len(parts) != _EVENTS[kind]:
         raise ValueError(f"{what} has {len(parts)} parts; a {kind} has {_EVENTS[kind]}")
     return {
         "kind": kind,
-        "id": None if kind == "pop" else checking.whole(parts[1], f"the id of {what}"),
-        "key": _checked_key(parts[2], f"the key of {what}") if kind == "push" else None,
+        "id": None if kind == "pop" else checking.whole(parts[1], f"id of {what}"),
+        "key": _KEY(parts[2], f"key of {what}") if kind == "push" else None,
     }
 
 
-def _checked_entry(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, _ENTRY_FIELDS)
+def _generations(value: object, what: str) -> dict[str, int]:
     return {
-        "id": checking.whole(found["id"], f"the id of {what}"),
-        "key": _checked_key(found["key"], f"the key of {what}"),
-        "generation": checking.whole(found["generation"], f"the generation of {what}"),
-        "live": signed.flag(found["live"], f"live of {what}"),
+        str(name): checking.whole(count, f"request {name} in {what}")
+        for name, count in checking.record(value, what).items()
     }
 
 
-def _checked_key(value: object, what: str) -> list[float]:
-    return [
-        signed.number(part, f"a part of {what}") for part in checking.items(value, what, at_least=1)
-    ]
+_KEY = checking.list_of(checking.number, at_least=1)
+_ENTRY = checking.shape(id=checking.whole, key=_KEY, generation=checking.whole, live=checking.flag)
+_STEP = checking.shape(
+    event=_checked_event,
+    entries=checking.list_of(_ENTRY),
+    generations=_generations,
+    popped=checking.maybe(checking.whole),
+    words=checking.words,
+)

@@ -1,6 +1,7 @@
 """A fused batch's mask, built in steps: one matrix for each row of the batch, past before new."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import traitlets
@@ -10,16 +11,32 @@ from widgets.comparing import compared_names
 from widgets.mask_stepper import checked_matrix
 from widgets.picture import Face, Picture
 
+_STEP = checking.shape(
+    name=checking.words,
+    words=checking.text,
+    context_columns=checking.whole,
+    masks=partial(checking.items, at_least=1),
+    compare=checking.Optional(checking.maybe(checking.list_of(checked_matrix)), None),
+)
+_MASK = checking.shape(
+    label=checking.words,
+    mask=checked_matrix,
+    key_labels=checking.Optional(checking.maybe(checking.items), None),
+    context_len=checking.Optional(checking.maybe(checking.whole), None),
+    num_scheduled_tokens=checking.Optional(checking.maybe(checking.whole), None),
+)
+
 
 class MaskBuild(Picture):
     """The steps in which a mask comes to be; in each, the visible keys of any query.
 
-    Each step is {"name", "words", "num_past": S, "masks": [...]}: the first S columns are past
-    keys. Each mask is {"label", "mask": truth values, rows are queries and columns keys}, with an
-    optional "key_labels". With "past_len" and "num_new" (both or neither) the row is left-padded:
-    only the last `past_len` past columns and the last `num_new` new ones are real. An optional
-    "compare" of a step holds one matrix for each of its masks, drawn beside it, differing cells
-    marked. `yours` and `names` are the timeline's: nothing is drawn beside the reference itself.
+    Each step is {"name", "words", "context_columns": S, "masks": [...]}: the first S columns are
+    past keys. Each mask is {"label", "mask": truth values, rows are queries and columns keys}, with
+    an optional "key_labels". With "context_len" and "num_scheduled_tokens" (both or neither) the
+    row is left-padded: only the last `context_len` past columns and the last `num_scheduled_tokens`
+    new ones are real. An optional "compare" of a step holds one matrix for each of its masks, drawn
+    beside it, differing cells marked. `yours` and `names` are the timeline's: nothing is drawn
+    beside the reference itself.
     Plain data: tensors go in as `.tolist()`.
     Raises: ValueError for no step, ragged rows, more past than columns, or counts that do not fit.
     """
@@ -28,7 +45,6 @@ class MaskBuild(Picture):
     _css = assets.css("mask_stepper", "mask_build")
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -39,63 +55,42 @@ class MaskBuild(Picture):
         names: tuple[str, str] | None = None,
         **face: Unpack[Face],
     ) -> None:
-        found = [_checked_step(each) for each in checking.items(steps, "steps", at_least=1)]
+        found = checking.list_of(_checked_step, at_least=1)(steps, "steps")
         compares = any(step["compare"] is not None for step in found)
         called = compared_names(names, yours) if compares else []
         if len(called) < 2:
             found = [{**step, "compare": None} for step in found]
-        super().__init__(
-            steps=found,
-            names=called,
-            title=checking.text(title, "the title"),
-            **face,
-        )
+        super().__init__(steps=found, names=called, title=title, **face)
 
 
-def _checked_step(value: object) -> dict[str, Any]:
-    found = checking.record(value, "a step", ("name", "words", "num_past", "masks"))
-    name = checking.text(found["name"], "the name of a step", empty=False)
-    what = f"step {name!r}"
-    num_past = checking.whole(found["num_past"], f"num_past of {what}")
-    masks = [
-        _checked_mask(mask, what, num_past)
-        for mask in checking.items(found["masks"], f"the masks of {what}", at_least=1)
-    ]
-    compare = found.get("compare")
-    if compare is not None:
-        compare = [
-            checked_matrix(matrix, f"a matrix to compare in {what}")
-            for matrix in checking.items(compare, f"compare of {what}")
-        ]
-        if len(compare) != len(masks):
-            raise ValueError(f"{what} compares {len(compare)} matrices with {len(masks)} masks")
-    words = checking.text(found["words"], f"the words of {what}")
-    return {"name": name, "words": words, "num_past": num_past, "masks": masks, "compare": compare}
+def _checked_step(value: object, where: str) -> dict[str, Any]:
+    step = _STEP(value, where)
+    what = f"step {step['name']!r}"
+    step["masks"] = [_checked_mask(mask, what, step["context_columns"]) for mask in step["masks"]]
+    if step["compare"] is not None:
+        num_matrices, num_masks = len(step["compare"]), len(step["masks"])
+        if num_matrices != num_masks:
+            raise ValueError(f"{what} compares {num_matrices} matrices with {num_masks} masks")
+    return step
 
 
-def _checked_mask(value: object, step: str, num_past: int) -> dict[str, Any]:
-    found = checking.record(value, f"a mask of {step}", ("label", "mask"))
-    label = checking.text(found["label"], f"the label of a mask of {step}", empty=False)
-    what = f"mask {label!r} of {step}"
-    mask = checked_matrix(found["mask"], what)
-    columns = len(mask[0])
-    if num_past > columns:
-        raise ValueError(f"{what} has {num_past} past keys but only {columns} columns")
-    key_labels = found.get("key_labels")
-    if key_labels is not None:
-        key_labels = [str(each) for each in checking.items(key_labels, f"key_labels of {what}")]
-        if len(key_labels) != columns:
-            raise ValueError(f"{what} has {len(key_labels)} labels for {columns} keys")
-    past_len, num_new = found.get("past_len"), found.get("num_new")
-    if (past_len is None) != (num_new is None):
-        raise ValueError(f"{what} has only one of past_len and num_new; it needs both or neither")
-    if past_len is not None:
-        _at_most(past_len, num_past, f"past_len of {what}")
-        _at_most(num_new, columns - num_past, f"num_new of {what}")
-    sizes = {"past_len": past_len, "num_new": num_new}
-    return {"label": label, "mask": mask, "key_labels": key_labels, **sizes}
-
-
-def _at_most(value: object, most: int, what: str) -> None:
-    if checking.whole(value, what) > most:
-        raise ValueError(f"{what} is {value}; there are only {most} such columns")
+def _checked_mask(value: object, step: str, context_columns: int) -> dict[str, Any]:
+    found = _MASK(value, f"a mask of {step}")
+    what = f"mask {found['label']!r} of {step}"
+    columns = len(found["mask"][0])
+    if context_columns > columns:
+        raise ValueError(f"{what} has {context_columns} past keys but only {columns} columns")
+    if found["key_labels"] is not None:
+        found["key_labels"] = [str(each) for each in found["key_labels"]]
+        if len(found["key_labels"]) != columns:
+            raise ValueError(f"{what} has {len(found['key_labels'])} labels for {columns} keys")
+    if (found["context_len"] is None) != (found["num_scheduled_tokens"] is None):
+        both = "context_len and num_scheduled_tokens"
+        raise ValueError(f"{what} has only one of {both}; it needs both or neither")
+    new = columns - context_columns
+    for name, most in (("context_len", context_columns), ("num_scheduled_tokens", new)):
+        if found[name] is not None and found[name] > most:
+            raise ValueError(
+                f"{name} of {what} is {found[name]}; there are only {most} such columns"
+            )
+    return found

@@ -5,12 +5,26 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking, signed
+from widgets import assets, checking
 from widgets.picture import Face, Picture
 
 COMPARISON_VERSION = 1
-_FIELDS = ("version", "scenario", "baseline", "other", "modelled", "rows")
-_ROW_FIELDS = ("metric", "label", "unit", "better", "pairs", "mean", "low", "high")
+_PAIR = checking.shape(seed=checking.whole, baseline=checking.amount, other=checking.amount)
+_ROW = checking.shape(
+    metric=checking.words,
+    label=checking.words,
+    unit=checking.text,
+    better=checking.one_of("lower", "higher"),
+    pairs=checking.list_of(_PAIR, at_least=1),
+    mean=checking.number,
+    low=checking.maybe(checking.number),
+    high=checking.maybe(checking.number),
+)
+_COMPARISON = checking.shape(
+    **dict.fromkeys(("scenario", "baseline", "other"), checking.words),
+    modelled=checking.flag,
+    rows=checking.list_of(_ROW, at_least=1),
+)
 
 
 class PairedSeeds(Picture):
@@ -29,7 +43,6 @@ class PairedSeeds(Picture):
     _esm = assets.esm("paired_seeds")
     _css = assets.css("paired_seeds")
     comparison = traitlets.Dict().tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -39,86 +52,26 @@ class PairedSeeds(Picture):
         metrics: Sequence[str] | None = None,
         **face: Unpack[Face],
     ) -> None:
-        super().__init__(
-            comparison=_checked_comparison(comparison, metrics),
-            title=checking.text(title, "the title"),
-            **face,
-        )
+        super().__init__(comparison=_checked_comparison(comparison, metrics), title=title, **face)
 
 
 def _checked_comparison(value: object, metrics: Sequence[str] | None) -> dict[str, Any]:
-    found = checking.record(value, "the comparison", _FIELDS)
-    if found["version"] != COMPARISON_VERSION:
-        raise ValueError(
-            f"the comparison has version {found['version']!r}; "
-            f"this widget reads version {COMPARISON_VERSION}"
-        )
-    rows = [
-        _checked_row(each, f"row {index}")
-        for index, each in enumerate(
-            checking.items(found["rows"], "the rows of the comparison", at_least=1)
-        )
-    ]
+    checking.version(value, "the comparison", COMPARISON_VERSION)
+    found = _COMPARISON(value, "the comparison")
+    rows = found["rows"]
     seeds = [pair["seed"] for pair in rows[0]["pairs"]]
-    for row in rows:
+    for index, row in enumerate(rows):
+        checking.interval(row["mean"], row["low"], row["high"], f"rows[{index}]")
+        if row["low"] is None or row["high"] is None:
+            row["low"] = row["high"] = None
         own = [pair["seed"] for pair in row["pairs"]]
         if own != seeds:
             raise ValueError(f"{row['metric']!r} has seeds {own}; the first row has {seeds}")
-    return {
-        **{
-            name: checking.text(found[name], f"the {name} of the comparison", empty=False)
-            for name in ("scenario", "baseline", "other")
-        },
-        "modelled": signed.flag(found["modelled"], "modelled of the comparison"),
-        "rows": _chosen(rows, metrics),
-    }
-
-
-def _chosen(rows: list[dict[str, Any]], metrics: Sequence[str] | None) -> list[dict[str, Any]]:
-    if metrics is None:
-        families = [_family(row) for row in rows]
-        return sorted(rows, key=lambda row: families.count(_family(row)) < 2)
-    by_name = {row["metric"]: row for row in rows}
-    for name in checking.items(metrics, "metrics", at_least=1):
-        signed.one_of(name, "a metric", tuple(by_name))
-    return [by_name[name] for name in metrics]
-
-
-def _family(row: dict[str, Any]) -> str:
-    """What a metric shares its scale with: the first part of its name."""
-    return row["metric"].split("_")[0]
-
-
-def _checked_row(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, _ROW_FIELDS)
-    mean = signed.number(found["mean"], f"the mean of {what}")
-    low, high = found["low"], found["high"]
-    if low is None or high is None:
-        low = high = None
+    if metrics is None:  # families first: metrics whose names begin alike share their scale
+        families = [row["metric"].split("_")[0] for row in rows]
+        rows.sort(key=lambda row: families.count(row["metric"].split("_")[0]) < 2)
     else:
-        signed.number(low, f"the low end of {what}")
-        signed.number(high, f"the high end of {what}")
-        if not low <= mean <= high:
-            raise ValueError(f"the mean of {what} is {mean}, outside its interval {low} to {high}")
-    return {
-        **{name: checking.text(found[name], f"the {name} of {what}", empty=False)
-           for name in ("metric", "label")},
-        "unit": checking.text(found["unit"], f"the unit of {what}"),
-        "better": signed.one_of(found["better"], f"better of {what}", ("lower", "higher")),
-        "pairs": [
-            _checked_pair(each, f"pair {index} of {what}")
-            for index, each in enumerate(
-                checking.items(found["pairs"], f"the pairs of {what}", at_least=1)
-            )
-        ],
-        "mean": mean, "low": low, "high": high,
-    }  # fmt: skip
-
-
-def _checked_pair(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, ("seed", "baseline", "other"))
-    return {
-        "seed": checking.whole(found["seed"], f"the seed of {what}"),
-        "baseline": checking.amount(found["baseline"], f"the baseline of {what}"),
-        "other": checking.amount(found["other"], f"other of {what}"),
-    }
+        by_name = {row["metric"]: row for row in rows}
+        wanted = checking.list_of(checking.one_of(*by_name), at_least=1)(metrics, "metrics")
+        rows = [by_name[name] for name in wanted]
+    return {**found, "rows": rows}

@@ -1,11 +1,21 @@
-"""What every picture takes besides its records: the question above it, and where it opens."""
+"""What the widgets share: the prediction that they wait for, a picture's question and opening."""
 
 from typing import Any, TypedDict
 
+import anywidget
 import traitlets
 
 from widgets import checking
-from widgets.base import Widget
+
+
+class Widget(anywidget.AnyWidget):
+    """A widget of the course.
+
+    `after` is the key of a `Prediction` of the same page, or "": until that one is committed or
+    shown, the widget says so and draws nothing.
+    """
+
+    after = traitlets.Unicode().tag(sync=True)
 
 
 class Face(TypedDict, total=False):
@@ -21,17 +31,18 @@ class Face(TypedDict, total=False):
 
 
 class Picture(Widget):
-    """A widget that draws records step by step, below its question.
+    """A widget that draws records step by step, below its question. Raises: ValueError."""
 
-    Raises: ValueError for a question that is no text, or a start that is no step.
-    """
-
+    title = traitlets.Unicode().tag(sync=True)
     question = traitlets.Unicode().tag(sync=True)
     start = traitlets.Int(default_value=None, allow_none=True).tag(sync=True)
 
-    def __init__(self, *, question: str = "", start: int | None = None, **records: Any) -> None:
+    def __init__(
+        self, *, title: str = "", question: str = "", start: int | None = None, **records: Any
+    ) -> None:
         super().__init__(
+            title=checking.text(title, "the title"),
             question=checking.text(question, "the question"),
-            start=None if start is None else checking.whole(start, "the start"),
+            start=checking.maybe(checking.whole)(start, "the start"),
             **records,
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import traitlets
 
 from widgets import assets, checking
-from widgets.base import Widget
+from widgets.picture import Widget
 
 
 class Prediction(Widget):
@@ -43,8 +43,7 @@ class Prediction(Widget):
         shown: bool = False,
     ) -> None:
         found = [
-            checking.text(option, "an option", empty=False)
-            for option in checking.items(options, "options")
+            checking.words(option, "an option") for option in checking.items(options, "options")
         ]
         if len(found) == 1:
             raise ValueError(f"the only option is {found[0]!r}; a choice needs at least 2")
@@ -52,7 +51,7 @@ class Prediction(Widget):
             raise ValueError("the prediction is committed but has no choice")
         super().__init__(
             key=_checked_key(key),
-            question=checking.text(question, "the question", empty=False),
+            question=checking.words(question, "the question"),
             options=found,
             answer=_checked_choice(answer, found, "the answer"),
             reveal=checking.text(reveal, "the reveal"),
@@ -64,7 +63,7 @@ class Prediction(Widget):
 
 def _checked_key(value: str) -> str:
     """A word: the page's root keeps the keys of what was answered with spaces between them."""
-    key = checking.text(value, "the key", empty=False)
+    key = checking.words(value, "the key")
     if any(mark.isspace() or mark in "\"'<>&\\" for mark in key):
         raise ValueError(f"the key is {key!r}; it must be a word of letters, digits and dots")
     return key

@@ -27,7 +27,6 @@ class PrefixTree(Picture):
     _css = assets.css("prefix_tree")
     trace = traitlets.Dict().tag(sync=True)
     alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     group = traitlets.Unicode().tag(sync=True)
 
@@ -44,7 +43,7 @@ class PrefixTree(Picture):
         super().__init__(
             trace=checked_blocks(trace, "the trace"),
             alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
-            title=checking.text(title, "the title"),
+            title=title,
             names=[] if yours is None else compared_names(None, yours),
             group=checking.text(group, "the group"),
             **face,

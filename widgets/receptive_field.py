@@ -26,7 +26,6 @@ class ReceptiveField(Picture):
     sinks = traitlets.Int().tag(sync=True)
     query = traitlets.Int().tag(sync=True)
     probe = traitlets.Int().tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -57,6 +56,6 @@ class ReceptiveField(Picture):
             sinks=sinks,
             query=last,
             probe=first,
-            title=checking.text(title, "the title"),
+            title=title,
             **face,
         )

@@ -5,10 +5,8 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking, signed
+from widgets import assets, checking
 from widgets.picture import Face, Picture
-
-_CELL_FIELDS = ("urgent", "generous", "wasted_share", "preemptions")
 
 
 class RepairLadder(Picture):
@@ -27,7 +25,6 @@ class RepairLadder(Picture):
     _esm = assets.esm("repair_ladder")
     _css = assets.css("repair_ladder")
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     load = traitlets.Unicode().tag(sync=True)
 
     def __init__(
@@ -38,14 +35,8 @@ class RepairLadder(Picture):
         load: str | None = None,
         **face: Unpack[Face],
     ) -> None:
-        found = [
-            _checked_row(each, f"row {index}")
-            for index, each in enumerate(checking.items(rows, "rows", at_least=1))
-        ]
-        names = [row["variant"] for row in found]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two variants are called {name!r}; names must differ")
+        found = _ROWS(rows, "rows")
+        checking.differ([row["variant"] for row in found], "variants are called")
         loads = [*found[0]["loads"]]
         for row in found:
             if sorted(row["loads"]) != sorted(loads):
@@ -53,39 +44,19 @@ class RepairLadder(Picture):
                     f"{row['variant']!r} has loads {sorted(row['loads'])}; "
                     f"the first row has {sorted(loads)}"
                 )
-        chosen = loads[0] if load is None else load
-        if chosen not in loads:
-            raise ValueError(f"load is {chosen!r}; it must be one of {', '.join(loads)}")
         super().__init__(
             rows=found,
-            title=checking.text(title, "the title"),
-            load=chosen,
+            title=title,
+            load=loads[0] if load is None else checking.one_of(*loads)(load, "load"),
             **face,
         )
 
 
-def _checked_row(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, ("variant", "words", "loads"))
-    loads = checking.record(found["loads"], f"the loads of {what}", ())
+def _checked_loads(value: object, what: str) -> dict[str, Any]:
+    loads = checking.record(value, what)
     if not loads:
-        raise ValueError(f"{what} has no load; it needs at least 1")
-    return {
-        "variant": checking.text(found["variant"], f"the variant of {what}", empty=False),
-        "words": checking.text(found["words"], f"the words of {what}"),
-        "loads": {
-            str(name): _checked_cell(loads[name], f"load {name} of {what}") for name in loads
-        },
-    }
-
-
-def _checked_cell(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, _CELL_FIELDS)
-    return {
-        "urgent": _checked_interval(found["urgent"], f"urgent of {what}"),
-        "generous": _checked_interval(found["generous"], f"generous of {what}"),
-        "wasted_share": signed.share(found["wasted_share"], f"wasted_share of {what}"),
-        "preemptions": checking.amount(found["preemptions"], f"preemptions of {what}"),
-    }
+        raise ValueError(f"{what} has 0 entries; it needs at least 1")
+    return {str(name): _LOAD(load, f"{name} in {what}") for name, load in loads.items()}
 
 
 def _checked_interval(value: object, what: str) -> list[float | None]:
@@ -96,10 +67,17 @@ def _checked_interval(value: object, what: str) -> list[float | None]:
     mean, low, high = found
     if checking.amount(mean, f"the mean of {what}") > 100:
         raise ValueError(f"the mean of {what} is {mean}; it must be a percentage up to 100")
-    if low is None or high is None:
-        return [mean, None, None]
-    signed.number(low, f"the low end of {what}")
-    signed.number(high, f"the high end of {what}")
-    if not low <= mean <= high:
-        raise ValueError(f"the mean of {what} is {mean}, outside its interval {low} to {high}")
-    return [mean, max(0, low), min(100, high)]
+    checking.interval(mean, low, high, what)
+    return [mean, None, None] if None in found else [mean, max(0, low), min(100, high)]
+
+
+_LOAD = checking.shape(
+    urgent=_checked_interval,
+    generous=_checked_interval,
+    wasted_share=checking.share,
+    preemptions=checking.amount,
+)
+_ROWS = checking.list_of(
+    checking.shape(variant=checking.words, words=checking.text, loads=_checked_loads),
+    at_least=1,
+)

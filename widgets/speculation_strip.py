@@ -5,13 +5,11 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking, signed
+from widgets import assets, checking
 from widgets.picture import Face, Picture
 
 STORY_VERSION = 1
 LAST_KINDS = ("bonus", "resampled", "plain")
-_FIELDS = ("version", "prompt", "passes", "num_draft_tokens", "temperature")
-_DRAFT_FIELDS = ("text", "token", "kept", "p", "q", "u")
 
 
 class SpeculationStrip(Picture):
@@ -29,79 +27,59 @@ class SpeculationStrip(Picture):
     _esm = assets.esm("speculation_strip")
     _css = assets.css("speculation_strip")
     story = traitlets.Dict().tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, story: Mapping[str, Any], title: str = "", **face: Unpack[Face]) -> None:
-        super().__init__(
-            story=_checked_story(story),
-            title=checking.text(title, "the title"),
-            **face,
-        )
+        super().__init__(story=_checked_story(story), title=title, **face)
 
 
 def _checked_story(value: object) -> dict[str, Any]:
-    found = checking.record(value, "the story", _FIELDS)
-    if found["version"] != STORY_VERSION:
-        raise ValueError(
-            f"the story has version {found['version']!r}; this widget reads version {STORY_VERSION}"
-        )
-    most = checking.whole(found["num_draft_tokens"], "num_draft_tokens of the story")
-    return {
-        "prompt": checking.text(found["prompt"], "the prompt of the story"),
-        "num_draft_tokens": most,
-        "temperature": checking.amount(found["temperature"], "the temperature of the story"),
-        "passes": [
-            _checked_pass(each, f"pass {index}", most)
-            for index, each in enumerate(
-                checking.items(found["passes"], "the passes of the story", at_least=1)
+    checking.version(value, "the story", STORY_VERSION)
+    found = _STORY(value, "the story")
+    most = found["num_draft_tokens"]
+    for index, each in enumerate(found["passes"]):
+        if len(each["drafts"]) > most:
+            raise ValueError(
+                f"passes[{index}] has {len(each['drafts'])} drafts; num_draft_tokens is {most}"
             )
-        ],
-    }
+    return found
 
 
-def _checked_pass(value: object, what: str, most: int) -> dict[str, Any]:
-    found = checking.record(value, what, ("drafts", "last"))
-    drafts = [
-        _checked_draft(each, f"draft {index} of {what}")
-        for index, each in enumerate(checking.items(found["drafts"], f"the drafts of {what}"))
-    ]
-    if len(drafts) > most:
-        raise ValueError(f"{what} has {len(drafts)} drafts; num_draft_tokens is {most}")
+def _checked_pass(value: object, what: str) -> dict[str, Any]:
+    drafts, last = _PASS(value, what).values()
     kept = [draft["kept"] for draft in drafts]
     if kept != sorted(kept, reverse=True):
         raise ValueError(f"{what} keeps a draft after one that it rejects")
-    last = checking.record(found["last"], f"the last token of {what}", ("text", "token", "kind"))
-    kind = signed.one_of(last["kind"], f"the kind of the last token of {what}", LAST_KINDS)
     right = "plain" if not drafts else "bonus" if all(kept) else "resampled"
-    if kind != right:
+    if last["kind"] != right:
         raise ValueError(
-            f"the last token of {what} is {kind}; with {sum(kept)} of {len(drafts)} drafts kept "
-            f"it must be {right}"
+            f"the last token of {what} is {last['kind']}; with {sum(kept)} of {len(drafts)} drafts "
+            f"kept it must be {right}"
         )
-    return {"drafts": drafts, "last": {**_token(last, f"the last token of {what}"), "kind": kind}}
-
-
-def _checked_draft(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, _DRAFT_FIELDS)
-    u = found["u"]
-    return {
-        **_token(found, what),
-        "kept": signed.flag(found["kept"], f"kept of {what}"),
-        "p": _probability(found["p"], f"p of {what}"),
-        "q": _probability(found["q"], f"q of {what}"),
-        "u": None if u is None else signed.share(u, f"u of {what}"),
-    }
+    return {"drafts": drafts, "last": last}
 
 
 def _probability(value: object, what: str) -> float:
     """A share of 1; a sum of floats may have rounded it up a little."""
     if checking.is_number(value) and 1 < value < 1 + 1e-6:
         return 1.0
-    return signed.share(value, what)
+    return checking.share(value, what)
 
 
-def _token(found: dict[str, Any], what: str) -> dict[str, Any]:
-    return {
-        "text": checking.text(found["text"], f"the text of {what}"),
-        "token": checking.whole(found["token"], f"token of {what}"),
-    }
+_TOKEN: dict[str, checking.Check[Any]] = {"text": checking.text, "token": checking.whole}
+_DRAFT = checking.shape(
+    **_TOKEN,
+    kept=checking.flag,
+    p=_probability,
+    q=_probability,
+    u=checking.maybe(checking.share),
+)
+_PASS = checking.shape(
+    drafts=checking.list_of(_DRAFT),
+    last=checking.shape(**_TOKEN, kind=checking.one_of(*LAST_KINDS)),
+)
+_STORY = checking.shape(
+    prompt=checking.text,
+    num_draft_tokens=checking.whole,
+    temperature=checking.amount,
+    passes=checking.list_of(_checked_pass, at_least=1),
+)

@@ -8,7 +8,24 @@ import traitlets
 from widgets import assets, checking
 from widgets.picture import Face, Picture
 
-_BYTE_FIELDS = ("words", "storages", "views", "live_bytes", "counted_bytes")
+_STORAGE = {"label": checking.words, "nbytes": checking.positive}
+_VIEW = {**_STORAGE, "storage": checking.whole, "offset_bytes": checking.whole}
+_BYTES = checking.shape(
+    words=checking.words,
+    storages=checking.list_of(checking.shape(**_STORAGE)),
+    views=checking.list_of(checking.shape(**_VIEW)),
+    live_bytes=checking.whole,
+    counted_bytes=checking.whole,
+)
+_SLOT = checking.shape(
+    position=checking.maybe(checking.whole), new=checking.Optional(checking.flag, False)
+)
+_SLOTS = checking.shape(
+    words=checking.words,
+    slots=checking.list_of(_SLOT),
+    sinks=checking.whole,
+    window=checking.positive,
+)
 
 
 class StorageStrip(Picture):
@@ -26,7 +43,6 @@ class StorageStrip(Picture):
     _esm = assets.esm("storage_strip")
     _css = assets.css("storage_strip")
     steps = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     cell_bytes = traitlets.Int(default_value=None, allow_none=True).tag(sync=True)
 
     def __init__(
@@ -37,77 +53,39 @@ class StorageStrip(Picture):
         cell_bytes: int | None = None,
         **face: Unpack[Face],
     ) -> None:
-        given = checking.items(steps, "steps", at_least=1)
-        is_ring = isinstance(given[0], Mapping) and "slots" in given[0]
-        checked = _checked_slots if is_ring else _checked_bytes
-        if cell_bytes is not None:
-            checking.whole(cell_bytes, "cell_bytes", least=1)
+        first = checking.items(steps, "steps", at_least=1)[0]
+        is_ring = isinstance(first, Mapping) and "slots" in first
+        check = _checked_slots if is_ring else _checked_bytes
         super().__init__(
-            steps=[checked(step, f"step {index}") for index, step in enumerate(given)],
-            title=checking.text(title, "the title"),
-            cell_bytes=cell_bytes,
+            steps=checking.list_of(check)(steps, "steps"),
+            title=title,
+            cell_bytes=checking.maybe(checking.positive)(cell_bytes, "cell_bytes"),
             **face,
         )
 
 
 def _checked_bytes(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, _BYTE_FIELDS)
-    storages: list[dict[str, Any]] = []
-    for each in checking.items(found["storages"], f"the storages of {what}"):
-        storage = checking.record(each, f"a storage of {what}", ("label", "nbytes"))
-        label = checking.text(storage["label"], f"the label of a storage of {what}", empty=False)
-        if any(other["label"] == label for other in storages):
-            raise ValueError(f"two storages of {what} are called {label!r}; labels must differ")
-        size = checking.whole(storage["nbytes"], f"nbytes of storage {label!r} of {what}", least=1)
-        storages.append({"label": label, "nbytes": size})
-    views = checking.items(found["views"], f"the views of {what}")
-    return {
-        "words": checking.text(found["words"], f"the words of {what}", empty=False),
-        "storages": storages,
-        "views": [_checked_view(view, what, storages) for view in views],
-        "live_bytes": checking.whole(found["live_bytes"], f"live_bytes of {what}"),
-        "counted_bytes": checking.whole(found["counted_bytes"], f"counted_bytes of {what}"),
-    }
-
-
-def _checked_view(value: object, what: str, storages: list[dict[str, Any]]) -> dict[str, Any]:
-    view = checking.record(
-        value, f"a view of {what}", ("label", "storage", "offset_bytes", "nbytes")
-    )
-    label = checking.text(view["label"], f"the label of a view of {what}", empty=False)
-    index = checking.whole(view["storage"], f"the storage of view {label!r} of {what}")
-    if index >= len(storages):
-        raise ValueError(
-            f"view {label!r} of {what} lies in storage {index}, but there are {len(storages)}"
-        )
-    offset = checking.whole(view["offset_bytes"], f"offset_bytes of view {label!r} of {what}")
-    size = checking.whole(view["nbytes"], f"nbytes of view {label!r} of {what}", least=1)
-    if offset + size > storages[index]["nbytes"]:
-        raise ValueError(
-            f"view {label!r} of {what} ends at byte {offset + size}, "
-            f"but its storage has {storages[index]['nbytes']}"
-        )
-    return {"label": label, "storage": index, "offset_bytes": offset, "nbytes": size}
+    found = _BYTES(value, what)
+    storages = found["storages"]
+    checking.differ([each["label"] for each in storages], f"storages of {what} are called")
+    for view in found["views"]:
+        name = f"view {view['label']!r} of {what}"
+        if view["storage"] >= len(storages):
+            raise ValueError(
+                f"{name} lies in storage {view['storage']}, but there are {len(storages)}"
+            )
+        end, size = view["offset_bytes"] + view["nbytes"], storages[view["storage"]]["nbytes"]
+        if end > size:
+            raise ValueError(f"{name} ends at byte {end}, but its storage has {size}")
+    return found
 
 
 def _checked_slots(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, ("words", "slots", "sinks", "window"))
-    slots: list[dict[str, Any]] = []
-    for each in checking.items(found["slots"], f"the slots of {what}"):
-        slot = checking.record(each, f"a slot of {what}", ("position",))
-        if slot["position"] is not None:
-            checking.whole(slot["position"], f"the position of a slot of {what}")
-        slots.append({"position": slot["position"], "new": bool(slot.get("new", False))})
-    sinks = checking.whole(found["sinks"], f"sinks of {what}")
-    window = checking.whole(found["window"], f"window of {what}", least=1)
-    if len(slots) != sinks + window:
+    found = _SLOTS(value, what)
+    sinks, window, num_slots = found["sinks"], found["window"], len(found["slots"])
+    if num_slots != sinks + window:
         raise ValueError(
-            f"{what} has {len(slots)} slots; a window of {window} and {sinks} sinks have "
+            f"{what} has {num_slots} slots; a window of {window} and {sinks} sinks have "
             f"{sinks + window}"
         )
-    return {
-        "words": checking.text(found["words"], f"the words of {what}", empty=False),
-        "slots": slots,
-        "sinks": sinks,
-        "window": window,
-    }
+    return found

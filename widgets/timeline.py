@@ -1,5 +1,6 @@
 """The timeline of a run: rows of requests, columns of steps, drawn from a trace's JSON."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -8,12 +9,12 @@ import traitlets
 from widgets import assets, checking
 from widgets.comparing import compared_names
 from widgets.picture import Face, Picture
-from widgets.waiting import with_all_waits
 
 TRACE_VERSION = 2
 SHAKESPEARE = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """The character of each token id of the course's tokenizer."""
 
+_Record = dict[str, Any]
 _TRACE_FIELDS = ("version", "clock", "token_budget", "requests", "steps")
 _REQUEST_FIELDS = ("id", "prompt_tokens", "arrival_step", "arrival_us")
 _STEP_FIELDS = (
@@ -39,7 +40,6 @@ class Timeline(Picture):
     trace = traitlets.Dict().tag(sync=True)
     reference = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
     alphabet = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     axis = traitlets.Unicode("steps").tag(sync=True)
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     group = traitlets.Unicode().tag(sync=True)
@@ -65,7 +65,7 @@ class Timeline(Picture):
             trace=checked_trace(trace, "the trace"),
             reference=other if len(found) == 2 else None,
             alphabet=[checking.text(mark, "a character of the alphabet") for mark in alphabet],
-            title=checking.text(title, "the title"),
+            title=title,
             axis=axis,
             names=found,
             group=checking.text(group, "the group"),
@@ -79,19 +79,16 @@ def checked_trace(value: object, what: str) -> dict[str, Any]:
     Raises: ValueError saying why it cannot be drawn.
     """
     trace = checking.record(value, what, _TRACE_FIELDS)
-    if trace["version"] != TRACE_VERSION:
-        raise ValueError(
-            f"{what} has version {trace['version']!r}; this widget reads version {TRACE_VERSION}"
-        )
+    checking.version(trace, what, TRACE_VERSION)
     checking.record(trace["clock"], f"the clock of {what}", ("name", "modelled"))
-    checking.whole(trace["token_budget"], f"the token budget of {what}", least=1)
+    checking.positive(trace["token_budget"], f"the token budget of {what}")
     known: set[int] = set()
     for request in checking.items(trace["requests"], f"the requests of {what}"):
         found = checking.record(request, f"a request of {what}", _REQUEST_FIELDS)
         known.add(found["id"])
     for index, step in enumerate(checking.items(trace["steps"], f"the steps of {what}")):
         _check_step(step, f"step {index} of {what}", known)
-    steps = with_all_waits(trace["requests"], trace["steps"])
+    steps = _with_all_waits(trace["requests"], trace["steps"])
     return {"executor": "", "error": None, **trace, "steps": steps}
 
 
@@ -102,3 +99,30 @@ def _check_step(value: object, what: str, known: set[int]) -> None:
     for share in checking.items([*step["work"], *step["waits"]], f"the work of {what}"):
         if share["request_id"] not in known:
             raise ValueError(f"{what} names request {share['request_id']}, which never arrived")
+
+
+def _with_all_waits(requests: Sequence[_Record], steps: Sequence[_Record]) -> list[_Record]:
+    """A trace's steps, each with all requests that waited in it, in the order of arrival.
+
+    A step of a trace names those with a reason of their own only. All others in the queue wait
+    because of its `blocked`.
+    """
+    to_come, unfinished = deque(requests), dict[int, None]()
+    found: list[_Record] = []
+    now = 0
+    for step in steps:
+        # A step that slept stands behind those that ran meanwhile, which have later numbers.
+        now = max(now, step["step"])
+        while to_come and to_come[0]["arrival_step"] <= now:
+            unfinished[to_come.popleft()["id"]] = None
+        for request_id in step.get("given_up", ()):
+            unfinished.pop(request_id, None)
+        own: dict[int, _Record] = {wait["request_id"]: wait for wait in step["waits"]}
+        reason = step.get("blocked")
+        if reason is not None:
+            others = unfinished.keys() - own - {work["request_id"] for work in step["work"]}
+            own |= {i: {"request_id": i, "status": "waiting", "reason": reason} for i in others}
+        found.append({**step, "waits": [own[i] for i in unfinished if i in own]})
+        for request_id in step["finished"]:
+            unfinished.pop(request_id, None)
+    return found

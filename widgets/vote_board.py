@@ -5,16 +5,8 @@ from typing import Any, Unpack
 
 import traitlets
 
-from widgets import assets, checking, signed
+from widgets import assets, checking
 from widgets.picture import Face, Picture
-
-AGREEMENTS = ("vote", "carried", "epoch")
-ENDINGS = ("left", "finished", "hangs", "crashed")
-_RECORD_FIELDS = (
-    "step", "pass_number", "layer", "num_layers", "waiter", "victims",
-    "begun_ns", "written_ns", "replied_ns", "resumed_ns", "checks",
-)  # fmt: skip
-_CHECK_FIELDS = ("layer", "reached_ns", "vote", "agree_ns")
 
 
 class VoteBoard(Picture):
@@ -35,7 +27,6 @@ class VoteBoard(Picture):
     _esm = assets.esm("vote_board")
     _css = assets.css("vote_board")
     boards = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
     shown = traitlets.Int().tag(sync=True)
 
     def __init__(
@@ -46,103 +37,80 @@ class VoteBoard(Picture):
         shown: int = 0,
         **face: Unpack[Face],
     ) -> None:
-        found = [
-            _checked_board(each, f"board {index}")
-            for index, each in enumerate(checking.items(boards, "boards", at_least=1))
-        ]
-        labels = [board["label"] for board in found]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise ValueError(f"two boards are called {label!r}; labels must differ")
+        found = checking.list_of(_checked_board, at_least=1)(boards, "boards")
+        checking.differ([board["label"] for board in found], "boards are called")
         if checking.whole(shown, "shown") >= len(found):
             raise ValueError(f"shown is {shown}, but there are {len(found)} boards")
-        super().__init__(
-            boards=found,
-            title=checking.text(title, "the title"),
-            shown=shown,
-            **face,
-        )
+        super().__init__(boards=found, title=title, shown=shown, **face)
+
+
+def _vote(value: object, what: str) -> int:
+    if value not in (0, 1) or not checking.is_whole(value):
+        raise ValueError(f"{what} is {value!r}; it must be 0 or 1")
+    return value
+
+
+_CHECK = checking.shape(
+    **dict.fromkeys(("layer", "reached_ns", "agree_ns"), checking.whole), vote=_vote
+)
+_TIMES = ("written_ns", "replied_ns", "resumed_ns")
+_RECORD = checking.shape(
+    **dict.fromkeys(("step", "pass_number", "layer", "begun_ns"), checking.whole),
+    num_layers=checking.positive,
+    **dict.fromkeys(("waiter", *_TIMES), checking.maybe(checking.whole)),
+    victims=checking.list_of(checking.whole),
+    checks=checking.list_of(checking.list_of(_CHECK), at_least=1),
+)
+_BOARD = checking.shape(
+    label=checking.words,
+    words=checking.text,
+    mark=checking.words,
+    agreement=checking.one_of("vote", "carried", "epoch"),
+)
+_ENDINGS = checking.list_of(
+    checking.shape(
+        how=checking.one_of("left", "finished", "hangs", "crashed"),
+        layer=checking.whole,
+        words=checking.text,
+    )
+)
 
 
 def checked_record(value: object, what: str) -> dict[str, Any]:
     """A preemption's record, its times as microseconds from the beginning of the pass."""
-    found = checking.record(value, what, _RECORD_FIELDS)
-    num_layers = checking.whole(found["num_layers"], f"num_layers of {what}", least=1)
-    layer = checking.whole(found["layer"], f"layer of {what}")
+    found = _RECORD(value, what)
+    layer, num_layers, begun = found["layer"], found["num_layers"], found["begun_ns"]
     if layer > num_layers:
         raise ValueError(f"layer of {what} is {layer}, but there are {num_layers} layers")
-    begun = checking.whole(found["begun_ns"], f"begun_ns of {what}")
-
-    def since(name: str) -> float | None:
-        if found[name] is None:
-            return None
-        return (checking.whole(found[name], f"{name} of {what}") - begun) / 1000
-
-    return {
-        "step": checking.whole(found["step"], f"step of {what}"),
-        "pass_number": checking.whole(found["pass_number"], f"pass_number of {what}"),
-        "layer": layer,
-        "num_layers": num_layers,
-        "waiter": None if found["waiter"] is None
-        else checking.whole(found["waiter"], f"the waiter of {what}"),
-        "victims": [checking.whole(each, f"a victim of {what}")
-                    for each in checking.items(found["victims"], f"the victims of {what}")],
-        "begun_us": begun / 1000,
-        "written_us": since("written_ns"),
-        "replied_us": since("replied_ns"),
-        "resumed_us": since("resumed_ns"),
-        "checks": [
-            _checked_checks(each, f"the checks of rank {rank} of {what}", begun, num_layers)
-            for rank, each in enumerate(
-                checking.items(found["checks"], f"the checks of {what}", at_least=1)
+    for rank, checks in enumerate(found["checks"]):
+        layers = [check["layer"] for check in checks]
+        if layers != sorted(set(layers)) or (layers and layers[-1] >= num_layers):
+            raise ValueError(
+                f"the checks of rank {rank} of {what} are at layers {layers}; they must rise and "
+                f"end below {num_layers}"
             )
-        ],
-    }  # fmt: skip
-
-
-def _checked_checks(value: object, what: str, begun: int, num_layers: int) -> list[dict[str, Any]]:
-    checks = [
-        checking.record(each, f"one of {what}", _CHECK_FIELDS)
-        for each in checking.items(value, what)
-    ]
-    layers = [checking.whole(check["layer"], f"a layer of {what}") for check in checks]
-    if layers != sorted(set(layers)) or (layers and layers[-1] >= num_layers):
-        raise ValueError(
-            f"{what} are at layers {layers}; they must rise and end below {num_layers}"
-        )
-    for check in checks:
-        if check["vote"] not in (0, 1) or not checking.is_whole(check["vote"]):
-            raise ValueError(f"a vote of {what} is {check['vote']!r}; it must be 0 or 1")
-    return [
-        {
-            "layer": check["layer"],
-            "vote": check["vote"],
-            "reached_us": (checking.whole(check["reached_ns"], f"reached_ns of {what}") - begun)
-            / 1000,
-            "agree_us": checking.whole(check["agree_ns"], f"agree_ns of {what}") / 1000,
-        }
-        for check in checks
-    ]
+        for check in checks:
+            check["reached_us"] = (check.pop("reached_ns") - begun) / 1000
+            check["agree_us"] = check.pop("agree_ns") / 1000
+    for name in _TIMES:
+        time_ns = found.pop(name)
+        us = None if time_ns is None else (time_ns - begun) / 1000
+        found[name.replace("_ns", "_us")] = us
+    return {**found, "begun_us": found.pop("begun_ns") / 1000}
 
 
 def _checked_board(value: object, what: str) -> dict[str, Any]:
-    found = checking.record(value, what, ("label", "words", "record"))
-    record = checked_record(found["record"], f"the record of {what}")
-    mark = checking.text(
-        found.get("mark", f"target {record['pass_number']}"), f"the mark of {what}", empty=False
-    )
-    agreement = signed.one_of(
-        found.get("agreement", "vote"), f"the agreement of {what}", AGREEMENTS
-    )
-    endings = _checked_endings(found.get("endings"), what, record)
+    given = checking.record(value, what, ("label", "words", "record"))
+    record = checked_record(given["record"], f"record of {what}")
+    given = {"mark": f"target {record['pass_number']}", "agreement": "vote", **given}
+    found = _BOARD(given, what)
+    endings = _checked_endings(given.get("endings"), what, record)
+    is_epoch = found["agreement"] == "epoch"
     return {
-        "label": checking.text(found["label"], f"the label of {what}", empty=False),
-        "words": checking.text(found["words"], f"the words of {what}"),
-        "mark": mark,
-        "agreement": agreement,
+        **found,
         "record": record,
         "endings": endings,
-        "results": [] if agreement == "epoch" else _results(record, endings, agreement),
+        "results": [] if is_epoch else _results(record, endings, found["agreement"]),
         "wasted_share": _wasted_share(record, endings),
     }
 
@@ -152,31 +120,24 @@ def _checked_endings(value: object, what: str, record: dict[str, Any]) -> list[d
     if value is None:
         how = "finished" if layer == num_layers else "left"
         value = [{"how": how, "layer": layer, "words": ""}] * num_ranks
-    found = checking.items(value, f"the endings of {what}")
-    if len(found) != num_ranks:
-        raise ValueError(f"{what} has {len(found)} endings for {num_ranks} ranks")
-    endings: list[dict[str, Any]] = []
-    for rank, each in enumerate(found):
-        where = f"the ending of rank {rank} of {what}"
-        ending = checking.record(each, where, ("how", "layer", "words"))
-        last = checking.whole(ending["layer"], f"the layer of {where}")
+    endings = _ENDINGS(value, f"endings of {what}")
+    if len(endings) != num_ranks:
+        raise ValueError(f"{what} has {len(endings)} endings for {num_ranks} ranks")
+    for rank, (ending, checks) in enumerate(zip(endings, record["checks"], strict=True)):
+        last = ending["layer"]
         if last > num_layers:
-            raise ValueError(f"the layer of {where} is {last}, but there are {num_layers} layers")
-        checks = record["checks"][rank]
+            raise ValueError(
+                f"rank {rank} of {what} ended at layer {last}, but there are {num_layers} layers"
+            )
         if checks and checks[-1]["layer"] > last:
             raise ValueError(f"rank {rank} of {what} ended at layer {last}, yet it voted later")
-        endings.append({
-            "how": signed.one_of(ending["how"], f"how of {where}", ENDINGS),
-            "layer": last,
-            "words": checking.text(ending["words"], f"the words of {where}"),
-        })  # fmt: skip
     return endings
 
 
 def _results(
     record: dict[str, Any], endings: list[dict[str, Any]], agreement: str
 ) -> list[int | None]:
-    """What the collective said at each layer: MAX, or None where it never came to an answer."""
+    """The collective's result at each layer: MAX, or None where it was never complete."""
     # A vote that is carried is summed behind its checkpoint, which who leaves there never reaches.
     unanswered = ("hangs", "crashed", "left") if agreement == "carried" else ("hangs", "crashed")
     stuck = [each["layer"] for each in endings if each["how"] in unanswered]
@@ -191,7 +152,7 @@ def _results(
 
 
 def _wasted_share(record: dict[str, Any], endings: list[dict[str, Any]]) -> float | None:
-    """How much of the pass was computed for nothing; None for a pass that never ends."""
+    """The share of the pass that was computed for nothing; None for a pass that never ends."""
     if any(each["how"] in ("hangs", "crashed") for each in endings):
         return None
     if record["resumed_us"] is not None or record["layer"] == record["num_layers"]:

@@ -8,6 +8,8 @@ import traitlets
 from widgets import assets, checking
 from widgets.picture import Face, Picture
 
+_SERIES = checking.shape(name=checking.words, tokens=checking.list_of(checking.whole, at_least=1))
+
 
 class WorkBars(Picture):
     """Bars of work per step, one panel per series on one scale, added one step at a time.
@@ -19,21 +21,10 @@ class WorkBars(Picture):
     _esm = assets.esm("work_bars")
     _css = assets.css("work_bars")
     series = traitlets.List(traitlets.Dict()).tag(sync=True)
-    title = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self, series: Sequence[Mapping[str, Any]], title: str = "", **face: Unpack[Face]
     ) -> None:
         super().__init__(
-            series=[_checked_series(each) for each in checking.items(series, "series", at_least=1)],
-            title=checking.text(title, "the title"),
-            **face,
+            series=checking.list_of(_SERIES, at_least=1)(series, "series"), title=title, **face
         )
-
-
-def _checked_series(value: object) -> dict[str, Any]:
-    found = checking.record(value, "a series", ("name", "tokens"))
-    name = checking.text(found["name"], "the name of a series", empty=False)
-    tokens = checking.items(found["tokens"], f"the tokens of {name!r}", at_least=1)
-    counts = [checking.whole(each, f"a token count of {name!r}") for each in tokens]
-    return {"name": name, "tokens": counts}

@@ -13,7 +13,7 @@ from course.audit.noting import Note, Noted
 from course.audit.variants import Variant, applying, giving
 from course.audit.weakening import weakenings
 from course.calling.answers import send
-from course.calling.channel import Channel
+from course.calling.channel import Channel, LostError, TooSlowError
 from course.calling.processes import own_starter
 from course.exercise import Exercise, Function
 from course.report import Report
@@ -28,7 +28,7 @@ _NAMES = ("uint8", "int32", "int64", "float32", "float64", "array")
 Choose: TypeAlias = Callable[[list[Any]], list[Any]]
 """Samples a list of mutants, of weaker answers, or of results in other types."""
 Changed: TypeAlias = tuple[str, Function]
-"""The name that a mutant or a weaker answer has in `still_right`, and its function."""
+"""The name that a mutant or a weaker answer has in `equivalent_mutants`, and its function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ def audit(item: Exercise, num_seeds: int, *, choose: Choose = list[Any]) -> Audi
     for kind, asked in (("mutant", slips), ("weaker answer", weaker)):
         passing = dict.fromkeys(asked.passing if asked else ())
         survivors |= passing.keys()
-        without = [name for name in passing if name not in item.still_right]
+        without = [name for name in passing if name not in item.equivalent_mutants]
         findings += [f"a {kind} passes, and no reason is written down: {name}" for name in without]
     if slips and weaker:
         unknown = survivors | slips.left_out | weaker.left_out
-        stale = [name for name in item.still_right if name not in unknown]
+        stale = [name for name in item.equivalent_mutants if name not in unknown]
         findings += [f"has a reason to pass, and does not: {name}" for name in stale]
-    unexplained = survivors - item.still_right.keys()
+    unexplained = survivors - item.equivalent_mutants.keys()
     return Audit(
         exercise=item.id,
         right=right,
@@ -124,7 +124,11 @@ class _Checker:
         """As the exercise does. A call may take `most_s`; `note` is told of every call."""
         if self._channel is None:
             self._channel = own_starter().start()
-        answer = send(self._channel, function, self._item.name)
+        try:
+            answer = send(self._channel, function, self._item.name)
+        except (LostError, TooSlowError):  # a slow call of the last answer has ended the process
+            self._channel = own_starter().start()
+            answer = send(self._channel, function, self._item.name)
         answer.most_s = most_s
         report = self._item.judge(Noted(answer, note) if note else answer, seed=seed)
         if report.status in ("timeout", "crashed", "memory", "protocol"):
@@ -214,7 +218,7 @@ def _asked(
 
     def passes(name: str, function: Function, seed: int) -> bool:
         # A right answer ends, though later on a busy machine.
-        limit_s = math.inf if name in item.still_right else most_s
+        limit_s = math.inf if name in item.equivalent_mutants else most_s
         return checker.check(function, seed, limit_s).status == "passed"
 
     passing = [
@@ -229,7 +233,6 @@ def _mutants(item: Exercise) -> list[Changed]:
 
 
 def _weakened(item: Exercise, checker: _Checker) -> list[Changed]:
-    """Weaker forms of the worked answer."""
     calls = list[Any]()
     checker.check(item.right[0], note=lambda args, _: calls.append(copy.deepcopy(args)))
     return list(weakenings(item.right[0], calls))

@@ -78,7 +78,7 @@ def show(audits: Sequence[Audit], console: Console) -> None:
 
 
 def _cells(audits: Sequence[Audit]) -> list[str]:
-    """What stands in a row: of one exercise, or of several together."""
+    """The cells of a row, for one exercise or for several together."""
     counts = [
         (each.right, each.wrong, each.mutants, each.weakened, each.variants) for each in audits
     ]
@@ -91,7 +91,7 @@ def _cells(audits: Sequence[Audit]) -> list[str]:
 
 
 def _together(counts: Iterable[Count | None]) -> str:
-    """A dash where there is nothing to count."""
+    """The sum of the counts; a dash if there is none."""
     known = [count for count in counts if count is not None]
     good, total = sum(count.good for count in known), sum(count.all for count in known)
     return f"{good}/{total}" if known else "-"

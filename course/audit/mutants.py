@@ -1,12 +1,14 @@
 """Small changes to a function's source, one at a time: what a slip could make of it."""
 
 import ast
+import inspect
 import re
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
-from course.audit.rewriting import rewritten
 from course.exercise import Function
 
 _COMPARE: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -55,7 +57,6 @@ def marked(old: str, new: str) -> str:
 
 
 def _num_shared(before: list[str], after: list[str]) -> int:
-    """How many words both begin with."""
     pairs = zip(before, after, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -65,7 +66,7 @@ def _words(line: str) -> list[str]:
 
 
 def _variants(node: ast.AST) -> Sequence[ast.AST]:
-    """What could stand in the node's place."""
+    """The nodes that could replace the node."""
     match node:
         case ast.Compare(left=left, ops=[op], comparators=right):
             return [ast.Compare(left, [new()], right) for new in _COMPARE.get(type(op), ())]
@@ -94,3 +95,34 @@ def _variants(node: ast.AST) -> Sequence[ast.AST]:
             return [ast.Pass()]
         case _:
             return []
+
+
+def rewritten(
+    function: Function,
+    instead_of: Callable[[ast.AST], Sequence[ast.AST]],
+    parse: Callable[[str], ast.Module] = ast.parse,
+) -> Iterator[tuple[str, str, Function]]:
+    """Yields (old line, new line, changed function) for all that may stand in a node's place.
+
+    The lines are the first that differ, stripped.
+    """
+    source = textwrap.dedent(inspect.getsource(function))
+    original = ast.unparse(parse(source)).splitlines()
+    for index, node in enumerate(ast.walk(parse(source))):
+        for variant in range(len(instead_of(node))):
+            tree = parse(source)
+            target = list(ast.walk(tree))[index]
+            tree = _Replace(target, instead_of(target)[variant]).visit(tree)
+            space = dict(function.__globals__)
+            exec(compile(ast.fix_missing_locations(tree), "<changed>", "exec"), space)
+            pairs = zip(original, ast.unparse(tree).splitlines(), strict=False)
+            old, new = next(((a.strip(), b.strip()) for a, b in pairs if a != b), ("", ""))
+            yield old, new, space[function.__name__]
+
+
+class _Replace(ast.NodeTransformer):
+    def __init__(self, target: ast.AST, replacement: ast.AST) -> None:
+        self.target, self.replacement = target, replacement
+
+    def visit(self, node: ast.AST) -> Any:
+        return self.replacement if node is self.target else self.generic_visit(node)

@@ -50,8 +50,6 @@ class _Whole(int):
 
 
 class _Tensor(Tensor):
-    """A tensor of a class of its own."""
-
     @staticmethod
     def of(value: Tensor) -> Tensor:
         return value.as_subclass(_Tensor)
@@ -96,8 +94,6 @@ def _named_tuple(value: Any) -> Any:
 
 
 def _one_row(make: Cast) -> Cast:
-    """Makes an array of a list of numbers of one kind."""
-
     def cast(value: Any) -> Any:
         kinds = {type(item) for item in value} if type(value) is list else set()
         return make(value) if kinds in ({int}, {float}) else value

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from course.audit.rewriting import rewritten
+from course.audit.mutants import rewritten
 from course.calling.errors import code_inside
 from course.exercise import Function
 
@@ -161,7 +161,7 @@ def _without_annotations(source: str) -> ast.Module:
 
 
 def _left_out(node: ast.AST) -> list[ast.AST]:
-    """What is left of the node without one of its pieces."""
+    """The node without one of its pieces, for each piece."""
     match node:
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right):
             return [left, right] if isinstance(node.op, ast.Add | ast.Mult) else [left]

@@ -4,9 +4,9 @@ answers, results          what a check asks, and what comes back
 channel, wire             messages within limits, as frames in which nothing can be executed
 processes, spawner, sandbox   how a process is started: forked, spawned, sandboxed for marks
 fork_server, spawned      the process that others are forked from, and one started from nothing
-child, limits, endings    what runs in the process, its limits, and how it ended
+child, process_limits     what runs in the process, its limits, and how it ended
 errors                    words for what a function raised
 values, plain_values      copies in plain data, and the rule for values in another type
 functions                 a learner's functions as they travel
-jobs, policies, models    whole runs, a learner's functions in them, the model that they run
+jobs, policies            whole runs, and a learner's functions in them
 """

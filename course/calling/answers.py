@@ -37,7 +37,8 @@ _MAX_STDOUT = 10_100
 class Answer:
     """A function at the other end of a channel.
 
-    `function` is the same one in this process, where it came from here; it is never called.
+    `function` is the same one in this process, where it came from here; it is never called. `wrap`
+    is what a check asks it through.
     Mutable: `most_s`, seconds of computing that no call may exceed, whatever limit it is given.
     """
 
@@ -47,34 +48,47 @@ class Answer:
         name: str,
         arguments: Sequence[str],
         function: Callable[..., Any] | None = None,
+        wrap: Wrap | None = None,
     ) -> None:
         self._channel = channel
         self._name = name
         self._arguments = arguments
         self._function = function
+        self._wrap = wrap
         self.most_s = math.inf
 
     def call(
         self, args: tuple[Any, ...], *, limit_s: float, wall_s: float, seed: int = 0
     ) -> CallResult:
-        """Call it on copies of `args`, within `limit_s` of computing and `wall_s` on the wall.
+        """One question on copies of `args`, within `limit_s` of computing and `wall_s` on the wall.
 
-        Raises: LostError.
+        It is one call, or as many as the wrap makes. Raises: LostError.
         """
         given = copy.deepcopy(args)
         question = _Question(
             self._channel, self._name, given, min(limit_s, self.most_s), wall_s, seed
         )
+        value, error = None, None
         try:
-            return question.put(given, shared=False)
+            if self._wrap is None:
+                return question.put(given, shared=False)
+            value = plain(self._wrap(question.ask)(*given))
+        except _RaisedError as caught:
+            error = caught.raised
         except TooSlowError as slow:
-            return self._stopped(slow, "", slow.cpu_s)
+            where = self._place_in(slow.dump)
+            cpu_s = question.cpu_s + slow.cpu_s
+            return CallResult(None, (), None, True, question.stdout, cpu_s, where)
         except LostError as lost:
-            raise self._placed(lost) from None
+            raise LostError(lost.status, lost.words + self._place_in(lost.dump)) from None
+        after = () if error else tuple(plain(item) for item in question.left)
+        return CallResult(value, after, error, False, question.stdout, question.cpu_s)
 
     def asked_as(self, wrap: Wrap) -> Answer:
         """The same answer, asked through what `wrap` makes of it, which runs here."""
-        return _Wrapped(self, wrap)
+        asked = Answer(self._channel, self._name, self._arguments, self._function, wrap)
+        asked.most_s = self.most_s
+        return asked
 
     def argument(self, index: int) -> str:
         """The function's own name for its argument number `index`."""
@@ -107,42 +121,8 @@ class Answer:
             if path in arguments
         ]
 
-    def _placed(self, lost: LostError) -> LostError:
-        where = place_in(lost.dump, self._function) if self._function else ""
-        return LostError(lost.status, lost.words + where)
-
-    def _stopped(self, slow: TooSlowError, stdout: str, cpu_s: float) -> CallResult:
-        where = place_in(slow.dump, self._function) if self._function else ""
-        return CallResult(None, (), None, True, stdout, cpu_s, where)
-
-
-class _Wrapped(Answer):
-    """An answer asked through what an exercise makes of it."""
-
-    def __init__(self, answer: Answer, wrap: Wrap) -> None:
-        super().__init__(answer._channel, answer._name, answer._arguments, answer._function)
-        self.most_s = answer.most_s
-        self._wrap = wrap
-
-    def call(
-        self, args: tuple[Any, ...], *, limit_s: float, wall_s: float, seed: int = 0
-    ) -> CallResult:
-        """One question of the check: as many calls as it takes, within one limit."""
-        given = copy.deepcopy(args)
-        question = _Question(
-            self._channel, self._name, given, min(limit_s, self.most_s), wall_s, seed
-        )
-        value, error = None, None
-        try:
-            value = plain(self._wrap(question.ask)(*given))
-        except _RaisedError as caught:
-            error = caught.raised
-        except TooSlowError as slow:
-            return self._stopped(slow, question.stdout, question.cpu_s + slow.cpu_s)
-        except LostError as lost:
-            raise self._placed(lost) from None
-        after = () if error else tuple(plain(item) for item in question.left)
-        return CallResult(value, after, error, False, question.stdout, question.cpu_s)
+    def _place_in(self, dump: str) -> str:
+        return place_in(dump, self._function) if self._function else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +175,7 @@ def answering(
 
 
 class _RaisedError(Exception):
-    """Goes through what runs here in place of the exception that the answer raised there."""
+    """Carries the exception that an answer raised there through the code that runs here."""
 
     def __init__(self, raised: Raised) -> None:
         super().__init__(raised.told)
@@ -203,7 +183,7 @@ class _RaisedError(Exception):
 
 
 class _Question:
-    """One question of a check, and what its calls have used up. Mutable."""
+    """One question of a check, and the time that its calls have used. Mutable."""
 
     def __init__(
         self,
@@ -260,7 +240,7 @@ class _Question:
         return CallResult(value, after, None, False, stdout, reply.cpu_s)
 
     def _is_given(self, args: tuple[Any, ...]) -> bool:
-        """Whether a call is the check's own question, and not one of many that it takes."""
+        """Whether these are the check's own arguments, and not those of one of many calls."""
         given = self._given
         return len(args) == len(given) and all(a is b for a, b in zip(args, given, strict=True))
 
@@ -311,7 +291,7 @@ RemoteGenerator.__name__ = "generator"  # as a sentence about a result names it
 
 
 def _raised(reply: Reply) -> Raised | None:
-    """What the answer raised, if it raised. Raises: LostError for a malformed record."""
+    """The exception that the answer raised, or None. Raises: LostError for a malformed record."""
     error = reply.take("error", Raised, type(None))
     if error is None:
         return None

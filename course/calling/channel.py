@@ -10,10 +10,43 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
+from course.calling.results import Raised
 from course.calling.wire import Storages, WireError, decode, encode
-from course.calling.wire_records import PACKED, RECORDS
+from course.checks.step_cost import StepCost
+from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
+from nanogpt.policy_views import CachedBlock, RequestView
+from nanogpt.preemption.scheduler_state import SchedulerState
+from nanogpt.server.server_views import AdmissionLimits, NewRequest, QueueView
+from nanogpt.slo.slo_view import SloRequest, SloView
+
+RECORDS: Mapping[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        AdmissionLimits,
+        CachedBlock,
+        FleetSnapshot,
+        NewRequest,
+        QueueView,
+        Raised,
+        RequestView,
+        SchedulerState,
+        SloRequest,
+        SloView,
+        StepCost,
+        WaitingView,
+        WorkerView,
+    )
+}
+"""The records that travel between a check and an answer: a closed list.
+
+They and what serves its calls are all of the project that an answer's process has. No module here
+may hold a function that an exercise asks for: the answer can reach every module of its process.
+"""
+PACKED: Mapping[str, type[Any]] = {"FleetSnapshot": FleetSnapshot}
+"""Goes out a thousand times for one load, and is whole numbers all through."""
 
 LostStatus: TypeAlias = Literal["crashed", "memory", "protocol"]
 MOST_REPLY_BYTES = 8 << 20

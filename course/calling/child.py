@@ -28,14 +28,13 @@ from typing import Any
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import torch
 
-from course.calling.channel import MOST_REPLY_BYTES
+from course.calling.channel import MOST_REPLY_BYTES, PACKED, RECORDS
 from course.calling.errors import blame, raised
 from course.calling.functions import argument_names, called_by
 from course.calling.plain_values import kind_of
 from course.calling.results import Opaque
 from course.calling.values import KeptResults, plain
 from course.calling.wire import MOST_BYTES, Storages, WireError, decode, encode
-from course.calling.wire_records import PACKED, RECORDS
 from course.source.cells import Notebook
 from course.source.cutting import read_notebook
 from course.source.notebook import load
@@ -85,7 +84,7 @@ class Answers:
             self._send(reply, storages)
 
     def _load(self, text: str, names: list[str]) -> dict[str, Any]:
-        """Take functions out of a lesson's text; say what each one needs and lacks."""
+        """Load functions from a lesson's text, with sentences on what each of them lacks."""
         linecache.cache[_NAME] = _cached(text)
         loaded = load(_cut(text), Path(_NAME), names)
         return {**self._added(loaded.functions), "problems": loaded.problems}
@@ -110,7 +109,7 @@ class Answers:
         return {"arguments": {name: argument_names(f) for name, f in functions.items()}}
 
     def _callees(self, name: str, names: list[str]) -> dict[str, Any]:
-        """Say which functions with these names a function calls; they can be asked like it."""
+        """List the functions with these names that a function calls; they can be called too."""
         called = called_by(self._functions[name], names)
         return self._added({f"{name}.{each}": function for each, function in called})
 
@@ -143,7 +142,7 @@ class Answers:
         return {**said, "stdout": printed.text()}
 
     def _run(self, content: bytes, sources: dict[str, str], path: list[str]) -> dict[str, Any]:
-        """Run a job; its result is pickled, and `why` says what went wrong."""
+        """Run a job; its result is pickled, and `why` says why it failed."""
         _look_in(path)
         linecache.cache.update({file: _cached(text) for file, text in sources.items()})
         torch.set_grad_enabled(False)
@@ -158,11 +157,10 @@ class Answers:
         return {**said, "stdout": printed.text()}
 
     def _changed_result(self, name: str) -> dict[str, Any]:
-        """Say which result of a function a later call of it has changed."""
+        """Find a result of a function that a later call of it has changed."""
         return {"value": self._results[name].changed()}
 
     def _go_on(self, generator: int, how: str, args: tuple[Any, ...]) -> dict[str, Any]:
-        """Send to a generator, or close it."""
         function, moves = self._generators[generator]
         said: dict[str, Any] = {"value": None, "error": None, "ended": False}
         printed = Printed()
@@ -200,7 +198,7 @@ class Answers:
 
 
 def _look_in(path: list[str]) -> None:
-    """Find modules where the process that asks finds them, such as one beside a notebook."""
+    """Let modules be found where the process that asks finds them, such as beside a notebook."""
     sys.path += [each for each in path if each not in sys.path]
 
 
@@ -215,7 +213,7 @@ def _cut(text: str) -> Notebook:
 
 
 class _NotTheCourse(MetaPathFinder):
-    """Refuses in words what an answer may not import: the course's own modules."""
+    """Refuses an import of the course's own modules, with a sentence."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Raises: ModuleNotFoundError for a module of the course."""

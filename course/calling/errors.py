@@ -4,8 +4,6 @@ Lines count from the `def`. Frames of other code are left out: the line named is
 the function itself.
 """
 
-from __future__ import annotations
-
 import dis
 import inspect
 import linecache
@@ -20,7 +18,7 @@ from typing import Any
 
 from course.calling.policies import Policy
 from course.calling.results import PROJECT, Raised
-from nanogpt.validate import PartError
+from nanogpt.validate import PolicyError
 
 BACKSTOP = 4.0
 """Wall seconds allowed per second of limit: a busy machine is not the learner's fault."""
@@ -74,11 +72,11 @@ def _described(error: BaseException, code: object) -> str:
 def blame(error: BaseException) -> str:
     """What stopped a run, in a sentence: the learner's function that raised, if one did.
 
-    That is the last one that was called as a policy, or else the outermost one. A PartError names
+    That is the last one that was called as a policy, or else the outermost one. A PolicyError names
     the policy itself.
     """
     trace, around, found = error.__traceback__, None, None
-    if isinstance(error, PartError):
+    if isinstance(error, PolicyError):
         trace = None
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -88,7 +86,9 @@ def blame(error: BaseException) -> str:
     if found is not None:
         return f"your {found.co_name} {_described(error, found)}"
     said = _message(error)
-    return said if isinstance(error, ValueError | PartError) else f"{type(error).__name__}: {said}"
+    return (
+        said if isinstance(error, ValueError | PolicyError) else f"{type(error).__name__}: {said}"
+    )
 
 
 def is_a_learners(code: CodeType) -> bool:
@@ -108,7 +108,7 @@ def describe_timeout(cpu_s: float, limit_s: float, where: str = "") -> str:
 
 
 def _message(error: BaseException) -> str:
-    """The error's own text on one line."""
+    """The error's text on one line."""
     if isinstance(error, BdbQuit):  # which has none
         return "nobody can type into a debugger here, so take it out"
     try:

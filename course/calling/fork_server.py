@@ -5,8 +5,6 @@ one at a time: "fork", with a channel and a file for the fault handler to write 
 for how its child N ended. It ends when the socket is closed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc
@@ -22,7 +20,7 @@ from typing import Any
 from nanogpt.child_process import parent_link
 
 _FOR_RUNS = (
-    "course.replay", "course.stories.plan_only", "course.stories.texts", "nanogpt.blocks",
+    "course.replay", "course.lesson_data.plan_only", "course.lesson_data.texts", "nanogpt.kv_cache",
     "nanogpt.experiments.machines", "nanogpt.experiments.trace_metrics",
     "nanogpt.speculative.drafting", "nanogpt.window", "widgets",
 )  # fmt: skip
@@ -33,7 +31,7 @@ _SHM_STAT, _SHM_INFO = 13, 14
 def main(orders: socket.socket, *, marks: bool) -> None:
     """Do what is ordered. With `marks`, an answer may not import the course, nor write files."""
     from course.calling import child  # which imports torch
-    from course.calling.limits import limit_this_process
+    from course.calling.process_limits import limit_this_process
 
     if not marks:
         for name in _FOR_RUNS:
@@ -75,7 +73,7 @@ def main(orders: socket.socket, *, marks: bool) -> None:
 def _load_models() -> None:
     import torch
 
-    from course.calling.models import shipped
+    from course.calling.jobs import shipped
 
     for dtype in (torch.float32, torch.float64):
         shipped(dtype)
@@ -92,7 +90,7 @@ def _take_over(channel: int, words: int) -> None:
 
 
 def _end(pid: int, ended: dict[int, dict[str, int] | None]) -> dict[str, int]:
-    """End a child and all that it started; how it ended, if that was by itself."""
+    """End a child and all that it started; returns how it ended, if that was by itself."""
     if ended[pid] is None:
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -109,7 +107,7 @@ def _end(pid: int, ended: dict[int, dict[str, int] | None]) -> dict[str, int]:
 
 
 def _end_orphans(ended: dict[int, dict[str, int] | None]) -> None:
-    """End what children that have ended left behind, in whatever session it hides."""
+    """End the processes that ended children left behind, in whatever session."""
     own = Path(f"/proc/self/task/{os.getpid()}/children")
     with contextlib.suppress(FileNotFoundError):  # a kernel may be built without it
         while orphans := [pid for pid in map(int, own.read_text().split()) if pid not in ended]:
@@ -134,7 +132,7 @@ def _reap_all(ended: dict[int, dict[str, int] | None]) -> None:
 
 
 def _reap(ended: dict[int, dict[str, int] | None], one: tuple[int, int, Any]) -> None:
-    """Note how a child ended. Orphans are no children, and may have any child's old number."""
+    """Note how a child ended. An orphan is no child, and may have an old child's number."""
     pid, status, used = one
     if pid in ended:
         by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0

@@ -1,7 +1,5 @@
 """A learner's functions as they travel, pickled with all that they use."""
 
-from __future__ import annotations
-
 import dis
 import inspect
 import io

@@ -6,20 +6,23 @@ records of the project.
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import torch
 
 from course.calling.channel import LostError, TooSlowError
 from course.calling.errors import BACKSTOP, describe_timeout, place_in
 from course.calling.functions import functions_in, pickled, sources
-from course.calling.models import JobPickler
 from course.calling.processes import Starter, own_starter
 from course.calling.results import PROJECT, CallResult
+from nanogpt.checkpoints.weights import load_model
+from nanogpt.model import GPT
 
 Value = TypeVar("Value")
 
@@ -48,7 +51,7 @@ def run(
     try:
         message = {
             "do": "run",
-            "content": pickled((job, args), *yours, pickler=JobPickler),
+            "content": pickled((job, args), *yours, pickler=_JobPickler),
             "sources": {name: text for each in yours for name, text in sources(each).items()},
             "path": [each for each in sys.path if each],
         }
@@ -85,7 +88,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...]) -> CallResult:
 
 
 def _stopped(slow: TooSlowError, limit_s: float, yours: list[Callable[..., Any]]) -> str:
-    """The sentence for a run that was stopped, with the function that it was in."""
+    """The sentence for a run that was stopped, naming the function in which it was."""
     for function in yours:
         place = place_in(slow.dump, function)
         if place:
@@ -94,12 +97,12 @@ def _stopped(slow: TooSlowError, limit_s: float, yours: list[Callable[..., Any]]
 
 
 def _storage(content: bytes) -> Any:
-    """A tensor's storage. torch's own reader of such bytes would run what they say."""
+    """A tensor's storage, read without torch's own reader, which could run code."""
     return torch.load(io.BytesIO(content), weights_only=True)
 
 
 class _Records(pickle.Unpickler):
-    """Reads the project's own records only: no class that a learner made is brought here."""
+    """Reads the project's own records only, and no class of a learner's."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Raises: UnpicklingError for any other class."""
@@ -112,3 +115,29 @@ class _Records(pickle.Unpickler):
             if getattr(found, "__module__", None) == module:  # and nothing that it imports
                 return found
         raise pickle.UnpicklingError(f"a {name} of {module}, which is no plain data")
+
+
+@functools.cache
+def shipped(dtype: torch.dtype) -> GPT:
+    """The shipped model in this format, loaded once for all runs of this process."""
+    return load_model(dtype=dtype)
+
+
+def is_shipped(model: GPT) -> bool:
+    """Whether it is the shipped model to the last bit, with nothing added to it."""
+    own = shipped(next(model.parameters()).dtype)
+    alike = (model.config, model.training, vars(model).keys()) == (
+        own.config, own.training, vars(own).keys(),
+    )  # fmt: skip
+    pairs = zip(model.parameters(), own.parameters(), strict=False)
+    return alike and all(torch.equal(one, other) for one, other in pairs)
+
+
+class _JobPickler(cloudpickle.Pickler):
+    """Writes a job with the shipped model by name, and any other model by its weights."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How an object is written, where that is not as usual."""
+        if isinstance(obj, GPT) and is_shipped(obj):
+            return shipped, (next(obj.parameters()).dtype,)
+        return super().reducer_override(obj)

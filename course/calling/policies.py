@@ -1,7 +1,5 @@
 """A learner's functions as policies of an engine, which runs in a child process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 
-from course.calling.endings import dump_of, exit_error, read_words
-from course.calling.limits import MEMORY
+from course.calling.process_limits import MEMORY, dump_of, exit_error, read_words
 from course.calling.spawner import Spawner
 from nanogpt.child_process import ChildProcess
 
@@ -186,7 +185,7 @@ class _Forked:
 
 
 def _pid_of(end: socket.socket) -> int:
-    """The number that this process knows the other end's process by: it sends a byte with it."""
+    """The other end's process number as this process sees it, which comes with its first byte."""
     end.settimeout(_START_S)
     _, notes, _, _ = end.recvmsg(1, socket.CMSG_SPACE(_UCRED.size))
     for level, kind, content in notes:

@@ -4,8 +4,6 @@ Inside it has a file system of its own, read-only, with none of the course but w
 calls; no network, no other process, no rights, and limits on memory, files and tasks.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -14,6 +12,7 @@ import sysconfig
 from pathlib import Path
 
 from course.calling.processes import ForkServer
+from course.launcher.failure import Failure
 
 _ROOT = Path(__file__).parents[2]
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
@@ -29,12 +28,10 @@ _OURS = (
     "nanogpt/__init__.py",
     "nanogpt/child_process.py",
     "nanogpt/fleet/__init__.py",
-    "nanogpt/fleet/views.py",
-    "nanogpt/parts/__init__.py",
-    "nanogpt/parts/cached_block.py",
-    "nanogpt/parts/request_view.py",
+    "nanogpt/fleet/fleet_views.py",
+    "nanogpt/policy_views.py",
     "nanogpt/preemption/__init__.py",
-    "nanogpt/preemption/scheduler_books.py",
+    "nanogpt/preemption/scheduler_state.py",
     "nanogpt/server/__init__.py",
     "nanogpt/server/server_views.py",
     "nanogpt/slo/__init__.py",
@@ -44,7 +41,7 @@ _OURS = (
 """What an answer's process needs of the project: it holds no answer to an exercise."""
 
 
-class SandboxError(Exception):
+class SandboxError(Failure):
     """Why there is no sandbox on this machine, in a sentence."""
 
 
@@ -75,7 +72,7 @@ def _command() -> list[str]:
 
 
 def _readable() -> list[Path]:
-    """Python, its libraries, the installed packages, and what serves an answer's calls."""
+    """The paths of Python, its libraries, the installed packages, and the modules for calls."""
     names = [sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")]
     names += [*_LIBRARIES, str(Path(sys.base_prefix) / "lib"), sys.executable, "/usr/bin/true"]
     paths = {Path(name) for each in names for name in (each, os.path.realpath(each))}

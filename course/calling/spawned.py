@@ -4,7 +4,7 @@ import os
 import signal
 
 from course.calling import child
-from course.calling.limits import limit_this_process
+from course.calling.process_limits import limit_this_process
 from nanogpt.child_process import end_with_parent, parent_link
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from course.calling.endings import dump_of, exit_error, read_words
-from course.calling.limits import MEMORY
+from course.calling.process_limits import MEMORY, dump_of, exit_error, read_words
 from nanogpt.child_process import ChildProcess
 
 if TYPE_CHECKING:
@@ -70,8 +69,6 @@ class Spawner:
 
 
 class _Spawned:
-    """A process that was started from nothing, with torch to import."""
-
     def __init__(self, spawner: Spawner) -> None:
         self._spawner = spawner
         self._child = ChildProcess.start("course.calling.spawned")
@@ -130,7 +127,7 @@ class _Spawned:
             self._spawner.replace()
 
     def _runs_more(self) -> bool:
-        """Whether a thread or a process of an answer's is left."""
+        """Whether a thread or a process of an answer is left."""
         with contextlib.suppress(psutil.Error):
             return self._seen.num_threads() > self._num_threads or bool(self._seen.children())
         return True

@@ -40,7 +40,7 @@ def plain(value: Any, *, cloned: bool = True) -> Any:
 
 
 def _plain(value: Any, around: tuple[int, ...], cloned: bool) -> Any:
-    """The same, within the containers whose ids are `around`."""
+    """`plain`, within the containers whose ids are `around`."""
     if type(value) is int:
         return _if_a_float_holds_it(value)
     if type(value) in _ATOMS:
@@ -111,7 +111,7 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _is_record(value: Any) -> bool:
-    """Whether it is a record of the project, and no class that a learner made up."""
+    """Whether it is a record of the project, and not of a learner's class."""
     kind = type(value)
     if not dataclasses.is_dataclass(kind) or kind.__module__.partition(".")[0] not in PROJECT:
         return False

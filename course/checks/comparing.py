@@ -42,7 +42,7 @@ class Mistake(Generic[Answer]):
 Known = TypeVar("Known", bound=Mistake[Any] | Misconception)
 
 
-def alike(key: str, idea: str, *answers: Answer) -> tuple[Mistake[Answer], ...]:
+def same_result(key: str, idea: str, *answers: Answer) -> tuple[Mistake[Answer], ...]:
     """One wrong idea and the several things that somebody who has it would answer."""
     return tuple(Mistake(key, idea, answer) for answer in answers)
 
@@ -51,18 +51,18 @@ def alike(key: str, idea: str, *answers: Answer) -> tuple[Mistake[Answer], ...]:
 class Comparison(Generic[Answer]):
     """How to judge an exercise that returns one value.
 
-    `reference` is the right answer as a function. `form` looks at a result alone and gives
+    `reference` is the right answer as a function. `matches` looks at a result only and gives
     (key, idea) when it is not the kind of value that was asked for. `idea` is said when no known
     mistake explains the result. `evidence` are cases to ask about after a failure, for what they
     tell about its cause. `each` names what every entry of the answer's list stands for, if a list
     of another length is a mistake of its own. `near` are mistakes that a result shows beside what
-    was wanted, by their `form` of the two, where no other explains it.
+    was wanted, by their `matches` of the two, where no other explains it.
     """
 
     reference: Answer
     mistakes: Sequence[Mistake[Answer] | Misconception]
     idea: str
-    form: Callable[[Any], tuple[str, str] | None] = lambda value: None
+    matches: Callable[[Any], tuple[str, str] | None] = lambda value: None
     draw: Callable[[Any], str] = show
     evidence: Sequence[Args] = ()
     each: str = ""
@@ -111,14 +111,14 @@ class Comparison(Generic[Answer]):
         return self._ill_formed(value) is not None or not same(value, self.reference(*args))
 
     def _ill_formed(self, value: Any) -> tuple[str, str] | None:
-        """(key, idea) for a value that is not of the kind that was asked for."""
+        """(key, idea) for a value of the wrong kind."""
         for each in self.mistakes:
-            if isinstance(each, Misconception) and each.form and each.form(value):
+            if isinstance(each, Misconception) and each.matches and each.matches(value):
                 return each.key, each.sentence(value)
-        return self.form(value)
+        return self.matches(value)
 
     def _more(self, ask: Ask, cases: Sequence[Args], start: int) -> list[Result]:
-        """More results, which tell more about the mistake."""
+        """Further results, which tell more about the mistake."""
         more = [*cases[start : start + 20], *self.evidence]
         return [(args, self.read(got, args)) for args, got in those_of(ask, more)]
 
@@ -145,7 +145,7 @@ class Comparison(Generic[Answer]):
             )
             return Failure(idea, rows, "wrong_length")
         for near in self.near:
-            if near.form and near.form(got, wanted):
+            if near.matches and near.matches(got, wanted):
                 return near.failure(rows, got, wanted)
         return Failure(self.idea, rows)
 
@@ -196,8 +196,8 @@ def not_whole(belief: str, *ways: Callable[..., Any]) -> Misconception:
         "not_int",
         belief,
         lambda value: f"The answer is a whole number of tokens (an int), not {a_kind(value)}.",
-        form=lambda value: as_whole(value) is None,
-        also=ways,
+        matches=lambda value: as_whole(value) is None,
+        examples=ways,
     )
 
 
@@ -218,8 +218,8 @@ def not_a_list(belief: str, *ways: Callable[..., Any]) -> Misconception:
         "not_a_list",
         belief,
         lambda value: (list_of_ints(value) or ("", ""))[1],
-        form=lambda value: list_of_ints(value) is not None,
-        also=ways,
+        matches=lambda value: list_of_ints(value) is not None,
+        examples=ways,
     )
 
 

@@ -27,7 +27,7 @@ class Look:
 
     `matters` takes out of a result what counts here, given the arguments; a mistake explains that
     alone. `idea` is said when none does, and `key` names it where it is a mistake all the same;
-    `rows` show wanted beside got, given the arguments.
+    `rows` show wanted beside got, given the arguments. `equal` compares what `matters` takes out.
     """
 
     matters: Callable[[Any, Args], Any]
@@ -35,6 +35,7 @@ class Look:
     idea: str
     rows: Callable[[Args, Any, Any], Rows]
     key: str | None = None
+    equal: Callable[[Any, Any], bool] = same
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Fusing:
                 rows = (*given, ("expected", brief(wanted)), ("got", brief(got)))
                 return Failure(idea, rows, key)
             for look in self.looks:
-                if not same(look.matters(got, args), look.matters(wanted, args)):
+                if not look.equal(look.matters(got, args), look.matters(wanted, args)):
                     results += self._more(ask, cases[len(results) :])
                     return self._explain(look, results, given + look.rows(args, wanted, got))
         return None
@@ -82,12 +83,12 @@ class Fusing:
         if got is None:
             return "no_return", returned_nothing(name)
         for each in self.misconceptions:
-            if each.form and each.form(got, wanted):
+            if each.matches and each.matches(got, wanted):
                 return each.key, each.sentence(got, wanted)
         return None
 
     def _more(self, ask: Ask, cases: Sequence[Args]) -> list[Result]:
-        """More results of the right form; an answer that breaks off has said enough."""
+        """Further results of the right form, up to the first answer that breaks off."""
         results: list[Result] = []
         try:
             for args in [*cases[:20], *self.evidence]:
@@ -110,9 +111,10 @@ class Fusing:
         for mistake in look.mistakes:
             for answer in mistake.answers:
                 explains = all(
-                    same(look.matters(got, args), given(answer, args)) for args, got in results
+                    look.equal(look.matters(got, args), given(answer, args))
+                    for args, got in results
                 )
-                if explains and not same(given(answer, first), right):
+                if explains and not look.equal(given(answer, first), right):
                     return mistake.failure(rows)
         return Failure(look.idea, rows, look.key)
 
@@ -153,16 +155,16 @@ def mask_forms(
             "not_a_tensor",
             "Nested lists are a mask too.",
             lambda got, wanted: f"The mask is a torch tensor, not {a_kind(mask_of(got))}.",
-            form=lambda got, wanted: not isinstance(mask_of(got), Tensor),
-            also=(changed(Tensor.tolist),),
+            matches=lambda got, wanted: not isinstance(mask_of(got), Tensor),
+            examples=(changed(Tensor.tolist),),
         ),
         Misconception(
             "additive",
             "A mask is what is added to the scores: 0 or minus infinity.",
             "This is a mask to be added to the scores; return the decision itself, a tensor of "
             "True (may attend) and False.",
-            form=lambda got, wanted: bool(mask_of(got).isinf().any()),
-            also=(changed(lambda mask: mask.float().log()),),
+            matches=lambda got, wanted: bool(mask_of(got).isinf().any()),
+            examples=(changed(lambda mask: mask.float().log()),),
         ),
         Misconception(
             "not_bool",
@@ -170,8 +172,8 @@ def mask_forms(
             lambda got, wanted: (
                 f"The mask holds True and False (torch.bool); this one is {dtype(mask_of(got))}."
             ),
-            form=lambda got, wanted: mask_of(got).dtype != torch.bool,
-            also=(changed(Tensor.float), changed(Tensor.int)),
+            matches=lambda got, wanted: mask_of(got).dtype != torch.bool,
+            examples=(changed(Tensor.float),),
         ),
         *shapes,
         Misconception(
@@ -181,8 +183,8 @@ def mask_forms(
                 f"The mask has the shape {tuple(mask_of(got).shape)}; it has to be "
                 f"{tuple(mask_of(wanted).shape)}."
             ),
-            form=lambda got, wanted: mask_of(got).shape != mask_of(wanted).shape,
-            also=(changed(lambda mask: mask.unsqueeze(-3)),),
+            matches=lambda got, wanted: mask_of(got).shape != mask_of(wanted).shape,
+            examples=(changed(lambda mask: mask.unsqueeze(-3)),),
         ),
     )
 

@@ -15,7 +15,7 @@ from course.checks.requests import draw_request
 from course.exercise import Misconception
 from course.format_values import expected_and_got, show
 from course.harness import Ask, Check, Failure, Rows, returned_nothing
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policy_views import RequestView
 
 Ranked = list[tuple[Args, Any]]
 _LONGEST_ITEM = 60  # characters of what is not a number, in a sentence
@@ -73,7 +73,7 @@ class Ranking:
         return Failure(problem[1], rows, problem[0])
 
     def _wrong_pair(self, ranked: Ranked) -> tuple[int, int] | None:
-        """The first two, by index, of which the first has to go before the second and does not."""
+        """The first two indices that the answer ranks in the wrong order."""
         for i, (args, rank) in enumerate(ranked):
             for j, (other_args, other_rank) in enumerate(ranked):
                 if self.reference(*args) < self.reference(*other_args) and not rank < other_rank:
@@ -81,7 +81,7 @@ class Ranking:
         return None
 
     def _more(self, ask: Ask, groups: Sequence[Sequence[Args]]) -> list[Ranked]:
-        """More ranks tell more about the mistake; an answer that breaks off has said enough."""
+        """Further ranks, up to the first answer that breaks off."""
         more: list[Ranked] = []
         try:
             for group in [*groups[:4], *self.evidence]:
@@ -158,7 +158,7 @@ def _rank_form(name: str, value: Any) -> tuple[str, str] | None:
             held = text if len(text) <= _LONGEST_ITEM else a_kind(item)
             return (
                 "not_numbers",
-                f"A rank holds numbers alone, so that any two can be compared; this one holds "
+                f"A rank holds only numbers, so that any two can be compared; this one holds "
                 f"{held}.",
             )
     return None

@@ -6,7 +6,7 @@ They are drawn with the fields that matter.
 from collections.abc import Sequence
 from typing import Any
 
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policy_views import RequestView
 
 
 def make_request(id: int = 0, prompt: int = 4, generated: int = 0, **fields: Any) -> RequestView:

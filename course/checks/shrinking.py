@@ -21,3 +21,8 @@ def shrink(
                 case, found = candidate, True
                 break
     return case
+
+
+def smaller_numbers(number: int, least: int = 1) -> list[int]:
+    """The least, half of it, one less: smaller numbers to try, the boldest first."""
+    return sorted({n for n in (least, number // 2, number - 1) if least <= n < number})

@@ -1,25 +1,23 @@
 """What a step costs, as a function that can be sent: plain data that is called."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class StepCost:
     """Microseconds of a step by its tokens: `fixed`, and `each` for every `width` of them.
 
-    Begun widths count whole, and a step costs at least `least`. Mutable: `asked`, how often it was
-    called. It writes itself down as Python does.
+    Begun widths count whole, and a step costs at least `least`. It writes itself down as Python
+    does.
     """
 
     fixed: int
     each: int
     width: int = 1
     least: int | None = None
-    asked: int = field(default=0, compare=False)
 
     def __call__(self, tokens: int) -> int:
         """Microseconds of a step of so many tokens."""
-        self.asked += 1
         widths = tokens if self.width == 1 else -(-tokens // self.width)
         cost = self.fixed + self.each * widths
         return cost if self.least is None else max(self.least, cost)

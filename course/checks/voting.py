@@ -17,10 +17,10 @@ from course.checks.comparing import a_kind
 from course.format_values import show
 
 Moves = Generator[tuple[Any, ...], int, None]
-Checkpoint = Callable[[int], Moves]
+PreemptionPoint = Callable[[int], Moves]
 Place = Literal["computing", "max", "sum", "left", "done"]
 
-_MOST_MOVES = 8  # of one rank at one checkpoint
+_MOST_MOVES = 8  # of one rank at one preemption_point
 _MAX_SHOWN = 60  # characters of something that is not a move
 
 
@@ -90,7 +90,7 @@ def _whereabouts(place: Place) -> str:
 
 
 class _NotAMoveError(Exception):
-    """Ends a play: a rank made a move that there is not; `what` says which."""
+    """Ends a play because a rank returned something that is not a move."""
 
     def __init__(self, key: str, what: str, idea: str) -> None:
         super().__init__(idea)
@@ -111,10 +111,10 @@ class _Rank:
     answer: int | None = None
     did: list[str] = field(default_factory=list[str])
 
-    def advance(self, checkpoint: Checkpoint) -> None:
+    def advance(self, preemption_point: PreemptionPoint) -> None:
         """Go on to the next collective or out of the pass."""
         if self.moves is None:
-            self.moves = _generator(checkpoint(self.votes[self.layer]))
+            self.moves = _generator(preemption_point(self.votes[self.layer]))
             self.num_moves, self.answer = 0, None
         try:
             move = next(self.moves) if self.answer is None else self.moves.send(self.answer)
@@ -130,8 +130,8 @@ class _Rank:
             raise _NotAMoveError(
                 "endless",
                 "...",
-                "A checkpoint is one collective and then perhaps a leave, but this one went on and "
-                f"on and was stopped after {_MOST_MOVES} moves.",
+                "A preemption_point is one collective and then perhaps a leave, but this one went "
+                f"on and on and was stopped after {_MOST_MOVES} moves.",
             )
         if move[0] == "leave":
             self.place = "left"
@@ -141,10 +141,10 @@ class _Rank:
             self.did.append(f"max({move[1]})")
 
 
-def play(checkpoint: Checkpoint, votes: Votes) -> Play:
-    """Run one pass: at each layer the checkpoint, then the sum of the attention output.
+def play(preemption_point: PreemptionPoint, votes: Votes) -> Play:
+    """Run one pass: at each layer the preemption_point, then the sum of the attention output.
 
-    Raises: whatever the checkpoint raises.
+    Raises: whatever the preemption_point raises.
     """
     ranks = [_Rank([layer[r] for layer in votes.by_layer]) for r in range(votes.num_ranks)]
     turns = itertools.cycle(votes.turns or range(votes.num_ranks))
@@ -153,7 +153,7 @@ def play(checkpoint: Checkpoint, votes: Votes) -> Play:
         while problem is None and any(rank.place == "computing" for rank in ranks):
             rank = ranks[next(turns)]
             if rank.place == "computing":
-                problem = _take_turn(rank, checkpoint)
+                problem = _take_turn(rank, preemption_point)
                 _meet(ranks)
     finally:
         for moves in (rank.moves for rank in ranks if rank.moves is not None):
@@ -162,10 +162,10 @@ def play(checkpoint: Checkpoint, votes: Votes) -> Play:
     return Play(tuple(tuple(r.did) for r in ranks), tuple(r.place for r in ranks), problem)
 
 
-def _take_turn(rank: _Rank, checkpoint: Checkpoint) -> tuple[str, str] | None:
-    """Let the rank go on; what is wrong with its move, if anything is."""
+def _take_turn(rank: _Rank, preemption_point: PreemptionPoint) -> tuple[str, str] | None:
+    """Let the rank go on; returns what is wrong with its move, if anything."""
     try:
-        rank.advance(checkpoint)
+        rank.advance(preemption_point)
     except _NotAMoveError as error:
         rank.did.append(error.what)
         return error.problem
@@ -173,7 +173,7 @@ def _take_turn(rank: _Rank, checkpoint: Checkpoint) -> tuple[str, str] | None:
 
 
 def _meet(ranks: Sequence[_Rank]) -> None:
-    """If all ranks are in the same collective, it has its result and they go on."""
+    """Let all ranks go on with the result if they are in the same collective."""
     places = {rank.place for rank in ranks}
     if places == {"max"}:
         agreed = max(rank.brought for rank in ranks)
@@ -204,7 +204,7 @@ def _generator(value: object) -> Moves:
 
 
 def _checked(move: object) -> tuple[Any, ...]:
-    """The move, if it is one."""
+    """The move, if it is a valid one."""
     if move == "leave":
         raise _NotAMoveError(
             "no_comma",
@@ -238,7 +238,7 @@ def _short(value: object) -> str:
 
 
 class Played:
-    """A checkpoint as a function from votes to plays. Its errors still name a line of its own."""
+    """A preemption_point as a function from votes to plays. Errors still name its own lines."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

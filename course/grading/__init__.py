@@ -2,8 +2,9 @@
 
     handed_in           what students handed in
     grade, batch        one submission's marks, and a class's
-    record              what a submission came to: plain data, one JSON file each
-    results             what is made of the records
+    spread, container   a class graded on several machines, or inside a container
+    record              one submission's result: plain data, one JSON file each
+    results             points, pages and tables, made from the records
     command             `learn.py grade`
 
 Answers run in a sandbox (`course.calling`), and never in the process that judges them.

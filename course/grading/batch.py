@@ -4,8 +4,6 @@ Each submission's record is a file that is written whole as soon as there is one
 of the same contents, exercises and seed is not graded again.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import secrets
@@ -127,7 +125,6 @@ class Local:
 
 @functools.cache
 def _own_server(in_sandbox: bool) -> ForkServer:
-    """The one of this process."""
     return sandboxed() if in_sandbox else ForkServer(marks=True)
 
 

@@ -1,7 +1,5 @@
 """`learn.py grade`: a folder of submissions in, a folder of results out."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,45 +16,35 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from course.calling.sandbox import SandboxError, sandboxed
-from course.files import explain
+from course.calling.sandbox import sandboxed
 from course.grading.batch import Batch, Graders, Local
 from course.grading.handed_in.submissions import Found, Submission, find_submissions
 from course.grading.record import Record
-from course.grading.results.class_report import write_class_report
 from course.grading.results.exports import gradebook_csv, gradescope_json, nbgrader_csv
-from course.grading.results.feedback import write_feedback
-from course.grading.results.output import write_text
+from course.grading.results.pages import write_class_report, write_feedback, write_text
 from course.grading.results.scheme import Scheme, read_scheme
 from course.grading.spread import Dask
+from course.launcher.failure import Failure
 from course.lesson_map import LESSONS, find_lesson
 from course.registry import lesson_exercises
 
 _MOST_WORKERS = 64
 
 
-class GradeError(Exception):
-    """Why there is nothing to grade with what was asked for, in a sentence."""
-
-
 def grade_class(arguments: Namespace) -> int:
-    """Grades what is new or changed, writes all results; returns the exit status.
+    """Grade what is new or changed and write all results; returns the exit status.
 
-    `arguments` are those of `python -m course grade`.
-
-    Raises: GradeError.
+    Raises: Failure, OSError.
     """
     try:
         return _grade_class(arguments, Console(markup=False, highlight=False, emoji=False))
-    except (SandboxError, ValueError) as error:
-        raise GradeError(str(error)) from None
-    except OSError as error:
-        raise GradeError(explain(error)) from None
+    except ValueError as error:
+        raise Failure(str(error)) from None
 
 
 def _grade_class(arguments: Namespace, console: Console) -> int:
     if not 1 <= arguments.workers <= _MOST_WORKERS:
-        raise GradeError(f"--workers is 1 to {_MOST_WORKERS}, and this is {arguments.workers}.")
+        raise Failure(f"--workers is 1 to {_MOST_WORKERS}, and this is {arguments.workers}.")
     scheme = read_scheme(arguments.points)
     wanted = [find_lesson(each).stem for each in arguments.lesson]
     stems = [each.stem for each in LESSONS if lesson_exercises(each.stem)]
@@ -64,7 +52,7 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
     found = find_submissions(arguments.submissions, stems, apart=arguments.out)
     if not found.submissions:
         _tell_left_out(found, arguments.out, console)
-        raise GradeError(f"{arguments.submissions} holds no lesson's file that could be graded.")
+        raise Failure(f"{arguments.submissions} holds no lesson's file that could be graded.")
     if arguments.unsafe:
         console.print("Without a sandbox: use a machine that you throw away afterwards.")
     else:
@@ -74,7 +62,7 @@ def _grade_class(arguments: Namespace, console: Console) -> int:
         graders = Dask(arguments.dask) if arguments.dask else Local(arguments.workers)
         graded = _graded(batch, found.submissions, graders, console)
     except BrokenProcessPool:
-        raise GradeError(
+        raise Failure(
             "the processes that grade were killed again and again (by a lack of memory?): what is "
             "done is kept, so give the same command again, perhaps with --workers 1."
         ) from None
@@ -92,7 +80,7 @@ def _graded(
     graders: Graders,
     console: Console,
 ) -> list[Record]:
-    """The records of what was graded now; shows meanwhile how it goes."""
+    """Grade what is new, showing progress; returns its records."""
     new = [each for each in submissions if batch.record_of(each) is None]
     show = _Shown(console, len(new))
     with show.progress:
@@ -100,7 +88,7 @@ def _graded(
 
 
 class _Shown:
-    """A bar with the time that is left and live counts; outside a terminal a line now and then."""
+    """A progress bar with live counts; outside a terminal a line now and then."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console = console
@@ -139,7 +127,7 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def _write_results(folder: Path, records: Sequence[Record], scheme: Scheme) -> None:
-    """All that is made of the records, anew."""
+    """Write all files that are made of the records."""
     write_text(folder / "gradebook.csv", gradebook_csv(records, scheme))
     write_text(folder / "nbgrader.csv", nbgrader_csv(records, scheme))
     for record in records:
@@ -161,7 +149,7 @@ def _tell(graded: Sequence[Record], num_before: int, folder: Path, console: Cons
 
 
 def _tell_left_out(found: Found, folder: Path, console: Console) -> None:
-    """What lay there and was not graded is written down, one line each."""
+    """List in a file what was not graded, and say so."""
     lines = [f"{each.source}: {each.why}" for each in found.skipped]
     write_text(folder / "left_out.txt", _text(lines))
     for sentence in found.doubts:

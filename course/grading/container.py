@@ -4,8 +4,6 @@ For machines that are no Linux, or that give an ordinary user no namespaces: a c
 its own when the engine's filter of system calls does not forbid it.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -18,6 +16,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from course.launcher.failure import Failure
+
 ENGINES = ("docker", "podman")
 _ROOT = Path(__file__).parents[2]
 _CONTAINERFILE = Path("docs/hosting/Containerfile")
@@ -25,22 +25,18 @@ _LEFT_OUT = {"__pycache__", "__marimo__"}
 _IN_IMAGE = ("course", "nanogpt", "solutions", "lessons", "widgets")
 
 
-class ContainerError(Exception):
-    """Why there is no container to grade in, in a sentence."""
-
-
 def grade_in_container(arguments: Namespace) -> int:
     """Builds the image where there is none of this course as it is; returns the exit status.
 
-    `arguments` are those of `python -m course grade`. Raises: ContainerError.
+    `arguments` are those of `python -m course grade`. Raises: Failure.
     """
     if arguments.dask:
-        raise ContainerError("--container grades on this machine: leave --dask out.")
+        raise Failure("--container grades on this machine: leave --dask out.")
     if os.name != "posix":
-        raise ContainerError("--container needs macOS or Linux: on Windows, give it in WSL 2.")
+        raise Failure("--container needs macOS or Linux: on Windows, give it in WSL 2.")
     for path in (arguments.submissions, arguments.points):
         if path and not path.exists():  # which an engine would make, as a folder
-            raise ContainerError(f"there is no {path}.")
+            raise Failure(f"there is no {path}.")
     engine = _engine()
     image = f"serving-nanogpt:{_version()}"
     if not _succeeds([engine, "image", "inspect", image]):
@@ -50,19 +46,19 @@ def grade_in_container(arguments: Namespace) -> int:
 
 
 def _engine() -> str:
-    """The first that answers. Docker's command may be there while Docker itself is not started."""
+    """The first engine that answers: Docker's command may be there while Docker is not started."""
     installed = [name for name in ENGINES if shutil.which(name)]
     if not installed:
-        raise ContainerError("--container needs Docker or Podman, and neither is installed.")
+        raise Failure("--container needs Docker or Podman, and neither is installed.")
     for name in installed:
         if _succeeds([name, "info"]):
             return name
     tried = " and ".join(f"`{name} info`" for name in installed)
-    raise ContainerError(f"no container can be started here: {tried} did not succeed.")
+    raise Failure(f"no container can be started here: {tried} did not succeed.")
 
 
 def _version() -> str:
-    """Names what is in the image: another line of the course makes another image."""
+    """A digest of the image's files: another line of the course makes another image."""
     digest = hashlib.sha256()
     for path in sorted(_files()):
         digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes())
@@ -82,7 +78,7 @@ def _build(engine: str, image: str) -> None:
     said = "Building the container's image: some minutes, once for each version of the course."
     sys.stderr.write(f"{said}\n")
     if _status_of(command):
-        raise ContainerError(f"{engine} could not build the image; its own words stand above.")
+        raise Failure(f"{engine} could not build the image; its own words stand above.")
 
 
 def _run(engine: str, arguments: Namespace) -> list[str]:
@@ -105,7 +101,7 @@ def _run(engine: str, arguments: Namespace) -> list[str]:
 
 
 def _mount(path: Path, *options: str) -> str:
-    """A place that is the same inside and outside, so that what is printed names it for both."""
+    """A mount with the same path inside and outside, so that printed paths are right for both."""
     place = str(path.resolve())
     row = io.StringIO()
     fields = ["type=bind", f"source={place}", f"destination={place}", *options]
@@ -114,7 +110,7 @@ def _mount(path: Path, *options: str) -> str:
 
 
 def _graders(arguments: Namespace) -> list[str]:
-    """The same command inside, without `--container`."""
+    """The same command without `--container`."""
     command = ["grade", str(arguments.submissions.resolve()), "--out", str(arguments.out.resolve())]
     command += _each("--lesson", arguments.lesson)
     command += _each("--points", [arguments.points.resolve()] if arguments.points else [])
@@ -132,7 +128,7 @@ def _succeeds(command: Sequence[str]) -> bool:
 
 
 def _status_of(command: Sequence[str]) -> int:
-    """The exit status of a command that has the terminal. Ctrl-C is for it; its end is awaited."""
+    """The exit status of a command that has the terminal and gets Ctrl-C; waits for its end."""
     # An exception that comes just as it ends would lose its status; this is no such thing, and
     # not inherited either.
     before = signal.signal(signal.SIGINT, lambda *_: None)

@@ -1,7 +1,5 @@
 """One submission's marks: its functions answer from a process of their own, and are judged here."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import time

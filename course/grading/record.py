@@ -1,9 +1,7 @@
 """What a submission came to: plain data, one JSON file for each student and lesson.
 
-Everything that is made for an instructor (gradebook, pages, report) is made from these files alone.
+Everything that is made for an instructor (gradebook, pages, report) is made from these files only.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -37,7 +35,7 @@ class Mark:
     `version` names the exercise as it was then, `checks` every check, easiest first, of which
     `passed` passed; `idea` is the feedback in a sentence, `example` rows of the smallest
     counterexample, `misconception` the key of a known wrong idea. `stdout`, what the function
-    printed while it was judged, is for the instructor alone: it may tell hidden cases.
+    printed while it was judged, is for the instructor only: it may tell hidden cases.
     """
 
     exercise: str

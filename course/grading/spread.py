@@ -64,7 +64,7 @@ def _connected(address: str) -> "Client":
 
 
 def _see_that_all_are_alike(client: "Client", lesson: str) -> None:
-    """Raises: ValueError unless each worker has one thread and the same course as we have."""
+    """Raises: ValueError unless each worker has one thread and this version of the course."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:
         raise ValueError("the Dask scheduler has no worker: start `dask worker --nthreads 1`.")

@@ -63,7 +63,7 @@ def _source(cell: Cell) -> str:
 
 
 def _cell(cell: Cell) -> CellDef:
-    """Return a cell of the learner's; what marimo noted on it was kept by its notebook."""
+    """A learner's cell; marimo's notes on it are in the notebook's metadata."""
     notes = cell["metadata"].get("marimo", {})
     name, options = notes.get("name", "_"), dict(notes.get("config", {}))
     if name.startswith("*"):  # a function's, which names itself

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import sys
 
-from course.jupyter.server import HERE, places, settings
+from course.jupyter.server import HERE, leave_out_address_grammars, places, settings
 from course.launcher.workspace import Workspace
 from course.progress import work_folder
-from course.quick_schemas import leave_out_address_grammars
 
 
 def main() -> None:

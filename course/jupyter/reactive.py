@@ -54,7 +54,6 @@ class Kernel:
         hook.register_hook(self._with_id)
 
     def _before(self, info: ExecutionInfo) -> None:
-        """Take in the cell that is about to run."""
         self.running = None if info.cell_id is None else CellId_t(info.cell_id)
         self.stale = set()
         if self.running is None:
@@ -66,7 +65,7 @@ class Kernel:
             self._take(self.running, info.raw_cell or "")
 
     def _take(self, cell: CellId_t, source: str) -> None:
-        """Put a new source in a cell's place; the names that the old one bound are gone with it."""
+        """Replace a cell's source, and remove the names that the old one bound."""
         self.sources[cell] = source
         if cell in self.graph.cells:
             self.stale |= self.graph.descendants(cell)
@@ -82,7 +81,7 @@ class Kernel:
         self.stale |= self.graph.descendants(cell)
 
     def _after(self, result: ExecutionResult) -> None:
-        """Run again what needs the cell that has run, if it changed."""
+        """Run the cells again that need the cell that has run, if it changed."""
         self._share()
         ran = self.running
         for cell in topological_sort(self.graph, self.stale - {ran}):
@@ -102,7 +101,7 @@ class Kernel:
         return rename(tree, self.private)
 
     def _forget_private(self, cell: CellId_t) -> None:
-        """Take the private names away that a cell has bound, and what others see of them."""
+        """Remove the private names that a cell has bound, and what others see of them."""
         space, prefix = self.shell.user_ns, f"_cell_{cell}"
         for own in [name for name in space if name.startswith(f"{prefix}_")]:
             value, name = space.pop(own), own.removeprefix(prefix)
@@ -117,7 +116,7 @@ class Kernel:
         self.private = {}
 
     def _shown(self, source: str) -> Any:
-        """Run a cell; return what it shows, or its error."""
+        """Run a cell; returns what it shows, or its error."""
         shell = self.shell
         try:
             code = shell.transform_cell(source)
@@ -135,7 +134,7 @@ class Kernel:
             return HTML(f'<pre style="color: var(--jp-error-color1, #b00020)">{said}</pre>')
 
     def _with_id(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Make a result something that is displayed with the id of its cell."""
+        """Display a result under the id of its cell."""
         if self.running is not None:
             message["msg_type"] = message["header"]["msg_type"] = "display_data"
             message["content"].pop("execution_count", None)

@@ -7,9 +7,8 @@ keeps lies in work/.jupyter.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-
-from course.quick_schemas import leave_out_address_grammars
 
 HERE = Path(__file__).resolve().parent
 HIDDEN = (  # what lies in work/ and is nothing to open
@@ -38,6 +37,14 @@ def serve(address: str, port: int, name: str, token: str) -> None:
             *settings(),
         ]
     )
+
+
+def leave_out_address_grammars() -> None:
+    """Keep jsonschema, not imported yet, from compiling grammars of addresses for 1.5 s.
+
+    No schema of Jupyter's asks for them, and it does without what cannot be imported.
+    """
+    sys.modules.setdefault("rfc3987_syntax", None)  # pyright: ignore[reportArgumentType]
 
 
 def places(folder: Path) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""The one error that the launcher reports, and what such sentences are made of."""
-
-from __future__ import annotations
+"""How commands fail: one error, what its sentences are made of, and an end without a reader."""
 
 import os
 import re
+import sys
+from collections.abc import Callable
 
 _MARK = re.compile(r"(?:error:|hint:|×)\s*", re.IGNORECASE)
 
@@ -47,3 +47,14 @@ def cannot_load(output: str) -> str:
     elif "failed to map segment" in output:
         remedy = "move the course to a disk that programs may run from"
     return f"a package in .venv cannot be loaded ({last_line(output)}): {remedy}."
+
+
+def exit_on_broken_pipe(command: Callable[[], int]) -> int:
+    """Return a command's exit status; 141, as shells have it, where its reader has gone."""
+    try:
+        status = command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is flushed at the very end
+        return 141
+    return status

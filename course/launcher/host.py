@@ -36,13 +36,11 @@ def main(mode: str, address: str, port: str, name: str) -> None:
 def _serve_marimo(mode: str, address: str, port: str, token: str) -> None:
     from marimo._cli.cli import main as marimo
 
-    from course.launcher import light_styles, page_guard, save_guard, warm_kernels
+    from course.launcher import marimo_hooks, save_guard
 
-    page_guard.install()
-    light_styles.install()
+    marimo_hooks.install(mode)
     if mode == "edit":
         save_guard.install()
-        warm_kernels.install()
     place = ("--host", address, "--port", port, "--token-password", token)
     watch = ("--watch",) if mode == "edit" else ()
     marimo([mode, "work", *place, "--headless", "--no-sandbox", *watch])
@@ -64,7 +62,7 @@ def _take_input() -> tuple[str, int]:
 
 
 def _end_with(lifeline: int) -> None:
-    """Wait until the launcher is gone, however it ended; then stop as Ctrl-C stops."""
+    """Wait for the end of the launcher, then stop as Ctrl-C stops."""
     while os.read(lifeline, 1):
         pass
     if os.name == "nt":  # where os.kill ends the process at once, and no kernel is ended
@@ -77,7 +75,7 @@ def _end_with(lifeline: int) -> None:
 
 
 def _end_children() -> None:
-    """End the kernels that are left: one that hangs in a call into C notices nothing itself."""
+    """End the kernels that are left, since one that hangs in a call into C does not end itself."""
     import psutil
 
     left = psutil.Process().children(recursive=True)

@@ -18,18 +18,24 @@ from typing import cast
 from course.launcher import doctor
 from course.launcher.doctor import Finding
 from course.launcher.failure import Failure, cannot_load, last_line, learn_command
-from course.launcher.pip import NothingInstalled, disk_full, is_disk_full, packages, run_pip
-from course.launcher.running import Doing, Runner
-from course.launcher.ticker import Ticker
-from course.launcher.turn import turn
-from course.launcher.uv import UV, Unusable, run_uv
+from course.launcher.install_lock import install_lock
+from course.launcher.installers import (
+    UV,
+    NothingInstalled,
+    Unusable,
+    packages,
+    raise_if_disk_full,
+    run_pip,
+    run_uv,
+)
+from course.launcher.running import Runner, Ticker
 from course.launcher.workspace import write_atomically
 
 COURSE, TESTS = "requirements.txt", "requirements-test.txt"
 LIVE = "requirements-live.txt"
 JUPYTER = "requirements-jupyter.txt"
 LOCK = "requirements.lock"  # the exact version of everything that these bring along
-TURN = ".installing"
+LOCK_FILE = ".installing"
 UNFINISHED, INSTALLER = "unfinished", "installer"
 _LOADING = """
 import importlib.util, sys
@@ -57,7 +63,7 @@ class Installation:
             return
         for sentence in self.obstacles():
             raise Failure(sentence)
-        with Ticker() as ticker, turn(self.root / TURN, ticker) as held:
+        with Ticker() as ticker, install_lock(self.root / LOCK_FILE, ticker) as held:
             if not self.holds(*files):  # another launcher may have done it by now
                 for sentence in doctor.notes(self.root):
                     ticker.say(f"learn.py: note: {sentence}")
@@ -79,13 +85,13 @@ class Installation:
         except NothingInstalled:
             self._write_stamp(state)
             raise
-        tried = runner.run(self._loading(), Doing("loading what is there for the first time"))
+        tried = runner.run(self._loading(), "loading what is there for the first time")
         if tried.status:
             raise Failure(cannot_load(tried.output))
         self._write_stamp({**state, **wanted, INSTALLER: installer})
 
     def _install_files(self, files: Sequence[str], runner: Runner) -> str:
-        """Install with uv, or else with pip; return what did it."""
+        """Install with uv, or else with pip; returns the installer's name."""
         wanted = [argument for name in files for argument in ("-r", name)] + ["-c", LOCK]
         try:
             run_uv(runner, self.python, wanted)
@@ -125,7 +131,7 @@ class Installation:
                 yield from (Finding("ok", sentence) for sentence in self.describe())
 
     def _loading(self) -> list[str | Path]:
-        """Return the command that looks for each package of the course, and loads PyTorch."""
+        """The command that looks for each package of the course, and loads PyTorch."""
         names = re.findall(r"^([\w-]+)==", _read(self.root / COURSE), re.M)
         return [self.python, "-I", "-c", _LOADING, *(name.replace("-", "_") for name in names)]
 
@@ -147,7 +153,7 @@ class Installation:
         return said
 
     def _digest(self, name: str) -> str:
-        """Return what identifies an installation: pins, the package's data, Python and place."""
+        """A digest of the pins, the package's data, Python's version and the folder."""
         text = "".join(_read(self.root / file) for file in (name, LOCK, "pyproject.toml"))
         identity = f"{text}{self._python_version()}{self.root}"
         return hashlib.sha256(identity.encode()).hexdigest()
@@ -164,7 +170,7 @@ class Installation:
         return "{}.{}".format(*sys.version_info[:2])
 
     def _read_stamp(self) -> dict[str, str]:
-        """Return the stamp; a damaged one counts as an unfinished installation."""
+        """The stamp; a damaged one counts as an unfinished installation."""
         try:
             state = json.loads(_read(self.stamp))
         except (FileNotFoundError, NotADirectoryError):
@@ -202,8 +208,8 @@ class Installation:
     def _make_venv(self, runner: Runner) -> None:
         """Make .venv from nothing; until it is complete, its stamp says so."""
         there = list(self.venv.iterdir()) if self.venv.exists() else []
-        doing = Doing("making .venv anew" if there else "making .venv")
-        runner.ticker.show(doing.phase)
+        phase = "making .venv anew" if there else "making .venv"
+        runner.ticker.show(phase)
         self._write_stamp({UNFINISHED: "yes"})
         for path in there:
             if path.is_dir() and not path.is_symlink():
@@ -211,9 +217,8 @@ class Installation:
             elif path != self.stamp:
                 path.unlink()
         python = getattr(sys, "_base_executable", None) or sys.executable
-        made = runner.run([python, "-m", "venv", self.venv], doing)
-        if made.status and is_disk_full(made.output):
-            raise disk_full(runner.log)
+        made = runner.run([python, "-m", "venv", self.venv], phase)
+        raise_if_disk_full(made, runner)
         if made.status:
             helps = ""
             if sys.platform == "linux" and "ensurepip" in made.output:

@@ -1,7 +1,5 @@
 """Keeps dated copies of versions that give way, in work/kept/, and says why they are there."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from pathlib import Path
@@ -40,7 +38,7 @@ def _holds(file: Path, content: bytes) -> bool:
 
 
 def _claim(file: Path) -> bool:
-    """Make an empty file of this name, unless another process has one."""
+    """Whether this made an empty file of the name, and no other process had."""
     try:
         file.open("xb").close()
     except FileExistsError:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from course.files import write_atomically
 from course.launcher.install import LOCK
-from course.launcher.pip import configuration_in
-from course.launcher.uv import beside, environment_for
+from course.launcher.installers import beside, configuration_in, environment_for
 
 HEADER = """\
 # The exact version of everything that requirements*.txt bring along, for every system and every

@@ -1,34 +1,61 @@
-"""Runs the programs that install, each with a line that moves as long as it runs."""
+"""Runs the programs that install, with a line that says what goes on and since when."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import queue
+import shutil
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from course.launcher.ticker import Ticker
-
 TICK_S = 1
 
 
-class Doing:
-    """What a program is doing: a phase, and a detail that changes more often."""
+class Ticker:
+    """One line that is rewritten on a terminal; elsewhere a line for each phase. Mutable."""
 
-    def __init__(self, phase: str) -> None:
-        self.phase = phase
-        self.detail = ""
+    def __init__(self) -> None:
+        self._is_tty = sys.stdout.isatty()
+        self._began = time.monotonic()
+        self._phase = ""
 
-    def hear(self, line: str) -> None:
-        """Take in a line of its output."""
+    def __enter__(self) -> Ticker:
+        return self
 
-    def look(self) -> None:
-        """Look at what it has done by now, about once a second."""
+    def __exit__(self, *error: object) -> None:
+        if self._phase and self._is_tty:
+            _write("\n")
+
+    def show(self, phase: str, detail: str = "") -> None:
+        """Say what goes on; a `detail` may change often and is for terminals only."""
+        if phase == self._phase and not self._is_tty:
+            return
+        self._phase = phase
+        text = f"Installing: {time.monotonic() - self._began:3.0f} s, {phase}"
+        if self._is_tty:
+            width = shutil.get_terminal_size().columns - 1
+            text = (text + f": {detail}" * bool(detail))[:width].ljust(width)
+            _write(f"\r{text}")
+        else:
+            _write(f"{text}\n")
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence that stays."""
+        if self._phase and self._is_tty:
+            _write("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r")
+        self._phase = ""
+        _write(f"{sentence}\n")
+
+    def say_done(self) -> None:
+        """Say how long it took."""
+        self.say(f"Installed in {time.monotonic() - self._began:.0f} s.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +78,15 @@ class Runner:
     held: int
     log: Path
 
+    @property
+    def log_name(self) -> str:
+        """The log's name as a sentence has it."""
+        return "/".join(self.log.parts[-2:])
+
     def run(
-        self, command: Sequence[str | Path], doing: Doing, env: Mapping[str, str] | None = None
+        self, command: Sequence[str | Path], phase: str, env: Mapping[str, str] | None = None
     ) -> Ended:
-        """Run a program to its end. Raises: OSError where it cannot be started."""
+        """Run a program to its end, showing its last line. Raises: OSError if it cannot start."""
         lines: list[str] = []
         with subprocess.Popen(
             command,
@@ -69,7 +101,7 @@ class Runner:
         ) as program:
             assert program.stdout
             try:
-                self._follow(program.stdout, lines, doing)
+                self._follow(program.stdout, lines, phase)
             except BaseException:
                 program.kill()
                 raise
@@ -78,8 +110,8 @@ class Runner:
                     log.writelines(lines)  # a full disk has no room for it either
         return Ended(program.returncode, "".join(lines))
 
-    def _follow(self, output: IO[str], lines: list[str], doing: Doing) -> None:
-        """Read output to its end into `lines`, the line moving."""
+    def _follow(self, output: IO[str], lines: list[str], phase: str) -> None:
+        """Read output to its end into `lines`; the seconds go on where it says nothing."""
         arrived: queue.Queue[str | None] = queue.Queue()
 
         def read() -> None:
@@ -89,19 +121,14 @@ class Runner:
             arrived.put(None)
 
         threading.Thread(target=read, daemon=True).start()
-        while True:
-            doing.look()
-            self.ticker.show(doing.phase, doing.detail)
-            try:
+        line: str | None = ""
+        while line is not None:
+            self.ticker.show(phase, lines[-1].strip() if lines else "")
+            with contextlib.suppress(queue.Empty):
                 line = arrived.get(timeout=TICK_S)
-            except queue.Empty:
-                continue
-            if line is None:
-                return
-            lines.append(line)
-            doing.hear(line)
+                lines += [line] if line else []
 
 
-def shown(log: Path) -> str:
-    """Return the log's name as a sentence has it."""
-    return "/".join(log.parts[-2:])
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -115,7 +115,7 @@ class LessonFile(AppFileManager):
         return result
 
     def _came_from_file(self) -> None:
-        """Note what the cells are now; keep the file where they are not all of it."""
+        """Note the cells as they are now; keep the file if they lack a part of it."""
         self._brought = self._cell_lines()
         if self._seen is None or self.path is None:
             return
@@ -125,7 +125,7 @@ class LessonFile(AppFileManager):
             self._keep_file(f"has a line that stands in no cell, which the page drops: {first}")
 
     def _keep_page(self, arriving: str, text: str, cells: Counter[str]) -> None:
-        """Keep the page's version if lines that were typed there are not in what arrives."""
+        """Keep the page's version if the arriving one lacks lines that were typed there."""
         typed, edited = cells - self._brought, _lines(arriving) - self._brought
         if self.path is not None and typed - edited:
             self._tell(
@@ -154,7 +154,6 @@ class LessonFile(AppFileManager):
                     session.notify(banner, from_consumer_id=None)
 
     def _bring_up_to_date(self) -> None:
-        """Have the server take the file's version into the page."""
         for server in _servers:
             task = asyncio.get_running_loop().create_task(
                 server.trigger_file_change(str(self.path))
@@ -187,7 +186,7 @@ class _UnseenError(Exception):
 
 
 class _GuardedStorage(FilesystemStorage):
-    """Has its lesson look at the file in the moment of writing, behind all that takes time."""
+    """Lets the lesson look at the file at the moment of writing, after all that takes time."""
 
     def __init__(self, lesson: LessonFile) -> None:
         self._lesson = lesson

@@ -1,7 +1,5 @@
 """Starts the one local server that shows the course, and stops it cleanly."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ipaddress
@@ -89,7 +87,7 @@ def choose_host() -> str:
 def serve(mode: str, python: Path, root: Path, options: argparse.Namespace) -> int:
     """Show work/ until Ctrl-C. `mode` is one of marimo's, "edit" or "run", or "jupyter".
 
-    To this machine alone, unless it is a container that listens for its host (`--host 0.0.0.0`).
+    To this machine only, unless it is a container that listens for its host (`--host 0.0.0.0`).
     """
     port = choose_port(options.port)
     if mode == "edit" and doctor.is_temporary(root):
@@ -127,7 +125,7 @@ def _requests_to_stop() -> queue.SimpleQueue[int]:
 
 
 def _comes_within(seconds: float, asked: queue.SimpleQueue[int]) -> bool:
-    """Wait for a request to stop; say whether one has come."""
+    """Whether a request to stop comes within the time."""
     with contextlib.suppress(queue.Empty):
         asked.get(timeout=seconds)
         return True
@@ -137,7 +135,7 @@ def _comes_within(seconds: float, asked: queue.SimpleQueue[int]) -> bool:
 def _start(
     arguments: list[str], python: Path, root: Path, token: str, log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start the server out of the terminal's reach, so that Ctrl-C reaches the launcher alone.
+    """Start the server out of the terminal's reach, so that Ctrl-C reaches only the launcher.
 
     Its input stays open as long as the launcher lives: its end ends the server.
     """
@@ -163,7 +161,7 @@ def _start(
 def _is_listening(
     server: subprocess.Popen[bytes], port: int, log: Path, asked: queue.SimpleQueue[int]
 ) -> bool:
-    """Wait until the server listens, or until there is a request to stop, which gives False."""
+    """Wait until the server listens; False if a request to stop comes first."""
     limit = time.monotonic() + START_LIMIT_S
     while time.monotonic() < limit:
         if server.poll() is not None:
@@ -179,7 +177,7 @@ def _is_listening(
 def _wait_until_asked(
     server: subprocess.Popen[bytes], log: Path, reasons: Reasons, asked: queue.SimpleQueue[int]
 ) -> None:
-    """Wait for a request to stop, saying what the server keeps of the learner's and why."""
+    """Wait for a request to stop, printing which versions the server keeps and why."""
     while not _comes_within(LISTEN_EVERY_S, asked):
         ended = server.poll() is not None
         for line in reasons.new():
@@ -189,7 +187,7 @@ def _wait_until_asked(
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """Close the server's input, which ends it and its kernels; then end what is left of them."""
+    """Close the server's input, which ends it and its kernels; then end the rest of them."""
     assert server.stdin
     with contextlib.suppress(subprocess.TimeoutExpired, OSError):
         server.stdin.close()

@@ -3,8 +3,6 @@
 No learner's file is ever overwritten: a version that gives way is kept with the date.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -151,7 +149,7 @@ class Workspace:
         return [sentence for each in filled for sentence in each.sentences()]
 
     def _halves(self, name: str) -> list[str]:
-        """Return the other lessons of the same number, such as l04_x.py, that the learner has."""
+        """The other lessons of the same number that the learner has, such as l04_x.py."""
         if not LESSON.fullmatch(name):
             return []
         alike = [other for other in self.names() if LESSON.fullmatch(other) and other != name]
@@ -160,7 +158,7 @@ class Workspace:
     def _passed(self, lesson: str) -> dict[str, str]:
         """Return the sources of passed answers, which course.answers keeps, by function name.
 
-        An exercise keeps its id when its lesson is split: l04.judge may belong to l04b_quality.py.
+        An exercise keeps its id when its lesson is split: l04.evict may belong to l04b_quality.py.
         """
         kept = (self.work / "answers").glob(f"{lesson[:3]}*.*.py")
         passed: dict[str, str] = {}
@@ -191,12 +189,11 @@ class Workspace:
         write_atomically(self.work / RECORD, json.dumps(record, indent=1).encode())
 
     def _keep(self, name: str) -> Path:
-        """Copy the learner's file aside; return the copy."""
         mine = self.work / name
         return keep(mine, read_bytes(mine), self.work)[0]
 
     def _record(self) -> dict[str, str]:
-        """Return the record; a damaged one counts as empty, so that every file counts as edited."""
+        """The record; a damaged one counts as empty, so that every file counts as edited."""
         try:
             record = json.loads(read_bytes(self.work / RECORD))
         except (OSError, ValueError, RecursionError):
@@ -215,5 +212,5 @@ def _digest(content: bytes) -> str:
 
 
 def _text(content: bytes) -> str:
-    """The text; a byte that is not UTF-8 stays in it as a mark that Python's parser refuses."""
+    """The text; bytes that are not UTF-8 stay in it as marks that Python's parser refuses."""
     return content.decode("utf-8", "surrogateescape").removeprefix("\ufeff")

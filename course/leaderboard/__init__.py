@@ -1,1 +1,1 @@
-"""One's own parts in the contest: tables, a report card, a leaderboard that can be verified."""
+"""The contest with a learner's own policies: tables, a report card, and verified leaderboards."""

@@ -1,158 +1,215 @@
-"""The leaderboard: a file of JSON lines, an entry each, with all that it takes to verify it.
+"""The leaderboard: a JSON file of entries, each with the policies it takes to play it again.
 
-Knows texts and numbers. What a file says is believed by nothing but `verifying`, which plays again.
+An entry's points are only a claim: `why_not` and `under_salt` play the policies again, in a
+sandbox. The engine, the clock and the score stay in this process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from course.calling.answers import load
+from course.calling.channel import LostError, TooSlowError
+from course.calling.errors import BACKSTOP
+from course.calling.processes import ForkServer
 from course.files import read_bytes, write_atomically
-from course.leaderboard.own_parts import MINE, PLAYED
-from nanogpt.contest import NAMES, Round
+from course.leaderboard.own_policies import MINE, PLAY_S, PLAYED, ContestError, entry_of
+from nanogpt.contest import NAMES, Round, hidden_seeds, play_round
+from nanogpt.validate import PolicyError
 
-VERSION = 1
 MOST_BYTES = 8 << 20
 MOST_SEEDS = 20
 MOST_NAME = 60
-_NANOGPT = Path(__file__).parents[2] / "nanogpt"
-_SCORED_BY = ("*.py", "contest/*.py", "executors/*.py", "parts/*.py", "posts/oracle.py",
-              "blocks/*.py")  # fmt: skip
+_CALL_S = 1.0  # of computing
 
 
-class BoardError(Exception):
-    """Why a leaderboard cannot be read, in a sentence."""
+class BoardEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry: points and bounds by workload and seed, and the policies' texts.
 
-
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part's text and its SHA-256."""
-
-    sha256: str
-    text: str
-
-
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry. `rules` names the code that scored it; points, bounds and numbers of requests are
-    by workload and seed. `salt` is the mark of a hidden salt, `first_seed` of public seeds the
-    first; one of them is null.
+    `first_seed` is the first of its public seeds; or it has hidden seeds, and `salt` is the mark of
+    theirs. Raises: ValueError for an entry that cannot have been played.
     """
 
-    version: int
     name: str
-    rules: str
     first_seed: int | None
     salt: str | None
     points: dict[str, list[int]]
     bounds: dict[str, list[int]]
-    requests: dict[str, list[int]]
-    parts: dict[str, Part]
+    policies: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if (self.first_seed is None) == (self.salt is None):
+            raise ValueError("an entry has either a first seed or a salt")
+        check_name(self.name)
+        unknown = [*(set(self.points) - set(NAMES)), *(set(self.policies) - set(PLAYED))]
+        if unknown:
+            raise ValueError(f"the contest has no {unknown[0]!r}")
+        if {len(each) for each in self.points.values()} not in ({n + 1} for n in range(MOST_SEEDS)):
+            raise ValueError(f"every workload has the same number of seeds, 1 to {MOST_SEEDS}")
 
     @property
     def total(self) -> int:
-        """Points over all workloads and seeds: what the board is ranked by."""
+        """Points over all workloads and seeds, by which the board is ranked."""
         return sum(sum(each) for each in self.points.values())
 
     @property
     def num_seeds(self) -> int:
-        """How many seeds each workload was played with."""
-        return len(next(iter(self.points.values()), ()))
-
-    def problem(self) -> str:
-        """What is wrong with the line by itself, as the end of a sentence, or nothing."""
-        if self.version != VERSION:
-            return f"has version {self.version}, and this course reads version {VERSION}"
-        if (self.first_seed is None) == (self.salt is None):
-            return "says neither or both of its public seeds and its salt"
-        if not (self.name.isprintable() and 1 <= len(self.name) <= MOST_NAME):
-            return f"has a name that is not 1 to {MOST_NAME} characters which can be shown"
-        unknown = [*(set(self.points) - set(NAMES)), *(set(self.parts) - set(PLAYED))]
-        if unknown:
-            return f"names {unknown[0]!r}, which the contest does not know"
-        if not 1 <= self.num_seeds <= MOST_SEEDS:
-            return f"has {self.num_seeds} seeds; it may have 1 to {MOST_SEEDS}"
-        counts = sorted({len(each) for each in self.points.values()})
-        if len(counts) > 1:
-            return f"has workloads with {counts[0]} and {counts[1]} seeds"
-        for part, each in self.parts.items():
-            if _sha256(each.text) != each.sha256:
-                return f"has a text of `{part}` that is not the one it names by its SHA-256"
-        return ""
+        """The number of seeds of each workload."""
+        return len(next(iter(self.points.values())))
 
 
-def line_of(
+def check_name(name: str) -> None:
+    """Raises: ValueError for a name that cannot stand on a board."""
+    if not (name.isprintable() and 1 <= len(name) <= MOST_NAME):
+        raise ValueError(f"the name of an entry has 1 to {MOST_NAME} printable characters")
+
+
+def board_entry(
     name: str,
     rounds: Sequence[Round],
     texts: Mapping[str, str],
     *,
     first_seed: int | None = None,
     salt: str | None = None,
-) -> Line:
-    """The line of what the entry MINE scored in these rounds; under public seeds or a salt."""
-    played = {
-        key: [each for each in rounds if each.workload == key]
-        for key in dict.fromkeys(each.workload for each in rounds)
-    }
-    return Line(
-        VERSION,
-        name,
-        rules(),
-        first_seed,
-        None if salt is None else mark_of(salt),
-        {key: [each.points(MINE) for each in value] for key, value in played.items()},
-        {key: [each.most for each in value] for key, value in played.items()},
-        {key: [each.num_calls for each in value] for key, value in played.items()},
-        {part: Part(_sha256(texts[part]), texts[part]) for part in PLAYED if part in texts},
-    )
+) -> BoardEntry:
+    """The entry of what MINE scored in these rounds, under public seeds or a salt."""
+    points: dict[str, list[int]] = {}
+    bounds: dict[str, list[int]] = {}
+    for each in rounds:
+        points.setdefault(each.workload, []).append(each.points(MINE))
+        bounds.setdefault(each.workload, []).append(each.most)
+    mark = None if salt is None else mark_of(salt)
+    return BoardEntry(name, first_seed, mark, points, bounds, dict(texts))
 
 
 def mark_of(salt: str) -> str:
-    """What a salt is known by, without being told: HMAC-SHA-256 of a constant."""
+    """Identifies a salt without revealing it: HMAC-SHA-256 of a constant."""
     return hmac.digest(salt.encode(), b"the contest's salt", hashlib.sha256).hex()
 
 
-def rules() -> str:
-    """Names the code that scores: with any line of it, the name changes."""
-    digest = hashlib.sha256()
-    for pattern in _SCORED_BY:
-        for path in sorted(_NANOGPT.glob(pattern)):
-            content = path.read_bytes().replace(b"\r\n", b"\n")
-            digest.update(path.relative_to(_NANOGPT).as_posix().encode() + b"\0" + content)
-    return digest.hexdigest()[:16]
-
-
-def read_board(path: Path) -> list[Line]:
-    """A file's entries. Raises: BoardError, naming the line; OSError."""
+def read_board(path: Path) -> list[BoardEntry]:
+    """A file's entries. Raises: ContestError; OSError."""
     if path.stat().st_size > MOST_BYTES:
-        raise BoardError(f"{path} has more than {MOST_BYTES:,} bytes.")
-    lines: list[Line] = []
-    for number, text in enumerate(read_bytes(path).split(b"\n"), start=1):
-        if not text.strip():
-            continue
-        try:
-            lines.append(msgspec.json.decode(text, type=Line))
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise BoardError(f"{path}, line {number}: {error}.") from None
-    return lines
+        raise ContestError(f"{path} has more than {MOST_BYTES:,} bytes.")
+    try:
+        return msgspec.json.decode(read_bytes(path), type=list[BoardEntry])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ContestError(f"{path}: {error}.") from None
 
 
-def write_board(path: Path, lines: Sequence[Line]) -> None:
-    """The file anew, whole, the best first. Raises: OSError."""
-    ranked = sorted(lines, key=lambda line: (-line.total, line.name))
-    content = b"".join(msgspec.json.encode(line, order="deterministic") + b"\n" for line in ranked)
-    write_atomically(path, content)
+def write_board(path: Path, entries: Sequence[BoardEntry]) -> None:
+    """Write the file, best entry first. Raises: OSError."""
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(ranked(entries))) + b"\n")
 
 
-def with_line(lines: Sequence[Line], new: Line) -> list[Line]:
-    """The lines with a new one in place of what this name had under the same seeds."""
+def ranked(entries: Sequence[BoardEntry]) -> list[BoardEntry]:
+    """Best first."""
+    return sorted(entries, key=lambda entry: (-entry.total, entry.name))
+
+
+def with_entry(entries: Sequence[BoardEntry], new: BoardEntry) -> list[BoardEntry]:
+    """The entries with a new one, in place of the same name's under the same seeds."""
     same = (new.name, new.first_seed, new.salt)
-    kept = [line for line in lines if (line.name, line.first_seed, line.salt) != same]
+    kept = [each for each in entries if (each.name, each.first_seed, each.salt) != same]
     return [*kept, new]
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def board_rows(entries: Sequence[BoardEntry]) -> list[list[str]]:
+    """A leaderboard as a table, best first."""
+    names = list(dict.fromkeys(name for entry in entries for name in entry.points))
+    rows = [["entry", *names, "all", "at most"]]
+    for entry in ranked(entries):
+        cells = [str(sum(entry.points.get(name, ()))) for name in names]
+        most = sum(sum(each) for each in entry.bounds.values())
+        rows.append([entry.name, *cells, str(entry.total), str(most)])
+    return rows
+
+
+# --- playing entries again ------------------------------------------------------------------------
+
+
+def why_not(entry: BoardEntry, server: ForkServer, salt: str | None) -> str:
+    """Why an entry does not hold, as the end of a sentence; "" if it holds."""
+    if entry.first_seed is not None:
+        seeds: Sequence[int] = range(entry.first_seed, entry.first_seed + entry.num_seeds)
+    elif salt is None or mark_of(salt) != entry.salt:
+        given = "another one was given" if salt else "--salt gives it"
+        return f"was scored under a hidden salt, and {given}"
+    else:
+        seeds = hidden_seeds(salt, entry.num_seeds)
+    try:
+        rounds = _played_again(entry, server, list(entry.points), seeds)
+    except PolicyError as error:
+        return f"cannot be played: {error}"
+    again = board_entry(entry.name, rounds, entry.policies, first_seed=0)
+    for name, points in again.points.items():
+        if points != entry.points[name]:
+            return f"says {entry.points[name]} in {name}, and played again it is {points}"
+    return "" if again.bounds == entry.bounds else "has other bounds than the workloads"
+
+
+def under_salt(entry: BoardEntry, server: ForkServer, salt: str, num_seeds: int) -> BoardEntry:
+    """The same policies under hidden seeds. Raises: ValueError for a short salt; PolicyError."""
+    rounds = _played_again(entry, server, NAMES, hidden_seeds(salt, num_seeds))
+    return board_entry(entry.name, rounds, entry.policies, salt=salt)
+
+
+def _played_again(
+    entry: BoardEntry, server: ForkServer, names: Sequence[str], seeds: Sequence[int]
+) -> list[Round]:
+    rounds: list[Round] = []
+    for name in names:
+        for number, seed in enumerate(seeds):
+            with contained(server, entry.policies) as functions:
+                rounds.append(play_round(name, number, seed, [entry_of(functions)]))
+    return rounds
+
+
+@contextmanager
+def contained(
+    server: ForkServer, texts: Mapping[str, str]
+) -> Generator[dict[str, Callable[..., Any]]]:
+    """The policies of these texts as functions that run in one process of their own.
+
+    Raises: PolicyError when a text does not define its policy.
+    """
+    channel = server.start()
+    until = time.monotonic() + BACKSTOP * PLAY_S
+
+    def function(part: str) -> Callable[..., Any]:
+        loaded = load(channel, texts[part], [part])
+        answer = loaded.answers.get(part)
+        if answer is None:
+            raise PolicyError(f"`{part}` cannot be had: {' '.join(loaded.problems[part])}")
+
+        def ask(*args: Any) -> Any:
+            if time.monotonic() > until or channel.cpu_s() > PLAY_S:
+                raise PolicyError(f"the parts took longer than {PLAY_S:g} s of computing together")
+            try:
+                result = answer.call(args, limit_s=_CALL_S, wall_s=BACKSTOP * _CALL_S)
+            except LostError as lost:
+                raise PolicyError(f"{part} {lost.words}") from None
+            if result.timed_out:
+                raise PolicyError(f"{part} took longer than {_CALL_S:g} s of computing")
+            if result.error is not None:
+                raise PolicyError(f"{part} {result.error.told}")
+            return result.value
+
+        return ask
+
+    try:
+        yield {part: function(part) for part in texts}
+    except LostError as lost:
+        raise PolicyError(f"reading the parts {lost.words}") from None
+    except TooSlowError as slow:
+        raise PolicyError(f"reading the parts took {slow.cpu_s:.0f} s and was stopped") from None
+    finally:
+        channel.end()

@@ -1,11 +1,9 @@
-"""One engine, served to the room: prompts from phones, and the schedule of them on the projector.
+"""`learn.py demo live`: one engine for the room. Prompts come from phones, a projector shows them.
 
-tuning                    what may be set while the engine runs, and within which limits
-live_engine               an engine whose settings change between two steps
-engine_process, worker    the process that it runs in, and the room's side of it
-recent_steps              the newest steps as a trace that the pictures draw
-prompts, asked, room      prompts, guests and what becomes of them: plain state, no sockets
-serving                   the loop that has the engine step and tells the pages
-static_files, web         what the pages are made of, and their websockets
-command                   `learn.py demo live`
+live_engine      the engine's process, whose settings change between two steps
+tuning           those settings and their limits
+prompts, room    guests and requests: plain state, no sockets
+recent_steps, room_views    the newest steps as a trace, and what each page shows
+serving          the loop that lets the engine step, and its process
+room_web, live_command      pages, websockets, and the command
 """

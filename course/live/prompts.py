@@ -1,6 +1,8 @@
-"""What a guest may send: how long, of which characters, how often. Says why not in one sentence."""
+"""Guests and their prompts: what they may send, and what becomes of it."""
 
 from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
 
 from nanogpt.checkpoints.tokenizer import ALPHABET, encode
 
@@ -16,7 +18,7 @@ MAX_WAITING_EACH = 2
 MAX_UNFINISHED = 250
 GAP_S = 2.0
 BURST = 100
-"""Prompts that the whole room may send within a second."""
+"""Prompts that the whole room may send in a second."""
 
 _KNOWN = "letters, spaces, line breaks and " + " ".join(
     mark for mark in ALPHABET if not mark.isalpha() and not mark.isspace()
@@ -24,7 +26,7 @@ _KNOWN = "letters, spaces, line breaks and " + " ".join(
 
 
 class Refused(Exception):
-    """What was asked is not done; the message says why, to the person who asked."""
+    """Why something is not done, in a sentence for the person who asked."""
 
 
 def checked_prompt(text: object) -> list[int]:
@@ -51,11 +53,60 @@ class Rate:
         self._times: deque[float] = deque(maxlen=most)
 
     def wait_s(self, now: float) -> float:
-        """How many seconds are left until one more may come; 0 when it may come now."""
+        """Seconds until one more is allowed."""
         if len(self._times) < (self._times.maxlen or 0):
             return 0.0
         return max(0.0, self._times[0] + self.window_s - now)
 
     def note(self, now: float) -> None:
-        """One more has come."""
+        """Add an event."""
         self._times.append(now)
+
+
+State = Literal["waiting", "prefilling", "active", "preempted", "lost", "done", "refused"]
+
+
+@dataclass(slots=True)
+class Asked:
+    """A prompt and its progress. Mutable.
+
+    `tokens` are those generated so far; `redone` of them were generated again after a worker was
+    lost. `window` is the one that it is served under, once it has started.
+    """
+
+    id: int
+    guest: "Guest | None"
+    prompt_tokens: list[int]
+    max_new_tokens: int
+    priority: int
+    slo_steps: int
+    arrival_step: int
+    arrived_s: float
+    state: State = "waiting"
+    words: str = "It is on its way to the engine."
+    tokens: list[int] = field(default_factory=list[int])
+    redone: int = 0
+    first_step: int | None = None
+    first_s: float | None = None
+    window: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is finished or refused."""
+        return self.state in ("done", "refused")
+
+    @property
+    def kept_slo(self) -> bool | None:
+        """Whether its first token came in time; None before it came."""
+        if self.first_step is None:
+            return None
+        return self.first_step - self.arrival_step < self.slo_steps
+
+
+@dataclass(slots=True, eq=False)
+class Guest:
+    """A phone in the room. Mutable: its open pages, and its rate."""
+
+    key: str
+    rate: Rate = field(default_factory=lambda: Rate(1, GAP_S))
+    pages: int = 0

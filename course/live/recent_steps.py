@@ -1,7 +1,7 @@
 """The newest steps of a run without end, as a trace that the pictures draw.
 
-What went before the window is folded into a few numbers per request, so that a picture can begin in
-the middle: `before` of a request says what it held, had computed, had lost and had been given.
+Older steps are folded into a few numbers per request (`before`), so that a picture can begin in the
+middle of a run.
 """
 
 from collections import deque
@@ -16,9 +16,9 @@ Step = dict[str, Any]
 
 @dataclass(slots=True)
 class Before:
-    """What a request has behind it in token counts. Mutable: grows with every step folded in.
+    """A request's token counts before the shown steps. Mutable.
 
-    `held` KV tokens, `reached` computed at most, `lost` of them by preemption or with a worker,
+    `held` KV tokens, at most `reached` computed, `lost` of them by preemption or with a worker, and
     `generated` since it was last given to a worker.
     """
 
@@ -29,7 +29,7 @@ class Before:
 
 
 class RecentSteps:
-    """At most `most` steps, oldest first. Mutable: the steps, and what lies before them."""
+    """The newest `most` steps of an endless run. Mutable: the steps, and the counts before them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -37,13 +37,13 @@ class RecentSteps:
         self._before: dict[int, Before] = {}
 
     def add(self, step: Step) -> None:
-        """Take in the step that was just run, in place of the oldest."""
+        """Add the newest step, in place of the oldest."""
         self._steps.append(step)
         if len(self._steps) > self._most:
             self._fold(self._steps.popleft())
 
     def ids(self) -> set[int]:
-        """The requests that did something in these steps, held K/V or lost it."""
+        """The requests that computed in these steps, held K/V or lost it."""
         return {
             found
             for step in self._steps
@@ -57,10 +57,7 @@ class RecentSteps:
     def trace(
         self, requests: Sequence[Mapping[str, Any]], token_budget: int, max_kv_tokens: int
     ) -> dict[str, Any]:
-        """The steps as a trace's JSON; `requests` are plain request records, with a `hue` each.
-
-        Of the others it says neither that they wait nor why: a room can have hundreds.
-        """
+        """The steps as a trace's JSON, with the waits of only these plain `requests`."""
         first_us = self._steps[0]["start_us"] if self._steps else 0
         ids = {request["id"] for request in requests}
         return {

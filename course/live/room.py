@@ -1,8 +1,4 @@
-"""Prompts, guests, and what becomes of them: plain state, without sockets and without an engine.
-
-What a guest sees and what the screen shows is made from here, whenever there is time to send it:
-nothing is queued for a slow reader.
-"""
+"""The room's state: guests, prompts and their progress, without sockets and without an engine."""
 
 import secrets
 import time
@@ -12,8 +8,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from course.live import prompts
-from course.live.asked import Asked, Guest
-from course.live.prompts import Rate, Refused
+from course.live.prompts import Asked, Guest, Rate, Refused
 from course.live.recent_steps import RecentSteps
 from course.live.tuning import SLIDERS, Tuning
 from nanogpt.checkpoints.tokenizer import encode
@@ -21,16 +16,15 @@ from nanogpt.checkpoints.tokenizer import encode
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ"
 SHOWN_STEPS = 17
 KEPT_DONE = 60
-"""Finished requests that are kept, for their guests and for the SLO's share."""
+"""Finished requests that are kept."""
 MAX_GUESTS = 300
 MOST_EVENTS = 4
 
 
 class Room:
-    """Who is there, what was asked, what the engine did with it, and how it is set.
+    """The guests, their requests, the engine's newest steps and its settings. Mutable.
 
-    Mutable throughout, between two awaits of the loop that serves it. `version` grows with every
-    change. `clock` tells seconds.
+    `clock` tells seconds.
     """
 
     def __init__(
@@ -39,7 +33,6 @@ class Room:
         self.code = "".join(secrets.choice(CODE_LETTERS) for _ in range(5))
         self.tuning = tuning or Tuning()
         self.clock = clock
-        self.version = 0
         self.step_number = 0
         self.paused = False
         self.hidden = False
@@ -57,7 +50,7 @@ class Room:
     # --- guests -----------------------------------------------------------------------------------
 
     def join(self, key: object = None) -> Guest:
-        """A guest that has shown the code; one that comes back brings its key. Raises: Refused."""
+        """A guest with the code; one that returns sends its key. Raises: Refused."""
         known = self.guests.get(key) if isinstance(key, str) else None
         if known is None:
             if len(self.guests) >= MAX_GUESTS:
@@ -67,13 +60,11 @@ class Room:
             known = Guest(secrets.token_urlsafe(12))
             self.guests[known.key] = known
         known.pages += 1
-        self._changed()
         return known
 
     def leave(self, guest: Guest) -> None:
-        """A page of a guest is closed. What it asked for is served to its end."""
+        """A page of a guest is closed. Its requests go on."""
         guest.pages -= 1
-        self._changed()
 
     def ask(self, guest: Guest, text: object) -> Asked:
         """Take in a guest's prompt. Raises: Refused."""
@@ -119,17 +110,14 @@ class Room:
         if changed.max_kv_tokens != self.tuning.max_kv_tokens:
             self._say(f"The KV budget is now {changed.max_kv_tokens}.")
         self.tuning = changed
-        self._changed()
 
     def show(self, *, hidden: bool) -> None:
-        """Hide what people wrote and what the model made of it, or show it."""
+        """Hide all prompts and texts, or show them."""
         self.hidden = hidden
-        self._changed()
 
     def pause(self, *, paused: bool) -> None:
-        """Let no step run by itself, or let them run."""
+        """Stop or start the steps."""
         self.paused = paused
-        self._changed()
 
     # --- the engine -------------------------------------------------------------------------------
 
@@ -138,7 +126,7 @@ class Room:
         return bool(self._outbox or self.unfinished())
 
     def order(self) -> dict[str, Any]:
-        """What the worker is told for the next step; what has arrived is handed over with it."""
+        """The worker's order for the next step, with the new requests."""
         asks = [
             {
                 "id": each.id,
@@ -155,10 +143,9 @@ class Room:
     def worker_is_up(self) -> None:
         """A worker is ready for steps."""
         self.worker = "up"
-        self._changed()
 
     def worker_is_lost(self, how: str) -> None:
-        """All K/V is gone: what was not done starts again, with the text that it had."""
+        """All K/V is lost: unfinished requests start again and keep their texts."""
         self.worker = "lost"
         again = self.unfinished()
         for each in again:
@@ -166,7 +153,7 @@ class Room:
                 self._lost.append(each.id)
                 each.state, each.redone = "lost", 0
                 each.words = "Its worker is gone, and its K/V: it is computed again."
-        # What has tokens goes first, and under its own window.
+        # Requests with tokens go first, under their own window.
         self._outbox = sorted(again, key=lambda each: (not each.tokens, each.id))
         self.queue = []
         ids = ", ".join(str(each) for each in self._lost)
@@ -174,7 +161,7 @@ class Room:
         self._say(f"The worker {how}{what}. Another one starts.")
 
     def hear(self, answer: Mapping[str, Any]) -> None:
-        """What a step did, as `LiveEngine.step` returns it."""
+        """Take in a step's result, as `LiveEngine.step` returns it."""
         for request_id, sentence in answer["refused"].items():
             asked = self.asked[int(request_id)]
             asked.state, asked.words = "refused", f"Refused: {sentence}."
@@ -190,7 +177,6 @@ class Room:
             words = "It waits for the requests that began under another window."
             self.asked[request_id].state, self.asked[request_id].words = "waiting", words
         self._forget_done()
-        self._changed()
 
     def _hear_work(self, step: Mapping[str, Any], window: int) -> None:
         for work in step["work"]:
@@ -224,7 +210,7 @@ class Room:
             asked.words = f"{asked.state.capitalize()}: {reason}."
 
     def _give(self, asked: Asked, token: int, step: int) -> None:
-        """One more token, or, after a loss, one of those that it has, again."""
+        """Add a token, unless it is one that a lost worker had generated already."""
         if asked.redone < len(asked.tokens):
             assert asked.tokens[asked.redone] == token, "a recomputed text must stay the same"
             asked.redone += 1
@@ -250,11 +236,10 @@ class Room:
         self._next_id += 1
         self.asked[asked.id] = asked
         self._outbox.append(asked)
-        self._changed()
         return asked
 
     def unfinished(self) -> list[Asked]:
-        """The requests that something will still become of, in the order of their ids."""
+        """The requests that are not over, by id."""
         return [each for each in self.asked.values() if not each.is_over]
 
     def _forget_done(self) -> None:
@@ -272,7 +257,3 @@ class Room:
 
     def _say(self, sentence: str) -> None:
         self.events.append(f"Step {self.step_number}: {sentence}")
-        self._changed()
-
-    def _changed(self) -> None:
-        self.version += 1

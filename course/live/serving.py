@@ -1,26 +1,82 @@
-"""The loop that has the engine step at the pace that is set, and tells every page of it."""
+"""The loop that lets the engine's process step at the chosen pace, and tells every page."""
 
 import asyncio
-from asyncio import Event
+import json
+from asyncio import Event, StreamReader, StreamWriter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from course.live.room import Room
-from course.live.worker import Worker, WorkerLost
+from nanogpt.child_process import ChildProcess
+
+_LONGEST_LINE = 2**22  # bytes; a step of the longest requests takes a few thousand
+_START_S = 120.0
+_STEP_S = 30.0
+
+
+class WorkerLost(Exception):
+    """The process is gone or silent; the message says how it ended."""
+
+
+class Worker:
+    """A process with an engine. `end` ends it; `kill` demonstrates a loss."""
+
+    def __init__(self, child: ChildProcess, reader: StreamReader, writer: StreamWriter) -> None:
+        self._child = child
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def start(cls, first_step: int, tuning: dict[str, Any]) -> "Worker":
+        """Start a process and wait until it has the model. Raises: WorkerLost."""
+        child = ChildProcess.start("course.live.live_engine")
+        try:
+            reader, writer = await asyncio.open_connection(sock=child.link, limit=_LONGEST_LINE)
+            worker = cls(child, reader, writer)
+            await worker._exchange({"first_step": first_step, "tuning": tuning}, _START_S)
+        except BaseException:
+            await asyncio.to_thread(child.reap)
+            raise
+        return worker
+
+    async def step(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Run one step; what it did. Raises: WorkerLost."""
+        return await self._exchange(order, _STEP_S)
+
+    def kill(self) -> None:
+        """End the process without warning."""
+        self._child.kill()
+
+    async def end(self) -> None:
+        """End the process and wait for it."""
+        self._writer.close()
+        await asyncio.to_thread(self._child.reap)
+
+    async def _exchange(self, order: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        try:
+            self._writer.write(json.dumps(order).encode() + b"\n")
+            async with asyncio.timeout(limit_s):
+                await self._writer.drain()
+                line = await self._reader.readline()
+        except TimeoutError:
+            raise WorkerLost(f"said nothing for {limit_s:g} s") from None
+        except OSError:  # it took no order
+            line = b""
+        if not line.endswith(b"\n"):
+            raise WorkerLost(await asyncio.to_thread(self._child.how_it_ended))
+        return json.loads(line)
+
 
 AGAIN_AFTER_S = 1.0
-"""So long a lost worker is to be seen before another is started."""
+"""How long a lost worker is shown before another is started."""
 
 StartWorker = Callable[[int, dict[str, Any]], Any]
 
 
 class Serving:
-    """A room and the worker that serves it.
-
-    Mutable: the room, the worker, and the events of those who listen for changes.
-    """
+    """A room and the worker that serves it. Mutable: both, and the listeners' events."""
 
     def __init__(self, room: Room, start_worker: StartWorker = Worker.start) -> None:
         self.room = room
@@ -48,7 +104,7 @@ class Serving:
             changed.set()
 
     def step_once(self) -> None:
-        """Run one step although the room is paused."""
+        """Run one step, even if the room is paused."""
         self._single_steps += 1
         self.tell()
 
@@ -57,11 +113,11 @@ class Serving:
         if self.worker is None or self.room.worker != "up":
             return False
         self.worker.kill()
-        self.step_once()  # or a room that is paused, or has nothing to do, would not notice
+        self.step_once()  # a paused or idle room would not notice
         return True
 
     async def run(self) -> None:
-        """Serve for ever, with one worker after another. Cancel it to end the worker, too."""
+        """Serve forever, with one worker after another. Cancelling ends the worker, too."""
         while True:
             try:
                 await self._serve()
@@ -76,7 +132,7 @@ class Serving:
                     self.worker = None
 
     async def _serve(self) -> None:
-        """Have one worker step until it is lost. Raises: WorkerLost."""
+        """Step with one worker until it is lost. Raises: WorkerLost."""
         room, loop = self.room, asyncio.get_running_loop()
         worker: Worker = await self._start_worker(room.step_number, asdict(room.tuning))
         self.worker = worker

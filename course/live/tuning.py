@@ -1,4 +1,4 @@
-"""What may be set while the live engine runs, within which limits, and what each limit says."""
+"""The settings of the live engine, and their limits."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -37,8 +37,8 @@ SLIDERS = {
 class Tuning:
     """The settings of a running engine.
 
-    `sliding_window` 0 is none. `slo_steps` is within how many steps of its arrival a request should
-    have its first token. `pace_ms` is the least time from one step to the next.
+    `sliding_window` 0 is none. A request should have its first token within `slo_steps` steps of
+    its arrival. `pace_ms` is the least time from one step to the next.
     Raises: ValueError naming the value and the limit.
     """
 

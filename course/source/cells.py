@@ -1,7 +1,5 @@
 """A notebook as the statements of its cells, with the names that they bind and need."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import functools
@@ -104,7 +102,7 @@ def _brings(alias: ast.alias, name: str) -> bool:
 
 @functools.cache
 def _all_of(module: str | None, level: int) -> frozenset[str] | None:
-    """The names that a star import brings from a module that answers may import, else None."""
+    """The names that a star import brings from an allowed module, else None."""
     if level or (module or "").partition(".")[0] not in ALLOWED:
         return None
     try:
@@ -156,7 +154,7 @@ class Notebook:
         return tuple(item for item in found if item.cell == winner)
 
     def _starred(self, name: str) -> tuple[Statement, ...]:
-        """Return the last star import that brings the name, or may bring it; () if none does."""
+        """The last star import that brings the name or may bring it; () if none does."""
         for item in reversed(self.statements):
             if "*" in item.binds and isinstance(item.node, ast.ImportFrom):
                 known = _all_of(item.node.module, item.node.level)

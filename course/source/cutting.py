@@ -1,9 +1,7 @@
 """Cuts a notebook's text into the statements of its cells.
 
-Works with `ast` alone: nothing is run, and a broken cell does not hide the others.
+Uses only `ast`: nothing is run, and a broken cell does not hide the others.
 """
-
-from __future__ import annotations
 
 import ast
 import bisect
@@ -121,7 +119,6 @@ def _app_mark(node: ast.stmt) -> ast.expr | None:
 
 
 def _is_marimos(text: str) -> bool:
-    """Whether a statement is of those that marimo writes around the cells."""
     around = (
         "app = marimo.App(",
         "__generated_with = ",

@@ -1,7 +1,5 @@
 """Lines and indentation of code as Python and marimo count them, strings over lines included."""
 
-from __future__ import annotations
-
 import io
 import re
 import tokenize

@@ -1,7 +1,5 @@
 """What an answer takes along from one notebook into another, and how it is written there."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +86,7 @@ class Luggage:
         return tuple(left) if any(item not in known for item in unit) else ()
 
     def _is_new(self, names: list[str], text: str) -> bool:
-        """Note what is brought; whether none of it has been brought before."""
+        """Whether the text is new; notes its names."""
         known = [name for name in names if name in self.along]
         for name in known:
             if self.along[name] != text:
@@ -150,7 +148,7 @@ class Luggage:
         return app + 1, app + 1, ["", "with app.setup:", *made]
 
     def _names_of_cells(self) -> set[str]:
-        """The names that cells bind: what needs one of them stands in a cell itself."""
+        """The names that cells bind: a piece that needs one of them must be a cell itself."""
         names = {n for item in self.fresh.statements if item.place == "cell" for n in item.binds}
         waiting = list(self.pieces)
         while found := [each for each in waiting if not _is_definition(each) or each.needs & names]:
@@ -160,7 +158,7 @@ class Luggage:
 
 
 def _is_private(item: Statement) -> bool:
-    """Whether it is there for what its cell keeps to itself."""
+    """Whether it only serves names that its cell keeps to itself."""
     return all(map(is_local, item.binds)) and any(map(is_local, item.binds | item.uses))
 
 
@@ -194,7 +192,7 @@ def _written(piece: Piece, mark: list[str], names_of_cells: set[str]) -> list[st
 
 
 def _differ(name: str, old: tuple[Statement, ...], new: tuple[Statement, ...]) -> bool:
-    """Whether a name that both notebooks bind stands for different things; a stub is no thing."""
+    """Whether two notebooks bind a name to different things; a stub counts as nothing."""
     if not old or any(item.is_stub for item in (*old, *new)):
         return False
     return [_dump(item, name) for item in old] != [_dump(item, name) for item in new]

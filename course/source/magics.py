@@ -1,7 +1,5 @@
 """IPython's own lines in a notebook's cell: `%magic`, `%%magic`, `!shell`, `help?`."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,10 +1,8 @@
 """Carry a learner's answers from an old copy of a lesson into the new pristine one.
 
 What an answer uses comes along: helpers, classes, constants and imports, wherever they stood.
-Works on source text with `ast` alone, so that nothing of the learner's is run.
+Works on source text with `ast` only, so that none of the learner's code is run.
 """
-
-from __future__ import annotations
 
 import ast
 import sys
@@ -75,7 +73,7 @@ def carry(
 
 
 def _answers(notebook: Notebook, name: str) -> bool:
-    """Whether the notebook binds `name` to something, and not to a stub."""
+    """Whether the notebook binds `name` to something other than a stub."""
     found = notebook.binding(name)
     return bool(found) and not any(item.is_stub for item in found)
 
@@ -94,7 +92,7 @@ def _misfit(source: Notebook, stub: Statement, theirs: set[str]) -> str:
 
 
 def _num_args(node: ast.stmt) -> range:
-    """With how many arguments it can be called; with any number where that is not to be seen."""
+    """The numbers of arguments that it can be called with; any number if that is not known."""
     if not isinstance(node, ast.FunctionDef):
         return range(sys.maxsize)
     args = node.args

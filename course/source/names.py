@@ -1,7 +1,5 @@
 """The names that a statement binds, changes and takes from outside."""
 
-from __future__ import annotations
-
 import ast
 import symtable
 from collections.abc import Iterable, Iterator
@@ -93,7 +91,7 @@ def names_of(source: str, node: ast.stmt) -> Names:
 
 
 def _run_parts(node: ast.stmt) -> Iterator[ast.AST]:
-    """The parts of a statement that run with it: not a function's body."""
+    """The parts of a statement that run with it, without a function's body."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             defaults = [*node.args.defaults, *node.args.kw_defaults]

@@ -71,8 +71,8 @@ def _lacks(notebook: Notebook, name: str, around: Surroundings) -> list[str]:
         if broken or user is not None:
             said.append(f"{who} was not found{f': {broken[0]}' if broken else ''}.")
     said += [
-        f"`{used}`, which `{user.title}` uses, comes from {package}: an answer may import the "
-        "standard library, torch and numpy alone."
+        f"`{used}`, which `{user.title}` uses, comes from {package}: an answer may import "
+        "only the standard library, torch and numpy."
         for used, user, package in around.refused()
     ]
     return said
@@ -110,7 +110,6 @@ class _Running:
         return [f"`{each[0]}` {self._failed[each]}." for each in here if self._failed[each]]
 
     def _import(self, name: str, item: Statement) -> str | None:
-        """Import one name. No import is refused."""
         if item.module(name) not in ALLOWED:
             return None
         return self._run(item.only(name))
@@ -127,7 +126,7 @@ class _Running:
         return self._run(code)
 
     def _run(self, code: str | CodeType) -> str | None:
-        """Run; return what went wrong as the end of a sentence."""
+        """Run code; returns what went wrong as the end of a sentence."""
         try:
             exec(code, self.module.__dict__)
         except BaseException as error:  # SystemExit too
@@ -135,7 +134,7 @@ class _Running:
         return None
 
     def _without_values(self, around: Surroundings) -> set[Statement]:
-        """The statements whose annotations name what is not there: they stay text."""
+        """The statements whose annotations name something missing, and so must stay text."""
         refused = {name for name, item in around.imports if item.module(name) not in ALLOWED}
         there = BUILTIN | {name for item in around.statements for name in item.binds}
         there |= {name for name, _ in around.imports}

@@ -1,7 +1,5 @@
 """Names with a leading underscore, which each cell of marimo has for itself, under other names."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import symtable
@@ -116,14 +114,14 @@ class _Renaming(ast.NodeTransformer):
 
 
 class _Alone(ast.NodeTransformer):
-    """Makes a function one that can stand by itself: its names of other scopes are its own."""
+    """Makes a function stand by itself: its names of other scopes become its own."""
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
         return ast.copy_location(ast.Pass(), node)
 
 
 def _own_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The names that are local to a function."""
+    """A function's local names."""
     alone: Any = copy.deepcopy(node)
     alone.decorator_list = alone.type_params = []
     alone.body = [_Alone().visit(each) for each in alone.body]

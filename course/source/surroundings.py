@@ -5,8 +5,6 @@ the terminal's check, the grader, saved answers in later lessons, updates, the c
 run; `course.source.notebook` runs them.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 from collections.abc import Collection, Iterable
@@ -111,7 +109,7 @@ def _private_names(units: Iterable[Unit]) -> dict[str, set[int]]:
 
 
 class _Web:
-    """Who binds what and who needs what in one notebook; what was found once is kept."""
+    """Which statements bind and need which names in one notebook, each found once."""
 
     def __init__(self, notebook: Notebook) -> None:
         self.notebook = notebook
@@ -269,7 +267,7 @@ class _Web:
         return tuple(made[first] for first in order)
 
     def _together(self, items: Iterable[Statement]) -> Iterable[list[Statement]]:
-        """Statements of one cell that depend on their order, or share a name that is its own."""
+        """Statements of one cell that depend on their order, or share a private name."""
         groups: dict[tuple[int, str], list[Statement]] = {}
         setting = {item.cell for item in items if self.sets_up(item)}
         for item in items:

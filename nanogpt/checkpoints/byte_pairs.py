@@ -1,9 +1,8 @@
-"""GPT-2's own tokenizer, byte pairs, read from the folder with the weights.
+"""GPT-2's tokenizer, byte pairs, read by the package `tokenizers` from the folder of the weights.
 
-    tokenizer.json, or vocab.json and merges.txt        config.json, for the token that ends a text
-
-The package `tokenizers` does the work. Source of the bytes' names: Radford et al., "Language models
-are unsupervised multitask learners", 2019, and `bytes_to_unicode` of the code beside it.
+The folder holds tokenizer.json, or vocab.json and merges.txt of the first release; config.json
+names the token that ends a text. Source of the bytes' names: `bytes_to_unicode` in the code of
+Radford et al., "Language models are unsupervised multitask learners", 2019.
 """
 
 from pathlib import Path
@@ -16,21 +15,18 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
-"""Bytes whose name is the character of that number; the others are named from 256 on."""
-UNPRINTED = tuple(byte for byte in range(256) if byte not in PRINTED)
+"""Bytes named by the character of that number; the others are named from 256 on."""
+UNPRINTED = [byte for byte in range(256) if byte not in PRINTED]
 BYTE_OF = {chr(byte): byte for byte in PRINTED} | {
     chr(256 + number): byte for number, byte in enumerate(UNPRINTED)
 }
 """The byte that each character of a token's name stands for."""
-MOST_TOKEN = 2**32 - 1
-"""The largest token that a tokenizer may have."""
 
 
 def load_tokenizer(folder: Path | str) -> "Tokenizer":
-    """The tokenizer that lies beside the weights: `encode(text).ids` and `decode(ids)`.
+    """The tokenizer beside the weights: `encode(text).ids` and `decode(ids)`.
 
-    A tokenizer.json may ask for truncation, padding and BPE dropout, which are for training; all
-    three are switched off, so that a text has the same tokens each time, and all of them.
+    Truncation, padding and BPE dropout, which are for training, are switched off.
     Raises: ValueError for a missing or damaged file, or another kind of tokenizer than GPT-2's;
     ImportError where the package `tokenizers` is not installed.
     """
@@ -40,10 +36,8 @@ def load_tokenizer(folder: Path | str) -> "Tokenizer":
 
     folder = Path(folder)
     path = folder / "tokenizer.json"
-    if not path.is_file() and (folder / "vocab.json").is_file():
-        return _from_vocab_and_merges(folder)
     if not path.is_file():
-        raise ValueError(f"there is no {path.name} in {folder}, nor vocab.json and merges.txt")
+        return _from_vocab_and_merges(folder)
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises bare Exceptions
@@ -59,15 +53,14 @@ def load_tokenizer(folder: Path | str) -> "Tokenizer":
 
 
 def _from_vocab_and_merges(folder: Path) -> "Tokenizer":
-    """The same tokenizer from the files of the first release."""
     from tokenizers import AddedToken, Tokenizer
     from tokenizers.decoders import ByteLevel as Bytes
     from tokenizers.models import BPE
     from tokenizers.pre_tokenizers import ByteLevel
 
     vocab, merges = folder / "vocab.json", folder / "merges.txt"
-    if not merges.is_file():
-        raise ValueError(f"there is a vocab.json in {folder}, and no merges.txt")
+    if not (vocab.is_file() and merges.is_file()):
+        raise ValueError(f"there is no tokenizer.json in {folder}, nor vocab.json and merges.txt")
     try:
         tokenizer = Tokenizer(BPE.from_file(str(vocab), str(merges)))
     except Exception as error:
@@ -82,18 +75,18 @@ def _from_vocab_and_merges(folder: Path) -> "Tokenizer":
 
 
 def end_token_of(folder: Path | str) -> int | None:
-    """The token that ends a text, as config.json names it. Raises: ValueError for none such."""
+    """The token that ends a text, by config.json. Raises: ValueError for an impossible value."""
     path = Path(folder) / "config.json"
     token = read_json(path).get("eos_token_id")
     if token is not None:
-        check_int(f"{path}: eos_token_id", token, 0, MOST_TOKEN)
+        check_int(f"{path}: eos_token_id", token, 0, 2**32 - 1)
     return token
 
 
 class BytePairs:
     """The tokenizer of a folder with a GPT-2. Raises: as `load_tokenizer`.
 
-    A token that it marks as special says nothing, and neither does one that it has no name for.
+    A special token has no text, and neither has a token beyond the tokenizer's.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -109,26 +102,26 @@ class BytePairs:
         self._unknown = {byte for name, byte in BYTE_OF.items() if name not in vocab}
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens. Raises: ValueError naming a character that has none.
+        """The text's tokens; the name of a special token is that token.
 
-        The name of a special token in the text is that token.
+        Raises: ValueError naming a character that has no token.
         """
-        if self._unknown:  # never so in the published GPT-2, which has a token for every byte
+        if self._unknown:  # the published GPT-2 has a token for every byte
             rest = text
             for content in self._added:
                 rest = rest.replace(content, "")
             for character in rest:
                 if not self._unknown.isdisjoint(character.encode()):
                     raise ValueError(f"character {character!r} has no token in the tokenizer")
-        # Other threads run during `encode_batch`, and wait for `encode`.
+        # `encode_batch` lets other threads run meanwhile; `encode` does not.
         return self._tokenizer.encode_batch([text], add_special_tokens=False)[0].ids
 
     def piece(self, token: int) -> bytes:
-        """The token's bytes; none for one that the model has beyond the tokenizer."""
+        """The token's bytes; none for a token that only the model has."""
         return self._pieces.get(token, b"")
 
     def check_fits(self, vocab_size: int) -> None:
-        """Raises: ValueError for a model with fewer tokens. More are padding, and say nothing."""
+        """Raises: ValueError for a model with fewer tokens. More of them are padding."""
         if self._num_ids > vocab_size:
             raise ValueError(
                 f"the tokenizer has tokens up to {self._num_ids - 1}; the model's vocabulary ends "

@@ -1,26 +1,24 @@
-"""Makes the shipped counts: `python -m nanogpt.checkpoints.count_trigrams --corpus input.txt`.
+"""Writes the draft's counts: `python -m nanogpt.checkpoints.count_trigrams --corpus input.txt`.
 
-From the part of Tiny Shakespeare that the shipped model was trained on, so that the draft knows no
-more of the rest than the model does. The text is downloaded when `--corpus` is left out.
+They are of the text that the shipped model was trained on, so the draft knows no more of the rest
+than the model does.
 """
 
+import argparse
 from pathlib import Path
 
 import torch
 
 from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.checkpoints.train import read_corpus, split
+from nanogpt.checkpoints.train import CORPUS_HELP, read_corpus, split
 from nanogpt.checkpoints.weights import SHAKESPEARE
-from nanogpt.experiments.command_line import Parser
 from nanogpt.speculative.trigram import SHIPPED_COUNTS, count_trigrams, save_counts
 
 
 def main() -> None:
     """Parse the command line, count and write."""
-    parser = Parser(
-        "python -m nanogpt.checkpoints.count_trigrams", "Counts the trigrams of Tiny Shakespeare."
-    )
-    parser.add_argument("--corpus", type=Path, help="input.txt (left out: it is downloaded)")
+    parser = argparse.ArgumentParser(description="Counts the trigrams of Tiny Shakespeare.")
+    parser.add_argument("--corpus", type=Path, help=CORPUS_HELP)
     parser.add_argument(
         "--out", type=Path, default=SHIPPED_COUNTS, help="default: the shipped file"
     )

@@ -1,4 +1,4 @@
-"""A model to put weights into, and whether those that were read are its own."""
+"""An uninitialised model to load weights into, and the check of the weights read."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-"""What weights may be stored as: fewer bits are of no use without scales."""
+"""Types of stored weights; fewer bits would need scales."""
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Skips the drawing of random weights: memory stays untouched, random numbers as they are."""
+    """Skips the drawing of random weights."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -24,10 +24,9 @@ class _NothingDrawn(TorchFunctionMode):
 
 
 def model_to_fill(config: ModelConfig, path: Path) -> GPT:
-    """A model whose weights are anything.
+    """A model with uninitialised weights. Raises: ValueError for sizes that do not fit in memory.
 
-    Not on the meta device, whose functions make torch import its compiler: that takes longer than
-    loading a model. Raises: ValueError naming the file for sizes that do not fit into memory.
+    The meta device would make torch import its compiler, which takes longer than loading a model.
     """
     try:
         with _NothingDrawn():
@@ -40,7 +39,7 @@ def model_to_fill(config: ModelConfig, path: Path) -> GPT:
 def check_weights(
     path: Path, weights: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]
 ) -> None:
-    """Raises: ValueError for tensors that are missing, unknown, of other shapes or types, or not
+    """Raises: ValueError for a tensor that is missing, unknown, of a wrong shape or type, or not
     finite.
     """
     missing = sorted(wanted.keys() - weights.keys())

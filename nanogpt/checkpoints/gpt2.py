@@ -1,10 +1,9 @@
-"""GPT-2 as people have it on disk, a folder in Hugging Face's form, to a model.
+"""A GPT-2 from a folder in Hugging Face's form.
 
     config.json  model.safetensors (or parts of it, listed in model.safetensors.index.json)
 
-Their weights go by other names, those of Linear layers lie the other way round (in, out), and the
-files may hold masks that are no weights. Its tokenizer: `byte_pairs`. Which model there is to
-fetch: docs/gpt2.md.
+Its tensors have other names, weights of Linear layers lie as (in, out), and the files may hold
+masks. Its tokenizer: `byte_pairs`. Which models can be fetched: docs/gpt2.md.
 """
 
 import json
@@ -25,10 +24,10 @@ THEIRS = {
     "token_embedding": "wte", "position_embedding": "wpe", "blocks": "h",
     "qkv": "attn.c_attn", "proj": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj",
 }  # fmt: skip
-"""Their name for each of ours that is another."""
+"""Hugging Face's names for parts of our tensors' names."""
 LINEAR = ("qkv", "proj", "up", "down")
 PREFIX = "transformer."
-"""Before each name in newer files."""
+"""Newer files begin each name with it."""
 SIZES = {
     "num_layers": "n_layer", "num_heads": "n_head", "num_channels": "n_embd",
     "context_len": "n_positions", "vocab_size": "vocab_size",
@@ -36,7 +35,7 @@ SIZES = {
 """The sizes of a `ModelConfig` by their names in config.json."""
 HEAD = "lm_head.weight"
 MASKS = (".attn.bias", ".attn.masked_bias")
-"""How the names of tensors end that are no weights."""
+"""Ends of the names of tensors that are not weights."""
 GELU = {"gelu": False, "gelu_new": True, "gelu_pytorch_tanh": True}
 """Whether an activation, by its name in config.json, is GELU's tanh form."""
 FIXED = {
@@ -44,7 +43,7 @@ FIXED = {
     "scale_attn_by_inverse_layer_idx": False, "tie_word_embeddings": True,
     "add_cross_attention": False,
 }  # fmt: skip
-"""Settings that a model of ours cannot have otherwise; one that is not named has this value."""
+"""Settings that must have these values; a missing one has its value by default."""
 
 
 def load_gpt2(folder: Path | str, dtype: torch.dtype = torch.float32) -> GPT:
@@ -75,10 +74,7 @@ def load_gpt2(folder: Path | str, dtype: torch.dtype = torch.float32) -> GPT:
 
 
 def config_of(path: Path) -> ModelConfig:
-    """The sizes that a config.json states.
-
-    Raises: ValueError for a file that is none, and for another architecture than GPT-2's.
-    """
+    """The sizes in a config.json. Raises: ValueError for another architecture than GPT-2's."""
     theirs = read_json(path)
     for name, wanted in FIXED.items():
         if theirs.get(name, wanted) != wanted:
@@ -106,7 +102,7 @@ def config_of(path: Path) -> ModelConfig:
 
 
 def _weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Every weight, as the files have it; masks are left out."""
+    """Every weight as it is stored, without the masks."""
     index = folder / "model.safetensors.index.json"
     names = _listed(index) if index.is_file() else set[str]()
     if (folder / "model.safetensors").is_file() or not names:
@@ -138,7 +134,7 @@ def _listed(index: Path) -> set[str]:
 
 
 def their_name(ours: str) -> str:
-    """What they call one of our tensors.
+    """Hugging Face's name of one of our tensors.
 
     >>> their_name("blocks.10.proj.bias")
     'h.10.attn.c_proj.bias'
@@ -147,9 +143,13 @@ def their_name(ours: str) -> str:
 
 
 def _turned(ours: str, tensor: Tensor) -> Tensor:
-    """A weight the other way round, if it is of a Linear layer: (in, out) <-> (out, in)."""
-    is_linear = ours.endswith(".weight") and ours.split(".")[-2] in LINEAR
-    return tensor.t() if is_linear else tensor
+    """Transpose a Linear layer's weight: (in, out) <-> (out, in)."""
+    return tensor.t() if is_linear_weight(ours) else tensor
+
+
+def is_linear_weight(ours: str) -> bool:
+    """Whether a tensor is the weight of a Linear layer, stored as (in, out)."""
+    return ours.endswith(".weight") and ours.split(".")[-2] in LINEAR
 
 
 def read_json(path: Path) -> dict[str, Any]:

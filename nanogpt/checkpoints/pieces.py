@@ -1,7 +1,7 @@
-"""Text to tokens, and what each token says as bytes: all that a server asks of a tokenizer.
+"""Tokenizers as a server uses them: text to tokens, and each token's bytes.
 
-A token of a byte-level tokenizer may be half a character, so a token has bytes and no text. What
-shows a text joins its pieces, and waits until a character is whole.
+A byte-level token may be half a character, so a token has bytes and no text. Whoever shows a text
+joins its pieces, and waits until a character is whole.
 """
 
 from pathlib import Path
@@ -15,12 +15,12 @@ class Tokenizer(Protocol):
 
     @property
     def end_token(self) -> int | None:
-        """The token that ends a text and says nothing; None where there is none."""
+        """The token that ends a text, if there is one."""
         ...
 
     @property
     def max_token_length(self) -> int:
-        """How many characters of a text a token stands for, at most."""
+        """The most characters that a token stands for."""
         ...
 
     def encode(self, text: str) -> list[int]:
@@ -28,11 +28,11 @@ class Tokenizer(Protocol):
         ...
 
     def piece(self, token: int) -> bytes:
-        """The token's share of the text's UTF-8. Raises: ValueError for one that is none."""
+        """The token's share of the text's UTF-8. Raises: ValueError for an unknown token."""
         ...
 
     def check_fits(self, vocab_size: int) -> None:
-        """Raises: ValueError for a model whose tokens these are not."""
+        """Raises: ValueError for a model with another vocabulary."""
         ...
 
 
@@ -66,10 +66,9 @@ CHARACTERS = Characters()
 
 
 def tokenizer_for(path: Path | str) -> Tokenizer:
-    """That of a file of the character model, or of a folder with a GPT-2.
+    """The tokenizer of a file with the character model, or of a folder with a GPT-2.
 
-    Raises: ValueError for a folder without a usable tokenizer, and where GPT-2's text cannot be
-    read for want of the package `tokenizers`.
+    Raises: ValueError for a folder without a usable tokenizer, or without the package `tokenizers`.
     """
     if not Path(path).is_dir():
         return CHARACTERS

@@ -1,10 +1,10 @@
 """Trains the shipped model: `python -m nanogpt.checkpoints.train --corpus input.txt`.
 
-Stops and resumes anywhere: its whole state, random generator included, is written every few
-hundred steps, and the same command picks it up. The corpus is verified by its hash, so that a
-validation loss always means the same text.
+The whole state, random generator included, is written every few hundred steps, and the same command
+resumes from it. The corpus is verified by its hash, so a validation loss is always of one text.
 """
 
+import argparse
 import dataclasses
 import hashlib
 import math
@@ -23,13 +23,13 @@ from torch import Tensor
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import SHAKESPEARE, save_model
 from nanogpt.config import ModelConfig
-from nanogpt.experiments.command_line import Parser, Whole
 from nanogpt.model import GPT
 
 CORPUS_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 )
 CORPUS_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+CORPUS_HELP = "input.txt (left out: it is downloaded)"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,10 +96,7 @@ def validation_loss(model: GPT, tokens: Tensor) -> float:
 
 
 class Trainer:
-    """The state of a training run, which can be written to disk and taken up again.
-
-    Mutable: model, optimizer, random generator, step, seconds so far, best validation loss.
-    """
+    """A training run that can be saved and resumed. Mutable."""
 
     def __init__(
         self, tokens: Tensor, sizes: ModelConfig, config: TrainConfig, device: str
@@ -156,10 +153,7 @@ class Trainer:
         os.replace(partial, path)
 
     def resume(self, path: Path) -> None:
-        """Take up the state written by `save`.
-
-        Raises: ValueError when the file belongs to a run with other settings.
-        """
+        """Load the state written by `save`. Raises: ValueError for a run with other settings."""
         try:
             state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
         except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
@@ -197,14 +191,12 @@ def main() -> None:
     """Parse the command line and train, resuming when a state file is there."""
     usual, out = TrainConfig(), Path("shakespeare.safetensors")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    parser = Parser(
-        "python -m nanogpt.checkpoints.train", "Trains the shipped nanoGPT on Tiny Shakespeare."
-    )
-    parser.add_argument("--corpus", type=Path, help="input.txt (left out: it is downloaded)")
-    parser.add_argument("--out", type=Path, default=out, help=f"the weights (default {out})")
-    parser.option("--steps", Whole(1, 10**6), usual.steps, "steps to have taken in the end")
-    parser.option("--seed", Whole(0, 10**9), usual.seed, "of weights and batches")
-    parser.add_argument("--device", default=device, help=f"of torch (default {device})")
+    parser = argparse.ArgumentParser(description="Trains the shipped nanoGPT on Tiny Shakespeare.")
+    parser.add_argument("--corpus", type=Path, help=CORPUS_HELP)
+    parser.add_argument("--out", type=Path, default=out, help="the weights (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=usual.steps, help="(default %(default)s)")
+    parser.add_argument("--seed", type=int, default=usual.seed, help="of weights and batches")
+    parser.add_argument("--device", default=device, help="of torch (default %(default)s)")
     options = parser.parse_args()
     if not options.out.parent.is_dir():
         parser.error(f"--out is {options.out}; there is no folder {options.out.parent}")

@@ -1,7 +1,4 @@
-"""Weights on disk to a model and back: safetensors in half precision, with the sizes beside them.
-
-Knows the file format; does not know how the weights came about (`train.py`) or who uses them.
-"""
+"""Weights on disk: safetensors in half precision, with the model's sizes in the header."""
 
 import dataclasses
 import hashlib
@@ -37,11 +34,9 @@ def save_model(model: GPT, path: Path) -> None:
 def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.float32) -> GPT:
     """Load trained weights, by default the shipped Shakespeare model, ready to serve.
 
-    A folder is one with a GPT-2 in Hugging Face's form.
-    `dtype` is what the model computes in: float32 for speed, float64 where tokens must be equal
-    to the last bit of a near-tie (float32 sums depend on who shares the batch).
-    Raises: ValueError naming the file and what is wrong with it: missing, damaged, or with tensors
-    that do not match the sizes in its header.
+    A folder holds a GPT-2 in Hugging Face's form. The model computes in `dtype`: float32 for speed,
+    float64 where near-ties must not depend on the rest of the batch, as float32 sums do.
+    Raises: ValueError naming the file and what is wrong with it.
     """
     path = Path(path)
     if path.is_dir():
@@ -68,10 +63,7 @@ def load_model(path: Path | str = SHIPPED_WEIGHTS, dtype: torch.dtype = torch.fl
 
 
 def check_sum(path: Path) -> None:
-    """Compare a file with the checksum that lies beside it, if there is one.
-
-    Raises: ValueError for a file that is not the shipped one.
-    """
+    """Raises: ValueError for a file that differs from the checksum beside it, if there is one."""
     sums = path.with_name(CHECKSUMS)
     entries = [line.split() for line in sums.read_text().splitlines()] if sums.is_file() else []
     wanted = {name: digest for digest, name in entries}.get(path.name)

@@ -1,4 +1,4 @@
-"""The machine of the contest: what a forward pass costs on it, its limits, its model, its clock."""
+"""The contest's machine: costs of a forward pass, an engine's limits, the model and the clock."""
 
 import functools
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 from nanogpt.clock import CostClock, CostModel
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.model import GPT
-from nanogpt.parts.ranking import Policy
+from nanogpt.policy_views import Policy
 
 WHOLE_GPU = CostModel(
     name="a large GPU, in whole microseconds", modelled=True,
@@ -16,7 +16,7 @@ WHOLE_GPU = CostModel(
 )  # fmt: skip
 """`experiments.machines.LARGE_GPU` with 1 us for a token of context in place of 0.64.
 
-So every pass costs a whole number of microseconds: nothing is rounded, and the bound is exact.
+Every pass then costs a whole number of microseconds, so nothing is rounded and the bound is exact.
 """
 
 MODEL = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=512, vocab_size=65)
@@ -24,11 +24,7 @@ MODEL = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=512,
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A cost model and the limits of an engine, as `EngineConfig` has them.
-
-    With a `block_size` K/V lies in blocks, and requests that begin alike share them.
-    Raises: ValueError for a cost that is no whole number of microseconds.
-    """
+    """A cost model and an engine's limits; with a `block_size`, equal prefixes share blocks."""
 
     cost: CostModel = WHOLE_GPU
     token_budget: int = 32
@@ -36,18 +32,8 @@ class Machine:
     max_batch_size: int = 8
     block_size: int | None = None
 
-    def __post_init__(self) -> None:
-        cost = self.cost
-        context_us = cost.context_us * cost.prompt_scale
-        for value in (cost.fixed_us, cost.floor_us, cost.token_us, context_us):
-            if value != int(value):
-                raise ValueError(
-                    f"the machine {cost.name!r} has a cost of {value} us; the contest counts in "
-                    "whole microseconds"
-                )
-
     def settings(self, policy: Policy) -> EngineConfig:
-        """Those of an engine on this machine."""
+        """An engine's configuration on this machine."""
         return EngineConfig(
             token_budget=self.token_budget,
             max_kv_tokens=self.max_kv_tokens,
@@ -64,10 +50,10 @@ class Machine:
 
 
 class PatientClock(CostClock):
-    """The modelled clock, which can also wait for what has not arrived yet."""
+    """The modelled clock, which can also wait until the next arrival."""
 
     def wait_until(self, time_us: int) -> None:
-        """Let the time pass up to then."""
+        """Advance the clock to a time, unless it is past it."""
         self._now_us = max(self._now_us, time_us)
 
 
@@ -75,8 +61,8 @@ class PatientClock(CostClock):
 def contest_model() -> GPT:
     """Two random layers in float64, scaled so that texts vary and a wrong mask changes them.
 
-    Scores are times, and times depend on how many tokens a request has, never on which. So other
-    random weights on another machine give the same scores.
+    Scores depend on how many tokens a request has, never on which, so other random weights on
+    another machine give the same scores.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

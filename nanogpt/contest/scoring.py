@@ -1,27 +1,50 @@
-"""What an entry makes of a workload: which promises it keeps, on the deterministic clock.
+"""An entry's score: how many requests of a workload keep their promise, on the modelled clock.
 
-A request keeps its promise when each of its tokens is there by the time it is due. A token is
-there at the end of the step that first gave it. Goodput is how many requests do: DistServe (Zhong
-et al., 2024) counts those that meet both the SLO of TTFT and that of the later tokens. These are
-deadlines of single tokens, as in Etalon (Agrawal et al., 2024), and not gaps, since a gap shrinks
-when a token is held back on purpose ("smooth goodput", Wang et al., 2024).
+A request keeps its promise when each of its tokens is there by the time it is due. A token is there
+at the end of the step that first gave it. Goodput is the number of such requests: DistServe (Zhong
+et al., 2024) counts those that meet the SLOs of both TTFT and the later tokens. Deadlines are of
+single tokens, as in Etalon (Agrawal et al., 2024), and not of gaps, since a gap shrinks when a
+token is held back on purpose ("smooth goodput", Wang et al., 2024).
 """
 
 import functools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nanogpt.contest.contest_machine import PatientClock, contest_model
-from nanogpt.contest.ranks import Rank, rank
-from nanogpt.contest.workloads import Call, Workload
+from nanogpt.contest.upper_bound import bound
+from nanogpt.contest.workloads import Call, Workload, workload
 from nanogpt.engine import Engine
-from nanogpt.parts import Parts
-from nanogpt.parts.ranking import Policy, TimedKey
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policies import Policies
+from nanogpt.policy_views import Policy, RequestView, TimedKey
 from nanogpt.posts.oracle import generate
 from nanogpt.trace import StepRecord
-from nanogpt.validate import PartError, show
+from nanogpt.validate import PolicyError, show
+
+PREFILL_US = 512
+"""Cost of one prompt token on the contest's machine."""
+PriorityKey = Callable[[RequestView, int, int], tuple[float, ...]]
+"""(request, due_us, now_us) -> key; the smallest key goes first.
+
+`due_us` is when the request's next token is due, `now_us` the time. Called in every step for every
+waiting and every running request.
+"""
+
+
+def priority_key(request: RequestView, due_us: int, now_us: int) -> tuple[float, ...]:
+    """Order decodes first, then prefills by the time at which they must begin; late ones last.
+
+    A prefill must begin when its slack is 0: at its due time, less its cost. Without the first rule
+    two requests preempt each other in turns, and compute their prompts again each time.
+    """
+    missing = request.num_tokens - request.kv_tokens
+    is_decode = missing <= 1
+    begin_us = due_us if is_decode else due_us - missing * PREFILL_US
+    if begin_us < now_us:
+        return (2, begin_us)
+    return (0 if is_decode else 1, begin_us)
+
 
 MOST_STEPS = 3_000
 """An entry that has not served a workload by then never will: plain ones take about 200."""
@@ -29,26 +52,22 @@ MOST_STEPS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What plays: a name, the engine's parts, and a rank of its own or a policy's name."""
+    """A name, the engine's policies, and a priority key or the name of an engine's policy."""
 
     name: str
-    parts: Parts = field(default_factory=Parts)
-    rank: Rank | str = rank
+    policies: Policies = field(default_factory=Policies)
+    priority_key: PriorityKey | str = priority_key
 
 
-FCFS = Entry("FCFS", rank="fcfs")
-PRIORITY = Entry("strict priority", rank="priority")
+FCFS = Entry("FCFS", priority_key="fcfs")
+PRIORITY = Entry("strict priority", priority_key="priority")
 REFERENCE = Entry("reference")
 BASELINES = (FCFS, PRIORITY, REFERENCE)
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many of `num_calls` requests kept their promise; 0, and `problem` says why, after a
-    failure.
-
-    `kept` are their ids, `num_steps` and `duration_us` what it took to serve them all.
-    """
+    """Ids of the requests that kept their promise; none after a failure, named by `problem`."""
 
     num_calls: int
     kept: tuple[int, ...]
@@ -58,23 +77,23 @@ class Score:
 
     @property
     def points(self) -> int:
-        """One for each request that kept its promise."""
+        """The number of promises kept."""
         return len(self.kept)
 
 
 def play(workload: Workload, entry: Entry) -> Score:
-    """Serve the workload with the entry's parts, and count.
+    """Serve the workload with the entry's policies, and count the promises kept.
 
-    A part that fails, a text that is not the oracle's, or a run without an end scores 0.
+    A policy that fails, a text that differs from the oracle's, or an endless run scores 0.
     """
     run = _Run(workload, entry)
     try:
         run.serve()
         problem = _wrong_text(workload, run.texts)
     except Exception as error:  # a policy's own, or the engine's about what one led to
-        is_ours = isinstance(error, PartError | ValueError)
+        is_ours = isinstance(error, PolicyError | ValueError)
         problem = str(error) if is_ours else f"a policy raised {show(error)}"
-        problem = problem.replace("policy for request", "rank for request")
+        problem = problem.replace("policy for request", "priority_key for request")
     times = first_times(workload.calls, run.steps)
     kept = [call.id for call in workload.calls if _is_kept(call, times[call.id])]
     ids = () if problem else tuple(kept)
@@ -83,9 +102,9 @@ def play(workload: Workload, entry: Entry) -> Score:
 
 
 def first_times(calls: Sequence[Call], steps: Sequence[StepRecord]) -> dict[int, dict[int, int]]:
-    """By request and number of its token: when the token was there for the first time.
+    """By request and index of its token: when the token was there for the first time.
 
-    A request that was preempted may be given a token again: its reader has had it.
+    A preempted request may compute a token again, which its reader already has.
     """
     lengths = {call.id: len(call.prompt_tokens) for call in calls}
     times: dict[int, dict[int, int]] = {call.id: {} for call in calls}
@@ -103,7 +122,7 @@ def _is_kept(call: Call, times: dict[int, int]) -> bool:
 
 
 class _Run:
-    """One engine, and the workload that it is given as time passes. Mutable."""
+    """One engine that serves a workload as its requests arrive. Mutable."""
 
     def __init__(self, workload: Workload, entry: Entry) -> None:
         self._queue = deque(workload.calls)
@@ -111,16 +130,16 @@ class _Run:
         self._requests = {call.id: call.request() for call in workload.calls}
         self.clock = PatientClock(workload.machine.cost)
         settings = workload.machine.settings(self._policy(entry))
-        self._engine = Engine(contest_model(), settings, entry.parts, clock=self.clock)
+        self._engine = Engine(contest_model(), settings, entry.policies, clock=self.clock)
         self.steps: list[StepRecord] = []
 
     @property
     def texts(self) -> dict[int, list[int]]:
-        """What each request was given."""
+        """Generated tokens by request."""
         return {i: request.generated_tokens for i, request in self._requests.items()}
 
     def serve(self) -> None:
-        """To the end. Raises: ValueError."""
+        """Serve all requests. Raises: ValueError after `MOST_STEPS` steps."""
         engine = self._engine
         while self._queue or not engine.scheduler.is_done():
             if engine.scheduler.is_done():
@@ -134,19 +153,19 @@ class _Run:
             self.steps.append(engine.step())
 
     def _policy(self, entry: Entry) -> Policy:
-        ranked = entry.rank
-        if isinstance(ranked, str):
-            return ranked
+        own_key = entry.priority_key
+        if isinstance(own_key, str):
+            return own_key
 
         def key(view: RequestView, _: int) -> tuple[float, ...]:
             due_us = self._calls[view.id].due_us(len(view.generated_tokens))
-            return ranked(view, due_us, self.clock.now_us())
+            return own_key(view, due_us, self.clock.now_us())
 
         return TimedKey(key)
 
 
 def _wrong_text(workload: Workload, texts: dict[int, list[int]]) -> str:
-    """The first text that is not the oracle's, in a sentence, or nothing."""
+    """A sentence about the first text that differs from the oracle's, or ""."""
     for call in workload.calls:
         right, text = _right_text(call.prompt_tokens, call.max_new_tokens), texts[call.id]
         for i, (wanted, got) in enumerate(zip(right, text, strict=True)):
@@ -161,3 +180,31 @@ def _wrong_text(workload: Workload, texts: dict[int, list[int]]) -> str:
 @functools.lru_cache(maxsize=4096)
 def _right_text(prompt: tuple[int, ...], max_new_tokens: int) -> tuple[int, ...]:
     return tuple(generate(contest_model(), prompt, max_new_tokens))
+
+
+# ---- a round -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One workload under one seed: the bound `most`, and scores by entry in playing order.
+
+    `number` is the seed's place among those that are played, from 0.
+    """
+
+    workload: str
+    number: int
+    num_calls: int
+    most: int
+    scores: tuple[tuple[str, Score], ...]
+
+    def points(self, name: str) -> int:
+        """The score of the entry of this name. Raises: KeyError."""
+        return dict(self.scores)[name].points
+
+
+def play_round(name: str, number: int, seed: int, entries: Sequence[Entry]) -> Round:
+    """Let the entries play one workload, each on an engine of its own."""
+    made = workload(name, seed)
+    scores = tuple((entry.name, play(made, entry)) for entry in entries)
+    return Round(name, number, len(made.calls), bound(made), scores)

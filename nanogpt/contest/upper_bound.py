@@ -1,8 +1,8 @@
-"""How many requests of a workload can keep their promises at most, whatever schedules them.
+"""An upper bound on the promises that any schedule of a workload can keep, with its proof.
 
-Proved, not tried. A schedule is a row of forward passes that do not overlap, and a request keeps
+A schedule is a row of forward passes that do not overlap, and a request keeps
 its promise when its token i is there by its due time, for each i. Three facts hold of any plan,
-rank, admission, victim or way back, since they follow from what a pass costs and may hold:
+priority, admission, victim or resumption, since they follow from a pass's cost and its limits:
 
 1. **Alone.** A request that arrives at `a` and has the machine to itself is given its token i no
    sooner than a + (one pass over what it must prefill) + i * (one pass over one decode). A pass
@@ -56,44 +56,30 @@ def bound(workload: Workload) -> int:
     return len(hopeful) - _most_late(_late_in_windows(hopeful, workload.machine))
 
 
-def spared_tokens(call: Call, others: Sequence[Call]) -> int:
-    """How much of a prompt could be in blocks because of other requests.
+def _alike(call: Call, others: Sequence[Call]) -> tuple[int, int]:
+    """What other requests may spare a request: (prompt tokens found in blocks, K/V shared).
 
-    A prompt that another one continues may be continued by its text too, as far as can be known
-    beforehand; the last token is always computed.
+    Two prompts share blocks up to the token in which they differ. Where one begins with all of the
+    other, the other's text may go on as the prompt does, as far as can be known beforehand. The
+    last prompt token is always computed.
     """
-    length, most = len(call.prompt_tokens), 0
+    length, found, shared = len(call.prompt_tokens), 0, 0
     for other in others:
-        alike = _num_alike(call, other)
-        most = max(most, length if alike == len(other.prompt_tokens) else alike)
-    return min(most, length - 1)
-
-
-def shareable_tokens(call: Call, others: Sequence[Call]) -> int:
-    """Of the KV tokens that a request holds, how many of the first may be others' too.
-
-    Behind the token in which two prompts differ nothing is shared. Where one prompt begins with all
-    of the other, their texts may be the same to the end, as far as can be known beforehand.
-    """
-    length, most = len(call.prompt_tokens), 0
-    for other in others:
-        alike = _num_alike(call, other)
-        is_prefix = alike == min(length, len(other.prompt_tokens))
-        most = max(most, length + call.max_new_tokens if is_prefix else alike)
-    return most
-
-
-def _num_alike(call: Call, other: Call) -> int:
-    """With how many equal tokens two prompts begin."""
-    pairs = zip(call.prompt_tokens, other.prompt_tokens, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        pairs = zip(call.prompt_tokens, other.prompt_tokens, strict=False)
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        other_length = len(other.prompt_tokens)
+        found = max(found, length if alike == other_length else alike)
+        is_prefix = alike == min(length, other_length)
+        shared = max(shared, length + call.max_new_tokens if is_prefix else alike)
+    return min(found, length - 1), shared
 
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What a request cannot do without. `due_us` has, for each of its tokens, when it must be
-    there so that all later ones can be in time; `num_prefill` prompt tokens must be computed, and
-    KV tokens behind the first `num_shareable` are its own.
+    """What a request needs, whatever the schedule.
+
+    `due_us`: for each token, when it must be there so that all later ones can be in time.
+    `num_prefill` prompt tokens are computed; K/V behind the first `num_shareable` is its own.
     """
 
     call: Call
@@ -109,7 +95,8 @@ def _needs(call: Call, workload: Workload) -> _Needs:
     if machine.block_size is None:
         others = []
     length = len(call.prompt_tokens)
-    num_prefill = length - spared_tokens(call, others)
+    num_found, num_shareable = _alike(call, others)
+    num_prefill = length - num_found
     due_us = [call.due_us(call.max_new_tokens - 1)]
     for index in range(call.max_new_tokens - 1, 0, -1):
         decode_us = machine.pass_us(0, 1, length + index)
@@ -117,7 +104,7 @@ def _needs(call: Call, workload: Workload) -> _Needs:
     due_us.reverse()
     first_us = call.arrival_us + machine.pass_us(num_prefill, 0, length)
     is_possible = first_us <= due_us[0]
-    return _Needs(call, num_prefill, shareable_tokens(call, others), tuple(due_us), is_possible)
+    return _Needs(call, num_prefill, num_shareable, tuple(due_us), is_possible)
 
 
 def _late_in_windows(needs: Sequence[_Needs], machine: Machine) -> dict[Window, int]:

@@ -9,17 +9,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nanogpt.contest.contest_machine import MODEL, Machine
-from nanogpt.contest.draws import Draws
 from nanogpt.request import Request
 from nanogpt.validate import check_int
 
 SHORTEST_SALT = 16
-"""Characters: a salt that can be guessed is none."""
+"""Characters; a shorter salt can be guessed."""
+
+
+class Draws:
+    """An endless row of whole numbers that its key fixes: SHA-256 of the key and a count.
+
+    Of Python's `random` only `random()` promises the same numbers everywhere. Mutable.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode()
+        self._count = 0
+
+    def below(self, limit: int) -> int:
+        """A number from 0 to `limit` - 1; for limits below 2**32 evenly, to one part in 2**32."""
+        digest = hashlib.sha256(self._key + b"\0" + str(self._count).encode()).digest()
+        self._count += 1
+        return int.from_bytes(digest[:8], "big") % limit
+
+    def between(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, inclusive."""
+        return low + self.below(high - low + 1)
+
+    def tokens(self, low: int, high: int) -> tuple[int, ...]:
+        """Between `low` and `high` random token ids."""
+        return tuple(self.below(MODEL.vocab_size) for _ in range(self.between(low, high)))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request before anything happened to it, and what it was promised.
+    """A request as it arrives, and its promise.
 
     Its first token is due `ttft_us` after it arrived, and each further one `itl_us` after that.
     `priority` 0 is the most important.
@@ -53,10 +77,7 @@ class Workload:
 
 
 def workload(name: str, seed: int) -> Workload:
-    """The workload of this name that the seed fixes.
-
-    Raises: ValueError for another name, and a seed that is no whole number from 0 on.
-    """
+    """Make a workload. Raises: ValueError for an unknown name or a negative seed."""
     if name not in MAKERS:
         raise ValueError(f"there is no workload {name!r}; choose from {', '.join(MAKERS)}")
     check_int("the seed of a workload", seed, 0)
@@ -65,7 +86,7 @@ def workload(name: str, seed: int) -> Workload:
 
 
 def hidden_seeds(salt: str, count: int) -> tuple[int, ...]:
-    """The seeds that a salt fixes, and that say nothing about it: HMAC-SHA-256 of their numbers.
+    """Seeds that a salt fixes without revealing it: HMAC-SHA-256 of their numbers.
 
     Raises: ValueError for a salt that is too short to be a secret.
     """
@@ -84,11 +105,11 @@ def _chat(draw: Draws) -> tuple[Call, ...]:
 
     Those with the same instructions share K/V: blocks of one token, which stands for 16.
     """
-    instructions = [draw.tokens(draw.between(40, 72), MODEL.vocab_size) for _ in range(3)]
+    instructions = [draw.tokens(40, 72) for _ in range(3)]
     calls, now_us = list[Call](), 0
     for i in range(32):
         now_us += draw.below(20_000)
-        prompt = draw.one_of(instructions) + draw.tokens(draw.between(6, 24), MODEL.vocab_size)
+        prompt = instructions[draw.below(3)] + draw.tokens(6, 24)
         calls.append(Call(i, now_us, prompt, draw.between(8, 16), 1, 120_000, 25_000))
     return tuple(calls)
 
@@ -99,11 +120,11 @@ def _documents(draw: Draws) -> tuple[Call, ...]:
     for i in range(24):
         now_us += draw.below(60_000)
         if draw.below(2):
-            length = draw.between(96, 256)
-            promise_us = 2 * 1_000 * length // 2 + 100_000
-            call = Call(i, now_us, _text(draw, length), draw.between(4, 8), 2, promise_us, 50_000)
+            prompt = draw.tokens(96, 256)
+            ttft_us = 1_000 * len(prompt) + 100_000
+            call = Call(i, now_us, prompt, draw.between(4, 8), 2, ttft_us, 50_000)
         else:
-            prompt = _text(draw, draw.between(8, 24))
+            prompt = draw.tokens(8, 24)
             call = Call(i, now_us, prompt, draw.between(4, 12), 1, 60_000, 30_000)
         calls.append(call)
     return tuple(calls)
@@ -116,7 +137,7 @@ def _bursts(draw: Draws) -> tuple[Call, ...]:
         now_us += draw.between(120_000, 260_000)
         for _ in range(draw.between(7, 12)):
             now_us += draw.below(1_000)
-            prompt = _text(draw, draw.between(16, 64))
+            prompt = draw.tokens(16, 64)
             promise_us = draw.between(60, 240) * 1_000
             call = Call(len(calls), now_us, prompt, draw.between(4, 16), 1, promise_us, 20_000)
             calls.append(call)
@@ -129,17 +150,13 @@ def _urgent(draw: Draws) -> tuple[Call, ...]:
     for i in range(32):
         now_us += draw.below(32_000)
         if draw.below(5) < 2:
-            prompt = _text(draw, draw.between(8, 32))
+            prompt = draw.tokens(8, 32)
             call = Call(i, now_us, prompt, draw.between(4, 10), 0, 50_000, 15_000)
         else:
-            prompt = _text(draw, draw.between(32, 96))
+            prompt = draw.tokens(32, 96)
             call = Call(i, now_us, prompt, draw.between(16, 28), 2, 400_000, 40_000)
         calls.append(call)
     return tuple(calls)
-
-
-def _text(draw: Draws, length: int) -> tuple[int, ...]:
-    return draw.tokens(length, MODEL.vocab_size)
 
 
 MAKERS: Mapping[str, tuple[Machine, Callable[[Draws], tuple[Call, ...]]]] = {

@@ -15,47 +15,33 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nanogpt.executors.base import (
-    ForwardResult,
-    KVStore,
-    Row,
-    forward_record,
-    place_rows,
-    row_mask,
-    wanted_tokens,
-)
-from nanogpt.model import GPT
-from nanogpt.parts import Parts
+from nanogpt.executors.base import CachedExecutor, forward_record, logits_indices, row_mask
+from nanogpt.kv_store import KVStore
+from nanogpt.outputs import ModelOutput, Row
+from nanogpt.policies import Policies
 
 ROWS = 16
 KEYS = 64
 
 
-class BatchInvariantExecutor:
+class BatchInvariantExecutor(CachedExecutor):
     """Forwards of exactly `ROWS` tokens each; one thread, or the products may be split anew."""
 
     name = "packed, batch-invariant"
     verifies_drafts = True
-    reads_cache = True
 
-    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
-        self.model = model
-        self.cache = cache
-        self.parts = parts
-
-    @torch.inference_mode()
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
+    def forward(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V) in the order of `rows`, K + 1 for a row with K drafts."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            return self._run(rows)
+            return self._forward(rows)
         finally:
             torch.set_num_threads(threads)
 
-    def _run(self, rows: Sequence[Row]) -> ForwardResult:
-        context = StepContext(self.cache, rows, self.parts)
-        tokens = [token for row in rows for token in row.tokens]
+    def _forward(self, rows: Sequence[Row]) -> ModelOutput:
+        context = StepContext(self.cache, rows, self.policies)
+        tokens = [token for row in rows for token in row.input_ids]
         positions = [position for row in rows for position in row.positions]
         tiles = range(0, len(tokens), ROWS)
         hidden: list[Tensor] = []
@@ -66,29 +52,29 @@ class BatchInvariantExecutor:
             at = torch.tensor([*positions[start : start + ROWS], *filled])  # (R,)
             hidden.append(self.model.logits(self.model.hidden(tile, at, attend)))  # (R, V)
         context.store()
-        wanted = wanted_tokens(rows, range(len(rows)))
-        logits = torch.cat(hidden)[wanted]  # (R, V)
+        indices = logits_indices(rows, range(len(rows)))
+        logits = torch.cat(hidden)[indices]  # (R, V)
         record = forward_record(rows, self.cache, len(tiles) * ROWS)
-        return ForwardResult(logits, (record,))
+        return ModelOutput(logits, (record,))
 
 
 class StepContext:
     """Keys and values of the step's requests by position, filled up tile by tile."""
 
-    def __init__(self, cache: KVStore, rows: Sequence[Row], parts: Parts) -> None:
+    def __init__(self, cache: KVStore, rows: Sequence[Row], policies: Policies) -> None:
         self.cache = cache
-        self.place = place_rows(rows, cache)
-        self.owner = [p for p, row in enumerate(rows) for _ in row.tokens]
-        self.at = [row.num_past + i for row in rows for i in range(len(row.tokens))]
-        ends = [row.context_len for row in rows]
+        self.slot_mapping = cache.slot_mapping(rows)
+        self.owner = [p for p, row in enumerate(rows) for _ in row.input_ids]
+        self.at = [row.context_len + i for row in rows for i in range(len(row.input_ids))]
+        ends = [row.seq_len for row in rows]
         self.num_tiles = -(-max(ends) // KEYS)
         self.visible = torch.zeros(len(self.at), self.num_tiles * KEYS, dtype=torch.bool)
         start = 0
         for row in rows:
-            mask = row_mask(row, cache, parts.chunk_mask)  # (t, s + t)
-            keys = [*cache.positions(row.request_id), *range(row.num_past, row.context_len)]
-            self.visible[start : start + len(row.tokens), keys] = mask
-            start += len(row.tokens)
+            mask = row_mask(row, cache, policies.chunk_mask)  # (t, s + t)
+            keys = [*cache.positions(row.request_id), *range(row.context_len, row.seq_len)]
+            self.visible[start : start + len(row.input_ids), keys] = mask
+            start += len(row.input_ids)
         self.rows = rows
         self.device = cache.held(rows[0].request_id).device
         self.layers: dict[int, tuple[Tensor, Tensor]] = {}
@@ -108,7 +94,7 @@ class StepContext:
         """Hand the step's new K/V to the cache."""
         for layer, (k, v) in self.layers.items():
             self.cache.write(
-                layer, self.place, k[self.owner, :, self.at], v[self.owner, :, self.at]
+                layer, self.slot_mapping, k[self.owner, :, self.at], v[self.owner, :, self.at]
             )
 
 

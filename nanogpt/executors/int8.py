@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn import Linear
 
-from nanogpt.executors.base import KVStore
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.model import GPT, Products
-from nanogpt.parts import Parts
+from nanogpt.kv_store import KVStore
+from nanogpt.model import GPT, LinearBackend
+from nanogpt.policies import Policies
 
 STEPS = 127
 FEWER_STEPS = 63
@@ -40,7 +40,7 @@ class Int8Weight:
     zeros: Tensor
 
 
-class Int8Products(Products):
+class Int8Backend(LinearBackend):
     """Products of integers. Mutable: the weights rounded so far.
 
     Inputs are rounded to `input_steps` on either side of zero, by default what `exact_steps` finds.
@@ -93,7 +93,7 @@ def exact_steps() -> int:
     layer = Linear(16, 16, bias=False).requires_grad_(False)
     layer.weight.fill_(STEPS)
     largest = torch.full((1, 16), float(STEPS))
-    found = Int8Products(STEPS).linear(largest, layer)
+    found = Int8Backend(STEPS).linear(largest, layer)
     return STEPS if found.eq(16 * STEPS**2).all() else FEWER_STEPS
 
 
@@ -105,8 +105,8 @@ class Int8Executor(PackedExecutor):
 
     name = "packed, int8"
 
-    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
-        super().__init__(model, cache, parts)
+    def __init__(self, model: GPT, cache: KVStore, policies: Policies) -> None:
+        super().__init__(model, cache, policies)
         weight = model.ln_f.weight
         if weight.dtype != torch.float32 or weight.device.type != "cpu":
             raise ValueError(
@@ -115,4 +115,4 @@ class Int8Executor(PackedExecutor):
             )
         if not torch.backends.mkldnn.is_available():
             raise ValueError("this PyTorch has no oneDNN; int8 products need it")
-        self.products = Int8Products()
+        self.backend = Int8Backend()

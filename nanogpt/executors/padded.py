@@ -16,26 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record, place_rows, row_mask
-from nanogpt.model import GPT
-from nanogpt.parts import Parts
+from nanogpt.executors.base import CachedExecutor, forward_record, row_mask
+from nanogpt.kv_store import KVStore
+from nanogpt.outputs import ModelOutput, Row
 from nanogpt.trace import ForwardRecord
 
 
-class PaddedExecutor:
+class PaddedExecutor(CachedExecutor):
     """One forward for the rows that prefill and one for those that decode, each left-padded."""
 
     name = "padded"
-    verifies_drafts = False
-    reads_cache = True
 
-    def __init__(self, model: GPT, cache: KVStore, parts: Parts) -> None:
-        self.model = model
-        self.cache = cache
-        self.parts = parts
-
-    @torch.inference_mode()
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
+    def forward(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V) in the order of `rows`."""
         logits: dict[int, Tensor] = {}
         forwards: list[ForwardRecord] = []
@@ -44,15 +36,15 @@ class PaddedExecutor:
             if not group:
                 continue
             members = [rows[i] for i in group]
-            tokens = left_pad([row.tokens for row in members])  # (B, T)
+            tokens = left_pad([row.input_ids for row in members])  # (B, T)
             positions = left_pad([row.positions for row in members])  # (B, T)
-            masks = [row_mask(row, self.cache, self.parts.chunk_mask) for row in members]
+            masks = [row_mask(row, self.cache, self.policies.chunk_mask) for row in members]
             attend = PaddedAttention(self.cache, members, padded_mask(masks))
             hidden = self.model.hidden(tokens, positions, attend)  # (B, T, C)
             # Left-padding puts every row's last real token into the last column.
             logits.update(zip(group, self.model.logits(hidden[:, -1]), strict=True))
             forwards.append(forward_record(members, self.cache, tokens.numel()))
-        return ForwardResult(torch.stack([logits[i] for i in range(len(rows))]), tuple(forwards))
+        return ModelOutput(torch.stack([logits[i] for i in range(len(rows))]), tuple(forwards))
 
 
 class PaddedAttention:
@@ -62,8 +54,8 @@ class PaddedAttention:
         """Shapes: mask (B, T, S + T) bool."""
         self.cache = cache
         self.rows = rows
-        self.place = place_rows(rows, cache)
-        self.past_lens = [cache.length(row.request_id) for row in rows]
+        self.slot_mapping = cache.slot_mapping(rows)
+        self.context_lens = [cache.length(row.request_id) for row in rows]
         self.past = left_padded([cache.held(row.request_id) for row in rows])
         self.mask = mask.unsqueeze(1).to(self.past.device)  # (B, 1, T, S + T)
 
@@ -73,13 +65,13 @@ class PaddedAttention:
         keys = torch.cat([past_k, k.transpose(1, 2)], dim=2)  # (B, H, S + T, D)
         values = torch.cat([past_v, v.transpose(1, 2)], dim=2)
         new_k, new_v = self.new_kv(keys), self.new_kv(values)  # (N, H, D) each
-        self.cache.write(layer, self.place, new_k, new_v)
+        self.cache.write(layer, self.slot_mapping, new_k, new_v)
         out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values, attn_mask=self.mask)
         return out.transpose(1, 2)  # (B, T, H, D)
 
     def new_kv(self, padded: Tensor) -> Tensor:
         """The real new entries, without padding. Shapes: (B, H, S + T, D) -> (N, H, D)."""
-        own = [padded[i, :, -len(row.tokens) :] for i, row in enumerate(self.rows)]  # (H, t, D)
+        own = [padded[i, :, -len(row.input_ids) :] for i, row in enumerate(self.rows)]  # (H, t, D)
         return torch.cat(own, dim=1).transpose(0, 1)  # (N, H, D)
 
 

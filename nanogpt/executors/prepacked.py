@@ -21,17 +21,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Linear
 
-from nanogpt.model import GPT, PLAIN, Products
+from nanogpt.model import GPT, PLAIN, LinearBackend
 
 FEWEST = 300_000
 """Multiply-adds below which the plain product is taken unasked."""
 
 
-def products_for(model: GPT) -> Products:
-    """The quickest products that this PyTorch has for the model: prepacked ones for float32."""
+def backend_for(model: GPT) -> LinearBackend:
+    """The quickest backend that this PyTorch has for the model: prepacked ones for float32."""
     weight = model.ln_f.weight
     fits = weight.dtype == torch.float32 and weight.device.type == "cpu"
-    return PrepackedProducts() if fits and is_available() and not weight.is_inference() else PLAIN
+    return PrepackedBackend() if fits and is_available() and not weight.is_inference() else PLAIN
 
 
 def is_available() -> bool:
@@ -51,7 +51,7 @@ class Prepacked:
     rows_from: int
 
 
-class PrepackedProducts(Products):
+class PrepackedBackend(LinearBackend):
     """oneDNN's products where they win. Mutable: the weights prepacked so far, by identity."""
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """The fleet's metrics as Rich tables: while it runs, at its end, and over many seeds."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from statistics import fmean
 from typing import TextIO
 
 from rich import box
@@ -14,7 +15,7 @@ from nanogpt.fleet.costs import SOURCE_COST
 from nanogpt.fleet.metrics import WINDOW_S, Metrics, Sample
 
 PIPE_WIDTH = 100
-"""Columns where no terminal says how wide it is."""
+"""Columns of output that goes to no terminal."""
 LABELS = (
     "Throughput (tok/s)", "TTFT P50 (ms)", "TTFT P99 (ms)", "ITL mean (ms)", "ITL P99 (ms)",
     "SLO violations", "KV hit rate", "Preemptions", "Completed", "Queue depth", "Workers busy",
@@ -28,10 +29,7 @@ def make_console(stream: TextIO) -> Console:
 
 @contextmanager
 def live(console: Console) -> Generator[Live]:
-    """A table that is redrawn in place when it is told to, and gone in the end.
-
-    What the run ends with is printed after it; what only a glance was for does not stay.
-    """
+    """A table that is redrawn in place when it is told to, and erased at the end."""
     with Live(console=console, auto_refresh=False, transient=True) as screen:
         yield screen
 
@@ -41,7 +39,6 @@ def live_table(
 ) -> Group:
     """One column per fleet: the last 10 seconds of the virtual clock, and counts since 0."""
     at_s = max(sample.at_us for sample in samples) / 1e6
-    table = _table(names)
     columns = [
         [
             *_timings(sample.rolling),
@@ -52,8 +49,7 @@ def live_table(
         ]
         for sample in samples
     ]
-    for label, *cells in zip(LABELS, *columns, strict=True):
-        table.add_row(label, *cells)
+    table = _table(names, zip(LABELS, *columns, strict=True))
     return Group(heading, table, f"modelled; the last {WINDOW_S} s, at {at_s:.1f} s")
 
 
@@ -61,16 +57,29 @@ def totals_table(heading: str, summaries: Sequence[Summary], num_workers: int) -
     """One column per fleet: the whole run."""
     stopped = any(summary.stopped for summary in summaries)
     what = "stopped early: what there is until then" if stopped else "the whole run"
-    table = _table([summary.policy for summary in summaries])
-    columns = [_totals(summary, num_workers) for summary in summaries]
     labels = (*LABELS[:-2], "Queue depth, most", "Workers busy, mean", "Ended at (s)")
-    for label, *cells in zip(labels, *columns, strict=True):
-        table.add_row(label, *cells)
-    return Group(heading, table, f"modelled; {what}")
+    columns = [
+        [
+            *_timings(each.totals),
+            f"{each.totals.preemptions:,}",
+            f"{each.totals.completed:,} of {each.totals.arrived:,}",
+            "-" if each.queue_depth_most is None else f"{each.queue_depth_most:,}",
+            "-"
+            if each.workers_busy_mean is None
+            else f"{each.workers_busy_mean:.1f}/{num_workers}",
+            f"{each.end_s:,.1f}",
+        ]
+        for each in summaries
+    ]
+    names = [summary.policy for summary in summaries]
+    return Group(heading, _table(names, zip(labels, *columns, strict=True)), f"modelled; {what}")
 
 
 def remarks(summaries: Sequence[Summary], cost: str) -> list[str]:
-    """What the figures of a run do not say by themselves, a sentence each."""
+    """Sentences on what a run's figures do not say by themselves."""
+    totals = summaries[0].totals
+    if not totals.arrived:
+        return ["No request arrived: give it more time (--duration) or a higher rate (--rps)."]
     said: list[str] = []
     if cost == SOURCE_COST.name:
         said.append(
@@ -78,16 +87,12 @@ def remarks(summaries: Sequence[Summary], cost: str) -> list[str]:
             "draft's tokens come out together. So ITL is far below any real model's; for one, "
             "--cost calibrated."
         )
-    totals = summaries[0].totals
-    calm = not any(each.totals.violations or each.totals.preemptions for each in summaries)
-    if not totals.arrived:
-        return ["No request arrived: give it more time (--duration) or a higher rate (--rps)."]
     if totals.refused:
         said.append(
             f"{totals.refused:,} of {totals.arrived:,} requests need more KV tokens than a worker "
             "has (--kv-slots), and were refused."
         )
-    if calm and not any(each.stopped for each in summaries):
+    if not any(e.stopped or e.totals.violations or e.totals.preemptions for e in summaries):
         said.append(
             "Every deadline was kept and nothing had to give way: the workers keep up, and the "
             "rules have little to decide. They do in --scenario burst --cost calibrated "
@@ -106,76 +111,48 @@ def differences_table(heading: str, comparison: Comparison) -> Group:
     )
     if num_seeds > 1:
         caption += " (each by itself misses once in twenty)"
-    headings = (comparison.baseline, comparison.other, "difference", "verdict")
-    table = _table(headings)
-    for row in comparison.rows:
-        label = f"{row.measure.label} ({row.measure.unit})" if row.measure.unit else (
-            row.measure.label
-        )  # fmt: skip
-        means = [
-            sum(values) / num_seeds
-            for values in (
-                [pair.baseline for pair in row.pairs], [pair.other for pair in row.pairs],
-            )
-        ]  # fmt: skip
-        table.add_row(label, *map(_number, means), _difference(row), row.verdict)
-    return Group(heading, table, caption)
+    rows = [
+        (
+            f"{row.label} ({row.unit})" if row.unit else row.label,
+            _number(fmean(pair.baseline for pair in row.pairs)),
+            _number(fmean(pair.other for pair in row.pairs)),
+            _difference(row),
+            row.verdict,
+        )
+        for row in comparison.rows
+    ]
+    names = (comparison.baseline, comparison.other, "difference", "verdict")
+    return Group(heading, _table(names, rows), caption)
 
 
-def _table(columns: Sequence[str]) -> Table:
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=box.ROUNDED)
     table.add_column("Metric", no_wrap=True)
-    for name in columns:
+    for name in names:
         table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
 def _timings(metrics: Metrics) -> list[str]:
+    times = (metrics.ttft_p50_ms, metrics.ttft_p99_ms, metrics.itl_mean_ms, metrics.itl_p99_ms)
+    shares = (metrics.slo_violation_share, metrics.kv_hit_share)
     return [
         f"{metrics.throughput_tokens_per_s:,.0f}",
-        _number(metrics.ttft_p50_ms),
-        _number(metrics.ttft_p99_ms),
-        _number(metrics.itl_mean_ms),
-        _number(metrics.itl_p99_ms),
-        _share(metrics.slo_violation_share),
-        _share(metrics.kv_hit_share),
-    ]
-
-
-def _totals(summary: Summary, num_workers: int) -> list[str]:
-    totals, depth, busy = summary.totals, summary.queue_depth_most, summary.workers_busy_mean
-    return [
-        *_timings(totals),
-        f"{totals.preemptions:,}",
-        f"{totals.completed:,} of {totals.arrived:,}",
-        "-" if depth is None else f"{depth:,}",
-        "-" if busy is None else f"{busy:.1f}/{num_workers}",
-        f"{summary.end_s:,.1f}",
+        *map(_number, times),
+        *("-" if share is None else f"{100 * share:.1f} %" for share in shares),
     ]
 
 
 def _difference(row: Row) -> str:
-    difference = row.difference
-    if difference.low is None or difference.high is None:
-        return f"{_signed(difference.mean)} (no interval)"
-    interval = f"[{_signed(difference.low)}, {_signed(difference.high)}]"
-    return f"{_signed(difference.mean)} {interval}"
+    if row.low is None or row.high is None:
+        return f"{_number(row.mean, '+')} (no interval)"
+    return f"{_number(row.mean, '+')} [{_number(row.low, '+')}, {_number(row.high, '+')}]"
 
 
-def _number(value: float | None) -> str:
-    """Three digits or more of it, or a dash."""
+def _number(value: float | None, sign: str = "") -> str:
+    """At least three digits, or a dash."""
     if value is None:
         return "-"
-    return f"{value:,.{_decimals(value)}f}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+,.{_decimals(value)}f}"
-
-
-def _decimals(value: float) -> int:
-    return 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+    return f"{value:{sign},.{0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2}f}"

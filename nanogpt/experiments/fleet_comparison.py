@@ -1,19 +1,18 @@
-"""Two fleets on the identical loads, seed by seed: what differs, and what may be noise.
+"""Two fleets on the identical loads, seed by seed: differences, and what may be noise.
 
-Everything is modelled. A comparison holds several intervals; each by itself misses the true
-difference once in twenty, so that among ten metrics a lone verdict may be luck.
+Each interval misses the true difference once in twenty, so one verdict among ten may be luck.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-from nanogpt.experiments.paired_statistics import Paired, paired
+from nanogpt.experiments.paired_statistics import paired
 from nanogpt.fleet.costs import CostModel
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_parts import FleetParts
+from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.metrics import Metrics
 from nanogpt.fleet.simulation import simulate
@@ -25,7 +24,7 @@ Better = Literal["lower", "higher"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is kept of one run. `end_s`: when its last request was done, on the virtual clock.
+    """One run without its requests. `end_s`: when the last one was done, on the virtual clock.
 
     `queue_depth_most` and `workers_busy_mean` are over its virtual seconds, None before the first.
     """
@@ -44,7 +43,7 @@ class Summary:
 
 
 def title(config: FleetConfig) -> str:
-    """What a fleet is called before people: "FIFO", "adaptive"."""
+    """A fleet's name in tables: "FIFO", "adaptive"."""
     return config.name.replace("fifo", "FIFO")
 
 
@@ -62,34 +61,18 @@ def summarise(run: FleetRun) -> Summary:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One figure of a run that policies are compared by; `better` says which way is good."""
-
-    metric: str
-    label: str
-    unit: str
-    better: Better
-    value: Callable[[Metrics], float | None]
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
-MEASURES = (
-    Measure("throughput", "Throughput", "tok/s", "higher", lambda m: m.throughput_tokens_per_s),
-    Measure("ttft_p50_ms", "TTFT P50", "ms", "lower", lambda m: m.ttft_p50_ms),
-    Measure("ttft_p99_ms", "TTFT P99", "ms", "lower", lambda m: m.ttft_p99_ms),
-    Measure("itl_mean_ms", "ITL mean", "ms", "lower", lambda m: m.itl_mean_ms),
-    Measure("itl_p99_ms", "ITL P99", "ms", "lower", lambda m: m.itl_p99_ms),
-    Measure(
-        "slo_violations", "SLO violations", "%", "lower", lambda m: _percent(m.slo_violation_share)
-    ),
-    Measure("kv_hits", "KV hit rate", "%", "higher", lambda m: _percent(m.kv_hit_share)),
-    Measure("preemptions", "Preemptions", "", "lower", lambda m: m.preemptions),
-    Measure("completed", "Completed", "", "higher", lambda m: m.completed),
+MEASURES: tuple[tuple[str, str, str, Better, str], ...] = (
+    ("throughput", "Throughput", "tok/s", "higher", "throughput_tokens_per_s"),
+    ("ttft_p50_ms", "TTFT P50", "ms", "lower", "ttft_p50_ms"),
+    ("ttft_p99_ms", "TTFT P99", "ms", "lower", "ttft_p99_ms"),
+    ("itl_mean_ms", "ITL mean", "ms", "lower", "itl_mean_ms"),
+    ("itl_p99_ms", "ITL P99", "ms", "lower", "itl_p99_ms"),
+    ("slo_violations", "SLO violations", "%", "lower", "slo_violation_share"),
+    ("kv_hits", "KV hit rate", "%", "higher", "kv_hit_share"),
+    ("preemptions", "Preemptions", "", "lower", "preemptions"),
+    ("completed", "Completed", "", "higher", "completed"),
 )
+"""The compared figures: metric, label, unit, which way is good, field of `Metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +86,27 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A metric over all seeds: `difference` is other minus baseline."""
+    """A metric over all seeds: the mean of other minus baseline, and its 95 % interval.
 
-    measure: Measure
-    pairs: tuple[Pair, ...]
-    difference: Paired
+    `verdict` is "equal", "within noise", "better" or "worse".
+    """
 
-    @property
-    def verdict(self) -> str:
-        """The difference in words: "equal", "within noise", "better" or "worse"."""
-        if all(pair.baseline == pair.other for pair in self.pairs):
-            return "equal"
-        if self.difference.within_noise:
-            return "within noise"
-        rises = self.difference.mean > 0
-        return "better" if rises == (self.measure.better == "higher") else "worse"
+    metric: str
+    label: str
+    unit: str
+    better: Better
+    pairs: list[Pair]
+    mean: float
+    low: float | None
+    high: float | None
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Another fleet against a baseline on the same loads.
 
-    A metric that some run has no value of (no token came, say) has no row.
+    A metric without a value in some run (no token came, say) has no row.
     """
 
     scenario: str
@@ -132,32 +114,11 @@ class Comparison:
     modelled: bool
     baseline: str
     other: str
-    rows: tuple[Row, ...]
+    rows: list[Row]
 
     def to_json(self) -> dict[str, Any]:
         """Dicts, lists, numbers, strings and None, with the schema's version."""
-        return {
-            "version": VERSION,
-            "scenario": self.scenario,
-            "cost": self.cost,
-            "modelled": self.modelled,
-            "baseline": self.baseline,
-            "other": self.other,
-            "rows": [
-                {
-                    "metric": row.measure.metric,
-                    "label": row.measure.label,
-                    "unit": row.measure.unit,
-                    "better": row.measure.better,
-                    "pairs": [dataclasses.asdict(pair) for pair in row.pairs],
-                    "mean": row.difference.mean,
-                    "low": row.difference.low,
-                    "high": row.difference.high,
-                    "verdict": row.verdict,
-                }
-                for row in self.rows
-            ],
-        }
+        return {"version": VERSION, **dataclasses.asdict(self)}
 
 
 def run_seed(
@@ -166,16 +127,15 @@ def run_seed(
     rps: float,
     duration_s: float,
     seed: int,
-    parts: FleetParts | None = None,
+    policies: FleetPolicies | None = None,
 ) -> tuple[Summary, ...]:
-    """Every fleet on the one load of a seed. `parts` are the first one's.
+    """Run every fleet on one seed's load; `policies` are the first one's.
 
-    Raises: ValueError for a load that cannot be made; PartError for an illegal answer of
-    a part, and whatever a part raises.
+    Raises: ValueError for an impossible load, PolicyError, and whatever a policy raises.
     """
     load = make_workload(scenario, rps, duration_s, seed)
     first, *others = configs
-    runs = [simulate(first, load, parts or FleetParts())]
+    runs = [simulate(first, load, policies or FleetPolicies())]
     runs += [simulate(config, load) for config in others]
     return tuple(map(summarise, runs))
 
@@ -183,26 +143,20 @@ def run_seed(
 def comparison(
     trials: Iterable[tuple[Summary, Summary]], scenario: str, cost: CostModel
 ) -> Comparison:
-    """Sums up (baseline, other) runs, one pair per seed, in any order.
+    """Sum up pairs of (baseline, other) runs of one seed, in any order.
 
-    Raises: ValueError without a pair, or for a pair of different seeds.
+    Raises: ValueError without a pair.
     """
     pairs = sorted(trials, key=lambda both: both[0].seed)
     if not pairs:
         raise ValueError("there are 0 pairs of runs; a comparison needs at least 1")
-    for baseline, other in pairs:
-        if baseline.seed != other.seed:
-            raise ValueError(
-                f"a pair of runs has seeds {baseline.seed} and {other.seed}; it must be one"
-            )
-    rows = (_row(measure, pairs) for measure in MEASURES)
     return Comparison(
         scenario=scenario,
         cost=cost.name,
         modelled=cost.modelled,
         baseline=pairs[0][0].policy,
         other=pairs[0][1].policy,
-        rows=tuple(row for row in rows if row),
+        rows=[row for measure in MEASURES if (row := _row(*measure, pairs)) is not None],
     )
 
 
@@ -213,28 +167,42 @@ def compare(
     duration_s: float,
     seeds: Iterable[int],
     cost: CostModel,
-    parts: FleetParts | None = None,
+    policies: FleetPolicies | None = None,
 ) -> Comparison:
-    """Runs (baseline, other) on the load of every seed, one after the other, in this process.
+    """Run (baseline, other) at `cost` on every seed's load; `policies` are the other's.
 
-    `cost` takes the place of the configs' own. `parts` are the other's.
-    Raises: ValueError without a seed; PartError for an illegal answer of
-    a part, and whatever a part raises.
+    Raises: ValueError without a seed, PolicyError, and whatever a policy raises.
     """
     baseline, other = (dataclasses.replace(config, cost=cost) for config in configs)
     trials: list[tuple[Summary, Summary]] = []
     for seed in seeds:
-        theirs, ours = run_seed((other, baseline), scenario, rps, duration_s, seed, parts)
+        theirs, ours = run_seed((other, baseline), scenario, rps, duration_s, seed, policies)
         trials.append((ours, theirs))
     return comparison(trials, scenario, cost)
 
 
-def _row(measure: Measure, trials: Sequence[tuple[Summary, Summary]]) -> Row | None:
-    pairs: list[Pair] = []
-    for baseline, other in trials:
-        ours, theirs = measure.value(baseline.totals), measure.value(other.totals)
-        if ours is None or theirs is None:
-            return None
-        pairs.append(Pair(baseline.seed, ours, theirs))
+def _row(
+    metric: str,
+    label: str,
+    unit: str,
+    better: Better,
+    field: str,
+    trials: Sequence[tuple[Summary, Summary]],
+) -> Row | None:
+    scale = 100 if unit == "%" else 1
+    found = [[getattr(each.totals, field) for each in both] for both in trials]
+    if any(value is None for both in found for value in both):
+        return None
+    pairs = [
+        Pair(both[0].seed, scale * ours, scale * theirs)
+        for both, (ours, theirs) in zip(trials, found, strict=True)
+    ]
     difference = paired([pair.baseline for pair in pairs], [pair.other for pair in pairs])
-    return Row(measure, tuple(pairs), difference)
+    if all(pair.baseline == pair.other for pair in pairs):
+        verdict = "equal"
+    elif difference.within_noise:
+        verdict = "within noise"
+    else:
+        verdict = "better" if (difference.mean > 0) == (better == "higher") else "worse"
+    low, high = difference.low, difference.high
+    return Row(metric, label, unit, better, pairs, difference.mean, low, high, verdict)

@@ -24,10 +24,7 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Generator[Stop]:
-    """Ctrl-C asks for a stop, so that it never cuts an event in two; pressed again, it insists.
-
-    Use it in the main thread.
-    """
+    """In the main thread: let Ctrl-C ask for a stop between events; a second one raises."""
     stop = Stop()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -50,10 +47,10 @@ def drive(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Advances the fleets side by side until all are done or a stop is asked for.
+    """Advance the fleets side by side until all are done or stopped; return the virtual time.
 
-    With `speed`, so many virtual seconds pass in a second of `clock`; without, as many as can be
-    computed. `show(now_us)` is called after every slice. Returns the virtual time reached.
+    `speed` is virtual seconds per second of `clock`, None for as fast as possible. `show(now_us)`
+    is called after every slice.
     """
     start, now_us = clock(), 0
     while not (stop.requested or all(each.finished for each in simulations)):

@@ -1,8 +1,7 @@
-"""Paired differences and their confidence intervals: what many seeds say that one cannot.
+"""Means over seeds and their 95 % confidence intervals.
 
-Two policies meet the identical load of each seed, so that the difference on a seed is free of the
-luck of that load. The interval says what the mean difference may be from here on, and a difference
-whose interval holds 0 may be none at all.
+Two policies meet the identical load of each seed, so their difference on a seed is free of that
+load's luck. A difference whose interval holds 0 may be none at all.
 """
 
 import math
@@ -14,54 +13,48 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
-    """The mean of paired differences (other minus baseline) and its 95 % interval.
-
-    `low` and `high` are None with fewer than two pairs: one difference says nothing of its spread.
-    """
+class Estimate:
+    """A mean and half the width of its 95 % interval, None for a single value."""
 
     mean: float
-    low: float | None
-    high: float | None
-    n: int
+    half_width: float | None
+
+    @property
+    def low(self) -> float | None:
+        """The interval's lower end."""
+        return None if self.half_width is None else self.mean - self.half_width
+
+    @property
+    def high(self) -> float | None:
+        """The interval's upper end."""
+        return None if self.half_width is None else self.mean + self.half_width
 
     @property
     def within_noise(self) -> bool:
         """Whether the interval holds 0, or there is none: no difference has been shown."""
-        return self.low is None or self.high is None or self.low <= 0 <= self.high
+        return self.half_width is None or abs(self.mean) <= self.half_width
 
 
-def paired(baseline: Sequence[float], other: Sequence[float]) -> Paired:
-    """The mean difference of `other` from `baseline`, pair by pair, with its 95 % interval.
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean of independent, normally distributed values, with Student's interval.
 
-    The interval is Student's, which takes the differences as independent draws from one bell
-    curve. Raises: ValueError without a pair, for lists of different lengths or a value that is
-    not finite.
+    Raises: statistics.StatisticsError for no value.
     """
-    if len(baseline) != len(other):
-        raise ValueError(f"there are {len(baseline)} and {len(other)} values; they must be pairs")
-    if not baseline:
-        raise ValueError("there are 0 pairs; a difference needs at least 1")
-    for value in (*baseline, *other):
-        if not math.isfinite(value):
-            raise ValueError(f"a value is {value}; it must be finite")
-    differences = [theirs - ours for ours, theirs in zip(baseline, other, strict=True)]
-    mean, n = fmean(differences), len(differences)
+    mean, n = fmean(values), len(values)
     if n == 1:
-        return Paired(mean, None, None, 1)
-    half = student_t(n - 1) * stdev(differences) / math.sqrt(n)
-    return Paired(mean, mean - half, mean + half, n)
+        return Estimate(mean, None)
+    return Estimate(mean, student_t(n - 1) * stdev(values) / math.sqrt(n))
+
+
+def paired(baseline: Sequence[float], other: Sequence[float]) -> Estimate:
+    """The mean difference of `other` from `baseline`, pair by pair, with its 95 % interval."""
+    return estimate([theirs - ours for ours, theirs in zip(baseline, other, strict=True)])
 
 
 def student_t(freedom: int) -> float:
-    """Half the width of a two-sided 95 % interval in standard errors, by degrees of freedom.
-
-    Raises: ValueError for fewer than 1 degree of freedom.
-    """
-    if freedom < 1:
-        raise ValueError(f"there are {freedom} degrees of freedom; it must be at least 1")
+    """Half the width of a two-sided 95 % interval in standard errors, by degrees of freedom."""
     low, high = 0.0, math.pi / 2
-    for _ in range(60):  # halving the angle's range: to the last digit of a double
+    for _ in range(60):  # halves the angle's range down to the last digit of a double
         middle = (low + high) / 2
         if _share_within(middle, freedom) < CONFIDENCE:
             low = middle

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 def run_jobs(
     task: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], num_processes: int
 ) -> Iterator[Result]:
-    """What `task` gives for each job's arguments: here where one process does them all."""
+    """Results of `task` for each job's arguments; in this process where one is enough."""
     if num_processes == 1:
         yield from (task(*job) for job in jobs)
     else:
@@ -24,15 +24,14 @@ def run_jobs(
 def run_elsewhere(
     task: Callable[..., Result], jobs: Sequence[tuple[Any, ...]], num_processes: int
 ) -> Iterator[Result]:
-    """What `task` gives for each job's arguments, in the order in which the jobs are done.
+    """Results of `task` for each job's arguments, in the order in which the jobs are done.
 
-    A process is spawned, and imports `task` from its module, which cannot be the command's own.
-    Closing the iterator, or an exception such as Ctrl-C's, ends the processes at once. Call it in
-    the main thread. Raises: BrokenProcessPool when one of the processes is killed.
+    Spawned processes import `task` from its module, which cannot be `__main__`. Closing the
+    iterator, or an exception such as Ctrl-C's, ends them at once. Call it in the main thread.
+    Raises: BrokenProcessPool when one of the processes is killed.
     """
     strangers = set(multiprocessing.active_children())
-    # Waiting for the futures themselves takes all their locks, and an interrupt in between keeps
-    # some of them for good. This queue's waits can be interrupted at any time.
+    # An interrupt while waiting for futures can leave their locks taken; this queue's cannot.
     done: queue.SimpleQueue[Future[Result]] = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
         try:
@@ -58,10 +57,10 @@ def run_elsewhere(
 
 @contextlib.contextmanager
 def _ctrl_c_held_back() -> Generator[None]:
-    """Lets what is made here be made whole: Ctrl-C is raised as soon as it is.
+    """Delay Ctrl-C to the end of the block; processes started in it never see it.
 
-    Ctrl-C reaches a whole process group. Processes that are started here inherit, from their
-    first instruction on, that it is kept from them: it is for their parent to end them.
+    Ctrl-C reaches the whole process group, and a child inherits the mask from its first instruction
+    on: the parent ends its children.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows has no such masks, and inherits none
         yield

@@ -1,15 +1,13 @@
-"""The table of the repair ladder: variants by load, over paired seeds, with confidence intervals.
+"""The repair ladder's table: variants by load, over paired seeds, with confidence intervals.
 
-Paired: every variant runs the very same loads, so that a difference between two of them is not
-blurred by one having drawn the easier load.
+Every variant runs the same loads, so a difference between two does not depend on their luck.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
-from nanogpt.experiments.paired_statistics import student_t
+from nanogpt.experiments.paired_statistics import Estimate, estimate
 from nanogpt.slo.load import two_tier_load
 from nanogpt.slo.prefill_simulation import simulate
 from nanogpt.slo.slo_record import Variant
@@ -33,18 +31,10 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over seeds and half the width of its 95 % interval, None with fewer than two."""
-
-    mean: float
-    half_width: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Cell:
     """One variant at one rate: means over seeds, and the paired difference from the control.
 
-    Attainment in percent, differences in percentage points. None where there is no trial yet.
+    Attainment in percent, differences in percentage points; None without a trial.
     """
 
     variant: str
@@ -60,9 +50,9 @@ class Cell:
 
 
 def run_trial(variant: Variant, requests_per_s: float, seed: int, duration_s: float) -> Trial:
-    """Runs one variant on the load of one seed."""
+    """Run one variant on the load of one seed."""
     run = simulate(two_tier_load(seed, requests_per_s, duration_s), variant)
-    urgent, generous = run.attainment(urgent=True), run.attainment(urgent=False)
+    urgent, generous = (run.attainment(urgent=each) for each in (True, False))
     return Trial(
         variant=variant.name,
         requests_per_s=requests_per_s,
@@ -75,7 +65,7 @@ def run_trial(variant: Variant, requests_per_s: float, seed: int, duration_s: fl
 
 
 def cells(trials: Iterable[Trial], variants: Sequence[Variant] = VARIANTS) -> list[Cell]:
-    """Sums up the trials, variant by variant and rate by rate; their order does not matter."""
+    """Sum up the trials, given in any order, by variant and rate."""
     found = {(trial.variant, trial.requests_per_s, trial.seed): trial for trial in trials}
     rates = sorted({rate for _, rate, _ in found})
     seeds = sorted({seed for _, _, seed in found})
@@ -88,22 +78,11 @@ def cells(trials: Iterable[Trial], variants: Sequence[Variant] = VARIANTS) -> li
     return table
 
 
-def estimate(values: Sequence[float]) -> Estimate | None:
-    """Mean and 95 % interval of independent values."""
-    if not values:
-        return None
-    if len(values) == 1:
-        return Estimate(values[0], None)
-    spread = stdev(values) / math.sqrt(len(values))
-    return Estimate(fmean(values), student_t(len(values) - 1) * spread)
-
-
 def in_the_noise(table: Sequence[Cell]) -> tuple[int, int]:
-    """Of the differences in urgent attainment, those narrower than their interval, and all."""
+    """Count the differences in urgent attainment narrower than their interval, and all."""
     gains = [cell.urgent_gain for cell in table if cell.variant != CONTROL.name]
-    known = [(gain.mean, gain.half_width) for gain in gains if gain is not None]
-    wider = [half > abs(mean) for mean, half in known if half is not None]
-    return sum(wider), len(wider)
+    known = [gain for gain in gains if gain is not None and gain.half_width is not None]
+    return sum(gain.within_noise for gain in known), len(known)
 
 
 def _cell(
@@ -116,41 +95,43 @@ def _cell(
         title=variant.title,
         requests_per_s=rate,
         num_trials=len(done),
-        urgent=estimate(_known(trial.urgent for trial in done)),
-        generous=estimate(_known(trial.generous for trial in done)),
-        urgent_gain=estimate(_known(_minus(mine.urgent, other.urgent) for mine, other in pairs)),
-        generous_gain=estimate(
-            _known(_minus(mine.generous, other.generous) for mine, other in pairs)
-        ),
+        urgent=_known(trial.urgent for trial in done),
+        generous=_known(trial.generous for trial in done),
+        urgent_gain=_known(_minus(mine.urgent, other.urgent) for mine, other in pairs),
+        generous_gain=_known(_minus(mine.generous, other.generous) for mine, other in pairs),
         num_preemptions=fmean(trial.num_preemptions for trial in done) if done else 0.0,
         wasted_percent=fmean(trial.wasted_percent for trial in done) if done else 0.0,
     )
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
+def _known(values: Iterable[float | None]) -> Estimate | None:
+    known = [value for value in values if value is not None]
+    return estimate(known) if known else None
 
 
 def _minus(mine: float | None, other: float | None) -> float | None:
     return None if mine is None or other is None else mine - other
 
 
-# ---------------------------------------------------------------- as text
+# ---- as text -------------------------------------------------------------------------------------
 
 
 def render(table: Sequence[Cell]) -> str:
-    """The table as text: attainment, then what changed against the control, then the cost."""
-    return "\n\n".join(
-        (
-            "Attainment in percent, urgent/generous\n" + _grid(table, _attainment),
-            "Urgent attainment against the control, percentage points, 95 % interval of "
-            "paired seeds\n" + _grid(table, lambda cell: _signed(cell.urgent_gain)),
-            "Generous attainment against the control, the same\n"
-            + _grid(table, lambda cell: _signed(cell.generous_gain)),
-            "Preemptions per run, and the share of the computing time thrown away\n"
-            + _grid(table, lambda cell: f"{cell.num_preemptions:.0f}, {cell.wasted_percent:.0f} %"),
-        )
-    )
+    """The table as text: attainment, then the change against the control, then the cost."""
+    parts: dict[str, Callable[[Cell], str]] = {
+        "Attainment in percent, urgent/generous": lambda cell: "/".join(
+            "-" if each is None else f"{each.mean:.0f}" for each in (cell.urgent, cell.generous)
+        ),
+        "Urgent attainment against the control, percentage points, 95 % interval of paired "
+        "seeds": lambda cell: _signed(cell.urgent_gain),
+        "Generous attainment against the control, the same": lambda cell: _signed(
+            cell.generous_gain
+        ),
+        "Preemptions per run, and the share of the computing time thrown away": lambda cell: (
+            f"{cell.num_preemptions:.0f}, {cell.wasted_percent:.0f} %"
+        ),
+    }
+    return "\n\n".join(f"{title}\n{_grid(table, text)}" for title, text in parts.items())
 
 
 def _grid(table: Sequence[Cell], text: Callable[[Cell], str]) -> str:
@@ -159,18 +140,13 @@ def _grid(table: Sequence[Cell], text: Callable[[Cell], str]) -> str:
     for title in dict.fromkeys(cell.title for cell in table):
         own = {cell.requests_per_s: cell for cell in table if cell.title == title}
         rows.append([title, *(text(own[rate]) if own[rate].num_trials else "-" for rate in rates)])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rates) + 1)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
         ).rstrip()
         for row in rows
-    )
-
-
-def _attainment(cell: Cell) -> str:
-    return "/".join("-" if e is None else f"{e.mean:.0f}" for e in (cell.urgent, cell.generous))
+    )  # fmt: skip
 
 
 def _signed(value: Estimate | None) -> str:

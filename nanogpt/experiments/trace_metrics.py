@@ -1,4 +1,4 @@
-"""What a trace says about speed: pure functions of its records, in the trace's own microseconds.
+"""Speed by a trace's records, in its own microseconds.
 
 TTFT: arrival to first token. ITL: gap between two tokens of a request. TPOT: a request's mean ITL.
 A token exists at the end of the step that sampled it, or in which its draft was accepted.
@@ -25,19 +25,12 @@ class RequestMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole run: means over requests, throughput in tokens per second, padding as a share.
-
-    `worst_itl_us` is the longest gap of any request, None when none got two tokens.
-    """
+    """A whole run. `worst_itl_us` is the longest gap of any request, None when there is none."""
 
     mean_ttft_us: float
-    worst_ttft_us: int
-    mean_itl_us: float | None
     worst_itl_us: int | None
     tokens_per_s: float
-    padding_waste: float
     num_forwards: int
-    duration_us: int
 
 
 def token_times_us(trace: Trace, request_id: int) -> tuple[int, ...]:
@@ -78,40 +71,17 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ranked[max(rank, 1) - 1]
 
 
-def stalls(trace: Trace, limit_us: int) -> tuple[tuple[int, int], ...]:
-    """Every (request id, gap) with a gap between two tokens above `limit_us`."""
-    return tuple(
-        (metrics.request_id, gap)
-        for metrics in all_request_metrics(trace)
-        for gap in metrics.itls_us
-        if gap > limit_us
-    )
-
-
-def padding_waste(trace: Trace) -> float:
-    """Share of the computed tokens that were padding, 0 to 1."""
-    forwards = [forward for step in trace.steps for forward in step.forwards]
-    computed = sum(forward.computed_tokens for forward in forwards)
-    useful = sum(forward.useful_tokens for forward in forwards)
-    return 1 - useful / computed if computed else 0.0
-
-
 def summary(trace: Trace) -> Summary:
-    """The run in eight numbers. Raises: ValueError for a trace without a single token."""
+    """Sum up a run. Raises: ValueError for a trace without a single token."""
     requests = all_request_metrics(trace)
     if not requests:
         raise ValueError("no request got a token in this trace")
-    gaps = [gap for request in requests for gap in request.itls_us]
     num_tokens = sum(len(request.itls_us) + 1 for request in requests)
     first_arrival_us = min(request.arrival_us for request in trace.requests)
     duration_us = trace.steps[-1].end_us - first_arrival_us
     return Summary(
         mean_ttft_us=fmean(request.ttft_us for request in requests),
-        worst_ttft_us=max(request.ttft_us for request in requests),
-        mean_itl_us=fmean(gaps) if gaps else None,
-        worst_itl_us=max(gaps) if gaps else None,
+        worst_itl_us=max((gap for each in requests for gap in each.itls_us), default=None),
         tokens_per_s=num_tokens / max(duration_us, 1) * 1e6,
-        padding_waste=padding_waste(trace),
         num_forwards=sum(len(step.forwards) for step in trace.steps),
-        duration_us=duration_us,
     )

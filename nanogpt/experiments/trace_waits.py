@@ -9,7 +9,7 @@ from collections import deque
 from nanogpt.trace import Trace, WaitRecord
 
 
-def all_waits(trace: Trace) -> list[tuple[WaitRecord, ...]]:
+def wait_reasons(trace: Trace) -> list[tuple[WaitRecord, ...]]:
     """For each step, all that had something to do and got nothing, in the order of arrival."""
     to_come, unfinished = deque(trace.requests), dict[int, None]()
     waits: list[tuple[WaitRecord, ...]] = []

@@ -1,158 +1,200 @@
-"""Charts of what engines do: latencies, step cost, throughput, KV over time, attainment.
-
-Each is a pure function of records that the runs leave behind. A modelled clock is named as such.
-"""
+"""A function for each figure that several lessons or commands draw of runs' records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from nanogpt.experiments.trace_metrics import all_request_metrics
-from nanogpt.figures.chart import Chart, Line, Mark, Panel, cumulative
+from nanogpt.figures.drawing import (
+    course_style,
+    curve,
+    distribution,
+    label_axes,
+    mark,
+    new_figure,
+)
 
 if TYPE_CHECKING:
-    from nanogpt.clock import CostModel
+    from matplotlib.figure import Figure
+
+    from nanogpt.contest.scoring import Round
+    from nanogpt.experiments.fleet_comparison import Comparison
     from nanogpt.experiments.slo_table import Cell
-    from nanogpt.experiments.trace_metrics import Summary
+    from nanogpt.fleet.fleet_record import FleetRun
     from nanogpt.trace import Trace
 
-
-def source_of(traces: Iterable[Trace]) -> str:
-    """Whose clocks the traces have, with the word "modelled" where no machine was timed."""
-    clocks = dict.fromkeys(trace.clock for trace in traces)
-    return "; ".join(f"modelled: {each.name}" if each.modelled else each.name for each in clocks)
+PAIRED_METRICS = ("ttft_p50_ms", "ttft_p99_ms", "slo_violations")
 
 
-def latencies(traces: Mapping[str, Trace], title: str) -> Chart:
-    """How TTFT and ITL are distributed, a curve for each named run.
+@course_style()
+def distributions(
+    panels: Mapping[tuple[str, str], Mapping[str, Sequence[float]]], title: str, source: str = ""
+) -> Figure:
+    """A panel of distributions by (name of the values, name of what has them); empty ones go.
+
+    Raises: ValueError when all of them are empty.
+    """
+    kept = {axes: {name: v for name, v in of.items() if v} for axes, of in panels.items()}
+    kept = {axes: of for axes, of in kept.items() if of}
+    if not kept:
+        raise ValueError("no request got a token in these runs, so there is nothing to draw")
+    figure = new_figure(title, len(kept), source)
+    for axes, ((what, whose), of) in zip(figure.axes, kept.items(), strict=True):
+        for name, values in of.items():
+            distribution(axes, name, values)
+        label_axes(axes, what, f"{whose} with at most that (%)")
+    return figure
+
+
+def latencies(traces: Mapping[str, Trace], title: str) -> Figure:
+    """Distributions of TTFT and ITL, a curve for each named run.
 
     Raises: ValueError when no request of any run got a token.
     """
     found = {name: all_request_metrics(trace) for name, trace in traces.items()}
-    if not any(found.values()):
-        raise ValueError("no request got a token in these runs, so there is nothing to draw")
     ttfts = {name: [each.ttft_us / 1000 for each in of] for name, of in found.items()}
     itls = {name: [gap / 1000 for each in of for gap in each.itls_us] for name, of in found.items()}
-    panels = [
-        Panel(
-            (what, "ms"),
-            (f"{whose} with at most that", "%"),
-            tuple(cumulative(name, ms) for name, ms in of.items() if ms),
-        )
-        for what, whose, of in (("TTFT", "requests", ttfts), ("ITL", "tokens", itls))
-        if any(of.values())
-    ]
-    return Chart(title, tuple(panels), source_of(traces.values()))
+    clocks = dict.fromkeys(trace.clock for trace in traces.values())
+    source = "; ".join(f"modelled: {each.name}" if each.modelled else each.name for each in clocks)
+    return distributions(
+        {("TTFT (ms)", "requests"): ttfts, ("ITL (ms)", "tokens"): itls}, title, source
+    )
 
 
+@course_style()
 def step_cost(
     measured: Sequence[tuple[float, float]],
     fitted: Mapping[str, Sequence[tuple[float, float]]],
     title: str,
     source: str = "",
-) -> Chart:
-    """What a step costs against its tokens: (tokens, µs) as measured, and by each fitted curve."""
-
-    def line(name: str, points: Sequence[tuple[float, float]], measured: bool = False) -> Line:
-        in_ms = tuple((tokens, us / 1000) for tokens, us in points)
-        return Line(name, in_ms, "points" if measured else "curve")
-
-    lines = [line("measured", measured, True), *(line(*each) for each in fitted.items())]
-    return Chart(
-        title, (Panel(("tokens in the step", ""), ("a step", "ms"), tuple(lines)),), source
-    )
-
-
-def throughput_against_latency(
-    machines: Mapping[str, Mapping[str, Mapping[str, Summary]]], title: str, source: str = ""
-) -> Chart:
-    """Tokens per second against the longest ITL: a panel per machine, a curve per kind of run.
-
-    A kind's points are its settings, each with its name; one without an ITL has no point.
-    """
-
-    def line(name: str, of: Mapping[str, Summary]) -> Line:
-        found = {
-            setting: (each.worst_itl_us / 1000, each.tokens_per_s)
-            for setting, each in of.items()
-            if each.worst_itl_us is not None
-        }
-        return Line(name, tuple(found.values()), labels=tuple(found))
-
-    panels = [
-        Panel(
-            ("longest ITL", "ms"),
-            (f"throughput, {machine}", "tokens/s"),
-            tuple(line(*each) for each in kinds.items()),
-            log_x=True,
-        )
-        for machine, kinds in machines.items()
-    ]
-    return Chart(title, tuple(panels), source)
+) -> Figure:
+    """A step's cost against its tokens: (tokens, µs) as measured, and by each fitted curve."""
+    figure = new_figure(title, 1, source)
+    [axes] = figure.axes
+    in_ms = {
+        name: [(tokens, us / 1000) for tokens, us in points]
+        for name, points in {"measured": measured, **fitted}.items()
+    }
+    curve(axes, "measured", in_ms.pop("measured"), linestyle="none")
+    for name, points in in_ms.items():
+        curve(axes, name, points, marker="none")
+    label_axes(axes, "tokens in the step", "a step (ms)")
+    return figure
 
 
-def kv_over_time(traces: Mapping[str, Trace], title: str) -> Chart:
-    """KV tokens held by all requests after each step, a curve for each named run, and the budget.
+@course_style()
+def kv_over_time(traces: Mapping[str, Trace], title: str) -> Figure:
+    """KV tokens of all requests after each step, a curve for each named run, and the budget.
 
     Raises: ValueError for a run without a step.
     """
-    lines = [
-        Line(name, tuple((step.step, step.kv_after) for step in trace.steps), "steps")
-        for name, trace in traces.items()
-    ]
-    budgets = dict.fromkeys(trace.max_kv_tokens for trace in traces.values())
-    marks = [Mark("y", budget, "KV budget") for budget in budgets if budget is not None]
-    panel = Panel(("step", ""), ("KV tokens held", ""), tuple(lines), tuple(marks))
-    return Chart(title, (panel,))
+    figure = new_figure(title)
+    [axes] = figure.axes
+    for name, trace in traces.items():
+        points = [(step.step, step.kv_after) for step in trace.steps]
+        curve(axes, name, points, drawstyle="steps-post")
+    for budget in dict.fromkeys(trace.max_kv_tokens for trace in traces.values()):
+        if budget is not None:
+            mark(axes, "KV budget", y=budget)
+    label_axes(axes, "step", "KV tokens held")
+    return figure
 
 
+@course_style()
 def attainment_by_load(
     cells: Iterable[Cell],
     title: str,
     source: str,
     tiers: Sequence[Literal["urgent", "generous"]] = ("urgent", "generous"),
-) -> Chart:
-    """Percent of the requests in time against the load, with 95 % intervals: a panel per tier.
-
-    Raises: ValueError for more variants than a panel can tell apart.
-    """
+) -> Figure:
+    """Percent of the requests in time against the load, with 95 % intervals: a panel per tier."""
     by_variant: dict[str, list[Cell]] = {}
     for cell in cells:
         by_variant.setdefault(cell.title, []).append(cell)
-
-    def line(name: str, of: Sequence[Cell], tier: str) -> Line | None:
-        known = [(each.requests_per_s, getattr(each, tier)) for each in of]
-        points = tuple((rate, found.mean) for rate, found in known if found)
-        halves = tuple(found.half_width or 0.0 for _, found in known if found)
-        return Line(name, points, halves=halves) if points else None
-
-    panels = [
-        Panel(
-            ("load", "requests/s"),
-            (f"{tier} requests in time", "%"),
-            tuple(each for name, of in by_variant.items() if (each := line(name, of, tier))),
-        )
-        for tier in tiers
-    ]
-    return Chart(title, tuple(panels), source)
+    figure = new_figure(title, len(tiers), source)
+    for axes, tier in zip(figure.axes, tiers, strict=True):
+        for name, of in by_variant.items():
+            known = [(each.requests_per_s, found) for each in of if (found := getattr(each, tier))]
+            if not known:
+                continue
+            line = curve(axes, name, [(rate, found.mean) for rate, found in known])
+            halves = [found.half_width or 0.0 for _, found in known]
+            axes.errorbar(
+                line.get_xdata(), line.get_ydata(), halves, fmt="none", ecolor=line.get_color(),
+                capsize=3,
+            )  # fmt: skip
+        label_axes(axes, "load (requests/s)", f"{tier} requests in time (%)")
+    return figure
 
 
-def speedup_by_drafts(
-    runs: Mapping[str, Mapping[int, Trace]], cost: CostModel, title: str
-) -> Chart:
-    """How many times as fast texts of the same lengths come with K drafts as with none, by name.
+@course_style()
+def fleet_run(runs: Sequence[tuple[str, FleetRun]], title: str) -> Figure:
+    """The distribution of TTFT, and tokens per second over time, for each named fleet.
 
-    Every forward of the traces is charged what it costs by `cost`, whatever clock the runs had; a
-    draft costs nothing. Raises: KeyError for a name without a run of 0 drafts.
+    Raises: ValueError when no fleet gave a request a token.
     """
+    ttfts = {name: ms for name, run in runs if (ms := ttfts_ms(run))}
+    if not ttfts:
+        raise ValueError("no request got a token in these runs, so there is nothing to draw")
+    rolling = {name: run.samples for name, run in runs if run.samples}
+    figure = new_figure(title, 2 if rolling else 1, "modelled")
+    for name, ms in ttfts.items():
+        distribution(figure.axes[0], name, ms)
+    label_axes(figure.axes[0], "TTFT (ms)", "requests with at most that (%)")
+    for name, samples in rolling.items():
+        points = [(each.at_us / 1e6, each.rolling.throughput_tokens_per_s) for each in samples]
+        curve(figure.axes[1], name, points)
+    if rolling:
+        label_axes(figure.axes[1], "time (s)", "throughput, last 10 s (tokens/s)")
+    return figure
 
-    def took_us(trace: Trace) -> int:
-        return sum(cost.forward_us(each) for step in trace.steps for each in step.forwards)
 
-    lines = tuple(
-        Line(name, tuple((k, took_us(of[0]) / took_us(trace)) for k, trace in sorted(of.items())))
-        for name, of in runs.items()
-    )
-    panel = Panel(("drafts, K", ""), ("speed-up", "times"), lines, (Mark("y", 1, "no drafts"),))
-    return Chart(title, (panel,), f"modelled: {cost.name}")
+def ttfts_ms(run: FleetRun) -> list[float]:
+    """The TTFT of each request that got a token, in milliseconds."""
+    return [
+        (outcome.first_token_us - request.arrival_us) / 1000
+        for request, outcome in zip(run.workload.requests, run.outcomes, strict=True)
+        if outcome.first_token_us is not None
+    ]
+
+
+@course_style()
+def seeds_in_pairs(compared: Comparison, title: str) -> Figure:
+    """Each seed's value for the baseline and for the other fleet, a panel for each metric.
+
+    Raises: ValueError when no metric has a value in every run.
+    """
+    rows = [row for row in compared.rows if row.metric in PAIRED_METRICS]
+    if not rows:
+        raise ValueError("no metric has a value in every run, so there is nothing to draw")
+    figure = new_figure(title, len(rows), "modelled" if compared.modelled else "")
+    for axes, row in zip(figure.axes, rows, strict=True):
+        baseline, other = ([(p.seed, getattr(p, which)) for p in row.pairs]
+                           for which in ("baseline", "other"))  # fmt: skip
+        curve(axes, compared.baseline, baseline, linestyle="none")
+        curve(axes, compared.other, other, linestyle="none")
+        label_axes(axes, "seed", f"{row.label} ({row.unit})")
+    return figure
+
+
+@course_style()
+def contest_scores(rounds: Sequence[Round], title: str) -> Figure:
+    """Promises kept among the requests so far, and the bound: a panel for each workload.
+
+    It is the workload's first round. Raises: ValueError when none was played.
+    """
+    if not rounds:
+        raise ValueError("no round was played, so there is nothing to draw")
+    firsts = {each.workload: each for each in reversed(rounds)}
+    names = list(dict.fromkeys(each.workload for each in rounds))
+    figure = new_figure(title, len(names), "modelled; the first seed")
+    for axes, name in zip(figure.axes, names, strict=True):
+        played = firsts[name]
+        for entry, score in played.scores:
+            kept = [request_id in score.kept for request_id in range(score.num_calls)]
+            curve(axes, entry, enumerate(accumulate(kept, initial=0)), drawstyle="steps-post")
+        mark(axes, f"no schedule keeps more than {played.most}", y=played.most)
+        label_axes(axes, "requests, in order of arrival", f"{name}: promises kept")
+    return figure

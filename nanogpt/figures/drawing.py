@@ -1,210 +1,235 @@
-"""Charts drawn by matplotlib: as a figure, a file, and an SVG that takes its page's colours.
+"""matplotlib in the course's style: a colour, dash and mark per name, in files and in pages.
 
-matplotlib is imported here alone, and when something is drawn: that takes 0.4 s and 30 MB, once in
-a process, and a panel then 0.03 to 0.1 s. Its pyplot, which knows of windows, is never loaded.
+matplotlib takes 0.4 s to import, so it is imported when the first figure is drawn. Its pyplot,
+which opens windows, is never loaded. A function that draws is decorated with `@course_style()`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import re
+import argparse
+import math
+import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from nanogpt.figures.chart import Chart, Line, Panel
-from nanogpt.figures.figure_style import DASHES, LIGHT, MARKERS, Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-SUFFIXES = (".png", ".svg")
 WIDE_IN, NARROW_IN, HEIGHT_IN = 6.4, 4.0, 3.2
-"""The width of a panel alone and beside another, and the height of both."""
-DPI = 150
-_TEXT_PT = 9.5
-_ONE_AT_A_TIME = threading.Lock()
-"""matplotlib's settings are the process's; the sessions of an app are threads of one."""
+"""Inches: the width of a panel alone, the width of one beside another, and the height of both."""
+MOST_MARKED = 40
+"""A curve of more points has no mark at each of them."""
+TEXT_PT = 9.5
+_ONE_AT_A_TIME = threading.RLock()
+"""matplotlib's settings belong to the process; the sessions of a marimo app are its threads."""
 
 
-def draw(chart: Chart, theme: Theme = LIGHT) -> Figure:
-    """The chart as a matplotlib figure, its panels side by side, for a file."""
-    with _settings(chart):
-        return _figure(chart, theme)
-
-
-def save(chart: Chart, path: Path) -> None:
-    """Draws the chart into a .png or .svg, on a light ground, the same bytes every time.
-
-    Raises: ValueError for another suffix, OSError where nothing can be written.
-    """
-    kind = suffix_of(path)
-    words = {"Title": chart.title, "Description": chart.said()}
-    # Else matplotlib notes the time and its version, and no two files would be the same.
-    words |= {"Date": None} if kind == "svg" else {"Software": None}
-    with _settings(chart):
-        _figure(chart, LIGHT).savefig(path, format=kind, dpi=DPI, metadata=words)
-
-
-def suffix_of(path: Path) -> str:
-    """ "png" or "svg". Raises: ValueError for another."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"{str(path)!r} does not end in {' or '.join(SUFFIXES)}")
-    return path.suffix.lower()[1:]
-
-
-def panel_svg(chart: Chart, index: int) -> str:
-    """One panel as an SVG element without legend and title, to stand in a page.
-
-    Its colours are the page's variables --fig-ink, --fig-soft, --fig-grid, --fig-hue-0 and so on,
-    so it follows the page's theme; its text stays text. A screen reader passes over it.
-    """
-    from matplotlib.figure import Figure
-
-    with _settings(chart, index):
-        width = WIDE_IN if len(chart.panels) == 1 else NARROW_IN
-        figure = Figure((width, HEIGHT_IN))
-        # Fixed margins leave room for the words of a narrow page, which are larger; and matplotlib
-        # need not look for better ones, which takes as long as drawing.
-        axes = figure.add_axes((0.7 / width, 0.19, 1 - 0.9 / width, 0.69))
-        _draw_panel(axes, chart.panels[index], chart.names(), LIGHT)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return _for_a_page(text.getvalue())
-
-
-def _figure(chart: Chart, theme: Theme) -> Figure:
-    from matplotlib.figure import Figure
-
-    panels = len(chart.panels)
-    width = WIDE_IN if panels == 1 else NARROW_IN * panels
-    longest = max(len(name) for name in chart.names())
-    columns = max(1, int(72 * width / (5.5 * longest + 50)))
-    rows = -(-len(chart.names()) // columns)
-    height = HEIGHT_IN + 0.6 + 0.2 * rows
-    figure = Figure((width, height), layout="constrained", facecolor=theme.card)
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)  # pyright: ignore
-    all_axes = figure.subplots(1, panels, squeeze=False)[0]
-    handles: dict[str, Line2D] = {}
-    for axes, panel in zip(all_axes, chart.panels, strict=True):
-        handles = _draw_panel(axes, panel, chart.names(), theme) | handles
-    title = f"{chart.title}\n{chart.source}" if chart.source else chart.title
-    figure.suptitle(title, color=theme.ink, fontsize=_TEXT_PT + 1)
-    legend = figure.legend(
-        [handles[name] for name in chart.names()], ["" for _ in handles], loc="outside lower left",
-        ncols=columns, frameon=False, labelcolor=theme.ink, fontsize=_TEXT_PT,
-    )  # fmt: skip
-    for text, name in zip(legend.get_texts(), chart.names(), strict=True):
-        text.set_text(name)  # given as labels, those that begin with _ would be left out
-    return figure
-
-
-def _draw_panel(axes: Axes, panel: Panel, names: list[str], theme: Theme) -> dict[str, Line2D]:
-    """Draws a panel; what it drew, by the names of the curves."""
-    axes.set_facecolor("none")
-    drawn = {
-        line.name: _draw_line(axes, line, names.index(line.name), theme) for line in panel.lines
-    }
-    for mark in panel.marks:
-        along = axes.axvline if mark.axis == "x" else axes.axhline
-        along(mark.value, color=theme.soft, linewidth=1.2, dashes=(4, 3))
-        at = (mark.value, 0.98) if mark.axis == "x" else (0.98, mark.value)
-        axes.annotate(
-            mark.name, at, xytext=(3, -2) if mark.axis == "x" else (-2, 3),
-            xycoords=("data", "axes fraction") if mark.axis == "x" else ("axes fraction", "data"),
-            textcoords="offset points", color=theme.soft, fontsize=_TEXT_PT,
-            ha="left" if mark.axis == "x" else "right", va="top" if mark.axis == "x" else "bottom",
-        )  # fmt: skip
-    _draw_axes(axes, panel, theme)
-    return drawn
-
-
-def _draw_line(axes: Axes, line: Line, place: int, theme: Theme) -> Line2D:
-    xs, ys = zip(*line.points, strict=True)
-    colour, dashes = theme.hues[place], DASHES[place] if line.shape != "points" else ()
-    if line.shape == "share":  # from 0 % at the smallest value
-        xs, ys = (xs[0], *xs), (0.0, *ys)
-    [drawn] = axes.plot(
-        xs, ys, color=colour, linewidth=1.8,
-        drawstyle="steps-post" if line.shape in ("steps", "share") else "default",
-        linestyle="none" if line.shape == "points" else (0, dashes) if dashes else "solid",
-        marker=MARKERS[place] if line.marked else "none", markersize=5,
-        zorder=3 if line.shape == "points" else 2,
-    )  # fmt: skip
-    for point, words in zip(line.points, line.labels, strict=False):
-        axes.annotate(
-            words, point, xytext=(-4, 7), textcoords="offset points", color=theme.ink,
-            fontsize=_TEXT_PT, ha="right",  # over a curve that rises, as these do
-        )  # fmt: skip
-    if line.halves:
-        axes.errorbar(xs, ys, yerr=line.halves, fmt="none", ecolor=colour, capsize=3)
-    return drawn
-
-
-def _draw_axes(axes: Axes, panel: Panel, theme: Theme) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
-    (x, x_unit), (y, y_unit) = panel.x, panel.y
-    words: dict[str, Any] = {"color": theme.ink, "fontsize": _TEXT_PT}
-    axes.set_xlabel(f"{x} ({x_unit})" if x_unit else x, labelpad=7, **words)
-    # Above the axis: it reads without turning the head, and takes no room from a narrow page.
-    axes.set_title(f"{y} ({y_unit})" if y_unit else y, loc="left", pad=8, **words)
-    if panel.log_x:
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_locator(LogLocator(base=2, numticks=7))
-        axes.xaxis.set_minor_locator(NullLocator())
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    plain = FuncFormatter(lambda value, _: f"{value:,.6g}")
-    axes.xaxis.set_major_formatter(plain)
-    axes.yaxis.set_major_formatter(plain)
-    if panel.y_from_0 and all(value >= 0 for line in panel.lines for _, value in line.points):
-        axes.set_ylim(bottom=0)
-    if y_unit == "%" and axes.get_ylim()[1] > 90:  # an interval may reach beyond what there can be
-        axes.set_ylim(top=104)
-    labels = any(line.labels for line in panel.lines)
-    if labels:
-        axes.margins(x=0.1)
-    if labels or any(mark.axis == "x" for mark in panel.marks):
-        axes.set_ylim(top=1.12 * axes.get_ylim()[1])  # room for the names above the curves
-    axes.tick_params(colors=theme.soft, labelsize=_TEXT_PT, length=3, pad=5)
-    axes.grid(color=theme.grid, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(theme.soft)
+INK, SOFT, GRID, CARD = "#1b2430", "#55606e", "#d8dee6", "#ffffff"
+"""Colours of text, of quiet text, of the grid and of the background."""
+HUES = (
+    "#0b6bb0", "#b04a00", "#00795b", "#96417f", "#7a6200", "#4c4bb5", "#a3293d", "#51606f",
+)  # fmt: skip
+"""A colour for each curve: Okabe and Ito's, darkened to a contrast of 3 to 1."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES: tuple[tuple[float, ...], ...] = (
+    (), (6, 2), (2, 2), (8, 2, 2, 2), (4, 1.5, 1, 1.5, 1, 1.5), (10, 3), (1, 1.5),
+    (6, 2, 6, 2, 1, 2),
+)  # fmt: skip
+"""Lengths on and off, in points; none for an unbroken line."""
 
 
 @contextmanager
-def _settings(chart: Chart, index: int | None = None) -> Generator[None]:
-    """matplotlib's own defaults, whatever a learner has set, with text as text in an SVG."""
+def course_style() -> Generator[None]:
+    """Draw with matplotlib's defaults, whatever a learner has set, and keep text as text."""
     import matplotlib
 
-    salt = hashlib.sha256(f"{chart!r} {index}".encode()).hexdigest()
     with _ONE_AT_A_TIME, matplotlib.rc_context():
         matplotlib.rcdefaults()
-        # A $ in a name is a $.
-        matplotlib.rcParams.update(
-            {"svg.fonttype": "none", "svg.hashsalt": salt, "text.parse_math": False}
-        )
+        matplotlib.rcParams.update({"svg.fonttype": "none", "text.parse_math": False})
         yield
 
 
-def _for_a_page(svg: str) -> str:
-    """The element alone, its colours as variables, without the names that pages may use too."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(?<=<svg )[^>]*?(viewBox="[^"]*")[^>]*', r'\1 aria-hidden="true"', svg, count=1)
-    svg = re.sub(r"<defs>\s*<style.*?</defs>", "", svg, flags=re.DOTALL)  # it means the whole page
-    svg = re.sub(r' id="[a-z][\w.]*_\d+"', "", svg)  # what is referred to has a hash for its name
-    svg = re.sub(r"font-family: [^;]*; ", "", svg)
-    svg = svg.replace("xlink:href", "href")
-    for name, colour in LIGHT.named().items():
-        svg = svg.replace(colour, f"var(--fig-{name})")
-    return svg
+def new_figure(title: str, panels: int = 1, source: str = "") -> Figure:
+    """A figure with so many empty axes side by side; `source` says where the numbers come from."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    width = WIDE_IN if panels == 1 else NARROW_IN * panels
+    figure = Figure((width, HEIGHT_IN), layout="constrained", facecolor=CARD)
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)  # pyright: ignore
+    set_title(figure, title, source)
+    for axes in figure.subplots(1, panels, squeeze=False)[0]:
+        axes.set_facecolor("none")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axes.tick_params(colors=SOFT, labelsize=TEXT_PT, length=3, pad=5)
+        axes.grid(color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        for side, spine in axes.spines.items():
+            spine.set_visible(side in ("left", "bottom"))
+            spine.set_color(SOFT)
+    return figure
+
+
+def set_title(figure: Figure, title: str, source: str = "") -> None:
+    """Write the title above the figure, and the source on a line of its own below it."""
+    text = f"{title}\n{source}" if source else title
+    figure.suptitle(text, color=INK, fontsize=TEXT_PT + 1)
+
+
+def curves(axes: Axes) -> list[Line2D]:
+    """The named curves of a panel, without marks and error bars."""
+    return [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+
+
+def points_of(line: Line2D) -> list[tuple[float, float]]:
+    """The (x, y) points of a curve."""
+    data: Any = line.get_xydata()
+    return [(x, y) for x, y in data.tolist()]
+
+
+def curve_names(figure: Figure) -> list[str]:
+    """The names of all curves; a name has the same colour, dash and mark in every panel."""
+    labels = (str(line.get_label()) for axes in figure.axes for line in curves(axes))
+    return list(dict.fromkeys(labels))
+
+
+def curve(axes: Axes, name: str, points: Iterable[tuple[float, float]], **how: Any) -> Line2D:
+    """Plot (x, y) points in the style of their name; `how` are arguments of `Axes.plot`.
+
+    `linestyle="none"` plots points that no line joins.
+
+    Raises: ValueError for no point, a value that is not finite, or too many curves to tell apart.
+    """
+    found, name = list(points), f"\u200b{name}" if name.startswith("_") else name
+    if not found:
+        raise ValueError(f"the curve {name!r} has no points; it needs at least one")
+    for value in (value for point in found for value in point):
+        if not math.isfinite(value):
+            raise ValueError(f"the curve {name!r} has the value {value}; it must be finite")
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    names = curve_names(figure)
+    place = names.index(name) if name in names else len(names)
+    if place == len(MARKERS):
+        raise ValueError(f"the curve {name!r} is number 9; a figure can show at most 8 curves")
+    is_joined = how.get("linestyle") != "none"
+    style: dict[str, Any] = {
+        "color": HUES[place], "linewidth": 1.8, "markersize": 5,
+        "marker": "none" if is_joined and len(found) > MOST_MARKED else MARKERS[place],
+        "linestyle": (0, DASHES[place]) if DASHES[place] else "solid",
+        "zorder": 2 if is_joined else 3,
+    }  # fmt: skip
+    xs, ys = zip(*found, strict=True)
+    [line] = axes.plot(xs, ys, label=name, **style | how)
+    return line
+
+
+def distribution(axes: Axes, name: str, values: Sequence[float]) -> Line2D:
+    """Plot the percentage of the values that do not exceed each value."""
+    ranked = sorted(values)
+    points = [(value, 100 * rank / len(ranked)) for rank, value in enumerate(ranked, start=1)]
+    start = [(ranked[0], 0.0)] if ranked else []
+    return curve(axes, name, start + points, drawstyle="steps-post", marker="none")
+
+
+def mark(axes: Axes, name: str, *, x: float | None = None, y: float | None = None) -> None:
+    """Draw a named straight line at one value: a limit, a budget."""
+    how: dict[str, Any] = {"color": SOFT, "linewidth": 1.2, "dashes": (4, 3)}
+    text: dict[str, Any] = {
+        "textcoords": "offset points", "color": SOFT, "fontsize": TEXT_PT,
+    }  # fmt: skip
+    if x is not None:
+        axes.axvline(x, label=f"_{name}", **how)
+        axes.annotate(
+            name, (x, 0.98), xytext=(3, -2), xycoords=("data", "axes fraction"),
+            ha="left", va="top", **text,
+        )  # fmt: skip
+    if y is not None:
+        axes.axhline(y, label=f"_{name}", **how)
+        axes.annotate(
+            name, (0.98, y), xytext=(-2, 3), xycoords=("axes fraction", "data"),
+            ha="right", va="bottom", **text,
+        )  # fmt: skip
+
+
+def label_axes(axes: Axes, x: str, y: str, *, log_x: bool = False, from_0: bool = True) -> None:
+    """Name both axes, such as "TTFT (ms)", and set their limits; call it after drawing the curves.
+
+    `from_0`: the vertical axis begins at 0 where no value is negative.
+    """
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_xlabel(x, labelpad=7, color=INK, fontsize=TEXT_PT)
+    # Above the axis: it is read without turning the head, and takes no width from a narrow page.
+    axes.set_title(y, loc="left", pad=8, color=INK, fontsize=TEXT_PT)
+    if log_x:
+        number = axes.xaxis.get_major_formatter()
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(LogLocator(base=2, numticks=7))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(number)
+    if from_0 and all(value >= 0 for line in curves(axes) for _, value in points_of(line)):
+        axes.set_ylim(bottom=0)
+    if y.endswith("(%)") and axes.get_ylim()[1] > 90:  # an interval may reach beyond 100 %
+        axes.set_ylim(top=104)
+    if any(
+        text.get_verticalalignment() != "bottom" for text in axes.texts
+    ):  # names above the curves
+        axes.set_ylim(top=1.12 * axes.get_ylim()[1])
+
+
+@course_style()
+def save(figure: Figure, path: Path) -> None:
+    """Write a .png or .svg with a legend, the same bytes every time. Raises: OSError."""
+    from matplotlib import rcParams
+
+    kind, names = path.suffix.lower()[1:], curve_names(figure)
+    width = figure.get_figwidth()
+    columns = max(1, int(72 * width / (5.5 * max(map(len, names)) + 50)))
+    figure.set_figheight(HEIGHT_IN + 0.6 + 0.2 * -(-len(names) // columns))
+    lines = [line for axes in figure.axes for line in curves(axes)]
+    handles = {str(line.get_label()): line for line in reversed(lines)}
+    figure.legend(
+        [handles[name] for name in names], names, loc="outside lower left", ncols=columns,
+        frameon=False, labelcolor=INK, fontsize=TEXT_PT,
+    )  # fmt: skip
+    words: dict[str, Any] = {"Title": figure.get_suptitle()}
+    # Otherwise matplotlib notes the time and its version, and no two files are the same.
+    words |= {"Date": None} if kind == "svg" else {"Software": None}
+    rcParams["svg.hashsalt"] = figure.get_suptitle()
+    figure.savefig(path, format=kind, dpi=150, metadata=words)
+
+
+# ---- `--plot FILE` of a command ------------------------------------------------------------------
+
+PLOT_HELP = "draw what was measured into this .png or .svg file, beside the text"
+
+
+def plot_file(text: str) -> Path:
+    """An argparse type: a .png or .svg in a folder that exists."""
+    path = Path(text)
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .png or .svg")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    return path
+
+
+def write_plot(path: Path | None, make: Callable[[], Figure]) -> bool:
+    """Save a figure if there is a path. False, with a sentence on stderr, if that failed."""
+    if path is None:
+        return True
+    try:
+        save(make(), path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        sys.stderr.write(f"{path} was not drawn: {why}.\n")
+        return False
+    return True

@@ -1,57 +1,25 @@
-"""What a pass of a worker costs, in modelled microseconds: the source's formulas, and calibrated.
+"""Modelled microseconds of a worker's pass: the source's formulas, and calibrated ones.
 
     SOURCE_COST      prefill 50 us x tokens / requests + 200 us,  decode 100 us x requests + 50 us
     CALIBRATED_COST  600 us + the larger of 1400 us + 0.018 us x KV tokens and 13 us x new tokens
 
-They differ in kind. The source's decode grows with the batch although every step reads the
-weights once, so that a batch of 32 makes only 1.48 times as many tokens per second as one request
-alone; and its prefill gets cheaper the more requests are around, although it computes as much.
-A real decode is bound by memory: the weights are read once for all, and 32 requests make
-nearly 32 times as many tokens. A real prefill is bound by computing: it costs what its tokens cost.
+The source's decode grows with the batch although every step reads the weights once: a batch of 32
+makes only 1.48 times as many tokens per second as one request. Its prefill gets cheaper the more
+requests are around, although it computes as much. A real decode is bound by memory: 32 requests
+make nearly 32 times as many tokens. A real prefill is bound by compute.
 
-The calibrated numbers are worked out for a model of 1.2 billion 16-bit weights on one data-centre
-GPU: 2.5 GB of weights at 1.8 TB/s are 1400 us; 32 KiB of K/V per token are 0.018 us; 2.5 GFLOP per
-token at 190 TFLOP/s are 13 us; launching and sampling take 600 us; 25 GB/s to the host are 1.3 us
-per token. Nothing here was measured.
+The calibrated numbers are derived, not measured, for a model of 1.2 billion 16-bit weights on one
+data-centre GPU: 2.5 GB of weights at 1.8 TB/s take 1400 us; 32 KiB of K/V per token 0.018 us;
+2.5 GFLOP per token at 190 TFLOP/s 13 us; launching and sampling 600 us; a token's K/V from the
+host at 25 GB/s 1.3 us.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
-
-
-class CostModel(Protocol):
-    """Times in microseconds, not rounded: a pass is rounded once, when it is whole."""
-
-    @property
-    def name(self) -> str:
-        """What to call it."""
-        ...
-
-    @property
-    def modelled(self) -> bool:
-        """Whether the numbers are worked out, not measured."""
-        ...
-
-    @property
-    def swap_us_per_token(self) -> float:
-        """To bring back one token's K/V from the host's memory."""
-        ...
-
-    def prefill(self, new_tokens: int, num_requests: int, kv_tokens: int) -> float:
-        """A pass that computes `new_tokens` of newcomers, which set aside `kv_tokens`.
-
-        `num_requests` are at the worker, those included that wait for the pass to end.
-        """
-        ...
-
-    def decode(self, num_requests: int, new_tokens: int, kv_tokens: int) -> float:
-        """A pass that computes one token of each request, or more where drafts are verified."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class SourceCost:
-    """The source's formulas, its quirks included."""
+    """The source's formulas, quirks included. Times in microseconds, not rounded."""
 
     name: str = "source"
     modelled: bool = True
@@ -62,11 +30,11 @@ class SourceCost:
     swap_us_per_token: float = 5.0
 
     def prefill(self, new_tokens: int, num_requests: int, kv_tokens: int) -> float:
-        """Tokens divided by the number of requests at the worker, whatever they do there."""
+        """Compute `new_tokens`; `num_requests` are at the worker, in the pass or waiting for it."""
         return self.prefill_token_us * new_tokens / num_requests + self.prefill_fixed_us
 
     def decode(self, num_requests: int, new_tokens: int, kv_tokens: int) -> float:
-        """Linear in the requests; what is verified along is free."""
+        """Linear in the requests; verifying draft tokens is free."""
         return self.decode_request_us * num_requests + self.decode_fixed_us
 
 
@@ -74,8 +42,8 @@ class SourceCost:
 class CalibratedCost:
     """A fixed part, and the slower of reading memory and computing.
 
-    K/V counts as read where it is set aside, which overstates it by the tokens yet to come (at
-    most 5 us of 2000) and makes the steps of one batch equally long.
+    Reserved K/V counts as read, which overstates it by the tokens yet to come (at most 5 us of
+    2000) and makes the steps of one batch equally long.
     """
 
     name: str = "calibrated"
@@ -87,14 +55,16 @@ class CalibratedCost:
     swap_us_per_token: float = 1.3
 
     def prefill(self, new_tokens: int, num_requests: int, kv_tokens: int) -> float:
-        """The same as any pass: it is bound by its tokens."""
+        """The same formula as a decode."""
         return self.decode(num_requests, new_tokens, kv_tokens)
 
     def decode(self, num_requests: int, new_tokens: int, kv_tokens: int) -> float:
-        """Bound by memory until about 108 new tokens."""
+        """Bound by memory up to about 108 new tokens."""
         memory_us = self.weights_us + self.kv_token_us * kv_tokens
         return self.fixed_us + max(memory_us, self.new_token_us * new_tokens)
 
+
+CostModel = SourceCost | CalibratedCost
 
 SOURCE_COST = SourceCost()
 CALIBRATED_COST = CalibratedCost()
@@ -118,11 +88,10 @@ def decode_us(
     num_drafts: int = 0,
     draft_cost: float = 0.0,
 ) -> int:
-    """A decode pass in whole microseconds, in which some requests have drafts to verify.
+    """A decode pass in whole microseconds, in which some requests have draft tokens to verify.
 
-    The draft model runs `num_drafts` times for those that speculate, before every pass, and each
-    run costs `draft_cost` of a decode of theirs; the pass then computes 1 + `num_drafts` tokens
-    of each of them.
+    Before the pass the draft model runs `num_drafts` times for the speculating requests; each run
+    costs `draft_cost` of a decode of theirs. The pass computes 1 + `num_drafts` tokens of each.
     """
     new_tokens = num_requests + num_speculating * num_drafts
     whole_us = cost.decode(num_requests, new_tokens, kv_tokens)

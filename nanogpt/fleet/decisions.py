@@ -1,61 +1,76 @@
-"""A fleet's decisions as pure functions: what is next, what became urgent, what goes where.
+"""A fleet's decisions as pure functions: the queue's order, urgency, routing.
 
-Source: adaptive_scheduler.txt. Its urgency and its routing score stand here beside the mended
-forms; priorities are the course's, 0 the highest, so that the source's "+2" is 2 levels down.
+Source: adaptive_scheduler.txt. Its urgency and its routing score stand beside the mended forms.
+Priority 0 is the most urgent, so the source's "+2" is 2 levels down.
 """
 
 import heapq
 from collections.abc import Mapping, Sequence
 
-from nanogpt.fleet.views import WaitingView, WorkerView
+from nanogpt.fleet.fleet_views import WaitingView, WorkerView
 
 URGENT_US = 50_000
 """How close to its deadline a request becomes urgent, in the source."""
 URGENCY_LEVELS = 2
-"""By how many levels urgency lifts a request, in the source."""
+"""By how many levels urgency raises a request, in the source."""
 PREEMPTION_GAP = 3
-"""Levels by which a waiter must be above a running request to take its place, in the source."""
+"""Levels by which a waiting request must be above a running one to preempt it, in the source."""
 
 Key = tuple[float, ...]
 Entry = tuple[Key, int, int]
-"""(key, request id, generation): what lies in the heap."""
+"""(key, request id, generation): an entry of the heap."""
 Event = tuple[str, int, Key] | tuple[str, int] | tuple[str]
 """("push", id, key), ("remove", id) or ("pop",)."""
 
 
-def on_event(
+class LazyHeap:
+    """A heap with lazy deletion. Mutable.
+
+    An entry is live while its generation is the request's latest. Every push, removal and pop of a
+    request increments its generation; generations never fall and are never forgotten, so a stale
+    entry cannot become live again. Stale entries stay until a pop meets them.
+    """
+
+    def __init__(self, entries: list[Entry], generations: dict[int, int]) -> None:
+        self.entries = entries
+        self.generations = generations
+
+    def apply(self, event: Event) -> int | None:
+        """Carry out one event; return the popped request, None when no live entry is left.
+
+        Raises: ValueError for another event.
+        """
+        generations = self.generations
+        match event:
+            case ("push", request_id, key):
+                generations[request_id] = generations.get(request_id, 0) + 1
+                heapq.heappush(self.entries, (key, request_id, generations[request_id]))
+            case ("remove", request_id):
+                generations[request_id] = generations.get(request_id, 0) + 1
+            case ("pop",):
+                while self.entries:
+                    _, request_id, generation = heapq.heappop(self.entries)
+                    if generations[request_id] == generation:
+                        generations[request_id] += 1
+                        return request_id
+            case _:
+                raise ValueError(f"there is no event {event!r}; choose from push, remove, pop")
+        return None
+
+
+def apply_event(
     heap: Sequence[Entry], generations: Mapping[int, int], event: Event
 ) -> tuple[list[Entry], dict[int, int], int | None]:
-    """One operation on a heap with lazy deletion: the new heap, the generations, what was popped.
+    """One event on a heap with lazy deletion: the new heap, the new generations, the popped id.
 
-    An entry is live while its generation is the request's latest. Every push, removal and pop of
-    a request counts its generation up, and nothing ever counts it down or forgets it: what lies
-    in the heap from before can then never come to life again. Stale entries stay until a pop
-    meets them. A pop of a heap without live entries gives None.
-
-    Raises: ValueError for another event.
+    Pure: the same as `LazyHeap.apply`, on copies. Raises: ValueError for another event.
     """
-    entries, latest = list(heap), dict(generations)
-    match event:
-        case ("push", request_id, key):
-            latest[request_id] = latest.get(request_id, 0) + 1
-            heapq.heappush(entries, (key, request_id, latest[request_id]))
-            return entries, latest, None
-        case ("remove", request_id):
-            latest[request_id] = latest.get(request_id, 0) + 1
-            return entries, latest, None
-        case ("pop",):
-            while entries:
-                _, request_id, generation = heapq.heappop(entries)
-                if latest[request_id] == generation:
-                    latest[request_id] += 1
-                    return entries, latest, request_id
-            return entries, latest, None
-        case _:
-            raise ValueError(f"there is no event {event!r}; choose from push, remove, pop")
+    copy = LazyHeap(list(heap), dict(generations))
+    popped = copy.apply(event)
+    return copy.entries, copy.generations, popped
 
 
-def bump(priority: int, now: int, deadline: int, remaining: int) -> int:
+def boosted_priority(priority: int, now: int, deadline: int, remaining: int) -> int:
     """The request's priority at the moment `now`: two levels higher when it is about to be late.
 
     About to be late is a slack of at most 50 ms, and not below 0: what cannot be saved gains

@@ -1,4 +1,4 @@
-"""What a simulated fleet is made of, and by which rules it serves: one frozen, validated record."""
+"""The settings of a simulated fleet: one frozen, validated record."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from nanogpt.validate import check_int
 Order = Literal["priority", "fifo"]
 Urgency = Literal["off", "source", "savable"]
 Routing = Literal["round_robin", "least_running", "source", "backlog"]
-PrefixCache = Literal["none", "slots", "radix"]
+PrefixCacheKind = Literal["none", "slots", "radix"]
 Batching = Literal["continuous", "static"]
 
 
@@ -19,19 +19,19 @@ Batching = Literal["continuous", "static"]
 class FleetConfig:
     """A fleet and its rules.
 
-    `kv_tokens` and `batch_size` are per worker. `order`: what is next among the waiting. `urgency`:
-    not at all, as the source (again every millisecond, also the dead), or only what can still be
-    saved. `ageing_us`: so much waiting makes up for one level of priority; None for never.
-    `preemption_gap`: levels by which a waiter must be above a running request to take its place;
-    None for never. `kv_swap`: a preempted request's K/V goes to the host instead of being lost.
-    `routing` "round_robin" gives every arrival to the next worker, which keeps its own queue; with
-    the others there is one queue, and dispatch rounds at least `dispatch_us` apart. `prefix_cache`:
+    `kv_tokens` and `batch_size` are per worker. `order` ranks the waiting requests. `urgency`:
+    never, as the source (every millisecond, past the deadline too), or only for a request that can
+    still meet its deadline. `ageing_us`: this much waiting makes up for one level of priority.
+    `preemption_gap`: levels by which a waiting request must be above a running one to preempt it.
+    Both are off when None. `kv_swap`: a preempted request's K/V moves to the host instead of being
+    lost. `routing` "round_robin" gives each arrival to the next worker, which has its own queue;
+    the others share one queue, with dispatch rounds at least `dispatch_us` apart. `prefix_cache`:
     "slots" knows a prompt by its first tokens, "radix" token by token. `speculation`: drafts of
     `num_draft_tokens`, each at `draft_cost` of a decode, behind the source's gates; with `backoff`
-    a request stops once its own drafts no longer pay. `batching` "static" fills a batch only when
-    the last one has left.
+    a request stops once its own drafts do not pay. `batching` "static" fills a batch only when the
+    last one has finished.
 
-    Raises: ValueError for a value outside its limits, TypeError for a count that is no int.
+    Raises: ValueError naming a value and its limit.
     """
 
     name: str = "adaptive"
@@ -45,7 +45,7 @@ class FleetConfig:
     preemption_gap: int | None = PREEMPTION_GAP
     kv_swap: bool = False
     routing: Routing = "backlog"
-    prefix_cache: PrefixCache = "radix"
+    prefix_cache: PrefixCacheKind = "radix"
     speculation: bool = True
     backoff: bool = True
     num_draft_tokens: int = 4
@@ -54,22 +54,19 @@ class FleetConfig:
     dispatch_us: int = 1000
 
     def __post_init__(self) -> None:
-        check_int("num_workers", self.num_workers, 1)
-        check_int("batch_size", self.batch_size, 1)
-        check_int("kv_tokens", self.kv_tokens, 1)
-        check_int("num_draft_tokens", self.num_draft_tokens, 1)
+        for name in ("num_workers", "batch_size", "kv_tokens", "num_draft_tokens"):
+            check_int(name, getattr(self, name), 1)
+        for name in ("ageing_us", "preemption_gap"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), 1)
         check_int("dispatch_us", self.dispatch_us, 0)
-        if self.ageing_us is not None:
-            check_int("ageing_us", self.ageing_us, 1)
-        if self.preemption_gap is not None:
-            check_int("preemption_gap", self.preemption_gap, 1)
         if not (math.isfinite(self.draft_cost) and self.draft_cost >= 0):
             raise ValueError(f"draft_cost is {self.draft_cost}; it must be a number, at least 0")
         for name, choices in (
             ("order", Order),
             ("urgency", Urgency),
             ("routing", Routing),
-            ("prefix_cache", PrefixCache),
+            ("prefix_cache", PrefixCacheKind),
             ("batching", Batching),
         ):
             value = getattr(self, name)

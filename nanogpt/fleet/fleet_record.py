@@ -1,4 +1,4 @@
-"""What a run of the fleet leaves behind: plain frozen data; the trace is enough to draw it all.
+"""The result of a simulated fleet's run: plain frozen data. The trace is enough to draw it all.
 
 All times are integer microseconds of the virtual clock.
 """
@@ -23,8 +23,8 @@ class Outcome:
     """How one request fared.
 
     `first_token_us` and `finished_us` are None for what never came. `hit_tokens` were found in a
-    prefix cache, `computed_prefill_tokens` were not, both over all visits; `max_gap_us` is the
-    longest time between two of its tokens. `attained`: finished by its deadline.
+    prefix cache, `computed_prefill_tokens` were not, both over all visits; `max_gap_us`: the
+    longest time between two of its tokens; `attained`: finished by its deadline.
     """
 
     id: int
@@ -41,7 +41,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request as the trace has it."""
+    """A request in the trace."""
 
     id: int
     arrival_us: int
@@ -58,7 +58,7 @@ class RequestRecord:
 class VisitRecord:
     """A request's stay at one worker: dispatched, in the batch from `start_us`, gone at the end.
 
-    `start_us` is `end_us` for one that the run ended before its prefill began.
+    `start_us` is `end_us` if the trace ended before its prefill began.
     """
 
     request_id: int
@@ -76,7 +76,7 @@ class VisitRecord:
 class RunRecord:
     """Passes of one worker with the same batch, one after the other without a pause.
 
-    `reserved_tokens` and `cached_tokens` are of the worker's KV, when the first began.
+    `reserved_tokens` and `cached_tokens`: the worker's KV tokens when the first pass began.
     """
 
     worker: int
@@ -91,7 +91,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """What the scheduler decided; `worker` is None where none is meant."""
+    """A decision of the scheduler; `worker` is None for "bump" and "refuse"."""
 
     at_us: int
     kind: DecisionKind
@@ -101,7 +101,7 @@ class DecisionRecord:
 
 @dataclass(frozen=True, slots=True)
 class FleetTrace:
-    """Everything that happened: requests and visits by id and time, runs and decisions by time."""
+    """Requests by arrival, visits by id and time, runs and decisions by time."""
 
     name: str
     cost: str
@@ -125,10 +125,10 @@ class FleetTrace:
 
 @dataclass(frozen=True, slots=True)
 class FleetRun:
-    """A whole run. `outcomes` are in the order of the load; `trace` only where it was asked for.
+    """A whole run. `outcomes` are in the order of the load; `trace` is None unless asked for.
 
-    `totals` are the metrics of the whole run, `samples` those of the last 10 s, once per virtual
-    second. `stopped`: it ended before all were done.
+    `totals`: the metrics of the whole run; `samples`: those of the last 10 s, once per virtual
+    second; `stopped`: it ended before all requests were done.
     """
 
     config: FleetConfig

@@ -1,25 +1,25 @@
 """The fleet's metrics: over the last 10 seconds, and over the whole run.
 
-Percentiles are nearest rank: the smallest value that at least so many per cent do not exceed. A
-request is settled when it finishes, is refused, or its deadline passes, whichever comes first; it
-is a violation unless it finished by then. So one that never finishes counts, too. The gap between
-two tokens is measured where they come out, waiting and preemption included; tokens of one pass
-come out together, with gaps of 0.
+Percentiles are nearest rank. A request is settled when it finishes, is refused, or its deadline
+passes, whichever comes first; it is a violation unless it finished by then, so a request that never
+finishes counts too. Gaps between tokens include waiting and preemption; tokens of one pass come out
+together, with gaps of 0.
 """
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from operator import iadd
 
 WINDOW_S = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What happened in some time. Times in milliseconds, shares from 0 to 1; None: no value yet.
+    """Metrics of a span. Times in milliseconds, shares from 0 to 1; None: no value yet.
 
-    `slo_violation_share` is over the requests settled in that time, for a whole run over all
+    `slo_violation_share` is over the requests settled in the span, for a whole run over all
     arrivals; `kv_hit_share` is hit tokens over known tokens to prefill. `queue_depth` and
     `workers_busy` are of its last moment.
     """
@@ -52,20 +52,8 @@ class Sample:
     preemptions_so_far: int
 
 
-def percentile(values: Sequence[float], percent: int) -> float | None:
-    """Nearest rank, of values in any order. None of no values.
-
-    Raises: ValueError for a percent outside 1 to 100.
-    """
-    if not 1 <= percent <= 100:
-        raise ValueError(f"the percentile is {percent}; it must be from 1 to 100")
-    if not values:
-        return None
-    return sorted(values)[-(-percent * len(values) // 100) - 1]
-
-
-def weighted_percentile(counts: Mapping[int, int], percent: int) -> int | None:
-    """Nearest rank of values that come `counts[value]` times each."""
+def percentile(counts: Mapping[int, int], percent: int) -> int | None:
+    """Nearest rank of values that come `counts[value]` times each; None of no values."""
     rank, seen = -(-percent * sum(counts.values()) // 100), 0
     for value in sorted(counts):
         seen += counts[value]
@@ -76,7 +64,7 @@ def weighted_percentile(counts: Mapping[int, int], percent: int) -> int | None:
 
 @dataclass(slots=True)
 class Tally:
-    """What happened in one second, or in many. Mutable."""
+    """Events counted in one second, or in many. Mutable."""
 
     tokens: int = 0
     ttfts_us: list[int] = field(default_factory=list[int])
@@ -90,40 +78,26 @@ class Tally:
     completed: int = 0
     refused: int = 0
 
-    def add(self, other: "Tally") -> None:
-        """Adds what happened in another time."""
-        self.tokens += other.tokens
-        self.ttfts_us += other.ttfts_us
-        self.gaps_us.update(other.gaps_us)
-        self.settled += other.settled
-        self.violations += other.violations
-        self.hit_tokens += other.hit_tokens
-        self.computed_tokens += other.computed_tokens
-        self.preemptions += other.preemptions
-        self.arrived += other.arrived
-        self.completed += other.completed
-        self.refused += other.refused
-
-
-def tallied(parts: Iterable[Tally]) -> Tally:
-    """Several times as one."""
-    whole = Tally()
-    for part in parts:
-        whole.add(part)
-    return whole
+    def add(self, *others: "Tally") -> "Tally":
+        """Add the events of other spans; return itself."""
+        for other in others:
+            for each in fields(self):
+                setattr(self, each.name, iadd(getattr(self, each.name), getattr(other, each.name)))
+        return self
 
 
 def measure(tally: Tally, duration_s: float, queue_depth: int, workers_busy: int) -> Metrics:
-    """The metrics of a tally that took so long."""
+    """The metrics of a tally over `duration_s` seconds."""
     num_gaps = sum(tally.gaps_us.values())
     total_gap_us = sum(gap_us * count for gap_us, count in tally.gaps_us.items())
     known_tokens = tally.hit_tokens + tally.computed_tokens
+    ttfts_us = Counter(tally.ttfts_us)
     return Metrics(
         throughput_tokens_per_s=tally.tokens / duration_s if duration_s else 0.0,
-        ttft_p50_ms=_ms(percentile(tally.ttfts_us, 50)),
-        ttft_p99_ms=_ms(percentile(tally.ttfts_us, 99)),
+        ttft_p50_ms=_ms(percentile(ttfts_us, 50)),
+        ttft_p99_ms=_ms(percentile(ttfts_us, 99)),
         itl_mean_ms=total_gap_us / num_gaps / 1000 if num_gaps else None,
-        itl_p99_ms=_ms(weighted_percentile(tally.gaps_us, 99)),
+        itl_p99_ms=_ms(percentile(tally.gaps_us, 99)),
         slo_violation_share=tally.violations / tally.settled if tally.settled else None,
         kv_hit_share=tally.hit_tokens / known_tokens if known_tokens else None,
         preemptions=tally.preemptions,
@@ -138,41 +112,43 @@ def measure(tally: Tally, duration_s: float, queue_depth: int, workers_busy: int
 
 
 class Meter:
-    """Collects what happens, by second, and keeps the last ten and the whole. Mutable."""
+    """Tallies events by second; keeps the last ten seconds and the whole. Mutable."""
 
     def __init__(self) -> None:
         self.now = Tally()  # since the last full second
         self._window: deque[Tally] = deque(maxlen=WINDOW_S)
         self._before = Tally()  # all full seconds
-        self._open: list[tuple[int, int]] = []  # (deadline, id) of what may not be settled
-        self._settled: dict[int, None] = {}
+        self._open: list[tuple[int, int]] = []  # (deadline, id), settled or not
+        self._settled: set[int] = set()
 
     def arrive(self, request_id: int, deadline_us: int) -> None:
-        """A request is there."""
+        """Count a request that arrives."""
         self.now.arrived += 1
         heapq.heappush(self._open, (deadline_us, request_id))
 
     def settle(self, request_id: int, *, violated: bool) -> None:
-        """A request has finished or was refused; later news of its deadline is none."""
+        """Count a request that finished, was refused or is late; only the first time."""
         if request_id not in self._settled:
-            self._settled[request_id] = None
+            self._settled.add(request_id)
             self.now.settled += 1
             self.now.violations += violated
 
     def pass_deadlines(self, now_us: int) -> None:
-        """A request that should have been done before this moment, and is not, is a violation."""
+        """Count every unsettled request whose deadline lies before this moment as a violation."""
         while self._open and self._open[0][0] < now_us:
             self.settle(heapq.heappop(self._open)[1], violated=True)
 
     def close_second(self, at_us: int, queue_depth: int, workers_busy: int) -> Sample:
-        """Ends a second of the virtual clock: the sample of the ten that it is the last of."""
+        """End a second of the virtual clock; return the sample of the last ten."""
         self.pass_deadlines(at_us)
         self._window.append(self.now)
         self._before.add(self.now)
         self.now = Tally()
         return Sample(
             at_us,
-            measure(tallied(self._window), min(at_us / 1e6, WINDOW_S), queue_depth, workers_busy),
+            measure(
+                Tally().add(*self._window), min(at_us / 1e6, WINDOW_S), queue_depth, workers_busy
+            ),
             self._before.arrived,
             self._before.completed,
             self._before.preemptions,
@@ -180,7 +156,7 @@ class Meter:
 
     def total(self) -> Tally:
         """Everything so far."""
-        return tallied((self._before, self.now))
+        return Tally().add(self._before, self.now)
 
 
 def _ms(us: float | None) -> float | None:

@@ -1,71 +1,67 @@
 """A request on its way through the fleet."""
 
+from dataclasses import dataclass, field
 from typing import Literal
 
-from nanogpt.fleet.fleet_record import Outcome
+from nanogpt.fleet.fleet_record import Outcome, RequestRecord, VisitEnd, VisitRecord
+from nanogpt.fleet.fleet_views import WaitingView
 from nanogpt.fleet.speculating import Drafts
-from nanogpt.fleet.views import WaitingView
 from nanogpt.fleet.workload import FleetRequest
 
 Place = Literal["waiting", "claimed", "dispatched", "prefilling", "decoding", "done"]
 
 
+@dataclass(eq=False, slots=True)
 class RequestState:
     """Where a request is and how far it has come. Mutable.
 
-    "claimed": it waits for the end of a step, when another leaves for it. `priority` is the one
-    that counts now; `stay` tells its stays in the queue apart. `known_tokens` are its prompt and
-    what it has generated; `swapped_tokens` of them have their K/V on the host.
+    "claimed": another request leaves for it at the end of a step. `priority` is the current one;
+    `stay` counts its stays in a queue. The K/V of `swapped_tokens` is on the host.
     """
 
-    __slots__ = (
-        "computed_tokens", "dispatched_us", "drafts", "finished_us", "first_token_us", "generated",
-        "generated_before", "hit_tokens", "hits_seen", "id", "kv_needed", "last_token_us",
-        "max_gap_us", "place", "preemptions", "priority", "queue", "request", "start_us", "stay",
-        "swapped_tokens", "total_computed", "total_hits", "view", "worker",
-    )  # fmt: skip
+    request: FleetRequest
+    id: int = field(init=False)
+    kv_needed: int = field(init=False)
+    priority: int = field(init=False)
+    place: Place = "waiting"
+    generated: int = 0
+    preemptions: int = 0
+    stay: int = 0
+    queue: int = 0
+    first_token_us: int | None = None
+    last_token_us: int = 0
+    finished_us: int | None = None
+    max_gap_us: int = 0
+    swapped_tokens: int = 0
+    total_hits: int = 0
+    total_computed: int = 0
+    drafts: Drafts | None = None
+    view: WaitingView | None = None
+    # Of this visit to a worker.
+    worker: int = -1
+    dispatched_us: int = 0
+    start_us: int = 0
+    hit_tokens: int = 0
+    computed_tokens: int = 0
+    generated_before: int = 0
 
-    def __init__(self, request: FleetRequest) -> None:
-        self.request = request
-        self.id = request.id
-        self.kv_needed = request.kv_tokens_needed
-        self.priority = request.priority
-        self.place: Place = "waiting"
-        self.generated = 0
-        self.preemptions = 0
-        self.stay = 0
-        self.queue = 0
-        self.first_token_us: int | None = None
-        self.last_token_us = 0
-        self.finished_us: int | None = None
-        self.max_gap_us = 0
-        self.swapped_tokens = 0
-        self.total_hits = 0
-        self.total_computed = 0
-        self.drafts: Drafts | None = None
-        self.view: WaitingView | None = None
-        # Of this visit.
-        self.worker = -1
-        self.dispatched_us = 0
-        self.start_us = 0
-        self.hit_tokens = 0
-        self.computed_tokens = 0
-        self.generated_before = 0
-        # (version of the index, worker id -> hit), so that nothing is looked up twice
-        self.hits_seen: tuple[int, dict[int, int]] = (-1, {})
+    def __post_init__(self) -> None:
+        self.id = self.request.id
+        self.kv_needed = self.request.kv_tokens_needed
+        self.priority = self.request.priority
 
     @property
     def known_tokens(self) -> int:
-        """Tokens whose K/V it needs before it can go on, the last one's aside."""
+        """Prompt and generated tokens."""
         return len(self.request.prompt) + self.generated
 
     @property
     def left_tokens(self) -> int:
-        """Tokens that it still may generate."""
+        """Tokens that it may still generate."""
         return self.request.max_new_tokens - self.generated
 
     def emit_first(self, now_us: int) -> int | None:
-        """One token comes out of its prefill: the gap to the last one, None if it is the first."""
+        """Take the token of its prefill; return the gap to the last one, None for the first."""
         self.generated += 1
         gap_us = None
         if self.first_token_us is None:
@@ -75,6 +71,11 @@ class RequestState:
             self.max_gap_us = max(self.max_gap_us, gap_us)
         self.last_token_us = now_us
         return gap_us
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it could never be served."""
+        return self.place == "done" and self.finished_us is None
 
     def outcome(self) -> Outcome:
         """How it fared, so far."""
@@ -88,6 +89,35 @@ class RequestState:
             hit_tokens=self.total_hits,
             computed_prefill_tokens=self.total_computed,
             max_gap_us=self.max_gap_us,
-            refused=self.place == "done" and finished_us is None,
+            refused=self.is_refused,
             attained=finished_us is not None and finished_us <= self.request.deadline_us,
+        )
+
+    def record(self) -> RequestRecord:
+        """The request as the trace has it."""
+        request = self.request
+        return RequestRecord(
+            id=request.id,
+            arrival_us=request.arrival_us,
+            deadline_us=request.deadline_us,
+            priority=request.priority,
+            prompt_tokens=len(request.prompt),
+            max_new_tokens=request.max_new_tokens,
+            first_token_us=self.first_token_us,
+            finished_us=self.finished_us,
+            refused=self.is_refused,
+        )
+
+    def visit(self, end_us: int, ended: VisitEnd) -> VisitRecord:
+        """Its visit to a worker, up to this moment."""
+        return VisitRecord(
+            request_id=self.id,
+            worker=self.worker,
+            dispatched_us=self.dispatched_us,
+            start_us=end_us if self.place == "dispatched" else self.start_us,
+            end_us=end_us,
+            hit_tokens=self.hit_tokens,
+            computed_tokens=self.computed_tokens,
+            generated_tokens=self.generated - self.generated_before,
+            ended=ended,
         )

@@ -1,8 +1,7 @@
 """Speculation in the simulation: which drafts are accepted, and when drafting stops.
 
-Whether the draft of a position would be accepted is drawn once per request and position, from the
-request's own stream: it is a property of the load, whatever the policy drafts and when. A pass
-that starts at some position then ends at a known one, and many passes are one look at a list.
+Whether the draft of a position is accepted is drawn once per request and position, from the
+request's own stream: it belongs to the load, whatever the policy drafts and when.
 """
 
 import random
@@ -11,17 +10,17 @@ from functools import cache
 from itertools import pairwise
 
 from nanogpt.fleet.workload import FleetRequest
-from nanogpt.parts.acceptance import expected_tokens
+from nanogpt.policies.acceptance import expected_tokens
 
 MIN_LEFT_TOKENS = 4
 MAX_LOAD = 0.8
 MIN_TIME_LEFT_US = 50_000
 HIGHEST_PRIORITY = 3
-"""The source's gates: fewer tokens to go, a fuller batch, less time, or a higher priority (above
-its 6) and a request does not speculate."""
+"""The source's gates: a request with fewer tokens left, in a fuller batch, with less time left or a
+more urgent priority (its 7 to 9) does not speculate."""
 
 BACKOFF_DRAFTS = 16
-"""So many drafts have to be judged before a request's own acceptance counts."""
+"""Drafts to verify before a request's own acceptance counts."""
 
 
 def may_speculate(left_tokens: int, load: float, time_left_us: int, priority: int) -> bool:
@@ -38,7 +37,7 @@ def may_speculate(left_tokens: int, load: float, time_left_us: int, priority: in
 def break_even(num_drafts: int, draft_cost: float) -> float:
     """The acceptance below which drafting makes a request slower: 1 when it never pays.
 
-    Where 1 + p + ... + p^K passes' worth of tokens cost 1 + K * draft_cost passes.
+    There 1 + p + ... + p^K tokens cost 1 + K * draft_cost passes.
     """
     low, high = 0.0, 1.0
     for _ in range(40):
@@ -53,13 +52,8 @@ def break_even(num_drafts: int, draft_cost: float) -> float:
 class Drafts:
     """One request's speculation: where each of its passes ends. Mutable: how far it has come.
 
-    `min_acceptance` is the share of judged drafts below which it gives up for good; None: never.
+    Below `min_acceptance`, a share of the verified drafts, it stops for good; None: never.
     """
-
-    __slots__ = (
-        "_at", "_judged", "_max_new_tokens", "_min_acceptance", "_num_accepted", "_num_drafts",
-        "_path", "_rejected",
-    )  # fmt: skip
 
     def __init__(
         self, request: FleetRequest, seed: int, num_drafts: int, min_acceptance: float | None
@@ -68,25 +62,25 @@ class Drafts:
         self._max_new_tokens = request.max_new_tokens
         self._num_drafts = num_drafts
         self._min_acceptance = min_acceptance
-        self._num_accepted = 0  # of the drafts judged before the path
+        self._num_accepted = 0  # before the path
         self._judged = 0
         self._path: list[int] = []  # tokens generated before its first pass and after each
         self._at = 0
 
     def passes(self, generated: int) -> int:
-        """How many passes in a row it will speculate from here; 0 when it has stopped."""
+        """The number of passes in a row that it will speculate; 0 when it has stopped."""
         if not self._path or self._path[self._at] != generated:
             self._judge()
             self._make_path(generated)
         return len(self._path) - 1 - self._at
 
     def advance(self, num_passes: int) -> int:
-        """Goes on by so many of these passes; returns how many tokens are then generated."""
+        """Go on by some of these passes; return the number of generated tokens."""
         self._at += num_passes
         return self._path[self._at]
 
     def _judge(self) -> None:
-        """Counts the drafts of the passes that it has gone through."""
+        """Count the verified drafts of the passes so far."""
         for before, after in pairwise(self._path[: self._at + 1]):
             kept = after - before - 1
             self._num_accepted += kept
@@ -117,7 +111,7 @@ class Drafts:
 
 
 def _rejected(request: FleetRequest, seed: int) -> list[int]:
-    """The positions whose draft would not be accepted, the end of the request among them."""
+    """The positions whose draft is rejected, and the end of the request."""
     draw = random.Random(f"drafts, seed {seed}, request {request.id}").random
     acceptance, end = request.acceptance, request.max_new_tokens
     return [*[at for at in range(end) if draw() >= acceptance], end]

@@ -1,14 +1,12 @@
-"""Collects what a trace needs while the fleet runs; with tracing off, it collects nothing."""
+"""Collects a trace while the fleet runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_record import (
     DecisionKind,
     DecisionRecord,
     FleetTrace,
-    RequestRecord,
-    RunKind,
     RunRecord,
     VisitEnd,
     VisitRecord,
@@ -17,10 +15,10 @@ from nanogpt.fleet.request_state import RequestState
 
 
 class Tracer:
-    """Visits, runs and decisions as they end or happen. Mutable."""
+    """Visits, runs and decisions as they end or happen; nothing unless enabled. Mutable."""
 
     def __init__(self, *, enabled: bool) -> None:
-        self.enabled = enabled
+        self._enabled = enabled
         self._visits: list[VisitRecord] = []
         self._runs: list[RunRecord] = []
         self._decisions: list[DecisionRecord] = []
@@ -28,28 +26,19 @@ class Tracer:
     def decision(
         self, at_us: int, kind: DecisionKind, request_id: int, worker: int | None = None
     ) -> None:
-        """The scheduler decided something."""
-        if self.enabled:
+        """Add a decision of the scheduler."""
+        if self._enabled:
             self._decisions.append(DecisionRecord(at_us, kind, request_id, worker))
 
-    def run(
-        self,
-        worker: int,
-        span_us: tuple[int, int],
-        kind: RunKind,
-        num_steps: int,
-        states: Sequence[RequestState],
-        kv: tuple[int, int],
-    ) -> None:
-        """Passes of one worker are over; `kv` are (reserved, cached) tokens at their start."""
-        if self.enabled and num_steps:
-            ids = tuple(state.id for state in states)
-            self._runs.append(RunRecord(worker, *span_us, kind, num_steps, ids, *kv))
+    def run(self, run_record: Callable[[int], RunRecord | None], end_us: int) -> None:
+        """Add a worker's run that ends here, unless it has no pass."""
+        if self._enabled and (record := run_record(end_us)) is not None:
+            self._runs.append(record)
 
     def visit(self, state: RequestState, end_us: int, ended: VisitEnd) -> None:
-        """A request leaves its worker, or the run ends with it there."""
-        if self.enabled:
-            self._visits.append(visit_record(state, end_us, ended))
+        """Add a request's visit that ends here."""
+        if self._enabled:
+            self._visits.append(state.visit(end_us, ended))
 
     def finish(
         self,
@@ -57,13 +46,12 @@ class Tracer:
         states: Sequence[RequestState],
         end_us: int,
         open_runs: Sequence[RunRecord],
-        error: str | None = None,
     ) -> FleetTrace | None:
         """The trace of a run that ends here, or None with tracing off."""
-        if not self.enabled:
+        if not self._enabled:
             return None
         running = [
-            visit_record(state, end_us, "running")
+            state.visit(end_us, "running")
             for state in states
             if state.place in ("dispatched", "prefilling", "decoding")
         ]
@@ -77,39 +65,8 @@ class Tracer:
             batch_size=config.batch_size,
             kv_tokens=config.kv_tokens,
             end_us=end_us,
-            requests=tuple(_request_record(state) for state in states),
+            requests=tuple(state.record() for state in states),
             visits=tuple(visits),
             runs=tuple(runs),
             decisions=tuple(self._decisions),
-            error=error,
         )
-
-
-def visit_record(state: RequestState, end_us: int, ended: VisitEnd) -> VisitRecord:
-    """The visit that a request is on."""
-    return VisitRecord(
-        request_id=state.id,
-        worker=state.worker,
-        dispatched_us=state.dispatched_us,
-        start_us=end_us if state.place == "dispatched" else state.start_us,
-        end_us=end_us,
-        hit_tokens=state.hit_tokens,
-        computed_tokens=state.computed_tokens,
-        generated_tokens=state.generated - state.generated_before,
-        ended=ended,
-    )
-
-
-def _request_record(state: RequestState) -> RequestRecord:
-    request, outcome = state.request, state.outcome()
-    return RequestRecord(
-        id=request.id,
-        arrival_us=request.arrival_us,
-        deadline_us=request.deadline_us,
-        priority=request.priority,
-        prompt_tokens=len(request.prompt),
-        max_new_tokens=request.max_new_tokens,
-        first_token_us=outcome.first_token_us,
-        finished_us=outcome.finished_us,
-        refused=outcome.refused,
-    )

@@ -1,87 +1,92 @@
-"""The queue: a heap by rank with lazy deletion, in place, or through another `on_event`."""
+"""The queue of waiting requests, and the moments at which their priority is looked at again.
 
-import heapq
-from typing import Protocol
+Nothing is polled: a priority can change only at known moments, and only those are events.
+"""
 
 import nanogpt.fleet.decisions as policy
-from nanogpt.fleet.decisions import Entry, Key
-from nanogpt.fleet.fleet_parts import OnEvent
-from nanogpt.validate import PartError
+from nanogpt.fleet.costs import decode_us, prefill_us
+from nanogpt.fleet.decisions import URGENT_US, Event, Key, LazyHeap
+from nanogpt.fleet.fleet_config import FleetConfig
+from nanogpt.fleet.fleet_policies import ApplyEvent, FleetPolicies
+from nanogpt.fleet.request_state import RequestState
+from nanogpt.validate import PolicyError
+
+TICK_US = 1000
+"""How often the source looks at a request that is near its deadline or past it."""
 
 
-class WaitingQueue(Protocol):
-    """Requests by rank, the smallest key first. A request is in it once or not at all."""
+class WaitingQueue:
+    """Request ids by rank, the smallest key first, each at most once. Mutable.
 
-    def push(self, request_id: int, key: Key) -> None:
-        """Puts a request in, or at another rank."""
-        ...
+    The reference `apply_event` works in place, another one on copies.
+    """
 
-    def pop(self) -> int | None:
-        """Takes the first one out; None when none waits."""
-        ...
-
-    def __len__(self) -> int: ...
-
-
-class LazyQueue:
-    """The reference in place: what `policy.on_event` does, without copying the heap. Mutable."""
-
-    def __init__(self) -> None:
-        self._heap: list[Entry] = []
-        self._generations: dict[int, int] = {}
-        self._waiting: dict[int, None] = {}
+    def __init__(self, apply_event: ApplyEvent) -> None:
+        self._apply_event = apply_event
+        self._heap = LazyHeap([], {})
+        self._ids: set[int] = set()
 
     def push(self, request_id: int, key: Key) -> None:
-        """Puts a request in; an entry of it from before is stale from now on."""
-        generation = self._generations.get(request_id, 0) + 1
-        self._generations[request_id] = generation
-        self._waiting[request_id] = None
-        heapq.heappush(self._heap, (key, request_id, generation))
+        """Put a request in, or at another rank."""
+        self._apply(("push", request_id, key))
+        self._ids.add(request_id)
 
     def pop(self) -> int | None:
-        """Takes the first live one out."""
-        while self._heap:
-            _, request_id, generation = heapq.heappop(self._heap)
-            if self._generations[request_id] == generation:
-                del self._waiting[request_id]
-                return request_id
-        return None
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-
-class PartQueue:
-    """The same through `on_event`; what waits is known here; answers are held to it. Mutable."""
-
-    def __init__(self, on_event: OnEvent) -> None:
-        self._on_event = on_event
-        self._heap: list[Entry] = []
-        self._generations: dict[int, int] = {}
-        self._waiting: dict[int, None] = {}
-
-    def push(self, request_id: int, key: Key) -> None:
-        """Puts a request in, or at another rank."""
-        event = ("push", request_id, key)
-        self._heap, self._generations, _ = self._on_event(self._heap, self._generations, event)
-        self._waiting[request_id] = None
-
-    def pop(self) -> int | None:
-        """Takes the first one out. Raises: PartError when that one does not wait."""
-        event = ("pop",)
-        self._heap, self._generations, popped = self._on_event(self._heap, self._generations, event)
-        if popped is None and self._waiting:
-            raise PartError(f"on_event popped nothing although {len(self)} requests wait")
+        """Take the first one out. Raises: PolicyError when that one is not waiting."""
+        popped = self._apply(("pop",))
+        if popped is None and self._ids:
+            raise PolicyError(f"apply_event popped nothing although {len(self)} requests wait")
         if popped is not None:
-            if popped not in self._waiting:
-                raise PartError(f"on_event popped request {popped}, which is not waiting")
-            del self._waiting[popped]
+            if popped not in self._ids:
+                raise PolicyError(f"apply_event popped request {popped}, which is not waiting")
+            self._ids.remove(popped)
         return popped
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._ids)
+
+    def _apply(self, event: Event) -> int | None:
+        if self._apply_event is policy.apply_event:
+            return self._heap.apply(event)
+        heap = self._heap
+        entries, generations, popped = self._apply_event(heap.entries, heap.generations, event)
+        self._heap = LazyHeap(entries, generations)
+        return popped
 
 
-def make_queue(on_event: OnEvent) -> WaitingQueue:
-    """An empty queue."""
-    return LazyQueue() if on_event is policy.on_event else PartQueue(on_event)
+def next_look_us(config: FleetConfig, state: RequestState, now_us: int) -> int | None:
+    """When to look at a waiting request again after this look; None: never.
+
+    Its remaining work stays the same while it waits: it becomes urgent at one moment and is lost
+    at another. The source's form goes on at every tick until there is no higher priority.
+    """
+    assert state.view is not None
+    is_source = config.urgency == "source"
+    start_by_us = state.request.deadline_us - (0 if is_source else state.view.remaining_us)
+    if now_us < start_by_us - URGENT_US:
+        return start_by_us - URGENT_US
+    if is_source:
+        return now_us + TICK_US if state.priority else None
+    return start_by_us + 1 if now_us <= start_by_us else None
+
+
+def next_priority(
+    config: FleetConfig, policies: FleetPolicies, state: RequestState, now_us: int
+) -> int:
+    """The priority at one of those moments."""
+    deadline_us = state.request.deadline_us
+    if config.urgency == "source":
+        return policy.bump_source(state.priority, now_us, deadline_us)
+    assert state.view is not None
+    return policies.boosted_priority(
+        state.request.priority, now_us, deadline_us, state.view.remaining_us
+    )
+
+
+def remaining_us(config: FleetConfig, state: RequestState) -> int:
+    """The least time a request still needs: alone on a worker, no prefix hit, no drafts."""
+    cost, kv_tokens = config.cost, state.kv_needed
+    decodes_us = (state.left_tokens - 1) * decode_us(cost, 1, kv_tokens)
+    swapped_tokens = state.swapped_tokens
+    computed_tokens = state.known_tokens - swapped_tokens
+    return prefill_us(cost, computed_tokens, 1, kv_tokens, swapped_tokens) + decodes_us

@@ -1,8 +1,8 @@
-"""The loads of the fleet: what arrives when, with which prompt, how urgent; all from one seed.
+"""Seeded loads for the fleet: arrivals, prompts, priorities, deadlines.
 
-Every kind of draw has a stream of its own, so that no policy and no other setting can shift it:
-two fleets meet the identical load. What a draft's acceptance comes to belongs to the load too:
-see `nanogpt.fleet.speculating`.
+Every kind of draw has a random stream of its own, so that no policy and no other setting can shift
+it: two fleets meet the identical load. Which drafts are accepted belongs to the load too: see
+`nanogpt.fleet.speculating`.
 """
 
 import math
@@ -19,27 +19,27 @@ SOURCE_RPS = 30.0
 NUM_PROMPTS = 200
 NUM_SYSTEM_PROMPTS = 12
 SYSTEM_TOKENS = (24, 320)
-"""How long the openings are that several prompts of the pool share."""
+"""Lengths of the openings that several prompts of the pool share."""
 
 SHORTEST_TOKENS, LONGEST_TOKENS = 10, 1500
 LENGTH_MU, LENGTH_SIGMA = 5.5, 1.0
 """Of the logarithm of a prompt's length."""
 SHORTEST_OUTPUT, LONGEST_OUTPUT = 20, 256
 FEWEST_KV_TOKENS = SHORTEST_TOKENS + SHORTEST_OUTPUT - 1
-"""What the smallest request that there can be needs."""
+"""KV tokens of the smallest request."""
 
 PRIORITY_WEIGHTS = (1, 2, 5, 8, 10, 10, 10, 10, 12, 12)
-"""How often each priority comes, from 0, the highest: the source's weights, turned round."""
-ACCEPTANCE_WEIGHT = 8.0
-"""How closely the requests' acceptances lie around their mean: a Beta's two parameters' sum."""
+"""How often each priority comes, from 0, the most urgent: the source's weights, reversed."""
+ACCEPTANCE_BETA = (8.0 * 0.85, 8.0 * (1 - 0.85))
+"""Parameters of the Beta distribution of the requests' acceptances: 0.85 on average."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRequest:
-    """A request before anything happened to it.
+    """A request of the load.
 
-    `prompt` are its tokens; `priority` 0 is the highest, 9 the lowest; `acceptance` is the
-    probability, 0 to 1, that one of its drafted tokens is accepted.
+    `prompt`: its tokens; `priority`: 0, the most urgent, to 9; `acceptance`: the probability that
+    one of its draft tokens is accepted.
     """
 
     id: int
@@ -52,13 +52,13 @@ class FleetRequest:
 
     @property
     def kv_tokens_needed(self) -> int:
-        """KV tokens to set aside for it: the last generated token needs none."""
+        """KV tokens to reserve for it: the last generated token needs none."""
         return len(self.prompt) + self.max_new_tokens - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Requests in order of arrival, and the seed that their drafts' acceptance is drawn from.
+    """Requests in order of arrival, and the seed of their drafts.
 
     Raises: ValueError naming the first request that cannot be run.
     """
@@ -91,26 +91,19 @@ class Workload:
 
 
 def make_workload(
-    scenario: Scenario,
-    requests_per_s: float,
-    duration_s: float,
-    seed: int,
-    acceptance: float = 0.85,
+    scenario: Scenario, requests_per_s: float, duration_s: float, seed: int
 ) -> Workload:
     """Poisson arrivals for so long, from an empty start. The same arguments give the same load.
 
     At 30 requests/s the scenarios are the source's: "steady" 30 all along; "burst" 5, then 200
     for 5 s (at most a third of the duration) from a third of it on, then 5; "mixed_priority" 30,
     with 80 for 10 s (at most half of it) from a quarter on. Another rate scales all of them.
-    `acceptance` is the mean of the requests' own.
 
     Raises: ValueError for an unknown scenario or a number outside its limits.
     """
     for name, value in (("rate", requests_per_s), ("duration", duration_s)):
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"the {name} is {value}; it must be a number above 0")
-    if not 0 <= acceptance <= 1:
-        raise ValueError(f"the acceptance is {acceptance}; it must be from 0 to 1")
     rates = phases(scenario, requests_per_s, duration_s)
 
     def stream(kind: str) -> random.Random:
@@ -131,21 +124,21 @@ def make_workload(
                 max_new_tokens=lengths.randint(SHORTEST_OUTPUT, LONGEST_OUTPUT),
                 priority=priority,
                 deadline_us=arrival_us + slo_us(priority),
-                acceptance=_acceptance(acceptances, acceptance),
+                acceptance=acceptances.betavariate(*ACCEPTANCE_BETA),
             )
         )
     return Workload(tuple(requests), seed, scenario, requests_per_s, duration_s)
 
 
 def slo_us(priority: int) -> int:
-    """How long a request of this priority may take: 0.5 s for 0 to 2, 2 s for 3 to 5, else 5 s."""
+    """The time until the deadline: 0.5 s for priorities 0 to 2, 2 s for 3 to 5, else 5 s."""
     if priority <= 2:
         return 500_000
     return 2_000_000 if priority <= 5 else 5_000_000
 
 
 def phases(scenario: str, rps: float, duration_s: float) -> list[tuple[float, float]]:
-    """(requests per second, until which second) of each phase.
+    """(requests per second, end in seconds) of each phase.
 
     Raises: ValueError for an unknown scenario.
     """
@@ -164,7 +157,7 @@ def phases(scenario: str, rps: float, duration_s: float) -> list[tuple[float, fl
 
 
 def _arrival_times(draw: random.Random, phases: Sequence[tuple[float, float]]) -> Iterator[int]:
-    """Poisson arrivals in microseconds: unit gaps, stretched by the rate of the moment."""
+    """Poisson arrivals in microseconds: unit gaps, scaled by the rate of the phase."""
     now_s, gap = 0.0, draw.expovariate(1.0)
     for rate, end_s in phases:
         while now_s + gap / rate < end_s:
@@ -176,16 +169,9 @@ def _arrival_times(draw: random.Random, phases: Sequence[tuple[float, float]]) -
 
 
 def _prompt_pool(draw: random.Random) -> list[tuple[int, ...]]:
-    """Prompts of the greatest length, each a shared opening and its own text, tokens 0 to 255."""
+    """Prompts of maximal length, each a shared opening and its own text, tokens 0 to 255."""
     openings = [draw.randbytes(draw.randint(*SYSTEM_TOKENS)) for _ in range(NUM_SYSTEM_PROMPTS)]
     return [
         tuple((draw.choice(openings) + draw.randbytes(LONGEST_TOKENS))[:LONGEST_TOKENS])
         for _ in range(NUM_PROMPTS)
     ]
-
-
-def _acceptance(draw: random.Random, mean: float) -> float:
-    """A request's own acceptance around the mean; 0 and 1 leave no room for another."""
-    if mean in (0.0, 1.0):
-        return mean
-    return draw.betavariate(ACCEPTANCE_WEIGHT * mean, ACCEPTANCE_WEIGHT * (1 - mean))

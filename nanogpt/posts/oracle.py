@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.model import GPT, Attend, attend_causally
-from nanogpt.parts.sliding_window import window_mask
-from nanogpt.request import Request, check_request
+from nanogpt.policies.sliding_window import window_mask
+from nanogpt.request import Request, validate_request
 from nanogpt.sampling import check_temperature, sample_tokens, uniform
 from nanogpt.validate import check_int, check_sinks
 
@@ -39,7 +39,7 @@ def generate(
     check_sinks(num_sinks, sliding_window)
     if sliding_window is not None:
         check_int("sliding_window", sliding_window, 1)
-    check_request(Request(request_id, list(prompt_tokens), max_new_tokens), model.config)
+    validate_request(Request(request_id, list(prompt_tokens), max_new_tokens), model.config)
     tokens = list(prompt_tokens)
     for position in range(len(tokens), len(tokens) + max_new_tokens):
         attend = attend_in_window(len(tokens), sliding_window, num_sinks)

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from nanogpt.config import EngineConfig
-from nanogpt.engine import Arrivals, Engine
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
-from nanogpt.parts.ranking import Policy
-from nanogpt.request import Request
-from nanogpt.scheduler import Scheduler
+from nanogpt.policies import Policies
+from nanogpt.policy_views import Policy
+from nanogpt.posts.post_scheduler import PostEngine, PostScheduler
+from nanogpt.request import Arrivals, Request
 from nanogpt.validate import check_is
 
 
@@ -20,14 +19,14 @@ def chunked_prefill_generate(
     executor: str = "packed",
     temperature: float = 0.0,
     seed: int = 0,
-    parts: Parts = Parts(),
+    policies: Policies = Policies(),
 ) -> list[Request]:
     """Serve [(arrival step, request), ...] with chunked prefill; return them as they complete.
 
     Every request starts at its own step, also while others run. As many requests as are given may
     run at once, one of them in prefill, as in the chunked-prefill post.
-    Raises: ValueError for a bad request or limit, PartError for an illegal answer
-    of a part, and whatever a part raises.
+    Raises: ValueError for a bad request or limit, PolicyError for an illegal answer
+    of a policy, and whatever a policy raises.
     """
     check_is("request_queue", request_queue, Sequence, "a list of pairs (arrival step, Request)")
     config = EngineConfig(
@@ -38,7 +37,7 @@ def chunked_prefill_generate(
         temperature=temperature,
         seed=seed,
     )
-    trace = Engine(model, config, parts).run(request_queue)
+    trace = PostEngine(model, config, policies).run(request_queue)
     by_id = {request.id: request for _, request in request_queue}
     return [by_id[request_id] for step in trace.steps for request_id in step.finished]
 
@@ -58,16 +57,16 @@ def scheduled_generate(
     executor: str = "padded",
     temperature: float = 0.0,
     seed: int = 0,
-    parts: Parts = Parts(),
+    policies: Policies = Policies(),
     max_steps: int | None = None,
-) -> Scheduler:
+) -> PostScheduler:
     """Serve requests that are all there at step 0 under a policy and a KV budget.
 
     As in the scheduling post, one request prefills at a time, and a step is two forwards, prefill
     and decode ("packed" makes it one). `max_steps` ends a run that would go on for ever.
     Returns the scheduler; `scheduler.trace` is the run, which `posts.step_log` prints.
-    Raises: ValueError for a bad request or limit, PartError for an illegal answer
-    of a part, and whatever a part raises.
+    Raises: ValueError for a bad request or limit, PolicyError for an illegal answer
+    of a policy, and whatever a policy raises.
     """
     check_is("requests", requests, Sequence, "a list of Request")
     config = EngineConfig(
@@ -83,8 +82,10 @@ def scheduled_generate(
         temperature=temperature,
         seed=seed,
     )
-    engine = Engine(model, config, parts)
-    engine.scheduler.trace = engine.run([(0, request) for request in requests], max_steps)
+    engine = PostEngine(model, config, policies)
+    trace = engine.run([(0, request) for request in requests], max_steps)
+    assert isinstance(engine.scheduler, PostScheduler)
+    engine.scheduler.trace = trace
     return engine.scheduler
 
 
@@ -103,13 +104,13 @@ def interleaved_generate(
     executor: str = "fused",
     temperature: float = 0.0,
     seed: int = 0,
-    parts: Parts = Parts(),
+    policies: Policies = Policies(),
     max_steps: int | None = None,
-) -> Scheduler:
+) -> PostScheduler:
     """Serve requests as `scheduled_generate` does, with one forward in every step that computes.
 
-    "fused" pads every row to the longest, as in the interleaving post; "strip" and "packed" pad
-    nothing. Raises: as `scheduled_generate` does, and ValueError for an executor that needs more.
+    "fused" pads every row to the longest, as in the interleaving post; "single_mask" and "packed"
+    pad nothing. Raises: as `scheduled_generate` does, and ValueError for "padded".
     """
     if executor == "padded":
         raise ValueError("the executor 'padded' takes two forwards; choose 'fused' or 'packed'")
@@ -127,6 +128,6 @@ def interleaved_generate(
         executor=executor,
         temperature=temperature,
         seed=seed,
-        parts=parts,
+        policies=policies,
         max_steps=max_steps,
     )

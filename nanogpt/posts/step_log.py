@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from nanogpt.experiments.trace_waits import all_waits
+from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.trace import StepRecord, Trace, WaitRecord
 
 
 def step_log(trace: Trace) -> str:
     """The run as text, one line per step: what prefills, decodes, waits, was preempted."""
-    return "\n".join(map(_step_line, trace.steps, all_waits(trace)))
+    return "\n".join(map(_step_line, trace.steps, wait_reasons(trace)))
 
 
 def _step_line(step: StepRecord, waits: Sequence[WaitRecord]) -> str:

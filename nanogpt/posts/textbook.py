@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanogpt.model import GPT
-from nanogpt.parts.fusing import fused_rows
-from nanogpt.parts.sliding_window import evict
-from nanogpt.request import KVView, OwnKV, Request, no_kv
+from nanogpt.policies.fusing import prepare_inputs
+from nanogpt.policies.sliding_window import evict
+from nanogpt.posts.post_request import KVView, OwnKV, Request
 from nanogpt.validate import check_int
 
 BatchedKV = list[list[tuple[Tensor, Tensor]]]
@@ -169,7 +169,7 @@ def assemble_fused_batch(
     Raises: ValueError for an empty batch and for a chunk beyond what is left.
     """
     requests, num_new = list(decode_reqs), [1] * len(decode_reqs)
-    cursors = [request.num_known - 1 for request in decode_reqs]
+    cursors = [request.num_tokens - 1 for request in decode_reqs]
     if prefill_req is not None and chunk_size != 0:
         if not 0 < chunk_size <= prefill_req.remaining:
             raise ValueError(
@@ -178,12 +178,12 @@ def assemble_fused_batch(
             )
         requests.append(prefill_req)
         num_new.append(chunk_size)
-        cursors.append(prefill_req.prefill_cursor)
+        cursors.append(prefill_req.num_computed_tokens)
     if not requests:
         raise ValueError(
             "there is nothing to assemble: no decode, and no chunk of at least 1 token"
         )
-    rows, positions = fused_rows([r.tokens_so_far for r in requests], cursors, num_new)
+    rows, positions = prepare_inputs([r.tokens_so_far for r in requests], cursors, num_new)
     past_kvs, past_real, past_pads = assemble_batch_cache(requests)
     new_pads = [max(num_new) - n for n in num_new]
     new_real = torch.arange(max(num_new)) >= torch.tensor(new_pads).view(-1, 1, 1)  # (B, 1, T)
@@ -222,7 +222,7 @@ def evict_kv_cache(request: Request, window_size: int | None, num_sinks: int = 0
 
 
 def _own_kv(request: Request) -> KVView:
-    if request.kv_view is not no_kv and not isinstance(request.kv_view, OwnKV):
+    if request.was_submitted and not isinstance(request.kv_view, OwnKV):
         raise ValueError(
             f"request {request.id} is served by an engine, which stores its K/V itself"
         )

@@ -1,8 +1,7 @@
 """How ranks agree to leave a pass: all of them at the same attention op, or none.
 
-A rank that leaves alone leaves the others waiting in the next collective for ever. So what one rank
-has read in shared memory is only its vote. Three ways to make the votes one decision, each with
-the same face:
+A rank that leaves by itself makes the others wait forever in the next collective. So what one rank
+reads in shared memory is only its vote. Three ways make the votes one decision:
 
     "vote"    one all_reduce(MAX) of the votes at every attention op; leave at once
     "carried" the votes ride on the attention output's own all_reduce; leave one layer later
@@ -12,36 +11,42 @@ the same face:
 Source: the SLO post for the first; FlowPrefill (arXiv 2602.16603), its repository, for the last.
 """
 
-import sys
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from nanogpt.preemption.collectives import Collectives
-from nanogpt.preemption.hold_points import Place, PointName, pass_by
-from nanogpt.preemption.shared_state import SharedState, checkpoint_number
+from nanogpt.preemption.shared_state import (
+    Place,
+    PointName,
+    SharedState,
+    checkpoint_number,
+    pass_by,
+)
 from nanogpt.slo.policy import refuses_preemption
 
 Move: TypeAlias = tuple[Literal["max"], int] | tuple[Literal["leave"]]
 """What a rank does at a checkpoint: ("max", vote) is the collective, ("leave",) leaves the pass."""
 
-Checkpoint: TypeAlias = Generator[Move, int, None]
+PreemptionPoint: TypeAlias = Generator[Move, int, None]
 
 
-def local_vote(target: int, step: int, layer: int, num_layers: int) -> int:
-    """1 when this rank wants to leave pass `step` at the attention op of `layer`, else 0.
+def local_vote(target: int, step: int, layers_done: int, num_layers: int) -> int:
+    """1 when this rank wants to leave pass `step` once `layers_done` are computed, else 0.
 
-    The target names the step that it means, so one that was written for another step, however
-    late it lands, is not ours. With more than 90 % of the layers done it is too late to leave.
+    A target names the step that it means, so a late one stops no other step. With more than 90 %
+    of the layers done it is too late to leave.
     """
-    return int(target == step and not refuses_preemption(layer, num_layers))
+    return int(target == step and not refuses_preemption(layers_done, num_layers))
 
 
-def checkpoint(vote: int) -> Checkpoint:
-    """Take part in the collective, whatever the own vote; leave if any rank voted to."""
+def preemption_point(vote: int) -> PreemptionPoint:
+    """Take part in the collective, whatever this rank's vote is; leave if any rank voted to."""
     agreed = yield ("max", vote)
     if agreed:
         yield ("leave",)
@@ -58,8 +63,8 @@ def keep_target(shared: SharedState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """How a wish to preempt travels: what the monitor writes, how a rank reads it, what the engine
-    does about it after a pass.
+    """How the monitor asks for a preemption: what it writes, how a rank reads it, and what the
+    engine does with it after a pass.
     """
 
     write: Callable[[SharedState, int], None] = write_step
@@ -72,40 +77,66 @@ BY_STEP = Signal()
 
 
 @dataclass(frozen=True, slots=True)
-class RankParts:
-    """The exchangeable pieces of a rank; functions of modules, since they travel by name."""
+class RankPolicies:
+    """The exchangeable functions of a rank. They are sent to its process by name."""
 
     signal: Signal = BY_STEP
-    checkpoint: Callable[[int], Checkpoint] = checkpoint
+    preemption_point: Callable[[int], PreemptionPoint] = preemption_point
     at_point: Callable[[Place], None] = pass_by
 
 
-RANK_PARTS = RankParts()
+RANK_POLICIES = RankPolicies()
 """The reference."""
 
 
-def check_rank_parts(parts: RankParts) -> None:
-    """Raises: ValueError naming a part that another process could not import."""
-    signal = parts.signal
-    functions: tuple[Callable[..., Any], ...] = (
-        signal.write, signal.local_vote, signal.after_pass, parts.checkpoint, parts.at_point,
-    )  # fmt: skip
-    for function in functions:
-        module, name = function.__module__, function.__qualname__
-        if module == "__main__" or getattr(sys.modules[module], name, None) is not function:
-            raise ValueError(
-                f"the rank part {name} travels to other processes by name; it must be a function "
-                "of a module that they can import"
-            )
+class Collectives:
+    """This rank's membership in the gloo group of all ranks. A group of one sends nothing.
+
+    Mutable: `count`, the collectives so far, and `waiting`, whether it is inside one.
+    """
+
+    def __init__(self, rank: int, num_ranks: int) -> None:
+        self.rank = rank
+        self.num_ranks = num_ranks
+        self.count = 0
+        self.waiting = False
+
+    def join(self, store: Path, timeout_s: float) -> None:
+        """Meet the other ranks through a file; each collective may take `timeout_s` seconds.
+
+        Raises: RuntimeError when the others do not come.
+        """
+        if self.num_ranks > 1:
+            dist.init_process_group(
+                "gloo", init_method=store.as_uri(), rank=self.rank, world_size=self.num_ranks,
+                timeout=timedelta(seconds=timeout_s),
+            )  # fmt: skip
+
+    def sum(self, partial: Tensor) -> Tensor:
+        """Sum `partial` over the ranks, in place."""
+        return self._all_reduce(partial, dist.ReduceOp.SUM)
+
+    def max(self, vote: int) -> int:
+        """The largest vote of all ranks."""
+        return int(self._all_reduce(torch.tensor(vote, dtype=torch.int32), dist.ReduceOp.MAX))
+
+    def _all_reduce(self, tensor: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
+        """Raises: RuntimeError when another rank does not come in time, or is gone."""
+        if self.num_ranks > 1:
+            self.waiting = True
+            dist.all_reduce(tensor, operation)
+            self.waiting = False
+            self.count += 1
+        return tensor
 
 
 @dataclass(slots=True)
 class Ballot:
-    """What one rank needs to vote in one pass; `last` is the vote that it cast last."""
+    """What one rank needs to vote in one pass; `last` is its last vote."""
 
     shared: SharedState
     collectives: Collectives
-    parts: RankParts
+    policies: RankPolicies
     step: int
     num_layers: int
     last: int = 0
@@ -113,41 +144,28 @@ class Ballot:
     def cast(self, layer: int) -> int:
         """Read the target and make it this rank's vote."""
         self._at("read", layer)
-        vote = self.parts.signal.local_vote
+        vote = self.policies.signal.local_vote
         self.last = vote(self.shared.target, self.step, layer, self.num_layers)
         self._at("agree", layer)
         return self.last
 
     def _at(self, name: PointName, layer: int) -> None:
-        rank = self.collectives.rank
         number = checkpoint_number(self.step, layer, self.num_layers)
-        self.parts.at_point(Place(self.shared, rank, name, number))
-
-
-class Agreement(Protocol):
-    """One pass's way to agree."""
-
-    def leave(self, layer: int) -> bool:
-        """Whether every rank leaves at this attention op; the same answer on all of them."""
-        ...
-
-    def add_up(self, partial: Tensor) -> Tensor:
-        """Sum the attention output over the ranks. Shapes: (N, C) -> (N, C)."""
-        ...
+        self.policies.at_point(Place(self.shared, self.collectives.rank, name, number))
 
 
 class NoVote:
-    """No look and no vote: what a pass costs when no monitor is on."""
+    """A pass without a vote, and the base of those with one."""
 
     def __init__(self, ballot: Ballot) -> None:
         self.ballot = ballot
 
     def leave(self, layer: int) -> bool:
-        """No."""
+        """Whether every rank leaves at this attention op; the same answer on all of them."""
         return False
 
     def add_up(self, partial: Tensor) -> Tensor:
-        """Sum and nothing else."""
+        """Sum the attention output over the ranks. Shapes: (N, C) -> (N, C)."""
         return self.ballot.collectives.sum(partial)
 
 
@@ -155,8 +173,8 @@ class Vote(NoVote):
     """A collective of its own for every vote."""
 
     def leave(self, layer: int) -> bool:
-        """Do what `checkpoint` says, move by move."""
-        moves = self.ballot.parts.checkpoint(self.ballot.cast(layer))
+        """Carry out the moves of the policy's generator."""
+        moves = self.ballot.policies.preemption_point(self.ballot.cast(layer))
         move = next(moves, None)
         while move is not None:
             if move[0] == "leave":
@@ -179,7 +197,7 @@ class CarriedVote(NoVote):
         self.agreed = False
 
     def leave(self, layer: int) -> bool:
-        """What the sum of the layer below said; the vote of this layer goes with its own sum."""
+        """The votes of the layer below; this layer's vote goes with its own sum."""
         self.vote = self.ballot.cast(layer)
         return self.agreed
 
@@ -192,16 +210,15 @@ class CarriedVote(NoVote):
 
 
 class EpochStop(NoVote):
-    """The first to see the target names the next checkpoint; no rank can be past it already.
+    """The first rank to see the target names the next checkpoint; no rank can be past it yet.
 
-    Why not: a rank comes to checkpoint e + 1 only through the sums of layer e, and those wait for
-    every rank, also for the one that stands at checkpoint e and has just written e + 1. Two ranks
-    that write at once write the same number. After the last layer the number named belongs to no
-    layer, so it stops no pass.
+    A rank reaches checkpoint e + 1 only through the sums of layer e, and those wait for every rank,
+    including the one that is at checkpoint e and has just written e + 1. Two ranks that write at
+    once write the same number. After the last layer, the named number belongs to no layer.
     """
 
     def leave(self, layer: int) -> bool:
-        """Whether this is the checkpoint that a rank named; else name the next, if need be."""
+        """Whether a rank has named this checkpoint. If not, a rank that votes 1 names the next."""
         ballot = self.ballot
         here = checkpoint_number(ballot.step, layer, ballot.num_layers)
         vote = ballot.cast(layer)
@@ -212,7 +229,7 @@ class EpochStop(NoVote):
         return False
 
 
-AGREEMENTS: dict[str, Callable[[Ballot], Agreement]] = {
+AGREEMENTS: dict[str, Callable[[Ballot], NoVote]] = {
     "vote": Vote,
     "carried": CarriedVote,
     "epoch": EpochStop,

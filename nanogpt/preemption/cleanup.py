@@ -1,33 +1,73 @@
-"""What an aborted pass leaves to be undone, as a pure function from state to state.
+"""What happens after a preemption: undoing an aborted pass, waking or dropping a suspended one.
 
-A preemption for lack of memory happens inside scheduling, before it is noted what runs in
-this step. This one happens after: the victims are in the books of a step that never was, and a
-request that comes back from there must not look as if it had never left.
+Preemption for lack of memory happens during scheduling, before the step's requests are recorded.
+An aborted pass comes after that: its victims are recorded as scheduled in a step that never
+finished, and must be readmitted as if they had not been.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
 
-from nanogpt.preemption.scheduler_books import Books
+from nanogpt.preemption.scheduler_state import SchedulerState
+from nanogpt.request import Request
+from nanogpt.scheduler import Scheduler
+from nanogpt.slo.policy import SLEEP_BOUND, slept_enough
+
+Way: TypeAlias = Literal["stay_suspended", "resume", "abort"]
 
 
-def clean_up(books: Books, aborted: Sequence[int], waiter: int | None) -> Books:
+def rollback_step(
+    state: SchedulerState, aborted: Sequence[int], waiter: int | None
+) -> SchedulerState:
     """Undo an aborted pass: its prefills lose their K/V and wait again, in front and in order.
 
     `waiter` is the request that the pass was aborted for, None if it is unknown or gone.
     """
-    back = tuple(request_id for request_id in books.running if request_id in aborted)
-    return Books(
-        waiting=(*back, *books.waiting),
-        running=tuple(request_id for request_id in books.running if request_id not in aborted),
-        kv=books.kv.difference(aborted),
-        previous_step=books.previous_step.difference(aborted),
-        next_up=waiter if waiter in books.waiting else None,
+    back = tuple(request_id for request_id in state.running if request_id in aborted)
+    return SchedulerState(
+        waiting=(*back, *state.waiting),
+        running=tuple(request_id for request_id in state.running if request_id not in aborted),
+        kv=state.kv.difference(aborted),
+        previous_step=state.previous_step.difference(aborted),
+        admit_next=waiter if waiter in state.waiting else None,
     )
 
 
 def admission_problem(newcomers: Iterable[int], previous_step: Iterable[int]) -> str | None:
-    """Why these may not be admitted now: what was scheduled in the last step runs already."""
+    """Why these requests may not be admitted now: those of the last step are running already."""
     twice = sorted(set(newcomers).intersection(previous_step))
     if twice:
         return f"requests {twice} are admitted, yet the last step was scheduled with them"
     return None
+
+
+def resume_or_abort(
+    suspended_us: int,
+    pass_us: int,
+    *,
+    urgent_waits: bool,
+    memory_is_short: bool,
+    bound: float = SLEEP_BOUND,
+) -> Way:
+    """What to do with a suspended pass now.
+
+    It stays suspended while an urgent request waits, for at most `bound` times the duration of the
+    whole pass, so that no pass is suspended forever. If its K/V's memory is needed, it is aborted.
+    """
+    if not urgent_waits or slept_enough(suspended_us, pass_us, bound):
+        return "resume"
+    return "abort" if memory_is_short else "stay_suspended"
+
+
+def has_room(scheduler: Scheduler, step: int, request: Request, asleep: Sequence[Request]) -> bool:
+    """Whether a request can run while a pass with the requests `asleep` is suspended.
+
+    A request that the suspended pass was to admit counts as running, although it is still queued.
+    """
+    scheduler.begin_step(step)  # ranks every request anew
+    if request.status != "waiting" or scheduler.select_victims():
+        return not scheduler.select_victims()
+    admissible, _ = scheduler.select_admissible()
+    holding = {*scheduler.running(), *asleep}
+    fits = not scheduler.kv.is_exceeded([*holding, request])
+    return request in admissible and fits and len(holding) < scheduler.config.max_batch_size

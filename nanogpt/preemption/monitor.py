@@ -1,9 +1,9 @@
-"""The monitor: a thread that looks at who waits while the engine waits for a pass to end.
+"""The monitor: a thread that watches the waiting requests while the engine waits for a pass to end.
 
-The engine publishes a frozen snapshot at the end of scheduling, by one assignment, and is never
-made to wait. Requests that arrive in mid-pass come through an inbox, which the monitor reads too:
-the engine itself takes them in only between passes. Once it wants a pass gone, the monitor writes
-the number of that pass into shared memory, once, and leaves the rest to the ranks.
+The engine publishes a frozen snapshot at the end of scheduling, by one assignment, and never waits.
+Requests that arrive during a pass come through an inbox, which the monitor reads too: the engine
+itself takes them in only between passes. To preempt a pass, the monitor writes its number into
+shared memory, once; the ranks do the rest.
 
 Times are microseconds of the machine's monotonic clock.
 """
@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Self
 
 from nanogpt.preemption.agreement import BY_STEP, Signal
@@ -25,7 +24,7 @@ _STOP_S = 5.0
 
 
 def now_us() -> int:
-    """Microseconds of the monotonic clock, which no change of the wall clock moves."""
+    """Microseconds of the monotonic clock."""
     return time.perf_counter_ns() // 1000
 
 
@@ -33,8 +32,8 @@ def now_us() -> int:
 class Snapshot:
     """What the scheduler had decided when pass `step` began, at `started_us`.
 
-    `running` are those whose prefill is in the pass, `waiting` those who could not start. `now_us`
-    is when it is looked at.
+    The pass has the prefills of the `running` requests; the `waiting` ones could not start.
+    `now_us` is when the snapshot is looked at.
     """
 
     step: int
@@ -57,7 +56,7 @@ Gate = Callable[[Snapshot], Target | None]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A target as it was written, and what the monitor saw; `written_ns` on the monotonic clock."""
+    """A written target, and what the monitor saw; `written_ns` on the monotonic clock."""
 
     target: Target
     snapshot: Snapshot
@@ -66,7 +65,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request, when it arrived (on the engine's clock), and what was promised to it."""
+    """A request, its SLO, and when it arrived on the engine's clock."""
 
     request: Request
     slo: SloRequest
@@ -81,12 +80,12 @@ class Inbox:
         self._arrivals: tuple[Arrival, ...] = ()
 
     def add(self, arrival: Arrival) -> None:
-        """Put one more in."""
+        """Add a request."""
         with self._lock:
             self._arrivals = (*self._arrivals, arrival)
 
     def look(self) -> tuple[Arrival, ...]:
-        """Who is in it, oldest first."""
+        """The requests in it, oldest first."""
         return self._arrivals
 
     def take(self) -> tuple[Arrival, ...]:
@@ -97,7 +96,7 @@ class Inbox:
 
 
 def with_arrivals(snapshot: Snapshot, arrivals: Iterable[Arrival]) -> Snapshot:
-    """The snapshot, with those who have arrived since it was taken among the waiting."""
+    """The snapshot, with the requests that arrived after it among the waiting ones."""
     known = {request.id for request in (*snapshot.waiting, *snapshot.running)}
     new = [arrival.slo for arrival in arrivals if arrival.slo.id not in known]
     return replace(snapshot, waiting=(*snapshot.waiting, *new))
@@ -108,21 +107,22 @@ def go_on() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class MonitorParts:
-    """The exchangeable pieces of the monitor; `before_write` is a point to hold it at."""
+class MonitorPolicies:
+    """The exchangeable functions of the monitor; `before_write` is a point to hold it at."""
 
     see: Callable[[Snapshot, Iterable[Arrival]], Snapshot] = with_arrivals
     before_write: Callable[[], None] = go_on
 
 
-MONITOR_PARTS = MonitorParts()
+MONITOR_POLICIES = MonitorPolicies()
 """The reference."""
 
 
 class Monitor:
-    """Looks every `poll_s` seconds, since slack shrinks by itself, and at once when woken.
+    """Looks every `poll_s` seconds, since slack shrinks with time, and at once when woken.
 
-    Mutable: the snapshot, the last decision. An error of the gate ends the thread; `publish` tells.
+    Mutable: the snapshot, the last decision. An error of the gate ends the thread; `publish`
+    raises it.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class Monitor:
         gate: Gate,
         inbox: Inbox,
         signal: Signal = BY_STEP,
-        parts: MonitorParts = MONITOR_PARTS,
+        policies: MonitorPolicies = MONITOR_POLICIES,
         poll_s: float = POLL_S,
     ) -> None:
         self.shared = shared
         self.gate = gate
         self.inbox = inbox
         self.signal = signal
-        self.parts = parts
+        self.policies = policies
         self.poll_s = poll_s
         self.decision: Decision | None = None
         self._snapshot: Snapshot | None = None
@@ -153,11 +153,11 @@ class Monitor:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is looking."""
+        """Whether the thread is alive."""
         return self._thread.is_alive()
 
     def publish(self, snapshot: Snapshot | None) -> None:
-        """Swap in what is to be looked at from now on; None while no pass can be preempted.
+        """Replace the snapshot to look at; None while no pass can be preempted.
 
         Raises: RuntimeError when the gate has failed, with its error as the cause, and when the
         thread was never started.
@@ -170,7 +170,7 @@ class Monitor:
         self._woken.set()
 
     def wake(self) -> None:
-        """Look now: something has arrived."""
+        """Look now: a request has arrived."""
         self._woken.set()
 
     def stop(self) -> None:
@@ -189,19 +189,14 @@ class Monitor:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _watch(self) -> None:
         try:
             while not self._stopping:
                 self._look()
-                # Without a snapshot there is nothing that time alone could change.
+                # Without a snapshot, the passing of time changes nothing.
                 self._woken.wait(self.poll_s if self._snapshot is not None else None)
                 self._woken.clear()
         except Exception as error:
@@ -212,11 +207,11 @@ class Monitor:
         asked = self.decision.target.step if self.decision else None
         if snapshot is None or snapshot.step == asked:
             return
-        seen = self.parts.see(replace(snapshot, now_us=now_us()), self.inbox.look())
+        seen = self.policies.see(replace(snapshot, now_us=now_us()), self.inbox.look())
         target = self.gate(seen)
         if target is None:
             return
-        self.parts.before_write()
+        self.policies.before_write()
         # The decision first: once the target is written, the pass may be over at any moment.
         self.decision = Decision(target, seen, time.perf_counter_ns())
         self.signal.write(self.shared, target.step)

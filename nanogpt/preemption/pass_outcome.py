@@ -1,7 +1,7 @@
-"""What the ranks' replies to one pass come to: complete, left by all, or the end of the group.
+"""The outcome of one pass from the ranks' replies: complete, left by all, or the group's end.
 
-Every reply is read, whatever the first ones say: one that stays behind in its socket is taken for
-the answer to the next pass.
+Every reply is read, whatever the first ones say: one that is left in its socket would be taken for
+the reply to the next pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from nanogpt.preemption.rank_messages import Crashed, Done, Left, Ready, Reply
 
 
 class RanksFailed(RuntimeError):
-    """A rank crashed, hung or vanished. The others cannot go on without it: all were ended."""
+    """A rank crashed, hung or vanished; all ranks were ended, as none can go on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +46,16 @@ def read_all(next_reply: NextReply, num_ranks: int) -> list[Reply]:
 
 
 def judge(replies: Sequence[Reply], step: int, target: int) -> Outcome:
-    """Whether pass `step` is complete or was left. Only the ranks know; `target` does not matter.
+    """Whether pass `step` is complete or was left.
 
-    A target may have been written after the last rank looked. Raises: RanksFailed, naming every
-    rank that crashed, and for replies that do not fit together.
+    Only the replies decide: the `target` may have been written after the last rank read it.
+    Raises: RanksFailed for a crash, naming every rank, and for replies that do not fit together.
     """
-    crashes = [reply for reply in replies if isinstance(reply, Crashed)]
-    if crashes:
-        raise RanksFailed("; ".join(_in_words(reply) for reply in replies))
-    passes = [reply for reply in replies if not isinstance(reply, Ready | Crashed)]
-    for reply in passes:
-        if reply.step != step:
-            raise RanksFailed(f"rank {reply.rank} answered step {reply.step}, not step {step}")
-    done = tuple(reply for reply in passes if isinstance(reply, Done))
-    left = tuple(reply for reply in passes if isinstance(reply, Left))
+    done = tuple(reply for reply in replies if isinstance(reply, Done))
+    left = tuple(reply for reply in replies if isinstance(reply, Left))
+    late = next((reply for reply in (*done, *left) if reply.step != step), None)
+    if late is not None and len(done) + len(left) == len(replies):
+        raise RanksFailed(f"rank {late.rank} answered step {late.step}, not step {step}")
     logits = next((reply.logits for reply in done if reply.logits is not None), None)
     if len(done) == len(replies) and logits is not None:
         return Complete(step, logits, done)
@@ -87,12 +83,12 @@ def _in_words(reply: Reply) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerParts:
-    """The exchangeable pieces of the engine's side of a pass."""
+class RunnerPolicies:
+    """The exchangeable functions of the engine's side of a pass."""
 
     read_replies: Callable[[NextReply, int], list[Reply]] = read_all
     judge: Callable[[Sequence[Reply], int, int], Outcome] = judge
 
 
-RUNNER_PARTS = RunnerParts()
+RUNNER_POLICIES = RunnerPolicies()
 """The reference."""

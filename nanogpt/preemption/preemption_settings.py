@@ -1,21 +1,21 @@
-"""Whether and how an engine preempts passes: the monitor's gate, and the exchangeable pieces."""
+"""Whether and how an engine preempts passes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nanogpt.preemption.agreement import AGREEMENTS, RANK_PARTS, RankParts
-from nanogpt.preemption.cleanup import clean_up
-from nanogpt.preemption.monitor import MONITOR_PARTS, Gate, MonitorParts
-from nanogpt.preemption.scheduler_books import Books
+from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, RankPolicies
+from nanogpt.preemption.cleanup import rollback_step
+from nanogpt.preemption.monitor import MONITOR_POLICIES, Gate, MonitorPolicies
+from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.slo.slo_view import SloRequest
 
 WAYS = ("abort", "suspend")
 Batch = Callable[[SloRequest, Sequence[SloRequest]], Sequence[int]]
-"""batch(chosen, others) -> ids of those who may start in the step that a pass was left for."""
+"""batch(chosen, others) -> ids of the requests that may share the chosen waiter's step."""
 
 
 def alone(chosen: SloRequest, others: Sequence[SloRequest]) -> list[int]:
-    """The chosen waiter alone: its pass is to be short."""
+    """Only the chosen waiter, which keeps its pass short."""
     return [chosen.id]
 
 
@@ -23,8 +23,8 @@ def alone(chosen: SloRequest, others: Sequence[SloRequest]) -> list[int]:
 class Preemption:
     """Without a `gate` there is no monitor, and ranks never vote.
 
-    `way` is what becomes of a pass that was left: "abort" (computed again later) or "suspend".
-    `agreement` is how ranks agree to leave: "vote", "carried" or "epoch".
+    A preempted pass is aborted (and computed again later) or suspended, by `way`: "abort" or
+    "suspend". `agreement` is how ranks agree to leave: "vote", "carried" or "epoch".
     Raises: ValueError for another way or agreement.
     """
 
@@ -32,9 +32,11 @@ class Preemption:
     way: str = "abort"
     agreement: str = "vote"
     batch: Batch = alone
-    clean_up: Callable[[Books, Sequence[int], int | None], Books] = clean_up
-    rank_parts: RankParts = RANK_PARTS
-    monitor_parts: MonitorParts = MONITOR_PARTS
+    rollback_step: Callable[[SchedulerState, Sequence[int], int | None], SchedulerState] = (
+        rollback_step
+    )
+    rank_policies: RankPolicies = RANK_POLICIES
+    monitor_policies: MonitorPolicies = MONITOR_POLICIES
 
     def __post_init__(self) -> None:
         for what, choice, known in (

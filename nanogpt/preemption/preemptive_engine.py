@@ -20,21 +20,24 @@ from typing import Self
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.base import Row
-from nanogpt.kv_cache import KVCache
+from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey
-from nanogpt.parts.request_view import RequestView
-from nanogpt.planning import Offer
-from nanogpt.preemption.cleanup import admission_problem
+from nanogpt.outputs import Row
+from nanogpt.planning import Candidates
+from nanogpt.policies import Policies
+from nanogpt.policy_views import RequestView, TimedKey
+from nanogpt.preemption.cleanup import admission_problem, has_room, resume_or_abort
 from nanogpt.preemption.monitor import Arrival, Inbox, Monitor, Snapshot, now_us
+from nanogpt.preemption.preemption_records import (
+    PreemptionRecord,
+    aborted_step,
+    preemption_record,
+)
 from nanogpt.preemption.preemption_settings import NO_PREEMPTION, Preemption
-from nanogpt.preemption.records import PreemptionRecord, aborted_step, preemption_record
+from nanogpt.preemption.preemptive_scheduler import PreemptiveScheduler, slots_of_ranks
 from nanogpt.preemption.runner import Runner
-from nanogpt.preemption.scheduler_books import Books
-from nanogpt.preemption.slo_ledger import NO_SLO_US, Promises, promise
-from nanogpt.preemption.suspended import has_room, resume_or_abort
+from nanogpt.preemption.scheduler_state import SchedulerState
+from nanogpt.preemption.slo_gate import NO_SLO_US, Promises, promise
 from nanogpt.preemption.tensor_parallel import (
     PassMode,
     Preempted,
@@ -42,23 +45,17 @@ from nanogpt.preemption.tensor_parallel import (
     WayBack,
     tensor_parallel,
 )
-from nanogpt.request import Request, check_request
+from nanogpt.request import Request, validate_request
+from nanogpt.scheduler import Scheduler
 from nanogpt.slo.slo_view import SloRequest
 from nanogpt.trace import StepRecord
-
-
-class RanksKVCache(KVCache):
-    """The slots of ranks: they hold the K/V, and never read what did not count."""
-
-    def discard_written(self, request_id: int) -> None:
-        """Nothing to wipe."""
 
 
 class PreemptiveEngine(Engine):
     """Serves requests on tensor-parallel ranks. Use it in a `with`, inside that of its runner.
 
     Mutable, beyond what an engine is: the inbox; `promises`; `previous_step`, the
-    requests of the newest step; `next_up`, the one to admit next; and the record of what
+    requests of the newest step; `admit_next`, the one to admit next; and the record of what
     happened: `preemptions`, `first_token_us`, `refused`.
     """
 
@@ -68,7 +65,7 @@ class PreemptiveEngine(Engine):
         runner: Runner,
         preemption: Preemption = NO_PREEMPTION,
         config: EngineConfig = EngineConfig(),
-        parts: Parts = Parts(),
+        policies: Policies = Policies(),
     ) -> None:
         self.preemption = preemption
         self.runner = runner
@@ -79,7 +76,7 @@ class PreemptiveEngine(Engine):
         self.refused: dict[int, str] = {}
         self._refused_in: dict[int, int] = {}
         self.previous_step: frozenset[int] = frozenset()
-        self.next_up: int | None = None
+        self.admit_next: int | None = None
         self.monitor: Monitor | None = None
         self._asleep: list[Request] = []
         self._begun_ns = 0
@@ -88,16 +85,17 @@ class PreemptiveEngine(Engine):
         super().__init__(
             model,
             replace(config, policy=TimedKey(self._rank)),
-            parts,
+            policies,
             clock=WallClock(),
-            make_executor=tensor_parallel(runner, preemption.agreement, preemption.rank_parts),
+            cache=slots_of_ranks(model, config, policies),
+            make_executor=tensor_parallel(runner, preemption.agreement, preemption.rank_policies),
         )
         assert isinstance(self.executor, TensorParallelExecutor)
         self.executor.watch = self
         if preemption.gate is not None:
-            signal = preemption.rank_parts.signal
+            signal = preemption.rank_policies.signal
             self.monitor = Monitor(
-                runner.shared, preemption.gate, self.inbox, signal, preemption.monitor_parts
+                runner.shared, preemption.gate, self.inbox, signal, preemption.monitor_policies
             )
 
     def __enter__(self) -> Self:
@@ -122,7 +120,7 @@ class PreemptiveEngine(Engine):
         Raises: ValueError for one that the model could never serve. One that the scheduler will
         not have is noted in `refused`.
         """
-        check_request(request, self.model.config)
+        validate_request(request, self.model.config)
         self.inbox.add(Arrival(request, promise(request, slo_us), self.clock.now_us()))
         if self.monitor is not None:
             self.monitor.wake()
@@ -142,8 +140,8 @@ class PreemptiveEngine(Engine):
         self._take_arrivals()
         super().cancel(request_id)
         self.previous_step -= {request_id}
-        if self.next_up == request_id:
-            self.next_up = None
+        if self.admit_next == request_id:
+            self.admit_next = None
 
     def step(self) -> StepRecord:
         """Take in who has arrived, then run one step, to its end or to its preemption.
@@ -191,13 +189,13 @@ class PreemptiveEngine(Engine):
         problem = admission_problem(newcomers, self.previous_step)
         assert problem is None, problem
         self.previous_step = frozenset(scheduled)
-        if self.next_up in scheduled and not self._asleep:
-            self.next_up = None
+        if self.admit_next in scheduled and not self._asleep:
+            self.admit_next = None
         prefills = [row.request_id for row in rows if not row.is_decode]
         # A pass of decodes alone is short, and one that runs while another sleeps is urgent.
         if self.monitor is None or self._asleep or not prefills:
             return "plain"
-        waiting = [entry[3].id for entry in self.scheduler.waiting if entry[3].id not in scheduled]
+        waiting = [each.id for each in self.scheduler.waiting if each.id not in scheduled]
         self._begun_ns = time.perf_counter_ns()
         begun_us = self._begun_ns // 1000
         running = tuple(map(self._seen, prefills))
@@ -218,61 +216,60 @@ class PreemptiveEngine(Engine):
         pass_us = (since_us - self._begun_ns // 1000) * self.model.config.num_layers // layers_done
         chosen = self._waiter(preempted)
         self._asleep = [self.requests[row.request_id] for row in preempted.rows]
-        self.next_up = chosen
+        self.admit_next = chosen
         try:
             self._take_arrivals()
-            way = "sleep"
-            while way == "sleep":
+            way = "stay_suspended"
+            while way == "stay_suspended":
                 way = resume_or_abort(
                     now_us() - since_us,
                     pass_us,
                     urgent_waits=chosen in self.requests and chosen not in self.first_token_us,
                     memory_is_short=not self._has_room(chosen),
                 )
-                if way == "sleep":
+                if way == "stay_suspended":
                     self.step()
         finally:
-            self._asleep, self.next_up = [], None
+            self._asleep, self.admit_next = [], None
         if way == "resume":
             self._note(preempted, replied_ns, time.perf_counter_ns())
         return way
 
     # What differs from an engine that is never preempted
 
-    def make_cache(self) -> KVCache:
-        """Slots and lengths; the K/V itself lies with the ranks."""
-        if self.config.sliding_window is not None or self.config.block_size is not None:
-            return super().make_cache()  # which the ranks refuse
-        weight, num_slots = self.model.token_embedding.weight, self.config.max_batch_size
-        return RanksKVCache(self.model.config, num_slots, weight.dtype, weight.device)
+    def make_scheduler(self) -> Scheduler:
+        """A scheduler that offers what a pass was left for."""
+        kv = KVCacheManager(self.config, self.policies, self.cache)
+        return PreemptiveScheduler(
+            self._allowed, self.config, self.policies, self.model.config, kv, self.drafter
+        )
 
     def _rank(self, view: RequestView, step: int) -> tuple[float, ...]:
         """The chosen waiter first, the others by the policy."""
         policy = self._base_policy
         if isinstance(policy, str):
-            key = self.parts.sort_key(policy, view)
+            key = self.policies.sort_key(policy, view)
         elif isinstance(policy, TimedKey):
             key = policy.key(view, step)
         else:
             key = policy(view)
-        return (float(view.id != self.next_up), *key)
+        return (float(view.id != self.admit_next), *key)
 
-    def offer(self, leaving: Sequence[Request], waiting: Sequence[tuple[int, int]]) -> Offer:
+    def _allowed(self, candidates: Candidates) -> Candidates:
         """In a step that a pass was left for, only the chosen waiter and those it may bring."""
-        offer = super().offer(leaving, waiting)
-        chosen = self.next_up
-        ids = [request_id for request_id, _ in (*offer.prefilling, *offer.waiting)]
+        chosen = self.admit_next
+        ids = [request_id for request_id, _ in (*candidates.prefilling, *candidates.waiting)]
         if self._asleep:
             allowed = {chosen}
         elif chosen in ids:
             others = [self._seen(i) for i in ids if i != chosen]
             allowed = {*self.preemption.batch(self._seen(chosen), others)}
         else:
-            return offer
-        return Offer(
-            decodes=() if self._asleep else offer.decodes,
-            prefilling=tuple(entry for entry in offer.prefilling if entry[0] in allowed),
-            waiting=tuple(entry for entry in offer.waiting if entry[0] in allowed),
+            return candidates
+        return Candidates(
+            decodes=() if self._asleep else candidates.decodes,
+            prefilling=tuple(entry for entry in candidates.prefilling if entry[0] in allowed),
+            waiting=tuple(entry for entry in candidates.waiting if entry[0] in allowed),
         )
 
     def _abort(self, preempted: Preempted) -> tuple[tuple[int, ...], int | None]:
@@ -280,25 +277,26 @@ class PreemptiveEngine(Engine):
         replied_ns, waiter = self.runner.replied_ns, self._waiter(preempted)
         victims = tuple(row.request_id for row in preempted.rows if not row.is_decode)
         self._take_arrivals()
-        before = self._books()
-        after = self.preemption.clean_up(before, victims, waiter)
+        before = self._scheduler_state()
+        after = self.preemption.rollback_step(before, victims, waiter)
         for request_id in before.running:
             if request_id not in after.running:
-                self.scheduler.preempt(self.requests[request_id])
+                requeue = self.scheduler.requeue(self.requests[request_id], "its pass was aborted")
+                self.scheduler.preempt(requeue)
         for request_id in before.kv - after.kv:
-            self.cache.release(request_id)
-        self.previous_step, self.next_up = after.previous_step, after.next_up
+            self.cache.free(request_id)
+        self.previous_step, self.admit_next = after.previous_step, after.admit_next
         self._note(preempted, replied_ns, None)
         return victims, waiter
 
-    def _books(self) -> Books:
+    def _scheduler_state(self) -> SchedulerState:
         scheduler = self.scheduler
-        return Books(
-            waiting=tuple(entry[3].id for entry in sorted(scheduler.waiting, key=lambda e: e[:3])),
-            running=tuple(request.id for request in (*scheduler.active, *scheduler.prefilling)),
+        return SchedulerState(
+            waiting=tuple(request.id for request in scheduler.waiting),
+            running=tuple(request.id for request in scheduler.running()),
             kv=frozenset(self.cache.holders()),
             previous_step=self.previous_step,
-            next_up=self.next_up,
+            admit_next=self.admit_next,
         )
 
     def _has_room(self, chosen: int | None) -> bool:

@@ -1,29 +1,28 @@
-"""The races of a preempted pass: each is one piece of the reference, swapped for a wrong one.
+"""The races of a preempted pass: each replaces one function of the reference by a wrong one.
 
-Nothing here is ever on in service. The race lab and the tests put one of these in the place of its
-reference and run everything else as it is.
+Never used in service: the race lab and the tests replace one function and run the rest as it is.
 
-    piece of            the wrong one              what goes wrong
+    function of           the wrong one              what goes wrong
     Signal              FLAG                       a flag does not say which step it means
-    RankParts           leave_alone                who has read the target leaves without a vote
-    RankParts           leave_first                who votes 1 leaves before the collective
-    RunnerParts         read_until_preempted       replies stay behind in their sockets
-    RunnerParts         believe_target             a target that no rank saw counts as a preemption
-    Preemption          keep_previous_step         the books of a step that never was
-    MonitorParts        only_the_snapshot          arrivals in mid-pass are not seen
-    GateParts           without_progress           healthy runners look doomed
-    GateParts           nobody_is_immune           two requests preempt each other for ever
+    RankPolicies        leave_alone                who has read the target leaves without a vote
+    RankPolicies        leave_first                who votes 1 leaves before the collective
+    RunnerPolicies      read_until_preempted       replies stay behind in their sockets
+    RunnerPolicies      believe_target             a target that no rank saw counts as a preemption
+    Preemption          keep_previous_step         the state still records an aborted step
+    MonitorPolicies     only_the_snapshot          arrivals in mid-pass are not seen
+    GatePolicies        without_progress           healthy runners look doomed
+    GatePolicies        nobody_is_immune           two requests preempt each other for ever
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nanogpt.preemption.agreement import Checkpoint, Move, Signal
-from nanogpt.preemption.cleanup import clean_up
+from nanogpt.preemption.agreement import PreemptionPoint, Signal
+from nanogpt.preemption.cleanup import rollback_step
 from nanogpt.preemption.monitor import Arrival, Snapshot
 from nanogpt.preemption.pass_outcome import Abandoned, NextReply, Outcome, judge
 from nanogpt.preemption.rank_messages import Done, Left, Reply
-from nanogpt.preemption.scheduler_books import Books
+from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.preemption.shared_state import NOTHING, SharedState
 from nanogpt.slo.slo_view import SloRequest
 
@@ -47,13 +46,13 @@ FLAG = Signal(raise_flag, vote_if_flagged, clear_flag)
 """A boolean that is cleared after every step."""
 
 
-def leave_alone(vote: int) -> Checkpoint:
+def leave_alone(vote: int) -> PreemptionPoint:
     """Leave as soon as the own vote says so; the others may have read an older value."""
     if vote:
         yield ("leave",)
 
 
-def leave_first(vote: int) -> Generator[Move, int, None]:
+def leave_first(vote: int) -> PreemptionPoint:
     """Take part in the collective only to hear what the others want."""
     if vote:
         yield ("leave",)
@@ -84,9 +83,11 @@ def believe_target(replies: Sequence[Reply], step: int, target: int) -> Outcome:
     return Abandoned(step, left[0].layer, False, left)
 
 
-def keep_previous_step(books: Books, aborted: Sequence[int], waiter: int | None) -> Books:
+def keep_previous_step(
+    state: SchedulerState, aborted: Sequence[int], waiter: int | None
+) -> SchedulerState:
     """Undo everything but the note of who was scheduled."""
-    return replace(clean_up(books, aborted, waiter), previous_step=books.previous_step)
+    return replace(rollback_step(state, aborted, waiter), previous_step=state.previous_step)
 
 
 def only_the_snapshot(snapshot: Snapshot, arrivals: Iterable[Arrival]) -> Snapshot:

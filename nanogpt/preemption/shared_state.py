@@ -4,39 +4,51 @@
     line 1      stop: the checkpoint at which all ranks leave, for the agreement without a vote
     then, for each rank: the checkpoint it reached last · where it is to be held · where it is held
 
-Every value has one kind of writer, and an aligned 64-bit integer is written whole, so there is no
-lock that a dead process could keep. The memory has no name: it is gone with the last process that
-maps it, however that process ended.
+Each value has one kind of writer, and an aligned 64-bit integer is written whole, so no lock is
+needed that a dead process could keep. The memory has no name: it is freed with the last process
+that maps it, however that process ended.
+
+Ranks can be held at named points, to make a race happen in a chosen order: a rank calls `at_point`
+before it reads the target, before it agrees, and before it replies. In service that is `pass_by`.
 """
 
 import mmap
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import IO
+from dataclasses import dataclass
+from typing import IO, Literal, TypeAlias
 
 LINE_BYTES = 64
-WORDS_PER_LINE = LINE_BYTES // 8
 NOTHING = -1
 """No target, no stop, no hold: no step and no checkpoint has this number."""
+LONGEST_HOLD_S = 30.0
+"""After this time a held rank goes on: the process that held it may be gone."""
+_LOOK_EVERY_S = 0.0005
+
+PointName: TypeAlias = Literal["read", "agree", "reply"]
+_POINT_NAMES = ("read", "agree", "reply")
 
 
 def checkpoint_number(step: int, layer: int, num_layers: int) -> int:
-    """The attention op of `layer` in pass `step`, as one number that only ever grows.
+    """The attention op of `layer` in pass `step`, as one growing number.
 
-    One number is left over between two passes, so that what follows the last layer of a pass is
-    not the first layer of the next.
+    One number between two passes is left over for what follows the last layer.
     """
     return step * (num_layers + 1) + layer
 
 
 class SharedState:
-    """The shared integers. Mutable, by every process that maps the memory; `close` unmaps it."""
+    """The shared integers. Mutable, by every process that maps the memory.
+
+    `reached`, `hold` and `held` are indexed by rank. After `close` a use raises ValueError.
+    """
 
     def __init__(self, file_descriptor: int, num_ranks: int) -> None:
-        self.num_ranks = num_ranks
         self._memory = mmap.mmap(file_descriptor, shared_bytes(num_ranks))
-        self._words = memoryview(self._memory).cast("q")
+        self._words = memoryview(self._memory).cast("q")[:: LINE_BYTES // 8]  # one of each line
+        self.reached, self.hold, self.held = (self._words[first::3] for first in (2, 3, 4))
 
     @property
     def target(self) -> int:
@@ -50,58 +62,85 @@ class SharedState:
     @property
     def stop(self) -> int:
         """The checkpoint at which every rank leaves, or NOTHING."""
-        return self._words[WORDS_PER_LINE]
+        return self._words[1]
 
     @stop.setter
-    def stop(self, checkpoint: int) -> None:
-        self._words[WORDS_PER_LINE] = checkpoint
-
-    def reached(self, rank: int) -> int:
-        """The checkpoint that the rank came to last, or NOTHING."""
-        return self._words[self._line(rank, 0)]
-
-    def set_reached(self, rank: int, checkpoint: int) -> None:
-        """Note how far the rank is; only the rank itself does."""
-        self._words[self._line(rank, 0)] = checkpoint
-
-    def hold(self, rank: int) -> int:
-        """The point at which the rank is to wait, or NOTHING; see `points`."""
-        return self._words[self._line(rank, 1)]
-
-    def set_hold(self, rank: int, point: int) -> None:
-        """Say where the rank is to wait; NOTHING lets it go on."""
-        self._words[self._line(rank, 1)] = point
-
-    def held(self, rank: int) -> int:
-        """The point at which the rank is waiting, or NOTHING."""
-        return self._words[self._line(rank, 2)]
-
-    def set_held(self, rank: int, point: int) -> None:
-        """Note where the rank is waiting; only the rank itself does."""
-        self._words[self._line(rank, 2)] = point
+    def stop(self, preemption_point: int) -> None:
+        self._words[1] = preemption_point
 
     def clear(self) -> None:
-        """Set everything to NOTHING; for the process that made the memory, before it is shared."""
-        for line in range(len(self._words) // WORDS_PER_LINE):
-            self._words[line * WORDS_PER_LINE] = NOTHING
+        """Set everything to NOTHING."""
+        for line in range(len(self._words)):
+            self._words[line] = NOTHING
 
     def close(self) -> None:
-        """Unmap the memory; a second time does nothing. A later use raises ValueError."""
-        self._words.release()
+        """Unmap the memory; a second time does nothing."""
+        for view in (self.reached, self.hold, self.held, self._words):
+            view.release()
         self._memory.close()
-
-    def _line(self, rank: int, which: int) -> int:
-        return (2 + 3 * rank + which) * WORDS_PER_LINE
 
 
 def shared_bytes(num_ranks: int) -> int:
-    """How much memory the integers of so many ranks take."""
+    """Size of the shared memory in bytes."""
     return (2 + 3 * num_ranks) * LINE_BYTES
 
 
 @contextmanager
 def shared_file(num_ranks: int) -> Generator[IO[bytes]]:
-    """An unnamed file to map: once closed, the memory belongs to those who have mapped it."""
+    """An unnamed file to map; the mappings outlive it."""
     with tempfile.TemporaryFile() as file:
         file.truncate(shared_bytes(num_ranks))
         yield file
+
+
+# --- holding a rank -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank is: at the point `name` of the attention op with this checkpoint number."""
+
+    shared: SharedState
+    rank: int
+    name: PointName
+    preemption_point: int
+
+
+def _point_number(name: PointName, preemption_point: int) -> int:
+    return preemption_point * len(_POINT_NAMES) + _POINT_NAMES.index(name)
+
+
+def pass_by(place: Place) -> None:
+    """Do nothing."""
+
+
+def wait_if_held(place: Place) -> None:
+    """Wait while this is the point at which the rank is to be held."""
+    here = _point_number(place.name, place.preemption_point)
+    shared, rank = place.shared, place.rank
+    if shared.hold[rank] != here:
+        return
+    shared.held[rank] = here
+    deadline = time.monotonic() + LONGEST_HOLD_S
+    while shared.hold[rank] == here and time.monotonic() < deadline:
+        time.sleep(_LOOK_EVERY_S)
+    shared.held[rank] = NOTHING
+
+
+def hold(shared: SharedState, rank: int, name: PointName, preemption_point: int) -> None:
+    """Hold the rank at a point that it has not reached yet."""
+    shared.hold[rank] = _point_number(name, preemption_point)
+
+
+def wait_until_held(shared: SharedState, rank: int, timeout_s: float = LONGEST_HOLD_S) -> None:
+    """Return once the rank is held. Raises: TimeoutError when it does not come."""
+    deadline = time.monotonic() + timeout_s
+    while shared.held[rank] == NOTHING:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"rank {rank} did not come to the point at which to hold it")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def let_go(shared: SharedState, rank: int) -> None:
+    """Let a held rank go on."""
+    shared.hold[rank] = NOTHING

@@ -1,38 +1,74 @@
-"""The SLO policy as the monitor's gate: what a snapshot's most urgent waiter may push out.
+"""SLOs for preemption: the deadline of each request, the monitor's gate, and who shares a pass."""
 
-Also what it says about the pass after that: who may share it with the waiter.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nanogpt.preemption.monitor import Gate, Snapshot, Target, now_us
 from nanogpt.preemption.preemption_settings import Batch
+from nanogpt.request import Request
 from nanogpt.slo.policy import BATCH_BOUND_TOKENS, BATCH_GUARD, MARGIN, Mode, by_urgency, done_in
-from nanogpt.slo.slo_parts import REFERENCE, SloParts
+from nanogpt.slo.slo_policies import REFERENCE, SloPolicies
 from nanogpt.slo.slo_view import SloRequest
+
+NO_SLO_US = 10**12
+"""Eleven days: the SLO of a request without one."""
+
+
+def promise(request: Request, slo_us: int) -> SloRequest:
+    """A request that arrives now, to get its first token within `slo_us` microseconds."""
+    num_tokens = len(request.prompt_tokens)
+    return SloRequest(request.id, num_tokens, 0, now_us() + slo_us, slo_us, num_preemptions=0)
+
+
+class Promises:
+    """The SLO and the number of preemptions of each request. Mutable."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, SloRequest] = {}
+
+    def note(self, slo: SloRequest) -> None:
+        """Add a request that the engine has accepted."""
+        self._by_id[slo.id] = slo
+
+    def forget(self, request_id: int) -> None:
+        """Remove a request that has left; its id may be used again."""
+        self._by_id.pop(request_id, None)
+
+    def seen(self, request: Request) -> SloRequest:
+        """The request as the monitor may see it: scalars that do not change later."""
+        return replace(
+            self._by_id[request.id],
+            total_tokens=request.num_tokens,
+            done_tokens=request.num_computed_tokens,
+        )
+
+    def count_preemption(self, request_ids: Iterable[int]) -> None:
+        """Count one more preemption of each of these requests."""
+        for request_id in request_ids:
+            slo = self._by_id[request_id]
+            self._by_id[request_id] = replace(slo, num_preemptions=slo.num_preemptions + 1)
 
 
 def with_progress(runner: SloRequest, elapsed_us: int, a: float) -> SloRequest:
-    """A runner whose pass has been computing for `elapsed_us`: that much less is left to do."""
+    """A running request after its pass has computed for `elapsed_us`: less is left to do."""
     remaining = runner.total_tokens - runner.done_tokens
     return replace(runner, done_tokens=runner.done_tokens + done_in(elapsed_us, remaining, a))
 
 
 def is_immune(runner: SloRequest) -> bool:
-    """Rule 1: who has been preempted once is not preempted again."""
+    """Rule 1: a request is preempted at most once."""
     return runner.num_preemptions > 0
 
 
 @dataclass(frozen=True, slots=True)
-class GateParts:
-    """What the gate makes of a snapshot before the policy judges."""
+class GatePolicies:
+    """How the gate prepares a snapshot before the SLO policy decides."""
 
     progress: Callable[[SloRequest, int, float], SloRequest] = with_progress
     immune: Callable[[SloRequest], bool] = is_immune
 
 
-GATE_PARTS = GateParts()
+GATE_PARTS = GatePolicies()
 """The reference."""
 
 
@@ -41,31 +77,31 @@ def slo_gate(
     c: float,
     margin: float = MARGIN,
     mode: Mode = "conservative",
-    policy: SloParts = REFERENCE,
-    parts: GateParts = GATE_PARTS,
+    policy: SloPolicies = REFERENCE,
+    policies: GatePolicies = GATE_PARTS,
 ) -> Gate:
     """The gate for passes predicted to take a * tokens + c microseconds.
 
-    A pass is preempted as a whole, so that one immune request in it protects them all.
+    A pass is preempted as a whole, so one immune request in it protects all of them.
     """
 
     def gate(snapshot: Snapshot) -> Target | None:
         now, elapsed_us = snapshot.now_us, snapshot.now_us - snapshot.started_us
         waiting = by_urgency(policy.view(waiter, now, a, c) for waiter in snapshot.waiting)
-        if not waiting or any(map(parts.immune, snapshot.running)):
+        if not waiting or any(map(policies.immune, snapshot.running)):
             return None
         runners = [
-            policy.view(parts.progress(runner, elapsed_us, a), now, a, c)
+            policy.view(policies.progress(runner, elapsed_us, a), now, a, c)
             for runner in snapshot.running
         ]
-        victim = policy.gate(waiting[0], runners, margin, mode)
+        victim = policy.select_victim(waiting[0], runners, margin, mode)
         return None if victim is None else Target(snapshot.step, waiting[0].id)
 
     return gate
 
 
-def slo_batching(a: float, c: float, policy: SloParts = REFERENCE) -> Batch:
-    """Who may share the pass of the chosen waiter without endangering it."""
+def slo_batching(a: float, c: float, policy: SloPolicies = REFERENCE) -> Batch:
+    """Which requests may share the chosen waiter's pass without endangering it."""
 
     def batch(chosen: SloRequest, others: Sequence[SloRequest]) -> list[int]:
         now = now_us()

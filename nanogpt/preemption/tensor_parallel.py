@@ -7,14 +7,18 @@ It looks like every other executor to the engine, but for one thing: a pass may 
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from nanogpt.executors.base import ForwardResult, KVStore, Row, forward_record, row_mask
+import torch
+
+from nanogpt.executors.base import forward_record, row_mask
 from nanogpt.kv_cache import KVCache
+from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
-from nanogpt.preemption.agreement import RANK_PARTS, RankParts
+from nanogpt.outputs import ModelOutput, Row
+from nanogpt.policies import Policies
+from nanogpt.preemption.agreement import RANK_POLICIES, RankPolicies
 from nanogpt.preemption.pass_outcome import Abandoned, Complete
-from nanogpt.preemption.rank_messages import PassRow
 from nanogpt.preemption.runner import Runner
+from nanogpt.preemption.sharded_model import PassRow
 
 PassMode: TypeAlias = Literal["plain", "abort", "suspend"]
 """Whether ranks look at the target at all, and what becomes of a pass that they leave."""
@@ -72,20 +76,23 @@ class TensorParallelExecutor:
     verifies_drafts = False
     reads_cache = False  # each rank has its own
 
-    def __init__(self, runner: Runner, cache: KVCache, parts: Parts) -> None:
+    def __init__(self, runner: Runner, cache: KVCache, policies: Policies) -> None:
         self.runner = runner
         self.cache = cache
-        self.parts = parts
+        self.policies = policies
         self.name = f"tensor parallel, {runner.num_ranks} ranks"
         self.watch: Watch = Unwatched()
 
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
+    def execute(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V) in the order of `rows`.
 
         A suspended pass sleeps inside this call: the watch may run others meanwhile, and it then
         goes on to its end. Raises: Preempted when the pass was aborted; RanksFailed when a rank is
         lost.
         """
+        if not rows:
+            return ModelOutput(torch.empty(0, 0), ())
+        self.cache.slot_mapping(rows)  # a slot for each newcomer
         step = self.runner.new_step()
         mode = self.watch.begin_pass(step, rows)
         try:
@@ -96,8 +103,8 @@ class TensorParallelExecutor:
             self.watch.end_pass()
         if isinstance(outcome, Abandoned):
             outcome = self._way_back(Preempted(outcome, rows))
-        num_tokens = sum(len(row.tokens) for row in rows)
-        return ForwardResult(outcome.logits, (forward_record(rows, self.cache, num_tokens),))
+        num_tokens = sum(len(row.input_ids) for row in rows)
+        return ModelOutput(outcome.logits, (forward_record(rows, self.cache, num_tokens),))
 
     def _way_back(self, preempted: Preempted) -> Complete:
         """See a suspended pass to its end. Raises: Preempted for an aborted one."""
@@ -120,31 +127,31 @@ class TensorParallelExecutor:
         return [
             PassRow(
                 slot=self.cache.slot(row.request_id),
-                tokens=tuple(row.tokens),
+                tokens=tuple(row.input_ids),
                 positions=tuple(row.positions),
-                num_past=row.num_past,
-                mask=row_mask(row, self.cache, self.parts.chunk_mask),
+                context_len=row.context_len,
+                mask=row_mask(row, self.cache, self.policies.chunk_mask),
             )
             for row in rows
         ]
 
 
 def tensor_parallel(
-    runner: Runner, agreement: str = "vote", rank_parts: RankParts = RANK_PARTS
-) -> Callable[[GPT, KVStore, Parts], TensorParallelExecutor]:
+    runner: Runner, agreement: str = "vote", rank_policies: RankPolicies = RANK_POLICIES
+) -> Callable[[GPT, KVStore, Policies], TensorParallelExecutor]:
     """What to give an engine as `make_executor`, so that it runs on these ranks.
 
     Raises (when the engine is made): ValueError under a sliding window, which ranks do not know,
     for heads that do not split, and for an unknown agreement.
     """
 
-    def make(model: GPT, cache: KVStore, parts: Parts) -> TensorParallelExecutor:
-        if not isinstance(cache, KVCache):
+    def make(model: GPT, cache: KVStore, policies: Policies) -> TensorParallelExecutor:
+        if not isinstance(cache, KVCache) or cache.records_blocks:
             raise ValueError(
                 "tensor-parallel ranks keep every token in slots: no sliding window and no blocks "
                 "with them"
             )
-        runner.load(model, cache.k.shape[1], agreement, rank_parts)
-        return TensorParallelExecutor(runner, cache, parts)
+        runner.load(model, len(cache.pool.ref_counts), agreement, rank_policies)
+        return TensorParallelExecutor(runner, cache, policies)
 
     return make

@@ -1,29 +1,33 @@
 """`python -m nanogpt.server` serves the shipped model over HTTP, as the OpenAI API has it."""
 
+import argparse
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from nanogpt.experiments.command_line import Number, Parser, Whole
-from nanogpt.server.server_settings import MOST_MS, MOST_REQUESTS, ServerSettings
+import torch
 
-if TYPE_CHECKING:
-    from nanogpt.checkpoints.pieces import Tokenizer
-    from nanogpt.engine import Engine
-    from nanogpt.server.deadlines import Deadlines
+from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer, tokenizer_for
+from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
+from nanogpt.clock import WallClock
+from nanogpt.config import EngineConfig
+from nanogpt.engine import Engine
+from nanogpt.server.admission import Deadlines
+from nanogpt.server.server_settings import ServerSettings
+from nanogpt.server.serving import serve
+from nanogpt.speculative.trigram import TrigramDraft
+from nanogpt.validate import check_int
 
 KEY = "NANOGPT_API_KEY"
 INTERRUPTED = 130
-MOST_TOKENS = 10**6
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command; returns the exit status."""
     parser = _parser()
     options = parser.parse_args(argv)
+    deadlines = Deadlines()
     try:
         settings = ServerSettings(
             model_name=options.model_name,
@@ -35,13 +39,9 @@ def main(argv: Sequence[str]) -> int:
             shutdown_s=options.shutdown_s,
             keep_alive_s=options.keep_alive_s,
         )
-        from nanogpt.server.deadlines import Deadlines
-
-        deadlines = Deadlines()
         engine, tokenizer = _engine(options, deadlines)
     except ValueError as error:
         parser.error(str(error))
-    from nanogpt.server.serving import serve  # slow to import
 
     def announce(url: str) -> None:
         sys.stderr.write(f"{settings.model_name} is served at {url}\n")
@@ -56,18 +56,10 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _engine(options: Namespace, deadlines: "Deadlines") -> "tuple[Engine, Tokenizer]":
-    """What is asked for. Raises: ValueError for what there is not, or does not fit together."""
-    # Only now what is slow to import.
-    import torch
-
-    from nanogpt.checkpoints.pieces import CHARACTERS, tokenizer_for
-    from nanogpt.checkpoints.weights import SHIPPED_WEIGHTS, load_model
-    from nanogpt.clock import WallClock
-    from nanogpt.config import EngineConfig
-    from nanogpt.engine import Engine
-    from nanogpt.speculative.trigram import TrigramDraft
-
+def _engine(options: argparse.Namespace, deadlines: Deadlines) -> tuple[Engine, Tokenizer]:
+    """The engine and its tokenizer. Raises: ValueError for options that do not fit together."""
+    check_int("--threads", options.threads, 1)
+    check_int("--port", options.port, 1, 65535)
     torch.set_num_threads(options.threads)
     path = options.model or SHIPPED_WEIGHTS
     model, tokenizer = load_model(path), tokenizer_for(path)
@@ -88,69 +80,45 @@ def _engine(options: Namespace, deadlines: "Deadlines") -> "tuple[Engine, Tokeni
     return Engine(model, config, clock=WallClock(), draft=draft), tokenizer
 
 
-def _parser() -> Parser:
+def _parser() -> argparse.ArgumentParser:
     usual = ServerSettings()
-    parser = Parser(
+    parser = argparse.ArgumentParser(
         "python -m nanogpt.server",
-        "Serves a model over HTTP; its page /live shows it at work. Clients have to send the key "
-        f"in {KEY}, if it is set.",
+        description="Serves a model over HTTP; its page /live shows it at work. If the variable "
+        f"{KEY} is set, clients have to send that key.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="where to listen (default 127.0.0.1: this machine)"
-    )
-    parser.option("--port", Whole(1, 65535), 8000, "where to listen")
-    parser.add_argument(
-        "--model", type=Path, help="safetensors of a character model, or a folder with a GPT-2 in "
-        "Hugging Face's form and its tokenizer (left out: the shipped model)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--model-name", default=usual.model_name, help=f"its name (default {usual.model_name})"
-    )
-    parser.option("--threads", Whole(1, 256), 1, "threads that torch computes with")
-    _engine_options(parser)
-    parser.option(
-        "--max-requests", Whole(1, MOST_REQUESTS), usual.max_requests,
-        "requests that may be unfinished at once; one more is answered by 429",
-    )  # fmt: skip
-    parser.option(
-        "--max-prompt-tokens", Whole(1, MOST_TOKENS), None, "of a prompt; left out, the context"
-    )
-    parser.option("--max-body-kib", Whole(1, 10**6), usual.max_body_bytes // 1024, "of a request")
-    parser.option(
-        "--stream-interval-ms", Whole(0, MOST_MS), usual.stream_interval_ms,
-        "least time between two events of a stream; 0 sends what each step gives",
-    )  # fmt: skip
-    parser.option(
-        "--shutdown-s", Whole(0, 3600), usual.shutdown_s, "for the unfinished, once told to stop"
-    )
-    parser.option(
-        "--keep-alive-s", Whole(1, 3600), usual.keep_alive_s, "until an idle connection is closed"
-    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="where to listen; the default is only this machine")
+    add("--port", type=int, default=8000, help="where to listen")
+    add("--model", type=Path, help="safetensors of a character model, or a folder with a GPT-2 in "
+        "Hugging Face's form and its tokenizer; None is the shipped model")  # fmt: skip
+    add("--model-name", default=usual.model_name, help="the name that clients give")
+    add("--threads", type=int, default=1, help="threads that torch computes with")
+    add("--token-budget", type=int, default=64, help="tokens that a step may compute")
+    add("--max-batch-size", type=int, default=32, help="requests that run at once")
+    add("--max-kv-tokens", type=int, help="KV tokens of all requests; None is a context for each")
+    add("--policy", choices=("fcfs", "priority", "deadline"), default="fcfs", help="order: by "
+        "arrival, by X-Priority (smallest first), by X-SLO-TTFT-MS (earliest first)")  # fmt: skip
+    add("--temperature", type=float, default=1.0, help="of requests that name none")
+    add("--num-draft-tokens", type=int, default=0, help="drafts for each decode; above temperature "
+        "0 a seed then fixes the distribution of a text and not the text")  # fmt: skip
+    add("--block-size", type=int, default=16, help="tokens of a block of K/V; 0 is a slot for each "
+        "request")  # fmt: skip
+    add("--share-prefixes", choices=("yes", "no"), default="yes", help="whether requests with the "
+        "same beginning share blocks")  # fmt: skip
+    add("--max-requests", type=int, default=usual.max_requests, help="requests that may be "
+        "unfinished at once; one more is answered by 429")  # fmt: skip
+    add("--max-prompt-tokens", type=int, help="of a prompt; None is the context")
+    add("--max-body-kib", type=int, default=usual.max_body_bytes // 1024, help="of a request")
+    add("--stream-interval-ms", type=int, default=usual.stream_interval_ms, help="least time "
+        "between two events of a stream; 0 sends an event for each step")  # fmt: skip
+    add("--shutdown-s", type=int, default=usual.shutdown_s, help="seconds for unfinished requests "
+        "after SIGTERM")  # fmt: skip
+    add("--keep-alive-s", type=int, default=usual.keep_alive_s, help="seconds until an idle "
+        "connection is closed")  # fmt: skip
     return parser
-
-
-def _engine_options(parser: Parser) -> None:
-    parser.option("--token-budget", Whole(1, MOST_TOKENS), 64, "tokens that a step may compute")
-    parser.option("--max-batch-size", Whole(1, 1024), 32, "requests that run at once")
-    parser.option(
-        "--max-kv-tokens", Whole(1, 10**9), None, "KV tokens of all; left out, a context for each"
-    )
-    parser.choice(
-        "--policy", ("fcfs", "priority", "deadline"), "fcfs",
-        "what goes first: the first to come, the smallest X-Priority, the earliest X-SLO-TTFT-MS",
-    )  # fmt: skip
-    parser.option("--temperature", Number(0, 2), 1.0, "of requests that name none")
-    parser.option(
-        "--num-draft-tokens", Whole(0, 64), 0,
-        "drafts for each decode; above temperature 0 a seed then fixes the distribution of a text "
-        "and not the text",
-    )  # fmt: skip
-    parser.option(
-        "--block-size", Whole(0, MOST_TOKENS), 16, "tokens of a block of K/V; 0: a slot for each"
-    )
-    parser.choice(
-        "--share-prefixes", ("yes", "no"), "yes", "whether requests that begin alike share blocks"
-    )
 
 
 if __name__ == "__main__":

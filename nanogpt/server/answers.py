@@ -1,6 +1,6 @@
-"""What clients are sent: one JSON answer, or server-sent events while the text comes.
+"""The answer to a client: one JSON object, or server-sent events while the text comes.
 
-Both read the streams of a call's requests, and let the requests go as soon as the client has left.
+When the client leaves, its requests are cancelled.
 Source: the API reference of OpenAI, the completion object and the chat completion chunk.
 """
 
@@ -15,16 +15,16 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nanogpt.server.api_errors import ApiError, unavailable
+from nanogpt.server.continuation import End, TokenStream
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.logprobs import Scorer
 from nanogpt.server.openai_api import Call
-from nanogpt.server.token_stream import End, TokenStream
 
 DONE = b"data: [DONE]\n\n"
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # a proxy is not to gather events
+    (b"x-accel-buffering", b"no"),  # a proxy must not buffer events
 ]
 
 
@@ -55,7 +55,7 @@ class Answer:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer; whatever ends this, no request is in the engine longer than it."""
+        """Send the answer; however this ends, its requests are cancelled."""
         watching = asyncio.create_task(self._watch(receive))
         try:
             for stream in self.streams:
@@ -71,7 +71,7 @@ class Answer:
             self._let_go()
 
     async def _watch(self, receive: Receive) -> None:
-        """Let the requests go when their client has left."""
+        """Cancel the requests when their client has left."""
         while (await receive())["type"] != "http.disconnect":
             pass
         self._has_left = True
@@ -82,7 +82,7 @@ class Answer:
             self.thread.cancel(stream)
 
     def _lost(self) -> End | None:
-        """The end of the first request that has ended without an answer, if there is one."""
+        """The end of the first request that has ended without an answer."""
         ends = (stream.end for stream in self.streams)
         return next((end for end in ends if end and end.reason not in ("stop", "length")), None)
 
@@ -117,7 +117,7 @@ class Answer:
         return choice
 
     async def _send_events(self, send: Send) -> None:
-        """Events with the texts as they come, why they ended, and what all of it came to."""
+        """Send events with the texts, the reasons of their ends, and the usage."""
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         everyone = range(len(self.streams))
         if self.call.is_chat:
@@ -145,7 +145,7 @@ class Answer:
         )
 
     def _ending(self) -> bytes:
-        """The last event: the usage if it is wanted, or the error."""
+        """The last event: the usage if wanted, or the error."""
         if (lost := self._lost()) is not None:
             return b"data: " + self._error(lost).body() + b"\n\n"
         if self.call.includes_usage:
@@ -161,7 +161,7 @@ class Answer:
         return {"index": index, **said, "logprobs": None, "finish_reason": reason}
 
     def _usage(self) -> dict[str, Any]:
-        """Tokens of all prompts, each of them counted once, and of all answers."""
+        """Tokens of all prompts, each counted once, and of all answers."""
         call = self.call
         ends = [stream.end for stream in self.streams if stream.end]
         num_prompt = sum(len(each.prompt_tokens) for each in call.asked[:: call.num_answers])
@@ -175,7 +175,7 @@ class Answer:
         }
 
     def _error(self, end: End) -> ApiError:
-        """What went wrong, and whose fault it was. A client that has left is told nothing."""
+        """The error for such an end, counted unless the client has left."""
         status = {"refused": 400, "failed": 500}.get(end.reason, 503)
         if end.reason != "cancelled":
             self.thread.metrics.refused(status)

@@ -1,7 +1,7 @@
 """The routes: from a request's bytes to the engine's thread, and its answer back.
 
 POST /v1/completions, /v1/chat/completions      GET /v1/models, /v1/models/{model}
-GET /health, /metrics, /live and the state that it reads
+GET /health, /metrics, and the live page: /live, its files, and the state that it polls
 """
 
 import asyncio
@@ -11,44 +11,57 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nanogpt.server.admission import RefusedError
 from nanogpt.server.answers import Answer
-from nanogpt.server.api_errors import ApiError, not_admitted, unavailable
-from nanogpt.server.door import RefusedError
+from nanogpt.server.api_errors import ApiError, bad_request, check_page, not_admitted, unavailable
+from nanogpt.server.continuation import TokenStream
 from nanogpt.server.engine_thread import STOPPED, EngineThread
-from nanogpt.server.foreign_pages import check_page
-from nanogpt.server.live_page import live_state, page_routes
 from nanogpt.server.logprobs import Scorer
 from nanogpt.server.openai_api import Call, Limits, parse
-from nanogpt.server.token_stream import TokenStream
-from nanogpt.validate import PartError
+from nanogpt.validate import PolicyError
 
 Endpoint = Callable[[Request], Awaitable[Response | Answer]]
 
 STALLED_S = 5.0
 """After this time, `/health` reports a running step as stalled."""
 SHORT_BODY = 4096
-"""Bytes that are parsed at once; longer bodies, in a thread, hold no stream up meanwhile."""
+"""Bytes that are parsed at once; longer bodies are parsed in a thread, to hold up no stream."""
+
+_STATIC = Path(__file__).parent / "static"
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+PAGE_FILES = {
+    "/live": "live.html", "/live/live.js": "live.js", "/live/live_layout.js": "live_layout.js",
+    "/live/live.css": "live.css",
+}  # fmt: skip
+"""The live page, shown to anyone who reaches the server; its state needs the API key."""
 
 
 class RequestIds:
-    """An ASGI application in front of another: each answer has the `x-request-id` of its request,
-    or a new one."""
+    """ASGI middleware: each answer has the `x-request-id` of its request, or a new one."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything on, with one header more."""
+        """Pass everything on, with one more header."""
         sent = dict(scope.get("headers", ())).get(b"x-request-id", b"")
         is_usable = re.fullmatch(rb"[!-~]{1,128}", sent)
         request_id = sent if is_usable else secrets.token_hex(16).encode()
@@ -63,7 +76,7 @@ class RequestIds:
 
 
 class App:
-    """The HTTP face of an engine's thread that listens at `host`."""
+    """The HTTP interface of an engine's thread that listens at `host`."""
 
     def __init__(self, thread: EngineThread, host: str) -> None:
         self.thread = thread
@@ -74,7 +87,7 @@ class App:
         self._created = int(time.time())
 
     def starlette(self) -> Starlette:
-        """The ASGI application; its lifespan is the engine's thread's."""
+        """The ASGI application; its lifespan runs the engine's thread."""
         routes = [
             Route("/v1/completions", self._for_clients(self.completions), methods=["POST"]),
             Route("/v1/chat/completions", self._for_clients(self.chat), methods=["POST"]),
@@ -82,8 +95,8 @@ class App:
             Route("/v1/models/{model:path}", self._for_clients(self.model)),
             Route("/health", self.health),
             Route("/metrics", self.metrics),
-            Route("/live/state", self._for_clients(live_state(self.thread))),
-            *page_routes(),
+            Route("/live/state", self._for_clients(self.live_state)),
+            *(Route(path, self.live_file) for path in PAGE_FILES),
         ]
         handlers = {
             ApiError: self.refuse, HTTPException: self.refuse, Exception: self.refuse,
@@ -96,8 +109,6 @@ class App:
         self.thread.start()
         yield
         await self.thread.close()
-
-    # --- what clients may call --------------------------------------------------------------------
 
     async def completions(self, request: Request) -> Answer:
         """Continue a prompt."""
@@ -117,17 +128,17 @@ class App:
         return Answer(self.thread, self.scorer, streams, call, self.limits.model_name)
 
     def _submit(self, call: Call) -> list[TokenStream]:
-        """Hand all requests of a call over, or none. Raises: ApiError."""
+        """Submit all requests of a call, or none. Raises: ApiError."""
         if not self.thread.is_alive:
             raise unavailable(STOPPED)
         streams: list[TokenStream] = []
         try:
             for asked in call.asked:
                 streams.append(self.thread.submit(asked))
-        except (RefusedError, PartError) as error:
+        except (RefusedError, PolicyError) as error:
             for stream in streams:
                 self.thread.cancel(stream)
-            if isinstance(error, PartError):
+            if isinstance(error, PolicyError):
                 raise ApiError(500, str(error)) from None
             most = self.settings.max_requests
             raise not_admitted(error.status, error.retry_after_s, most) from None
@@ -141,14 +152,12 @@ class App:
         """The one model, by its name. Raises: ApiError for another."""
         name = request.path_params["model"]
         if name != self.limits.model_name:
-            raise ApiError(
-                404, f"there is no model {name!r}; this server has {self.limits.model_name!r}",
-                param="model", code="model_not_found",
-            )  # fmt: skip
+            said = f"there is no model {name!r}; this server has {self.limits.model_name!r}"
+            raise ApiError(404, said, param="model", code="model_not_found")
         return _json(self._card())
 
     async def health(self, request: Request) -> Response:
-        """200 while requests are taken and steps end, else 503 and why."""
+        """200 while requests are taken and steps end, otherwise 503 with the reason."""
         if not self.thread.is_alive:
             return unavailable(STOPPED).response()
         if self.thread.closing:
@@ -161,26 +170,41 @@ class App:
         """For Prometheus."""
         return Response(self.thread.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    async def live_file(self, request: Request) -> Response:
+        """A file of the live page."""
+        return FileResponse(_STATIC / PAGE_FILES[request.url.path], headers=PAGE_HEADERS)
+
+    async def live_state(self, request: Request) -> Response:
+        """`GET /live/state?after=N`: the steps after number N, and the current state, as JSON."""
+        after = request.query_params.get("after", "-1")
+        if not after.removeprefix("-").isdecimal() or len(after) > 18:
+            raise bad_request(None, f"after is {after[:40]!r}; it must be a whole number")
+        state = {
+            "model": self.settings.model_name,
+            "at_s": time.perf_counter(),
+            "closing": self.thread.closing,
+            "max_requests": self.settings.max_requests,
+            **self.thread.live.state(int(after)),
+            **self.thread.metrics.numbers(),
+        }
+        return _json(state, {"Cache-Control": "no-store"})
+
     async def refuse(self, request: Request, error: Exception) -> Response:
         """The answer to whatever was raised."""
         if isinstance(error, HTTPException):
-            error = ApiError(
-                error.status_code, f"{request.method} {request.url.path}: {error.detail}",
-                headers=error.headers,
-            )  # fmt: skip
+            said = f"{request.method} {request.url.path}: {error.detail}"
+            error = ApiError(error.status_code, said, headers=error.headers)
         if not isinstance(error, ApiError):
             error = ApiError(500, "an error of the server's own; its log has more")
         self.thread.metrics.refused(error.status)
         return error.response()
 
     async def left(self, request: Request, error: Exception) -> Response:
-        """A client that left before its whole body came gets no answer, and is not counted."""
+        """A client that left before its whole body came is not counted."""
         return Response(status_code=400)
 
-    # --- what they share --------------------------------------------------------------------------
-
     def _for_clients(self, endpoint: Endpoint) -> Endpoint:
-        """The endpoint, for those that have the key; without one, for all but foreign pages."""
+        """The endpoint, for clients with the key; if none is set, for all but foreign pages."""
 
         async def guarded(request: Request) -> Response | Answer:
             wanted = self.settings.api_key
@@ -188,7 +212,7 @@ class App:
                 check_page(request.headers, self.host)
                 return await endpoint(request)
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
-            # Compared in constant time: how long it takes says nothing of the key.
+            # In constant time: the duration tells nothing about the key.
             right = hmac.compare_digest(key.encode(), wanted.encode())
             if not right or scheme.lower() != "bearer":
                 raise ApiError(
@@ -205,9 +229,8 @@ class App:
         async for chunk in request.stream():
             body += chunk
             if len(body) > most:
-                raise ApiError(
-                    413, f"the body is larger than {most} bytes", headers={"connection": "close"}
-                )
+                said = f"the body is larger than {most} bytes"
+                raise ApiError(413, said, headers={"connection": "close"})
         return bytes(body)
 
     def _card(self) -> dict[str, object]:
@@ -220,5 +243,5 @@ class App:
         }
 
 
-def _json(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
+def _json(value: object, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), 200, headers, "application/json")

@@ -1,25 +1,29 @@
-"""Tokens to text that is sure to stay: whole characters, up to the first stop string."""
+"""One request's text, from the engine's tokens to the client that reads it."""
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
-from nanogpt.server.server_parts import NextEvents, next_events
+from nanogpt.server.server_policies import StreamDelta, stream_delta
+
+Reason = Literal["stop", "length", "cancelled", "refused", "failed", "shutdown"]
 
 
 class Continuation:
-    """The text of one request, token by token.
+    """The text of one request, token by token: whole characters, up to the first stop string.
 
-    `tokenizer` gives a token's bytes, and `events` says which text of all pieces is new and whole.
-    What could be the beginning of a stop string is held back until it is known not to be. Mutable:
-    the pieces, how much of their text was taken, `num_tokens` so far, the one that completed a stop
-    string or ended the text included, and whether it `is_stopped`.
+    `tokenizer` gives a token's bytes, and `delta` selects the new text. Text that could be the
+    beginning of a stop string is held back until it is known not to be. Mutable: the pieces, the
+    held text, and whether it `is_stopped` by a stop string or the end token.
     """
 
     def __init__(
         self,
         stops: Sequence[str] = (),
         tokenizer: Tokenizer = CHARACTERS,
-        events: NextEvents = next_events,
+        delta: StreamDelta = stream_delta,
         *,
         ignores_end: bool = False,
     ) -> None:
@@ -27,46 +31,45 @@ class Continuation:
         self.is_stopped = False
         self._piece = tokenizer.piece
         self._end_token = None if ignores_end else tokenizer.end_token
-        self._events = events
+        self._delta = delta
         self._pieces: list[bytes] = []
         self._num_taken = 0
         self._held = ""
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens it is made of."""
+        """The number of tokens, including one that completed a stop string or ended the text."""
         return len(self._pieces)
 
     def feed(self, tokens: Sequence[int]) -> str:
-        """The text that these tokens make sure of; nothing behind a stop string or the end.
+        """The text that is final with these tokens, without a stop string.
 
-        Raises: ValueError for a token that the tokenizer does not have; PartError of a part.
+        Raises: ValueError for a token that the tokenizer does not have; PolicyError.
         """
-        sure: list[str] = []
+        final: list[str] = []
         for token in tokens:
             if self.is_stopped:
                 break
             self._pieces.append(self._piece(token))
             if token == self._end_token:
-                sure.append(self.rest())
+                final.append(self.rest())
                 self.is_stopped = True
                 break
-            sure.append(self._take(is_done=False))
-        return "".join(sure)
+            final.append(self._take(is_done=False))
+        return "".join(final)
 
     def rest(self) -> str:
-        """What was held back, once no more tokens come."""
+        """The held text, once no more tokens come."""
         text = "" if self.is_stopped else self._take(is_done=True)
         held, self._held = self._held, ""
         return text + held
 
     def restart(self, num_tokens: int) -> None:
-        """Only so many tokens are committed now: a preempted request computes the others again."""
+        """Keep only so many tokens: a preempted request computes the others again."""
         del self._pieces[num_tokens:]
 
     def _take(self, *, is_done: bool) -> str:
-        """The new text, less what a stop string may want of it."""
-        new = "".join(self._events(self._pieces, self._num_taken, is_done))
+        new = "".join(self._delta(self._pieces, self._num_taken, is_done))
         self._num_taken += len(new)
         return "".join(map(self._add, new))
 
@@ -79,11 +82,55 @@ class Continuation:
                 self.is_stopped, self._held = True, ""
                 return known[: -len(stop)]
         doubtful = max((_overlap(known, stop) for stop in self.stops), default=0)
-        sure, self._held = known[: len(known) - doubtful], known[len(known) - doubtful :]
-        return sure
+        final, self._held = known[: len(known) - doubtful], known[len(known) - doubtful :]
+        return final
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How much of the end of `text` begins the stop string."""
+    """The length of the longest end of `text` that begins the stop string."""
     longest = min(len(text), len(stop) - 1)
     return next((n for n in range(longest, 0, -1) if stop.startswith(text[-n:])), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a request ended; `message` says why if not by a stop string or its length.
+
+    `num_cached` tokens of its prompt were found in shared blocks.
+    """
+
+    reason: Reason
+    num_tokens: int = 0
+    message: str = ""
+    token_ids: tuple[int, ...] = ()
+    num_cached: int = 0
+
+
+class TokenStream:
+    """The text of one request that its client has not read yet. Used only in the event loop.
+
+    Mutable: that text, which `max_new_tokens` bounds however slow the client is, and the `end`.
+    """
+
+    def __init__(self, request_id: int) -> None:
+        self.request_id = request_id
+        self.accepted = asyncio.Event()
+        self.end: End | None = None
+        self._text = ""
+        self._news = asyncio.Event()
+
+    def put(self, text: str, end: End | None) -> None:
+        """Add text, or the end. The first call says that the engine has accepted the request."""
+        self._text += text
+        self.end = self.end or end
+        self.accepted.set()
+        if text or end:
+            self._news.set()
+
+    async def read(self) -> str:
+        """Wait for news; all the text since the last call, "" only at the end."""
+        await self._news.wait()
+        if self.end is None:
+            self._news.clear()
+        text, self._text = self._text, ""
+        return text

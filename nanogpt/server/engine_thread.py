@@ -4,8 +4,7 @@
                                            |
     TokenStream.put <-- call_soon_threadsafe, once for all streams that have news
 
-The thread sleeps in the queue while there is nothing to serve, and nothing else wakes it. An
-engine's own state is touched by no other thread.
+While there is nothing to serve, the thread sleeps in the queue. No other thread touches the engine.
 """
 
 import asyncio
@@ -17,32 +16,30 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
-from nanogpt.engine import TRIES, Engine
+from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
 from nanogpt.request import Request
-from nanogpt.server.continuation import Continuation
-from nanogpt.server.deadlines import Deadlines
-from nanogpt.server.door import Door, RefusedError, door_limits
+from nanogpt.server.admission import AdmissionControl, Deadlines, RefusedError, admission_limits
+from nanogpt.server.continuation import Continuation, End, Reason, TokenStream
 from nanogpt.server.live_feed import LiveFeed
 from nanogpt.server.server_metrics import ServerMetrics
-from nanogpt.server.server_parts import (
+from nanogpt.server.server_policies import (
     UNAVAILABLE,
-    DoorLimits,
+    AdmissionLimits,
     NewRequest,
-    ServerParts,
-    validated_server_parts,
+    ServerPolicies,
+    validated_server_policies,
 )
 from nanogpt.server.server_settings import ServerSettings
-from nanogpt.server.token_stream import End, Reason, TokenStream
 from nanogpt.trace import StepRecord
-from nanogpt.validate import PartError, show
+from nanogpt.validate import PolicyError, show
 
 STOPPED = "the engine has stopped"
 JOIN_S = 5.0
-"""How long `close` waits for the last step; after that, the process ends without the thread."""
+"""How long `close` waits for the last step; after that the process ends without the thread."""
 
 
 class Asked(NamedTuple):
-    """What a client wants of the engine. Times in seconds."""
+    """A client's request to the engine. Times in seconds."""
 
     prompt_tokens: Sequence[int]
     max_new_tokens: int
@@ -57,10 +54,10 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Served:
-    """A request in the engine's thread: its text so far, and when what happened to it.
+    """A request in the engine's thread: its text so far, and the times of its events.
 
     Times are of `time.perf_counter`; `started_s` is when the first step with the request began.
-    `text` waits to be handed over; `num_seen` tokens are in it or went before it.
+    `text` is not handed over yet; `num_seen` tokens are in it or went before it.
     """
 
     request: Request
@@ -78,26 +75,26 @@ class Served:
 
 @dataclass(slots=True)
 class EngineThread:
-    """An engine that serves many clients. Its public methods are for the event loop's thread.
+    """An engine that serves many clients. Its public methods are called in the event loop.
 
-    `parts` decide what comes in, goes out and leaves. When one of them fails, the request that it
-    was asked about gets an error, and `problems` keeps the newest exception by the part's name.
-    Mutable: the thread's `served` requests by id; in the event loop, those at the `door` and
-    whether it is `closing`. Raises: ValueError for a model whose tokens are not the tokenizer's.
+    When one of the `policies` fails, the request that it was asked about gets an error, and
+    `problems` keeps the newest exception by the policy's name. Mutable: the thread's `served`
+    requests by id; in the event loop, all those known at the `door` and whether it is `closing`.
+    Raises: ValueError for a model whose tokens are not the tokenizer's.
     """
 
     engine: Engine
     settings: ServerSettings
     metrics: ServerMetrics
     deadlines: Deadlines = field(default_factory=Deadlines)
-    parts: ServerParts = field(default_factory=ServerParts)
+    policies: ServerPolicies = field(default_factory=ServerPolicies)
     tokenizer: Tokenizer = CHARACTERS
     live: LiveFeed = field(default_factory=LiveFeed)
     served: dict[int, Served] = field(default_factory=dict[int, Served])
-    door: Door = field(default_factory=Door)
+    door: AdmissionControl = field(default_factory=AdmissionControl)
     closing: bool = False
     problems: dict[str, Exception] = field(default_factory=dict[str, Exception])
-    limits: DoorLimits = field(init=False)
+    limits: AdmissionLimits = field(init=False)
     _next_id: int = 0
     _commands: SimpleQueue[Callable[[], None]] = field(
         default_factory=SimpleQueue[Callable[[], None]]
@@ -109,16 +106,14 @@ class EngineThread:
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
-        if self.engine.config.keep_steps is None:  # a server has no end, and needs no history
+        if self.engine.config.keep_steps is None:  # a server runs without end
             self.engine.config = replace(self.engine.config, keep_steps=1)
-        self.parts = validated_server_parts(self.parts, self.problems)
-        self.limits = door_limits(self.engine, self.settings)
+        self.policies = validated_server_policies(self.policies, self.problems)
+        self.limits = admission_limits(self.engine, self.settings)
         self.tokenizer.check_fits(self.engine.model.config.vocab_size)
 
-    # --- in the event loop ------------------------------------------------------------------------
-
     def start(self) -> None:
-        """Begin to serve; what the engine gives goes to the event loop that runs now."""
+        """Start the thread; text goes to the event loop that runs now."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -130,18 +125,18 @@ class EngineThread:
 
     @property
     def num_unfinished(self) -> int:
-        """How many requests wait or run, those included that the thread has not seen yet."""
+        """The number of waiting and running requests, known to the thread or not."""
         return len(self.door.unfinished)
 
     def submit(self, asked: Asked) -> TokenStream:
-        """Hand a request over, if it comes in. Raises: RefusedError; PartError of a part."""
+        """Submit a request, if it is admitted. Raises: RefusedError; PolicyError."""
         queue = self.door.queue(is_closing=self.closing or not self.is_alive)
         new = NewRequest(len(asked.prompt_tokens), asked.max_new_tokens)
-        verdict = self.parts.admit_or_refuse(queue, self.limits, new)
+        verdict = self.policies.admission_control(queue, self.limits, new)
         if verdict != "accept":
             raise RefusedError(*verdict)
         if self.closing or not self.is_alive:
-            raise RefusedError(UNAVAILABLE, None)  # whatever a part says of it
+            raise RefusedError(UNAVAILABLE, None)  # whatever a policy says
         stream, arrived_s = TokenStream(self._next_id), time.perf_counter()
         self.door.unfinished.add(self._next_id)
         self._next_id += 1
@@ -149,32 +144,32 @@ class EngineThread:
         return stream
 
     def cancel(self, stream: TokenStream) -> None:
-        """Let a request go whose client has left; nothing happens to one that has ended.
+        """Remove a request whose client has left, unless it has ended.
 
-        What goes at once and what goes after the step is one command: the thread takes commands
-        between two steps alone.
+        One command serves for removals now and after the step: the thread takes commands only
+        between two steps.
         """
-        books = self.door.books()
+        state = self.door.state()
         try:
-            after = self.parts.on_disconnect(books, stream.request_id)
-        except PartError as error:
+            after = self.policies.on_disconnect(state, stream.request_id)
+        except PolicyError as error:
             said = str(error)
             self._commands.put(lambda: self._drop([stream.request_id], "failed", said))
             return
-        if going := self.door.going(books, after):
+        if going := self.door.going(state, after):
             self._commands.put(lambda: self._drop(going, "cancelled"))
 
     def end_all(self, message: str) -> None:
-        """Let every unfinished request go, and say why."""
+        """End every unfinished request, and say why."""
         self._commands.put(lambda: self._drop(list(self.served), "shutdown", message))
 
     async def close(self) -> None:
-        """End the thread after its step, if that ends; what is unfinished is told."""
+        """End the thread after its step; unfinished requests are told."""
         self.closing = True
         self._commands.put(self._finish)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, JOIN_S)
-        await asyncio.sleep(0)  # what it has handed over last
+        await asyncio.sleep(0)  # for what the thread has handed over last
 
     def _hand_out(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         for stream, text, end in news:
@@ -187,7 +182,6 @@ class EngineThread:
     def _run(self) -> None:
         try:
             while not self._over:
-                # Sleeps here, in `get`, for as long as there is nothing to serve.
                 while self.engine.scheduler.is_done() or not self._commands.empty():
                     self.door.step_began_s = None
                     self._commands.get()()
@@ -223,14 +217,14 @@ class EngineThread:
             self._tell([(stream, "", End(reason, 0, _said(error)))])
             return
         continuation = Continuation(
-            asked.stops, self.tokenizer, self.parts.next_events, ignores_end=asked.ignores_end
+            asked.stops, self.tokenizer, self.policies.stream_delta, ignores_end=asked.ignores_end
         )
         self.served[request.id] = Served(request, stream, continuation, asked.slo_ttft_s, arrived_s)
         self._tell([(stream, "", None)])
         self._settle()
 
     def _step(self) -> None:
-        """Run one step, and hand over what it gave."""
+        """Run one step, and hand its text over."""
         self.door.in_step, began_s = True, time.perf_counter()
         try:
             record = self.engine.step()
@@ -246,10 +240,10 @@ class EngineThread:
         self._settle()
 
     def _collect(self, record: StepRecord, began_s: float) -> None:
-        """Note the new tokens of every request, and hand over what is due.
+        """Take the new tokens of every request, and hand over the text that is due.
 
-        They are counted at the requests, not in the record: what a preempted request computes
-        again, and what ran inside a step that slept, comes once.
+        Tokens are counted at the requests, not in the record, so that those which a preempted
+        request computes again come once.
         """
         now_s = time.perf_counter()
         is_due = now_s - self._handed_over_s >= self.settings.stream_interval_ms / 1000
@@ -262,7 +256,7 @@ class EngineThread:
             try:
                 self._look(one, began_s, now_s)
                 end = self._end_of(one)
-            except PartError as error:
+            except PolicyError as error:
                 end = self._leave(one, "failed", str(error))
             if end or (one.text and (is_due or was_first)):
                 news.append((one.stream, one.text, end))
@@ -274,7 +268,7 @@ class EngineThread:
         self._tell(news)
 
     def _look(self, one: Served, began_s: float, now_s: float) -> None:
-        """Take up what a request has come to in the step from `began_s` to `now_s`."""
+        """Take a request's news of the step from `began_s` to `now_s`."""
         request = one.request
         if not one.started_s and request.status != "waiting":
             one.started_s = began_s
@@ -283,62 +277,61 @@ class EngineThread:
         fresh = request.generated_tokens[one.continuation.num_tokens :]
         if request.num_generated > one.num_seen:
             if one.num_seen:
-                self.metrics.gap(now_s - one.last_s)
+                self.metrics.observe("inter_token_latency_seconds", now_s - one.last_s)
             else:
-                one.first_s = now_s
-                self.metrics.first_token(now_s - one.arrived_s, one.slo_ttft_s)
+                one.first_s, ttft_s = now_s, now_s - one.arrived_s
+                self.metrics.observe("time_to_first_token_seconds", ttft_s)
+                if one.slo_ttft_s is not None:
+                    self.metrics.promised(kept=ttft_s <= one.slo_ttft_s)
             one.num_seen, one.last_s = request.num_generated, now_s
         if fresh:
             one.text += one.continuation.feed(fresh)
 
     def _end_of(self, one: Served) -> End | None:
-        """How a request has ended, which then leaves; None while it goes on."""
-        reason: Reason | None = None
+        """How a request has ended; it is then removed. None while it goes on."""
         if one.continuation.is_stopped:
-            reason = "stop"
-        elif one.request.status == "done":
-            reason = "length"
+            return self._leave(one, "stop")
+        if one.request.status == "done":
             one.text += one.continuation.rest()
-        elif one.request.status == "failed":
+            return self._leave(one, "length")
+        if one.request.status == "failed":
             return self._leave(one, "failed", "the engine has given the request up")
-        return self._leave(one, reason) if reason else None
+        return None
 
     def _leave(self, one: Served, reason: Reason, message: str = "") -> End:
-        """Take a request out, of the engine too if it is still there; how it ended."""
+        """Remove a request, also from the engine; how it ended."""
         del self.served[one.request.id]
         self.deadlines.forget(one.request.id)
         if one.request.id in self.engine.requests:
             self.engine.cancel(one.request.id)
-        self.metrics.ended(
-            reason, len(one.request.prompt_tokens), one.continuation.num_tokens,
-            one.arrived_s, one.started_s, one.first_s, one.last_s,
-        )  # fmt: skip
+        times_s = one.arrived_s, one.started_s, one.first_s, one.last_s
+        num_prompt, num_tokens = len(one.request.prompt_tokens), one.continuation.num_tokens
+        self.metrics.ended(reason, num_prompt, num_tokens, times_s)
         if not one.num_seen and one.slo_ttft_s is not None:
             waited_s = time.perf_counter() - one.arrived_s
             if reason != "cancelled" or waited_s > one.slo_ttft_s:
                 self.metrics.promised(kept=False)
-        num_tokens = one.continuation.num_tokens
         token_ids = tuple(one.request.generated_tokens[:num_tokens])
         return End(reason, num_tokens, message, token_ids, one.num_cached)
 
     def _drop(self, request_ids: Sequence[int], reason: Reason, message: str = "") -> None:
-        """Let these requests go, and say so to the clients that still listen."""
+        """Remove these requests, and tell their clients."""
         going = [self.served[i] for i in request_ids if i in self.served]
         self._tell([(one.stream, one.text, self._leave(one, reason, message)) for one in going])
         self._settle()
 
     def _failed(self, error: Exception) -> None:
-        """A step failed. Requests that the engine gave up are told; if it only fails, all are."""
+        """End the requests that the engine gave up in a failed step; after many failures, all."""
         self._num_failures += 1
         lost = [i for i, one in self.served.items() if one.request.status == "failed"]
-        if not lost and self._num_failures > TRIES:
+        if not lost and self._num_failures > MAX_NONFINITE_STEPS:
             lost = list(self.served)
         if lost:
             self._num_failures = 0
         self._drop(lost, "failed", _said(error))
 
     def _settle(self) -> None:
-        """After every change: show how things are."""
+        """Publish the state after a change."""
         self.metrics.state(self.engine)
         self.live.settle(self.engine)
         self.door.note_running(self.engine)
@@ -349,6 +342,6 @@ class EngineThread:
 
 
 def _said(error: Exception) -> str:
-    """What the engine refused, or what was raised in it."""
-    of_ours = isinstance(error, ValueError | PartError)
+    """An error of the engine as a message."""
+    of_ours = isinstance(error, ValueError | PolicyError)
     return str(error) if of_ours else f"the engine's step raised {show(error)}"

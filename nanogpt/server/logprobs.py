@@ -1,7 +1,7 @@
-"""Log probabilities of a text's tokens: what evaluation harnesses ask for.
+"""Log probabilities of a text's tokens, for evaluation harnesses.
 
-The engine keeps no logits but those that it draws from. So a text that is done is put through the
-model once more, whole and without a KV cache: in a thread beside the engine's, one text at a time.
+The engine keeps only the logits that it samples from. So a finished text goes through the model
+once more, without a KV cache, in a thread of its own, one text at a time.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ LogProbs: TypeAlias = dict[str, list[Any]]
 
 
 class TokenScore(NamedTuple):
-    """A token's log probability behind those before it, and the likeliest tokens in its place."""
+    """A token's log probability, and the likeliest tokens in its place."""
 
     logprob: float
     likeliest: dict[int, float]
@@ -74,30 +74,27 @@ def as_json(
 ) -> LogProbs:
     """The `logprobs` of a completion that shows the tokens from number `first` on.
 
-    `scores` are those of all tokens but the very first, which has null. As in the API the token
+    `scores` are those of all tokens but the very first, which has null. As in the API, the token
     itself is always among the likeliest.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    record: LogProbs = {
-        "tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": [],
-    }  # fmt: skip
+    names = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+    record: LogProbs = {name: [] for name in names}
     offset = 0
     for number in range(first, len(tokens)):
-        token = tokens[number]
-        found = scores[number - 1] if number else None
-        likeliest = found and {**found.likeliest, token: found.logprob}
-        record["tokens"].append(_name(token, tokenizer))
-        record["token_logprobs"].append(found and found.logprob)
-        record["top_logprobs"].append(
-            likeliest and {_name(each, tokenizer): value for each, value in likeliest.items()}
-        )
-        record["text_offset"].append(offset)
+        token, likeliest, logprob = tokens[number], None, None
+        if number:
+            logprob, likeliest = scores[number - 1]
+            likeliest = {_name(i, tokenizer): p for i, p in (likeliest | {token: logprob}).items()}
+        row = (_name(token, tokenizer), logprob, likeliest, offset)
+        for name, value in zip(names, row, strict=True):
+            record[name].append(value)
         offset += len(decoder.decode(tokenizer.piece(token)))
     return record
 
 
 def _name(token: int, tokenizer: Tokenizer) -> str:
-    """A token as text; of a part of a character its bytes, as the API writes them."""
+    """A token as text; a part of a character as its bytes, as the API writes them."""
     piece = tokenizer.piece(token)
     try:
         return piece.decode()

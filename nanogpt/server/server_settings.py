@@ -1,4 +1,4 @@
-"""What a server allows, and how it behaves: plain settings."""
+"""A server's limits and settings."""
 
 from dataclasses import dataclass
 
@@ -7,20 +7,19 @@ from nanogpt.validate import check_int, check_limits
 MOST_REQUESTS = 100_000
 MOST_MS = 60_000
 MOST_RETRY_S = 60
-"""None is told to come again later: OpenAI's client believes two minutes at most."""
+"""The longest `retry-after`: OpenAI's client accepts at most two minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """Limits and settings of a server.
 
-    `max_requests` may be unfinished at once, running and waiting: one more is told to come again.
-    `max_prompt_tokens` (None: the model's context) and `max_body_bytes` limit what is sent.
-    `stream_interval_ms` is the least time between two events of a stream, its first token and its
-    end excepted (0: an event for every step). On shutdown what is unfinished may go on for
-    `shutdown_s` seconds. An idle connection is closed after `keep_alive_s` seconds: later than
-    clients give theirs up, so that none is closed just as it is used again. With an `api_key`,
-    `/v1` is for clients that send it.
+    At most `max_requests` are unfinished at once, running and waiting. `max_prompt_tokens` (None:
+    the model's context) and `max_body_bytes` limit a request. `stream_interval_ms` is the least
+    time between two events of a stream, except for the first token and the end (0: an event for
+    every step). On shutdown, unfinished requests have `shutdown_s` seconds. An idle connection is
+    closed after `keep_alive_s` seconds: later than clients close theirs, so that none is closed
+    just as it is used again. With an `api_key`, `/v1` is only for clients that send it.
     Raises: ValueError for a value outside its limits.
     """
 
@@ -35,7 +34,7 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if not self.model_name:
-            raise ValueError("model_name is empty; clients name the model that they want")
+            raise ValueError("model_name is empty; clients name the model")
         if self.api_key is not None and not (self.api_key and self.api_key.isascii()):
             raise ValueError("api_key is empty or not ASCII; leave it out for a server without")
         check_int("max_requests", self.max_requests, 1, MOST_REQUESTS)

@@ -1,18 +1,15 @@
-"""What admission control sees of a server: the queue, the limits and the new request.
-
-Records only: an answer's process has them, and must not have the functions that decide.
-"""
+"""The inputs of admission control: the queue, the limits and the new request. Records only."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """The unfinished requests of a server, as its door sees them.
+    """A server's unfinished requests.
 
-    `running` has for each request that runs how many tokens it still has to give; `num_waiting`
-    wait to be admitted. `tokens_per_s` is what the engine gives to all that run together (0 before
-    its first token).
+    `running` has the number of tokens that each running request has still to generate;
+    `num_waiting` wait for the engine. `tokens_per_s` is the throughput of all running requests
+    together (0 before the first token).
     """
 
     running: tuple[int, ...]
@@ -22,11 +19,8 @@ class QueueView:
 
 
 @dataclass(frozen=True, slots=True)
-class DoorLimits:
-    """What a server allows: unfinished requests, and of one request its prompt and KV tokens.
-
-    None is told to come again later than in `max_retry_s` seconds.
-    """
+class AdmissionLimits:
+    """Limits on the unfinished requests, on one request's tokens, and on the retry time."""
 
     max_requests: int
     max_prompt_tokens: int

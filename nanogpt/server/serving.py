@@ -1,7 +1,6 @@
-"""A server's life: uvicorn in front of an engine's thread, from the first request to the last.
+"""A server's life: uvicorn in front of an engine's thread.
 
-On SIGTERM or SIGINT nothing new is taken; what is unfinished goes on for a while, and what is then
-still unfinished is told so.
+On SIGTERM or SIGINT no new requests are taken; the unfinished ones have a limited time to end.
 """
 
 import asyncio
@@ -15,20 +14,20 @@ import uvicorn
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
+from nanogpt.server.admission import Deadlines
 from nanogpt.server.app import STALLED_S, App, RequestIds
-from nanogpt.server.deadlines import Deadlines
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.server_metrics import ServerMetrics
-from nanogpt.server.server_parts import ServerParts
+from nanogpt.server.server_policies import ServerPolicies
 from nanogpt.server.server_settings import ServerSettings
 
 LOCAL = "127.0.0.1"
 _LAST_WORDS_S = 5
-"""After the end of the unfinished, so long for what is written to be read."""
+"""After the last request has ended, time for clients to read."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with an end that the engine knows of. It tells `announce` where it listens."""
+    """uvicorn with an engine; calls `announce` with its address once it listens there."""
 
     def __init__(
         self,
@@ -56,9 +55,9 @@ class Server(uvicorn.Server):
             self.announce(address_of(self.config.host, self.config.port))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take nothing new, let the unfinished go on, and end them when their time is over.
+        """Take no new requests, and end the unfinished ones when their time is over.
 
-        Where no step ends there is nothing to wait for.
+        A stalled step is not waited for.
         """
         self.thread.closing = True
         self.force_exit = self.force_exit or self.thread.door.step_s > STALLED_S
@@ -88,7 +87,7 @@ def serve(
     host: str = LOCAL,
     port: int = 8000,
     deadlines: Deadlines | None = None,
-    parts: ServerParts = ServerParts(),
+    policies: ServerPolicies = ServerPolicies(),
     tokenizer: Tokenizer = CHARACTERS,
     announce: Callable[[str], object] | None = None,
 ) -> None:
@@ -97,9 +96,8 @@ def serve(
     `deadlines` are those that the engine's policy ranks by, `tokenizer` is the model's. `announce`
     is called with the server's address once it listens there.
     """
-    thread = _thread(make_engine, settings, deadlines, parts, tokenizer)
-    # What is there by now stays: without this Python's garbage collector walks through it again
-    # and again, 20 ms each time, between two tokens.
+    thread = _thread(make_engine, settings, deadlines, policies, tokenizer)
+    # Otherwise the garbage collector visits all objects of start-up: 20 ms between two tokens.
     gc.freeze()
     Server(thread, host, port, announce).run()
 
@@ -110,14 +108,14 @@ def running_server(
     settings: ServerSettings = ServerSettings(),
     *,
     deadlines: Deadlines | None = None,
-    parts: ServerParts = ServerParts(),
+    policies: ServerPolicies = ServerPolicies(),
     tokenizer: Tokenizer = CHARACTERS,
 ) -> Generator[tuple[str, EngineThread]]:
-    """A server in a thread of this process, on a free port of this machine: its address, and it.
+    """A server in a thread of this process, on a free port: its address and its engine's thread.
 
-    For lessons and tests; it is shut down as by a signal.
+    For lessons and tests.
     """
-    thread = _thread(make_engine, settings, deadlines, parts, tokenizer)
+    thread = _thread(make_engine, settings, deadlines, policies, tokenizer)
     # asyncio sends at once, without Nagle's algorithm, only where a socket says that it is TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind((LOCAL, 0))
@@ -136,10 +134,10 @@ def _thread(
     make_engine: Callable[[], Engine],
     settings: ServerSettings,
     deadlines: Deadlines | None,
-    parts: ServerParts,
+    policies: ServerPolicies,
     tokenizer: Tokenizer,
 ) -> EngineThread:
     metrics = ServerMetrics(settings.model_name)
     return EngineThread(
-        make_engine(), settings, metrics, deadlines or Deadlines(), parts, tokenizer
+        make_engine(), settings, metrics, deadlines or Deadlines(), policies, tokenizer
     )

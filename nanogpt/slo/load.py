@@ -1,7 +1,7 @@
-"""The load of the simulation: two tiers of requests at random times, all from one seed.
+"""Seeded loads of two tiers.
 
-One request in five is urgent: it is promised its first token in hardly more than the time that
-its own prefill takes. The others may take several times as long.
+One request in five is urgent: its SLO is 1.0 to 1.3 times its own prefill's time. The others have
+3 to 10 times as long.
 """
 
 import math
@@ -21,15 +21,15 @@ LONGEST_TOKENS = 8000
 MEAN_TOKENS = 675
 LENGTH_SIGMA = 0.6
 LENGTH_MU = 6.3348
-"""Of the logarithm: lengths between shortest and longest average `MEAN_TOKENS`.
+"""Mean of a length's logarithm: between the limits, lengths average `MEAN_TOKENS`.
 
-The source publishes no lengths. This spread makes arrival order come out as it did there.
+The source publishes no lengths; with this spread, arrival order gives its figures.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillCost:
-    """What a prefill pass costs: `c_us` + `a_us` per token, spread evenly over its layers."""
+    """The time of a prefill pass: `c_us` + `a_us` per token, spread evenly over its layers."""
 
     name: str
     modelled: bool
@@ -39,12 +39,12 @@ class PrefillCost:
 
 
 POST_COST = PrefillCost("Llama-3.3-70B on four A100", True, 173.046, 34133.0, 80)
-"""The line that the post's author measured; here it also plays the machine, hence modelled."""
+"""The line that the post's author measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request before anything happened to it: when, how long, and what it was promised."""
+    """A request of the load."""
 
     id: int
     arrival_us: int
@@ -54,7 +54,7 @@ class Arrival:
 
     @property
     def deadline_us(self) -> int:
-        """The moment that its first token is promised for."""
+        """The moment for which its first token is promised."""
         return self.arrival_us + self.slo_us
 
 
@@ -66,7 +66,7 @@ def two_tier_load(
     Raises: ValueError for a rate or a duration that is not above 0.
     """
     for name, value in (("rate", requests_per_s), ("duration", duration_s)):
-        if not (math.isfinite(value) and value > 0):
+        if not 0 < value < math.inf:
             raise ValueError(f"the {name} is {value}; it must be a number above 0")
     draw = random.Random(f"two tiers, seed {seed}, {requests_per_s:.6f} requests/s")
     arrivals: list[Arrival] = []
@@ -81,7 +81,7 @@ def two_tier_load(
 
 
 def check_load(arrivals: Sequence[Arrival]) -> None:
-    """Whether a load can be run. Raises: ValueError naming the first request that cannot."""
+    """Raises: ValueError naming the first request of a load that cannot be run."""
     for arrival in arrivals:
         if arrival.tokens < 1 or arrival.arrival_us < 0 or arrival.slo_us < 1:
             raise ValueError(
@@ -105,7 +105,7 @@ def _arrival_times(draw: random.Random, requests_per_s: float, duration_s: float
 
 
 def _length(draw: random.Random) -> int:
-    """A log-normal length, drawn again until it is neither too short nor too long."""
+    """A log-normal length, drawn again until it is within the limits."""
     while True:
         tokens = round(math.exp(draw.gauss(LENGTH_MU, LENGTH_SIGMA)))
         if SHORTEST_TOKENS <= tokens <= LONGEST_TOKENS:

@@ -1,8 +1,8 @@
-"""The decisions of SLO-aware prefill as pure functions: how urgent, who gives way, who runs along.
+"""The decisions of SLO-aware prefill as pure functions: scores, preemption, batches.
 
-They see frozen records of plain data and answer with plain data. Times are integer microseconds,
-scores are per millisecond. `a` is microseconds per token, `c` microseconds per pass.
-Source: the SLO post, and FlowPrefill (arXiv 2602.16603) for the absolute form and the batching.
+Times are integer microseconds, scores are per millisecond. `a` is microseconds per token, `c`
+microseconds per pass.
+Source: the SLO post, and FlowPrefill (arXiv 2602.16603) for the batching.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,85 +13,79 @@ from nanogpt.slo.slo_view import SloView
 Mode = Literal["conservative", "aggressive"]
 
 MARGIN = 1.2
-"""How many times as urgent as the reference a waiter must be."""
+"""How many times as urgent as the incumbent the candidate must be."""
 
 CLAMP_US = 1000
 """A time to the deadline counts as at least 1 ms, so that no score divides by zero."""
 
 PROTECTED_SHARE = 0.9
-"""Past this share of its layers a pass is let finish (Rule 2)."""
+"""Past this share of its layers a pass refuses preemption (Rule 2)."""
 
 SLEEP_BOUND = 3.0
-"""A pass is suspended for at most this many times its own length, in all."""
+"""A pass is suspended for at most this many times its own computing time, in all."""
 
 BATCH_BOUND_TOKENS = 2048
 BATCH_GUARD = 0.1
-"""The share of its SLO that the head of a batch keeps to spare."""
+"""The share of its SLO that the head of a batch keeps as slack."""
 
 
 def predict(tokens: int, a: float, c: float) -> int:
-    """The time that a pass over so many tokens takes, in microseconds; none for no token."""
+    """Microseconds of a pass over so many tokens; 0 for no token."""
     return round(a * tokens + c) if tokens > 0 else 0
 
 
 def done_in(elapsed_us: int, total: int, a: float) -> int:
     """How many of a pass's `total` tokens count as done after computing for `elapsed_us`.
 
-    A pass works on all its tokens at once, layer by layer, so that none is done before the end.
-    Its time is what is known; `elapsed_us` buys `elapsed_us / a` tokens' worth of it.
+    A pass computes all its tokens layer by layer, so no token is done before the end; the time
+    counts as `elapsed_us / a` tokens.
     """
     return min(total, int(elapsed_us / a))
 
 
 def slack(now: int, deadline: int, total: int, done: int, a: float, c: float) -> int:
-    """Time to spare before the deadline once the *remaining* work is paid for; below 0 is doomed.
+    """Time left before the deadline after the *remaining* work; below 0 the request is doomed.
 
-    A request that ignores what it has done looks doomed long before it is.
+    Without subtracting the work done, a request looks doomed long before it is.
     """
     return deadline - now - predict(total - done, a, c)
 
 
-def urgency(slack: int, time_to_deadline: int) -> float:
-    """sign(slack) / |time to deadline|, per millisecond, from -1 to 1: the higher goes first.
+def edf_score(slack: int, time_to_deadline: int) -> float:
+    """sign(slack) / |time to deadline|, per millisecond, from -1 to 1: the highest goes first.
 
-    A slack of 0 still makes it and counts as positive. The time is clamped to at least 1 ms. The
-    doomed sort below all others, and among them the nearest deadline, missed or not, is last.
+    A slack of 0 counts as positive. The time is clamped to at least 1 ms. Doomed requests rank
+    below all others, and among them the nearest deadline, past or future, is last.
     """
     score = CLAMP_US / max(abs(time_to_deadline), CLAMP_US)
     return score if slack >= 0 else -score
 
 
-def urgency_by_deadline(slack: int, deadline: int) -> float:
-    """sign(slack) / deadline, the paper's form: it changes only when the sign of the slack does.
-
-    `deadline` counts from the start of the engine. The order of those who can make it is the same;
-    a margin between two scores means less and less, the later it is.
-    """
-    return urgency(slack, deadline)
-
-
 def by_urgency(views: Iterable[SloView]) -> list[SloView]:
-    """The most urgent first; equals in the order of their ids."""
-    return sorted(views, key=lambda each: (-each.urgency, each.id))
+    """The most urgent first; ties by id."""
+    return sorted(views, key=lambda each: (-each.edf_score, each.id))
 
 
-def choose_victim(runners: Sequence[SloView]) -> int:
-    """The id of the least urgent runner, whatever the mode; among equals the highest id."""
-    return by_urgency(runners)[-1].id
+def least_urgent(running: Sequence[SloView]) -> int:
+    """The id of the least urgent request; among equals the highest id."""
+    return by_urgency(running)[-1].id
 
 
-def gate(
-    waiter: SloView, runners: Sequence[SloView], margin: float = MARGIN, mode: Mode = "conservative"
+def select_victim(
+    candidate: SloView,
+    running: Sequence[SloView],
+    margin: float = MARGIN,
+    mode: Mode = "conservative",
 ) -> int | None:
-    """The runner to preempt for `waiter`, or None.
+    """The id of the running request to preempt for `candidate`, or None.
 
-    Rule 1: a runner that was preempted once is immune, and counts for nothing here. What is left
-    is measured by its most urgent runner (conservative) or its least urgent one (aggressive).
+    Rule 1: a request that was preempted once is immune, and is ignored here. The incumbent is the
+    most urgent of the others (conservative) or the least urgent one (aggressive).
 
-        waiter       reference    then
-        doomed       any          nothing is sacrificed for a request that cannot be saved
-        can make it  doomed       it gives up its slot
-        can make it  can make it  preempt if the waiter is `margin` times as urgent
+        candidate    incumbent    then
+        doomed       any          no preemption
+        can make it  doomed       preempt
+        can make it  can make it  preempt if the candidate is `margin` times as urgent
 
     The signs go first, because a margin times a negative score is a lower bar, not a higher one.
     Raises: ValueError for another mode or a margin below 1.
@@ -100,29 +94,29 @@ def gate(
         raise ValueError(f"there is no mode {mode!r}; choose 'conservative' or 'aggressive'")
     if not margin >= 1:
         raise ValueError(f"the margin is {margin}; it must be at least 1")
-    ranked = by_urgency(runner for runner in runners if runner.num_preemptions == 0)
-    if waiter.is_doomed or not ranked:
+    ranked = by_urgency(runner for runner in running if runner.num_preemptions == 0)
+    if candidate.is_doomed or not ranked:
         return None
-    reference = ranked[0] if mode == "conservative" else ranked[-1]
-    if reference.is_doomed or waiter.urgency > reference.urgency * margin:
-        return choose_victim(ranked)
+    incumbent = ranked[0] if mode == "conservative" else ranked[-1]
+    if incumbent.is_doomed or candidate.edf_score > incumbent.edf_score * margin:
+        return least_urgent(ranked)
     return None
 
 
 def refuses_preemption(layers_done: int, num_layers: int, *, first_token: bool = False) -> bool:
-    """Rule 2: whether a pass lets itself finish, whatever the monitor asks for.
+    """Rule 2: whether a pass runs to its end although it was to be preempted.
 
-    It does past 90 % of its layers, and from its first layer on when it computes a request's
-    first decode, since the whole prefill would be thrown away for one token.
+    It does past 90 % of its layers, and from its first layer on if it computes a request's first
+    decode: otherwise a whole prefill would be lost for one token.
     """
     return first_token or layers_done / num_layers > PROTECTED_SHARE
 
 
 def slept_enough(suspended_us: int, pass_us: int, bound: float = SLEEP_BOUND) -> bool:
-    """Whether a pass may not be suspended any longer, or again: so nothing sleeps for ever.
+    """Whether a pass may not be suspended any longer, or again.
 
-    It has slept, in all, `bound` times as long as it takes to compute. Throwing no work away,
-    suspension needs no Rule 1; this is what stands in its place.
+    It has slept, in all, `bound` times its computing time. Suspension loses no work and needs no
+    Rule 1; this bound takes its place.
     """
     return suspended_us >= bound * pass_us
 
@@ -132,21 +126,21 @@ def slo_batch(
     waiters: Sequence[SloView],
     a: float,
     c: float,
-    bound: int = BATCH_BOUND_TOKENS,
-    guard: float = BATCH_GUARD,
+    max_batch_tokens: int = BATCH_BOUND_TOKENS,
+    slack_reserve: float = BATCH_GUARD,
 ) -> list[int]:
-    """Ids of those who share a pass with `head`, itself first: only who does not endanger it.
+    """The ids of a batch that `head` can share without missing its deadline, `head` first.
 
     `waiters` come most urgent first. The batch stops growing before the first of them that would
-    push it above `bound` tokens, or leave the head less than `guard` times its SLO to spare; so a
-    head that is longer than the bound or short of time runs alone.
+    push it above `max_batch_tokens`, or leave the head less slack than `slack_reserve` times its
+    SLO; a head that is longer than that, or short of time, runs by itself.
     """
     ids = [head.id]
     tokens = head.tokens
     for waiter in waiters:
         tokens += waiter.tokens
         spare_us = head.time_to_deadline_us - predict(tokens, a, c)
-        if tokens > bound or spare_us < guard * head.slo_us:
+        if tokens > max_batch_tokens or spare_us < slack_reserve * head.slo_us:
             break
         ids.append(waiter.id)
     return ids

@@ -1,13 +1,12 @@
 """Predicted prefill times: a polynomial in the number of tokens, fitted to a measured sweep.
 
-A line is enough for one model on one machine: every token costs the same, every pass a fixed
-amount. A cubic also follows attention's growth with the square of the prompt. Least squares are
-solved in exact fractions, so that a fit depends neither on scaling nor on the order of the points.
+A line is enough for one model on one machine. A cubic also follows attention's growth with the
+square of the prompt. Least squares are solved in exact fractions, so that a fit depends neither on
+scaling nor on the order of the points.
 """
 
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,27 +14,24 @@ from pathlib import Path
 from nanogpt.validate import show
 
 Point = tuple[int, float]
-"""A prompt's tokens and the time that its prefill took, in microseconds."""
+"""(tokens, microseconds) of a measured prefill."""
 MOST = 10**12
-"""The most of either that a fit takes: eleven days."""
+"""The largest number of tokens or microseconds in a fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """A fitted polynomial: `coefficients` from the constant up, in microseconds.
-
-    `r_squared` is the share of the variance in the fitted points that it explains.
-    """
+    """A fitted polynomial: `coefficients` in microseconds, from the constant up."""
 
     coefficients: tuple[float, ...]
     r_squared: float
 
     def predict_us(self, tokens: int) -> int:
-        """The predicted prefill time of so many tokens."""
+        """The predicted prefill time in microseconds."""
         return round(_value(self.coefficients, tokens))
 
 
-def fit(points: Sequence[Point]) -> tuple[float, float]:
+def fit_ttft(points: Sequence[Point]) -> tuple[float, float]:
     """The line a * tokens + c through the points: (a per token, c), both in microseconds.
 
     Raises: ValueError for fewer than 2 different prompt lengths.
@@ -68,22 +64,6 @@ def fit_polynomial(points: Sequence[Point], degree: int) -> Predictor:
     ]
     coefficients = tuple(float(value) for value in _solve(rows))
     return Predictor(coefficients, _r_squared(points, coefficients))
-
-
-def sweep(run: Callable[[int], object], lengths: Sequence[int], repeats: int = 10) -> list[Point]:
-    """Times `run(tokens)` for every length: the median of `repeats`, after two that do not count.
-
-    `run` prefills so many tokens and returns once they are computed.
-    """
-    points: list[Point] = []
-    for tokens in lengths:
-        times_us: list[float] = []
-        for _ in range(repeats + 2):
-            start_ns = time.perf_counter_ns()
-            run(tokens)
-            times_us.append((time.perf_counter_ns() - start_ns) / 1000)
-        points.append((tokens, statistics.median(times_us[2:])))
-    return points
 
 
 def read_sweep(path: Path) -> list[Point]:

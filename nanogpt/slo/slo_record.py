@@ -1,18 +1,14 @@
-"""What a simulated run leaves behind: plain frozen data, enough to draw every moment of it.
+"""Variants, and the result of a simulated run: plain frozen data.
 
 All times are integer microseconds from the start of the run.
 """
 
-import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Literal
 
 from nanogpt.slo.load import Arrival, PrefillCost
 from nanogpt.slo.policy import Mode
 from nanogpt.slo.slo_view import SloView
-
-VERSION = 1
 
 Order = Literal["fcfs", "s-edf"]
 Batching = Literal["budget", "slo"]
@@ -22,12 +18,12 @@ Ending = Literal["finished", "aborted", "suspended"]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the prefills: which of the parts are there.
+    """One way to run the prefills.
 
-    `sees_arrivals`: the monitor sees who arrives in mid-pass, not only who waited when it began.
-    `counts_progress`: a runner's slack is that of its remaining work. `batching`: all that
-    fit the token budget, or only what the head of the batch can bear. `preemption`: never, throw
-    the pass away, or suspend it and go on with it later.
+    `sees_arrivals`: the monitor also sees requests that arrive during a pass. `counts_progress`:
+    the slack of a running request is that of its remaining work. `batching`: all that fit the
+    token budget, or only as many as the head can afford. `preemption`: never, abort the pass, or
+    suspend it and resume it later.
     """
 
     name: str
@@ -43,9 +39,9 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """One stretch of one forward pass: a suspended pass leaves one record per stretch.
+    """A forward pass, or one stretch of a suspended one.
 
-    `layers` are those done when it began and when it ended; `ids` are in the order of admission.
+    `layers`: (done when it began, done when it ended); `ids` are in the order of admission.
     """
 
     start_us: int
@@ -57,16 +53,16 @@ class PassRecord:
 
     @property
     def duration_us(self) -> int:
-        """How long it held the machine."""
+        """Its length."""
         return self.end_us - self.start_us
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The monitor asked for a preemption: what it saw, and where the pass was left.
+    """A request for preemption: what the monitor saw, and where the pass was left.
 
-    `layer` of the pass is the one before which it was left at `left_us`, or the one that
-    refused (`refused`: Rule 2). `others` ran in the same pass and were preempted along.
+    The pass was left at `left_us` before `layer`, or refused there (`refused`: Rule 2). `others`
+    ran in the same pass and were preempted with the victim.
     """
 
     time_us: int
@@ -81,7 +77,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How one request fared. `first_token_us` is None for one that never got that far."""
+    """How one request fared. `first_token_us` is None if it got no token."""
 
     id: int
     first_token_us: int | None
@@ -101,7 +97,7 @@ class Run:
     results: tuple[Result, ...]
 
     def attainment(self, *, urgent: bool) -> float | None:
-        """The share of a tier that got its first token in time, 0 to 1; None if it is empty."""
+        """The share of a tier with its first token in time, 0 to 1; None of an empty tier."""
         tier = [
             result.attained
             for arrival, result in zip(self.arrivals, self.results, strict=True)
@@ -111,23 +107,12 @@ class Run:
 
     @property
     def num_preemptions(self) -> int:
-        """How many passes were left before their end, as the monitor asked."""
+        """The number of passes that were preempted."""
         return sum(not decision.refused for decision in self.decisions)
 
     @property
     def wasted_share(self) -> float:
-        """The share of the computing time that went into passes thrown away, 0 to 1."""
+        """The share of the computing time in aborted passes, 0 to 1."""
         busy_us = sum(each.duration_us for each in self.passes)
         aborted_us = sum(each.duration_us for each in self.passes if each.ending == "aborted")
         return aborted_us / busy_us if busy_us else 0.0
-
-    def result(self, request_id: int) -> Result:
-        """One request's result. Raises: KeyError for an id that is not in the load."""
-        for result in self.results:
-            if result.id == request_id:
-                return result
-        raise KeyError(request_id)
-
-    def to_json(self) -> str:
-        """The run as one line of JSON; the same run gives the same bytes."""
-        return json.dumps({"version": VERSION, **dataclasses.asdict(self)}, allow_nan=False)

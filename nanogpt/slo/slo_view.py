@@ -1,4 +1,4 @@
-"""What the SLO policy sees of a request: plain data, and nothing that decides.
+"""Views of requests for the SLO policy.
 
 Times are integer microseconds, lengths are tokens.
 """
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SloRequest:
-    """A request as the monitor's snapshot holds it: what stays true while time passes.
+    """A request in the monitor's snapshot: the fields that do not depend on the time.
 
-    `done_tokens` of its `total_tokens` need no more computing. `slo_us` is the time that it was
-    promised its first token in, `deadline_us` the moment that follows.
+    `done_tokens` of its `total_tokens` need no more computing. Its first token is promised within
+    `slo_us`, which is at `deadline_us`.
     """
 
     id: int
@@ -24,17 +24,17 @@ class SloRequest:
 
 @dataclass(frozen=True, slots=True)
 class SloView:
-    """A request as the policy sees it at one moment; `tokens` are those still to compute."""
+    """A request as the policy sees it at one moment; `tokens` are still to be computed."""
 
     id: int
     tokens: int
     slack_us: int
     time_to_deadline_us: int
-    urgency: float
+    edf_score: float
     slo_us: int
     num_preemptions: int
 
     @property
     def is_doomed(self) -> bool:
-        """Whether it misses its deadline even if it runs from now on."""
+        """Whether it misses its deadline even if it runs at once."""
         return self.slack_us < 0

@@ -1,7 +1,4 @@
-"""The repair ladder, one change after the other, and two ways to see what a rule is for.
-
-Small fixed loads show the same by hand, on a machine with round numbers.
-"""
+"""The repair ladder: one change after the other. And small loads that show a rule's purpose."""
 
 import dataclasses
 
@@ -44,8 +41,8 @@ ROUND_COST = PrefillCost("round numbers", True, 100.0, 10_000.0, 10)
 def starved(num_urgent: int) -> tuple[Arrival, ...]:
     """A long prompt, and an urgent short one every 300 ms; run it at `ROUND_COST`.
 
-    The long prompt takes 410 ms. Without Rule 1 every urgent one throws it back to the start, for
-    as long as they keep coming; with it the second one waits, and the long prompt gets through.
+    The long prompt takes 410 ms. Without Rule 1 every urgent request throws it back to the start;
+    with Rule 1 the second one waits, and the long prompt gets through.
     """
     urgent = (
         Arrival(number, 300_000 * number, 200, urgent=True, slo_us=100_000)
@@ -55,26 +52,13 @@ def starved(num_urgent: int) -> tuple[Arrival, ...]:
 
 
 def doomed_pair() -> tuple[Arrival, ...]:
-    """Two requests that cannot make it, and ten seconds until the next; run it at `ROUND_COST`.
+    """Two doomed requests, and ten seconds until the next one; run it at `ROUND_COST`.
 
-    A gate that multiplies negative scores by its margin finds each of them more urgent than the
-    other: without Rule 1 they throw each other back to the start until another request comes.
+    A policy that multiplies negative scores by its margin finds each of them more urgent than the
+    other: without Rule 1 they preempt each other until another request comes.
     """
     return (
         Arrival(0, 0, 1000, urgent=True, slo_us=50_000),
         Arrival(1, 0, 1000, urgent=True, slo_us=50_000),
         Arrival(2, 10_000_000, 100, urgent=False, slo_us=200_000),
-    )
-
-
-def dragged_along() -> tuple[Arrival, ...]:
-    """Two requests share a pass when a third arrives; run it at `ROUND_COST`.
-
-    Request 0 is urgent and just about to make it, request 1 has time. Request 2 is far more urgent
-    than 1 and hardly more than 0. The aggressive gate measures it by 1, and 0 is dragged along.
-    """
-    return (
-        Arrival(0, 0, 800, urgent=True, slo_us=200_000),
-        Arrival(1, 0, 700, urgent=False, slo_us=1_000_000),
-        Arrival(2, 100_000, 300, urgent=True, slo_us=95_000),
     )

@@ -10,17 +10,16 @@ from typing import Protocol
 from torch import Tensor
 
 from nanogpt.config import EngineConfig
-from nanogpt.executors.base import Executor, Row
+from nanogpt.executors.base import Executor
+from nanogpt.extensions import Drafter
+from nanogpt.kv_cache_manager import KVCacheManager
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
-from nanogpt.parts.acceptance import draw
-from nanogpt.parts.feature_protocols import Accept
-from nanogpt.parts.seams import Drafter, Drawn
+from nanogpt.outputs import Row, Sampled
+from nanogpt.policies import Policies
+from nanogpt.policies.acceptance import draw
 from nanogpt.request import Request
 from nanogpt.sampling import uniform
-from nanogpt.scheduler import Scheduler
-from nanogpt.speculative.proposal import Proposal
-from nanogpt.speculative.verify import verify
+from nanogpt.speculative.verify import Proposal, RejectionSample, verify
 
 
 class Draft(Protocol):
@@ -34,33 +33,54 @@ class Draft(Protocol):
 class ModelDrafter(Drafter):
     """Drafts by a cheap model, judged by rejection sampling. Mutable: the step's proposals."""
 
-    def __init__(self, draft: Draft, config: EngineConfig, vocab_size: int, accept: Accept) -> None:
+    def __init__(
+        self, draft: Draft, config: EngineConfig, vocab_size: int, rejection_sample: RejectionSample
+    ) -> None:
         self.draft = draft
         self.config = config
         self.vocab_size = vocab_size
-        self.accept = accept
+        self.rejection_sample = rejection_sample
         self._proposals: dict[int, Proposal] = {}
 
     def propose(
-        self, planned: Sequence[tuple[Request, int]], scheduler: Scheduler
+        self,
+        planned: Sequence[tuple[Request, int]],
+        running: Sequence[Request],
+        kv: KVCacheManager,
     ) -> dict[int, tuple[int, ...]]:
-        """Guess ahead for the decodes of a plan. Raises: as `propose_all` does."""
-        self._proposals = propose_all(self.draft, scheduler, planned, self.config, self.vocab_size)
+        """Guess ahead for the decodes of a plan, which get even shares of the room.
+
+        Raises: ValueError for a draft whose answer is not V probabilities.
+        """
+        # With more than one token to compute, K/V was rolled back further than it had to be.
+        decodes = [r for r, _ in planned if r.status == "active" and r.remaining == 1]
+        wanted = [worth_drafting(request, self.config.num_draft_tokens) for request in decodes]
+        room = self.config.token_budget - sum(num_tokens for _, num_tokens in planned)
+        if kv.max_kv_tokens is not None:
+            # Drafts take only KV tokens that no running request has reserved: no preemptions.
+            newcomers = [request for request, _ in planned if request.status == "waiting"]
+            unreserved = kv.max_kv_tokens - kv.kv_tokens_reserved([*running, *newcomers])
+            if kv.block_size > 1:
+                wanted = within_blocks(kv, decodes, wanted, unreserved)
+            else:
+                room = min(room, unreserved)
+        self._proposals = {
+            request.id: propose(
+                self.draft, request, num_tokens, *request.sampling(self.config)[:2], self.vocab_size
+            )
+            for request, num_tokens in zip(decodes, share_out(room, wanted), strict=True)
+            if num_tokens
+        }
         return {i: proposal.tokens for i, proposal in self._proposals.items()}
 
-    def judge(self, row: Row, logits: Tensor) -> Drawn:
+    def judge(self, row: Row, logits: Tensor) -> Sampled:
         """Which of a row's drafts stay, and the token after them. Shapes: logits (K + 1, V)."""
-        return verify(
-            logits,
-            self._proposals[row.request_id],
-            len(row.known),
-            *row.sampling,
-            self.accept,
-        )
+        proposal, position = self._proposals[row.request_id], len(row.token_ids)
+        return verify(logits, proposal, position, *row.sampling, self.rejection_sample)
 
 
-def make_drafter(
-    draft: Draft | None, executor: Executor, model: GPT, config: EngineConfig, parts: Parts
+def make_model_drafter(
+    draft: Draft | None, executor: Executor, model: GPT, config: EngineConfig, policies: Policies
 ) -> ModelDrafter:
     """What drafts for an engine. Raises: ValueError without a draft, or what could verify it."""
     if not getattr(executor, "verifies_drafts", False):
@@ -73,34 +93,7 @@ def make_drafter(
             f"num_draft_tokens is {config.num_draft_tokens}, and there is no draft; give one, for "
             "example Engine(..., draft=TrigramDraft.load())"
         )
-    return ModelDrafter(draft, config, model.config.vocab_size, parts.accept)
-
-
-def propose_all(
-    draft: Draft,
-    scheduler: Scheduler,
-    planned: Sequence[tuple[Request, int]],
-    config: EngineConfig,
-    vocab_size: int,
-) -> dict[int, Proposal]:
-    """Guess ahead for the decodes of a plan, which get even shares of the room, by request id.
-
-    Raises: ValueError for a draft whose answer is not V probabilities.
-    """
-    # With more than one token to compute, K/V was rolled back further than it had to be.
-    decodes = [r for r, _ in planned if r.status == "active" and r.remaining == 1]
-    wanted = [worth_drafting(request, config.num_draft_tokens) for request in decodes]
-    room, unreserved = draft_room(scheduler, planned)
-    if unreserved is not None and scheduler.block_size > 1:
-        wanted = within_blocks(scheduler, decodes, wanted, unreserved)
-    elif unreserved is not None:
-        room = min(room, unreserved)
-    shares = share_out(room, wanted)
-    return {
-        request.id: propose(draft, request, num_tokens, *request.sampling(config)[:2], vocab_size)
-        for request, num_tokens in zip(decodes, shares, strict=True)
-        if num_tokens
-    }
+    return ModelDrafter(draft, config, model.config.vocab_size, policies.rejection_sample)
 
 
 def propose(
@@ -118,7 +111,7 @@ def propose(
         q = tempered(checked(draft(known), vocab_size), temperature)
         probabilities.append(q)
         known.append(draw(q, uniform(seed, name, len(known), "draft")))
-    return Proposal(tuple(known[request.num_known :]), tuple(probabilities))
+    return Proposal(tuple(known[request.num_tokens :]), tuple(probabilities))
 
 
 def tempered(probabilities: Sequence[float], temperature: float) -> Sequence[float]:
@@ -169,32 +162,16 @@ def worth_drafting(request: Request, num_draft_tokens: int) -> int:
     return max(0, min(num_draft_tokens, request.max_new_tokens - request.num_generated - 1))
 
 
-def draft_room(
-    scheduler: Scheduler, planned: Sequence[tuple[Request, int]]
-) -> tuple[int, int | None]:
-    """How many tokens may be guessed in a step: what the plan leaves of the token budget.
-
-    Under a KV budget also the KV tokens that no running request has reserved (else None):
-    drafting never causes a preemption. The rejected ones are rolled back.
-    """
-    room = scheduler.token_budget - sum(num_tokens for _, num_tokens in planned)
-    if scheduler.max_kv_tokens is None:
-        return room, None
-    newcomers = [request for request, _ in planned if request.status == "waiting"]
-    holders = (*scheduler.active, *scheduler.prefilling, *newcomers)
-    return room, scheduler.max_kv_tokens - scheduler.kv_tokens_needed(holders)
-
-
 def within_blocks(
-    scheduler: Scheduler, decodes: Sequence[Request], wanted: Sequence[int], unreserved: int
+    kv: KVCacheManager, decodes: Sequence[Request], wanted: Sequence[int], unreserved: int
 ) -> list[int]:
     """Limit each decode's drafts to its last block and an even share of the unreserved blocks.
 
     A draft beyond the request's last block takes up a whole block.
     """
-    size = scheduler.block_size
+    size = kv.block_size
     more = unreserved // size // max(1, len(decodes)) * size
     return [
-        min(most, scheduler.counted(r, r.remaining) - r.num_known + more)
+        min(most, kv.kv_tokens_charged(r, r.remaining) - r.num_tokens + more)
         for r, most in zip(decodes, wanted, strict=True)
     ]

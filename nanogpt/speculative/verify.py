@@ -6,12 +6,24 @@
 Shapes: K drafts, V vocabulary.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 from torch import Tensor
 
-from nanogpt.parts.feature_protocols import Accept
-from nanogpt.parts.seams import Drawn
+from nanogpt.outputs import Sampled
 from nanogpt.sampling import probabilities, sample_tokens, uniform
-from nanogpt.speculative.proposal import Proposal
+
+RejectionSample = Callable[[Sequence[float], Sequence[float], int, float, float], tuple[bool, int]]
+"""See `policies.acceptance.rejection_sample`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Drafted tokens, and for each the distribution that it was drawn from, V numbers."""
+
+    tokens: tuple[int, ...] = ()
+    probabilities: tuple[Sequence[float], ...] = ()
 
 
 def verify(
@@ -21,8 +33,8 @@ def verify(
     temperature: float,
     seed: int,
     request_id: int,
-    accept: Accept,
-) -> Drawn:
+    rejection_sample: RejectionSample,
+) -> Sampled:
     """Judge the drafts from the first on; the first rejected one is replaced, and ends it.
 
     `position` is that of the first draft. Draws are keyed by position and purpose, so one that
@@ -35,9 +47,9 @@ def verify(
     for i, (token, q) in enumerate(zip(proposal.tokens, proposal.probabilities, strict=True)):
         u = uniform(seed, request_id, position + i, "accept")
         v = uniform(seed, request_id, position + i, "resample")
-        kept, stands = accept(target[i], q, token, u, v)
+        kept, stands = rejection_sample(target[i], q, token, u, v)
         if not kept:
-            return Drawn(stands, i)
+            return Sampled(stands, i)
     num_drafts = len(proposal.tokens)
     draw = uniform(seed, request_id, position + num_drafts, "sample")
-    return Drawn(sample_tokens(logits[-1:], temperature, [draw])[0], num_drafts)
+    return Sampled(sample_tokens(logits[-1:], temperature, [draw])[0], num_drafts)

@@ -8,22 +8,34 @@ Shapes: N tokens in all, B rows of T tokens each, S entries held, L layers, H he
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
-from nanogpt.executors.base import KVStore, Row, place_rows
-from nanogpt.executors.packed import (
+from nanogpt.executors.paged_attention import (
     GroupedAttention,
     attend_rows,
     lengths_bias,
     visible_bias,
 )
 from nanogpt.model import Attend
+from nanogpt.outputs import Row
 
 
-class WindowStore(KVStore, Protocol):
+class WindowStore(Protocol):
     """What the attention asks of the K/V under a window."""
+
+    def slot_mapping(self, rows: Sequence[Row]) -> Any:
+        """Where the rows' new tokens go."""
+        ...
+
+    def write(self, layer: int, slot_mapping: Any, k: Tensor, v: Tensor) -> None:
+        """Store them."""
+        ...
+
+    def held(self, request_id: int) -> Tensor:
+        """What is held in all layers, oldest first. Shapes: -> (2, L, H, S, D)."""
+        ...
 
     def mask(self, request_id: int, num_new: int) -> Tensor:
         """Which keys, held and new, a query sees. Shapes: -> (T, S + T) bool."""
@@ -36,16 +48,18 @@ class WindowStore(KVStore, Protocol):
 
 def window_attention(cache: WindowStore, rows: Sequence[Row]) -> Attend:
     """A step's attention, group by group of rows that bring the same number of tokens."""
-    place = place_rows(rows, cache)
-    by_length = groupby(rows, key=lambda row: len(row.tokens))
-    return GroupedAttention(cache, place, [CopiedRows(cache, list(own)) for _, own in by_length])
+    slot_mapping = cache.slot_mapping(rows)
+    by_length = groupby(rows, key=lambda row: len(row.input_ids))
+    return GroupedAttention(
+        cache.write, slot_mapping, [CopiedRows(cache, list(own)) for _, own in by_length]
+    )
 
 
 class CopiedRows:
     """B rows of T tokens each: copies of what they hold, behind room for what is new."""
 
     def __init__(self, cache: WindowStore, rows: Sequence[Row]) -> None:
-        self.num_rows, num_new = len(rows), len(rows[0].tokens)
+        self.num_rows, num_new = len(rows), len(rows[0].input_ids)
         self.num_tokens = self.num_rows * num_new
         ids = [row.request_id for row in rows]
         seen = [cache.in_sight(i) if num_new == 1 else None for i in ids]

@@ -15,8 +15,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from nanogpt.parts.sliding_window import SlotsOf, kept_positions, live_bytes
-from nanogpt.validate import PartError
+from nanogpt.policies.sliding_window import kept_positions, live_bytes
+from nanogpt.validate import PolicyError
+from nanogpt.window.window_policies import IndicesOf
 
 Evict = Callable[[Tensor, Tensor, int, int], tuple[Tensor, Tensor]]
 
@@ -88,7 +89,7 @@ class EvictingStorage:
         where = k.new_tensor([*self.positions, *range(self.computed, end)]).view(1, -1, 1)
         kept, _ = self.evict(where, where, self.window, self.sinks)
         if kept.shape[1] != kept_k.shape[1]:
-            raise PartError(
+            raise PolicyError(
                 f"evict kept {kept_k.shape[1]} entries of K/V and {kept.shape[1]} of their "
                 "positions; it must keep the same of both"
             )
@@ -113,14 +114,14 @@ class EvictingStorage:
 
 
 class RingStorage:
-    """At most sinks + window entries, each in the slot that `slots_of` names for its position.
+    """At most sinks + window entries, each in the slot that `indices_of` names for its position.
 
     Memory is taken for a slot when it is first used, so a short text takes no more than it holds.
     """
 
-    def __init__(self, empty: Tensor, window: int, sinks: int, slots_of: SlotsOf) -> None:
+    def __init__(self, empty: Tensor, window: int, sinks: int, indices_of: IndicesOf) -> None:
         """Shapes: empty (2, L, H, 0, D)."""
-        self.window, self.sinks, self.slots_of = window, sinks, slots_of
+        self.window, self.sinks, self.indices_of = window, sinks, indices_of
         self.computed = 0
         self.positions: list[int] = []
         self._kv = empty  # (2, L, H, S, D)
@@ -134,7 +135,7 @@ class RingStorage:
         self._next_computed = self.computed + num_new
         self._next_positions = kept_positions(self._next_computed, self.window, self.sinks)
         self._fresh = [p for p in self._next_positions if p >= self.computed]
-        self._fresh_slots = self.slots_of(self._fresh, self.window, self.sinks)
+        self._fresh_slots = self.indices_of(self._fresh, self.window, self.sinks)
 
     def forget(self) -> None:
         """Drop the new entries of a step that failed."""

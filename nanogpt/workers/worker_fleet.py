@@ -1,12 +1,13 @@
-"""A fleet: engine workers in processes of their own, and the router that gives them requests.
+"""A router and its workers: engines in processes of their own.
 
     arrivals ──> waiting ──route──> worker 0: engine, blocks ──┐
                     ^        └────> worker 1: engine, blocks ──┤ after every committed step: tokens,
                     │                                          │ progress, hashes of blocks
                     └── requests of a lost worker ── books <───┘
 
-A request waits with the router until a worker has room, so that it is routed by what is known then.
-Recomputed elsewhere, it gets the same text, as its draws depend on its id and positions alone.
+A request waits with the router until a worker has room, so that it is routed by the newest
+information. Recomputed elsewhere it gets the same text, as its draws depend only on its id and
+positions.
 """
 
 import math
@@ -15,45 +16,65 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from nanogpt.child_process import ChildProcess
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.fleet import decisions
-from nanogpt.fleet.fleet_parts import routed
+from nanogpt.fleet.fleet_policies import Route, routed
 from nanogpt.model import GPT
-from nanogpt.request import Request, check_request
+from nanogpt.request import Request, validate_request
 from nanogpt.validate import check_int
 from nanogpt.workers.router_state import Result, Ticket, WorkerBook
-from nanogpt.workers.routing import Route
-from nanogpt.workers.shared_model import write_model
-from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Serve, Stepped
-from nanogpt.workers.worker_processes import Heard, WorkerProcess, start_worker
+from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped, receive, send
+from nanogpt.workers.worker_process import write_model
 
 CONFIG = EngineConfig(token_budget=64, block_size=16, share_prefixes=True)
 """Settings of a worker's engine, unless others are given."""
 
 _START_S = 120.0
-"""How long workers may take to import torch on a busy machine."""
+"""The time that workers may take to import torch on a busy machine."""
 
 _LOOK_EVERY_S = 0.1
 
-Results = dict[int, Result]
-
 
 class WorkersFailed(RuntimeError):
-    """Workers are lost and none is left to do their work; the message says how each ended."""
+    """No worker is left; the message says how each ended."""
+
+
+@dataclass(eq=False)
+class _WorkerHandle:
+    """One worker as the router holds it. Mutable."""
+
+    child: ChildProcess
+    pipe: "Connection[Any, Any]"
+    book: WorkerBook
+    is_ready: bool = False
+    quiet_since_ns: int = 0
+    reason: str = ""  # why it ended, if the router knows better than the system
+
+    def order(self, order: object) -> None:
+        """Send an order; the router learns of a lost worker when it listens."""
+        with suppress(OSError):
+            send(self.pipe, order)
+
+    def reap(self) -> None:
+        """End it, wait for its end and close everything."""
+        self.child.reap()
+        self.pipe.close()
 
 
 class Fleet:
     """Worker processes that serve requests on one model. Use it in a `with`, or `close` it.
 
-    A worker with requests that says nothing for `timeout_s` seconds is given up. Mutable: `route`,
-    how requests are given to workers; `lost`, a sentence about every worker that is gone.
+    A worker that has requests and sends nothing for `timeout_s` seconds is ended. Mutable: `route`;
+    `lost`, a sentence about every lost worker.
     """
 
     def __init__(
@@ -68,28 +89,35 @@ class Fleet:
         """Start the workers and wait until they have the model.
 
         Raises: ValueError for settings that no engine takes or that cannot be sent to another
-        process; WorkersFailed when a worker does not come up.
+        process; WorkersFailed when a worker does not start.
         """
         check_int("the number of workers", num_workers, 1)
         self._scheduler = Engine(model, config).scheduler  # refuses what no worker would accept
+        try:
+            pickle.dumps(config)
+        except Exception as error:
+            raise ValueError(f"these settings cannot be sent to another process: {error}") from None
         self._model_config = model.config
         self.timeout_s = timeout_s
         self.route = route
         self.lost: list[str] = []
-        context_len = model.config.context_len
-        self._books = {i: WorkerBook(i, config, context_len) for i in range(num_workers)}
-        self._quiet_since_ns = dict.fromkeys(self._books, 0)
-        self._not_ready = set(self._books)
-        self._reasons: dict[int, str] = {}
         self._waiting: list[Ticket] = []
         self._seen: set[int] = set()
-        self._inbox: SimpleQueue[Heard] = SimpleQueue()
-        self._processes: dict[int, WorkerProcess] = {}
+        self._workers: dict[int, _WorkerHandle] = {}
         folder = TemporaryDirectory(prefix="nanogpt-workers-", ignore_cleanup_errors=True)
         # Also for a fleet that was not closed: a notebook cell that was run twice.
-        self._close = weakref.finalize(self, _end, self._processes, folder)
+        self._close = weakref.finalize(self, _end, self._workers, folder)
         try:
-            self._start(model, config, Path(folder.name) / "weights")
+            weights = Path(folder.name) / "weights"
+            write_model(model, weights)
+            for i in range(num_workers):
+                book = WorkerBook(i, config, model.config.context_len)
+                child = ChildProcess.start("nanogpt.workers.worker_process")
+                self._workers[i] = _WorkerHandle(child, Connection(child.link.detach()), book)
+                self._workers[i].order(Load(str(weights), config))
+            self._await_ready(_START_S)
+            if self.lost:
+                raise WorkersFailed("; ".join(self.lost))
             folder.cleanup()  # a process that maps a file keeps it; on Windows, it goes in the end
         except BaseException:
             self.close()
@@ -97,32 +125,29 @@ class Fleet:
 
     @property
     def process_ids(self) -> dict[int, int]:
-        """The process id of every worker that is there, by worker id."""
-        return {i: process.child.process.pid for i, process in self._processes.items()}
+        """The process id of every worker, by worker id."""
+        return {i: worker.child.process.pid for i, worker in self._workers.items()}
 
     @property
     def is_open(self) -> bool:
         """Whether there are workers to serve a request."""
         return self._close.alive
 
-    def serve(self, requests: Sequence[Request], *, want_logits: bool = False) -> list[Result]:
+    def serve(self, requests: Sequence[Request]) -> list[Result]:
         """Serve requests that all arrive now. Returns and raises: as `run` does."""
-        return self.run([(0.0, request) for request in requests], want_logits=want_logits)
+        return self.run([(0.0, request) for request in requests])
 
-    def run(
-        self, arrivals: Sequence[tuple[float, Request]], *, want_logits: bool = False
-    ) -> list[Result]:
+    def run(self, arrivals: Sequence[tuple[float, Request]]) -> list[Result]:
         """Serve requests as they arrive, each so many seconds from now; results in their order.
 
-        With `want_logits`, the logits of each first token come along.
-        Raises: ValueError for a bad request, before anything runs. PartError for a route that
+        Raises: ValueError for a bad request, before anything runs. PolicyError for a route that
         names no worker with room, and whatever it raises; WorkersFailed when the last worker is
         lost; these, or Ctrl-C, end the fleet.
         """
         self._check_open()
         self._check_arrivals(arrivals)
         try:
-            results = self._run(arrivals, want_logits)
+            results = self._run(arrivals)
         except BaseException:
             self.close()
             raise
@@ -135,9 +160,10 @@ class Fleet:
         """
         self._check_open()
         try:
-            for i, process in self._processes.items():
-                process.order(Forget())
-                self._books[i].forget()
+            for worker in self._workers.values():
+                worker.is_ready = False
+                worker.order(Forget())
+                worker.book.forget()
             self._await_ready(self.timeout_s)
         except BaseException:
             self.close()
@@ -151,45 +177,25 @@ class Fleet:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _start(self, model: GPT, config: EngineConfig, weights: Path) -> None:
-        try:
-            pickle.dumps(config)
-        except Exception as error:
-            raise ValueError(f"these settings cannot be sent to another process: {error}") from None
-        write_model(model, weights)
-        for i in self._books:
-            self._processes[i] = start_worker(i, self._inbox)
-            self._processes[i].order(Load(str(weights), config))
-        self._await_ready(_START_S)
-        if self.lost:
-            raise WorkersFailed("; ".join(self.lost))
-
     def _await_ready(self, limit_s: float) -> None:
-        self._not_ready = set(self._books)
         deadline = time.monotonic() + limit_s
-        while self._not_ready:
+        while late := [i for i, worker in self._workers.items() if not worker.is_ready]:
             self._listen(_LOOK_EVERY_S)
             if time.monotonic() > deadline:
-                late = sorted(self._not_ready)
                 raise WorkersFailed(f"workers {late} were not ready within {limit_s:g} s")
 
-    def _run(self, arrivals: Sequence[tuple[float, Request]], want_logits: bool) -> Results:
+    def _run(self, arrivals: Sequence[tuple[float, Request]]) -> dict[int, Result]:
         self._listen(0.0)  # a worker lost in the meantime is not routed to
         start_ns = time.perf_counter_ns()
         coming = deque(
-            Ticket(_order(request, want_logits), start_ns + round(at_s * 1e9))
+            Ticket(request, start_ns + round(at_s * 1e9))
             for at_s, request in sorted(arrivals, key=lambda arrival: arrival[0])
         )
         self._seen.update(request.id for _, request in arrivals)
-        results: Results = {}
+        results: dict[int, Result] = {}
         while len(results) < len(arrivals):
             while coming and coming[0].arrival_ns <= time.perf_counter_ns():
                 self._waiting.append(coming.popleft())
@@ -202,79 +208,67 @@ class Fleet:
         return results
 
     def _dispatch(self) -> None:
-        """Give workers with room the waiting, the most important and oldest first."""
-        self._waiting.sort(key=lambda t: (t.order.priority, t.arrival_ns, t.order.request_id))
+        """Give the waiting requests to workers with room, by priority, then age."""
+        self._waiting.sort(key=lambda t: (t.request.priority, t.arrival_ns, t.request.id))
+        books = [worker.book for worker in self._workers.values()]
         while self._waiting:
             ticket = self._waiting[0]
-            open_to = [book for book in self._books.values() if book.has_room(ticket)]
-            if not open_to:
-                if not any(book.tickets for book in self._books.values()):
-                    raise WorkersFailed(
-                        f"request {ticket.order.request_id} waits, and no worker, though all are "
-                        "idle, has room for it"
-                    )
-                return
-            hits = {book.id: n for book in open_to if (n := book.hit(ticket.order))}
-            views = tuple(book.view() for book in open_to)
-            chosen = routed(self.route(views, hits), views, hits)
-            if not self._books[chosen].tickets:
-                self._quiet_since_ns[chosen] = time.perf_counter_ns()
-            self._books[chosen].take(self._waiting.pop(0))
-            self._processes[chosen].order(ticket.order)
+            roomy = [book for book in books if book.has_room(ticket)]
+            if not roomy:
+                if any(book.tickets for book in books):
+                    return
+                raise WorkersFailed(f"no idle worker has room for request {ticket.request.id}")
+            hits = {book.id: n for book in roomy if (n := book.hit(ticket.request))}
+            views = tuple(book.view() for book in roomy)
+            worker = self._workers[routed(self.route(views, hits), views, hits)]
+            if not worker.book.tickets:
+                worker.quiet_since_ns = time.perf_counter_ns()
+            worker.book.take(self._waiting.pop(0))
+            worker.order(ticket.request)
 
     def _listen(self, wait_s: float) -> list[Result]:
-        """Take in what workers have said, waiting for it if need be; return results."""
+        """Take in the workers' messages, waiting for one if need be; return results."""
         results: list[Result] = []
-        try:
-            heard = self._inbox.get(timeout=wait_s)
-            while True:
-                results += self._take_in(heard)
-                heard = self._inbox.get_nowait()
-        except Empty:
-            self._give_up_the_silent()
+        ready = wait([worker.pipe for worker in self._workers.values()], wait_s)
+        for i, worker in list(self._workers.items()):
+            if worker.pipe in ready:
+                results += self._take_in(i, worker)
+        now_ns = time.perf_counter_ns()
+        for worker in self._workers.values():
+            if worker.book.tickets and (now_ns - worker.quiet_since_ns) / 1e9 > self.timeout_s:
+                worker.reason = f"said nothing for {self.timeout_s:g} s and was ended"
+                worker.child.kill()  # then its pipe ends
         return results
 
-    def _take_in(self, heard: Heard) -> list[Result]:
-        self._quiet_since_ns[heard.worker_id] = heard.at_ns
-        match heard.message:
+    def _take_in(self, worker_id: int, worker: _WorkerHandle) -> list[Result]:
+        try:
+            message: Ready | Stepped | Crashed = receive(worker.pipe)
+        except (EOFError, OSError):
+            self._lose(worker_id)
+            return []
+        worker.quiet_since_ns = time.perf_counter_ns()
+        match message:
             case Stepped() as step:
-                return self._books[heard.worker_id].hear(step, heard.at_ns)
+                return worker.book.hear(step, worker.quiet_since_ns)
             case Ready():
-                self._not_ready.discard(heard.worker_id)
+                worker.is_ready = True
             case Crashed(error):
-                self._reasons[heard.worker_id] = f"failed: {error}"
-            case None:
-                self._lose(heard.worker_id)
+                worker.reason = f"failed: {error}"
         return []
-
-    def _give_up_the_silent(self) -> None:
-        """End workers that have requests and say nothing. That they are gone is heard then."""
-        now_ns = time.perf_counter_ns()
-        for i, book in self._books.items():
-            quiet_s = (now_ns - self._quiet_since_ns[i]) / 1e9
-            if book.tickets and quiet_s > self.timeout_s:
-                self._reasons[i] = f"said nothing for {self.timeout_s:g} s and was ended"
-                self._processes[i].kill()
 
     def _lose(self, worker_id: int) -> None:
         """Do without a worker: its requests wait again. Raises: WorkersFailed for the last one."""
-        process, book = self._processes[worker_id], self._books.pop(worker_id)
-        reason = self._reasons.get(worker_id) or process.how_it_ended()
-        process.reap()
-        del self._processes[worker_id]
-        self._not_ready.discard(worker_id)
-        self._waiting += book.tickets.values()
-        ids = sorted(book.tickets)
-        where = f"; its requests {ids} go to other workers" if ids and self._books else ""
+        worker = self._workers.pop(worker_id)
+        reason = worker.reason or worker.child.how_it_ended()
+        worker.reap()
+        self._waiting += worker.book.tickets.values()
+        ids = sorted(worker.book.tickets)
+        where = f"; its requests {ids} go to other workers" if ids and self._workers else ""
         self.lost.append(f"worker {worker_id} {reason}{where}")
-        if not self._books:
-            undone = sorted(ticket.order.request_id for ticket in self._waiting)
-            left = (
-                f"no worker is left, and requests {undone} are not done"
-                if undone
-                else ("no worker is left")
-            )
-            raise WorkersFailed("; ".join([*self.lost, left]))
+        if not self._workers:
+            undone = sorted(ticket.request.id for ticket in self._waiting)
+            left = f", and requests {undone} are not done" if undone else ""
+            raise WorkersFailed("; ".join([*self.lost, f"no worker is left{left}"]))
 
     def _check_open(self) -> None:
         if not self.is_open:
@@ -284,7 +278,7 @@ class Fleet:
         """Raises: ValueError naming what is wrong with an arrival, and the limit."""
         ids = set(self._seen)
         for at_s, request in arrivals:
-            check_request(request, self._model_config)
+            validate_request(request, self._model_config)
             self._scheduler.check_new(request)
             if not 0 <= at_s < math.inf:
                 raise ValueError(
@@ -299,23 +293,10 @@ class Fleet:
             ids.add(request.id)
 
 
-def _order(request: Request, want_logits: bool) -> Serve:
-    return Serve(
-        request_id=request.id,
-        prompt_tokens=tuple(request.prompt_tokens),
-        max_new_tokens=request.max_new_tokens,
-        priority=request.priority,
-        want_logits=want_logits,
-        temperature=request.temperature,
-        seed=request.seed,
-        cache_salt=request.cache_salt,
-    )
-
-
-def _end(processes: Mapping[int, WorkerProcess], folder: "TemporaryDirectory[str]") -> None:
+def _end(workers: Mapping[int, _WorkerHandle], folder: "TemporaryDirectory[str]") -> None:
     """Release everything, all processes at once and not one after another."""
-    for process in processes.values():
-        process.kill()
-    for process in processes.values():
-        process.reap()
+    for worker in workers.values():
+        worker.child.kill()
+    for worker in workers.values():
+        worker.reap()
     folder.cleanup()

@@ -1,16 +1,13 @@
-"""What the router orders and what its workers say: frozen data through pipes, pickled.
+"""Messages between the router and its workers: frozen data, pickled.
 
-A worker says `Stepped` after every step, once the step has committed, and never before. That one
-message carries the tokens, the progress, and the blocks that may be counted on from now on.
-
-Shapes: V vocabulary.
+An order is a `Request` to serve, or `Forget`. A worker sends `Stepped` after every committed step:
+its tokens, its progress, and the blocks that can be found from then on.
 """
 
 import pickle
 from dataclasses import dataclass
-from typing import IO, Any, TypeAlias
-
-from torch import Tensor
+from multiprocessing.connection import Connection
+from typing import Any
 
 from nanogpt.config import EngineConfig
 from nanogpt.trace import PrefixHitRecord, WorkRecord
@@ -18,24 +15,10 @@ from nanogpt.trace import PrefixHitRecord, WorkRecord
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Serve the model in the file `weights`, by these settings; the first order of all."""
+    """Serve the model in the file `weights` with these settings; the first order."""
 
     weights: str
     config: EngineConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Serve:
-    """Continue a prompt. With `want_logits`, the first token's logits come back with it."""
-
-    request_id: int
-    prompt_tokens: tuple[int, ...]
-    max_new_tokens: int
-    priority: int
-    want_logits: bool
-    temperature: float | None = None
-    seed: int | None = None
-    cache_salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +26,17 @@ class Forget:
     """Start again with empty blocks; only between requests."""
 
 
-Order: TypeAlias = Serve | Forget
-
-
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker has done what `Load` or `Forget` asked, and its blocks are empty."""
+    """`Load` or `Forget` is carried out: the blocks are empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """A step has committed: what it computed, what it found, and which requests left.
+    """A committed step.
 
-    `published` are the hashes of blocks that can be found from now on, `evicted` of those that no
-    longer can. `logits` (V,) are those of first tokens, by request, where they were wanted.
+    `published`: hashes of blocks that can be found from now on; `evicted`: of those that no longer
+    can.
     """
 
     work: tuple[WorkRecord, ...]
@@ -65,7 +45,6 @@ class Stepped:
     finished: tuple[int, ...]
     published: frozenset[str]
     evicted: frozenset[str]
-    logits: dict[int, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +54,12 @@ class Crashed:
     error: str
 
 
-Reply: TypeAlias = Ready | Stepped | Crashed
+# `Connection.send` would send tensors through shared memory once torch is imported.
+def send(pipe: "Connection[Any, Any]", message: object) -> None:
+    """Raises: OSError when the other end is closed."""
+    pipe.send_bytes(pickle.dumps(message))
 
 
-def send(stream: IO[bytes], message: Reply) -> None:
-    """Write one message. Raises: OSError when the other end is closed."""
-    stream.write(pickle.dumps(message))
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> Any:
-    """Wait for one message. Raises: EOFError, OSError or UnpicklingError when no whole one comes.
-
-    A pickle says itself where it ends, so messages need no frame around them.
-    """
-    return pickle.load(stream)
+def receive(pipe: "Connection[Any, Any]") -> Any:
+    """Wait for one message. Raises: EOFError or OSError when the other end is closed."""
+    return pickle.loads(pipe.recv_bytes())

@@ -1,159 +1,100 @@
-"""One engine worker: a process with an engine and blocks of its own, stepping on and on.
+"""One engine worker: a process with an engine and blocks of its own.
 
     python -m nanogpt.workers.worker_process LINK
 
-Orders come in over the socket while steps run; between two steps the worker takes in what has
-arrived. Once the parent is gone, nothing is left to serve, and the process ends at once.
+The worker takes in new orders between two steps, and ends with its parent.
 """
 
-import os
-import threading
-from collections.abc import Sequence
+import dataclasses
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import IO
+from typing import Any
 
 import torch
 
-from nanogpt.blocks import BlockKVCache
-from nanogpt.child_process import parent_link
-from nanogpt.config import EngineConfig
+from nanogpt.checkpoints.filling import model_to_fill
+from nanogpt.child_process import end_with_parent, parent_link
+from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.base import Executor, ForwardResult, Row
+from nanogpt.kv_cache import KVCache
 from nanogpt.model import GPT
 from nanogpt.request import Request
-from nanogpt.workers import worker_messages
-from nanogpt.workers.shared_model import map_model
-from nanogpt.workers.worker_messages import Crashed, Forget, Load, Order, Ready, Serve, Stepped
-
-
-class ListeningExecutor:
-    """An executor that remembers its newest result. Mutable: `logits` (R, V)."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-        self.name = executor.name
-        self.verifies_drafts, self.reads_cache = executor.verifies_drafts, executor.reads_cache
-        self.logits = torch.empty(0, 0)
-
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
-        """What the executor says. Shapes: logits (R, V)."""
-        result = self.executor.run(rows)
-        self.logits = result.logits
-        return result
+from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped, receive, send
 
 
 class Worker:
-    """An engine that carries out orders, and what it has to tell of every step.
-
-    Mutable: the engine; `wanted`, the requests, by id, whose first logits are asked for; the
-    hashes that it has told of.
-    """
+    """An engine that reports every step. Mutable: the engine, the hashes it has reported."""
 
     def __init__(self, model: GPT, config: EngineConfig) -> None:
-        self.engine = Engine(model, replace(config, keep_steps=1))  # the fleet keeps the records
-        self.executor = ListeningExecutor(self.engine.executor)
-        self.engine.executor = self.executor
-        self.wanted: set[int] = set()
-        self._told: frozenset[str] = frozenset()
+        self.engine = Engine(model, replace(config, keep_steps=1))  # the router keeps the records
+        self._reported: frozenset[str] = frozenset()
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to step for."""
         return self.engine.scheduler.is_done()
 
-    def take(self, order: Serve) -> None:
-        """Accept a request. Raises: ValueError for one that the engine refuses."""
-        request = Request(
-            id=order.request_id,
-            prompt_tokens=list(order.prompt_tokens),
-            max_new_tokens=order.max_new_tokens,
-            priority=order.priority,
-            temperature=order.temperature,
-            seed=order.seed,
-            cache_salt=order.cache_salt,
-        )
-        self.engine.submit(request)
-        if order.want_logits:
-            self.wanted.add(order.request_id)
-
     def step(self) -> Stepped:
-        """Run one step; what it returns may be told, since the step has committed.
-
-        Raises: whatever goes wrong in the engine.
-        """
+        """Run one step and report it. Raises: whatever goes wrong in the engine."""
         record = self.engine.step()
-        sampled = {work.request_id: i for i, work in enumerate(record.work) if work.tokens}
-        # Row i has logits i, as no worker has drafts. Cloned: a pickled view would carry all rows.
-        logits = {i: self.executor.logits[sampled[i]].clone() for i in self.wanted & sampled.keys()}
-        self.wanted -= logits.keys()
-        told, self._told = self._told, self.found()
+        reported, self._reported = self._reported, self.block_hashes()
         return Stepped(
             work=record.work,
             hits=record.prefix_hits,
             preempted=record.preempted,
             finished=record.finished,
-            published=self._told - told,
-            evicted=told - self._told,
-            logits=logits,
+            published=self._reported - reported,
+            evicted=reported - self._reported,
         )
 
-    def found(self) -> frozenset[str]:
-        """By which hashes blocks can be found now; none where K/V lies in slots."""
+    def block_hashes(self) -> frozenset[str]:
+        """The hashes of the blocks that can be found now; none where K/V lies in slots."""
         cache = self.engine.cache
-        return frozenset(cache.pool.block_of if isinstance(cache, BlockKVCache) else ())
+        return frozenset(cache.pool.block_of if isinstance(cache, KVCache) else ())
 
 
-def serve(model: GPT, config: EngineConfig, inbox: "SimpleQueue[Order]", out: IO[bytes]) -> None:
+def write_model(model: GPT, path: Path) -> None:
+    """Write sizes and weights to a file that several processes can map."""
+    torch.save({"config": dataclasses.asdict(model.config), "weights": model.state_dict()}, path)
+
+
+def map_model(path: Path) -> GPT:
+    """The model in the file, mapped privately: its weights are in memory once for all workers."""
+    file = torch.load(path, mmap=True, weights_only=True)
+    model = model_to_fill(ModelConfig(**file["config"]), path)
+    model.load_state_dict(file["weights"], assign=True)
+    return model.eval().requires_grad_(False)
+
+
+def serve(model: GPT, config: EngineConfig, pipe: "Connection[Any, Any]") -> None:
     """Take in orders and step, for ever. Raises: whatever goes wrong in the engine."""
     worker = Worker(model, config)
-    worker_messages.send(out, Ready())
+    send(pipe, Ready())
     while True:
-        while order := _next_order(inbox, wait=worker.is_idle):
+        while worker.is_idle or pipe.poll():
+            order: Request | Forget = receive(pipe)
             if isinstance(order, Forget):
                 worker = Worker(model, config)
-                worker_messages.send(out, Ready())
+                send(pipe, Ready())
             else:
-                worker.take(order)
-        worker_messages.send(out, worker.step())
-
-
-def _next_order(inbox: "SimpleQueue[Order]", *, wait: bool) -> Order | None:
-    """The next order, waited for if so wanted; None when there is none."""
-    try:
-        return inbox.get(block=wait)
-    except Empty:
-        return None
-
-
-def read_orders(stream: IO[bytes], inbox: "SimpleQueue[Order]") -> None:
-    """Hand on orders until they end, which they do with the parent; then end this process."""
-    try:
-        while True:
-            inbox.put(worker_messages.receive(stream))
-    except EOFError:
-        os._exit(0)  # whatever the main thread is doing
-    except BaseException:
-        os._exit(1)
+                worker.engine.submit(order)
+        send(pipe, worker.step())
 
 
 def main() -> None:
     """Set the process up and serve."""
-    link = parent_link()
-    orders, out = link.makefile("rb"), link.makefile("wb")
-    torch.set_num_threads(1)  # workers share the machine; more would only get in each other's way
+    pipe: Connection[Any, Any] = Connection(parent_link().detach())
+    end_with_parent()
+    torch.set_num_threads(1)  # workers share the machine
     try:
-        load: Load = worker_messages.receive(orders)
-        inbox: SimpleQueue[Order] = SimpleQueue()
-        threading.Thread(target=read_orders, args=(orders, inbox), daemon=True).start()
+        load: Load = receive(pipe)
         with torch.inference_mode():
-            serve(map_model(Path(load.weights)), load.config, inbox, out)
+            serve(map_model(Path(load.weights)), load.config, pipe)
     except EOFError:
-        return  # the parent is gone before there was anything to do
+        return  # the parent is gone
     except Exception as error:
-        worker_messages.send(out, Crashed(f"{type(error).__name__}: {error}"))
-        os._exit(1)  # the thread that waits for input would get in the way of an orderly end
+        send(pipe, Crashed(f"{type(error).__name__}: {error}"))
 
 
 if __name__ == "__main__":

@@ -64,19 +64,6 @@ def by_simulation(lengths: list[int], slots: int, continuous: bool) -> list[int]
     return finished
 
 
-def recursive(lengths: list[int], slots: int, continuous: bool) -> list[int]:
-    def place(todo: list[int], free_at: list[int]) -> list[int]:
-        if not todo:
-            return []
-        if continuous:
-            done = free_at[0] + todo[0]
-            return [done, *place(todo[1:], sorted([*free_at[1:], done]))]
-        batch = [free_at[0] + length for length in todo[:slots]]
-        return batch + place(todo[slots:], [max(batch)])
-
-    return place(list(lengths), [0] * slots)
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -93,18 +80,6 @@ def by_turns(lengths: list[int], slots: int, continuous: bool) -> list[int]:
     return [sum(lengths[i % slots : i + 1 : slots]) for i in range(len(lengths))]
 
 
-def one_step_to_refill(lengths: list[int], slots: int, continuous: bool) -> list[int]:
-    if not continuous:
-        return finish_steps(lengths, slots, False)
-    return [step - 1 for step in finish_steps([length + 1 for length in lengths], slots, True)]
-
-
-def shortest_first(lengths: list[int], slots: int, continuous: bool) -> list[int]:
-    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    done = finish_steps([lengths[i] for i in order], slots, continuous)
-    return [done[order.index(i)] for i in range(len(lengths))]
-
-
 def starts(lengths: list[int], slots: int, continuous: bool) -> list[int]:
     done = finish_steps(lengths, slots, continuous)
     return [end - length for end, length in zip(done, lengths, strict=True)]
@@ -112,8 +87,7 @@ def starts(lengths: list[int], slots: int, continuous: bool) -> list[int]:
 
 MISCONCEPTIONS = (
     not_a_list(
-        "What matters is when all of them are done.",
-        lambda *args: max(finish_steps(*args)),
+        "What matters is when all of them are done.", lambda *args: max(finish_steps(*args))
     ),
     Misconception(
         "waits_for_longest",
@@ -144,13 +118,6 @@ MISCONCEPTIONS = (
         lambda lengths, slots, continuous: list(lengths),
     ),
     Misconception(
-        "one_at_a_time",
-        "A request has the model to itself.",
-        "Each slot gives its request one token in every step, so as many requests as there are "
-        "slots get on side by side.",
-        lambda lengths, slots, continuous: finish_steps(lengths, 1, continuous),
-    ),
-    Misconception(
         "by_turns",
         "Request i belongs to slot i % slots, however long that slot is taken.",
         "A request takes the slot that is free first, not the one whose turn it is: a short "
@@ -158,40 +125,11 @@ MISCONCEPTIONS = (
         by_turns,
     ),
     Misconception(
-        "late_refill",
-        "A slot rests for a step between two requests.",
-        "A freed slot works again in the very next step; here it rests for one step.",
-        one_step_to_refill,
-    ),
-    Misconception(
         "from_zero",
         "The first step is step 0.",
         "The first step is step 1: a request of length 3 that starts at once is done after 3 "
         "steps.",
         lambda *args: [step - 1 for step in finish_steps(*args)],
-    ),
-    Misconception(
-        "shortest_first",
-        "Short requests may overtake.",
-        "First come, first served: requests start in the order of the list, however short the "
-        "later ones are.",
-        shortest_first,
-    ),
-    Misconception(
-        "how_long",
-        "A request's steps are counted from the start of its batch.",
-        "The step is counted from the very first one: a request that had to wait for its slot is "
-        "done that much later.",
-        lambda lengths, slots, continuous: (
-            finish_steps(lengths, slots, True) if continuous else list(lengths)
-        ),
-    ),
-    Misconception(
-        "starts",
-        "What matters is when a request gets its slot.",
-        "This is the step after which each request starts; it is done as many steps later as it "
-        "has tokens.",
-        starts,
     ),
     Misconception(
         "sorted",
@@ -203,7 +141,9 @@ MISCONCEPTIONS = (
     Misconception(
         "wrong_length",
         "Only the requests that fit into the slots are served.",
-        also=(lambda lengths, slots, continuous: finish_steps(lengths[:slots], slots, continuous),),
+        examples=(
+            lambda lengths, slots, continuous: finish_steps(lengths[:slots], slots, continuous),
+        ),
     ),
 )
 
@@ -266,29 +206,23 @@ EXERCISE = Exercise(
         "batching it does so too, but before a batch begins all the numbers become the same one. "
         "Which?",
     ),
-    right=(finish_steps, with_a_heap, by_simulation, recursive),
+    right=(finish_steps, with_a_heap, by_simulation),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
             "one slot: one after the other",
             JUDGE.on(([3], 1, False), ([3, 2], 1, False), ([4, 1, 2], 1, True)),
         ),
-        (
-            "static batches of two",
-            JUDGE.on(([2, 5, 3], 2, False), ([5, 1, 2, 4, 1], 2, False)),
-        ),
+        ("static batches of two", JUDGE.on(([2, 5, 3], 2, False), ([5, 1, 2, 4, 1], 2, False))),
         (
             "two slots, refilled at once",
             JUDGE.on(([2, 5, 3], 2, True), ([5, 2, 1, 3], 2, True), ([6, 1, 1, 1, 1], 2, True)),
         ),
         ("any lengths, any number of slots", JUDGE.on_drawn(any_batches)),
     ),
-    still_right={
+    equivalent_mutants={
         "slots at least 1": "there is at least one slot",
         "by_simulation(): finished = [{0 => 1}] * len(lengths)": OVERWRITTEN,
         "by_simulation(): finished = [{0 => -1}] * len(lengths)": OVERWRITTEN,
-        "recursive(): batch = [free_at[{0 => -1}] + length for length in todo[:slots]]": (
-            "static slots are all free at the same time"
-        ),
     },
 )

@@ -25,15 +25,8 @@ def by_loop(tokens: list[int], num_cached: int) -> list[int]:
 
 
 def from_the_end(tokens: list[int], num_cached: int) -> list[int]:
-    num_new = len(tokens) - num_cached
-    return list(tokens)[-num_new:]
-
-
-def on_a_copy(tokens: list[int], num_cached: int) -> list[int]:
-    fed = list(tokens)
-    for _ in range(num_cached):
-        fed.pop(0)
-    return fed
+    count = len(tokens) - num_cached
+    return list(tokens)[-count:]
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -45,10 +38,7 @@ def eats_the_tokens(tokens: list[int], num_cached: int) -> list[int]:
 
 
 MISCONCEPTIONS = (
-    not_a_list(
-        "One token is fed, so a number will do.",
-        lambda tokens, num_cached: tokens[-1],
-    ),
+    not_a_list("One token is fed, so a number will do.", lambda tokens, num_cached: tokens[-1]),
     Misconception(
         "feeds_everything",
         "The model needs the whole text every time, cache or not.",
@@ -83,24 +73,9 @@ MISCONCEPTIONS = (
         "A letter comes back in a text: whether a token is cached is a matter of its place, not of "
         "its value, so a token is fed however often it was there before.",
         lambda tokens, num_cached: [t for t in tokens if t not in tokens[:num_cached]],
-        alike=(
-            lambda tokens, num_cached: list(dict.fromkeys(tokens[num_cached:])),
-            lambda tokens, num_cached: tokens[tokens.index(tokens[num_cached]) :],
-        ),
+        same_result=(lambda tokens, num_cached: list(dict.fromkeys(tokens[num_cached:])),),
     ),
-    Misconception(
-        "backwards",
-        "The newest token matters most.",
-        "The tokens are fed in the order of the text; here the last one comes first.",
-        lambda tokens, num_cached: tokens[num_cached:][::-1],
-    ),
-    Misconception(
-        "feeds_the_cached",
-        "The cached tokens are the ones that the model reads.",
-        "These are the tokens that are cached already; the model needs the others.",
-        lambda tokens, num_cached: tokens[:num_cached],
-    ),
-    Misconception("in_place", "What has been fed may be thrown away.", also=(eats_the_tokens,)),
+    Misconception("in_place", "What has been fed may be thrown away.", examples=(eats_the_tokens,)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -144,7 +119,7 @@ EXERCISE = Exercise(
         "A slice gives everything from an index on. Try yours for a prompt of which nothing is "
         "cached, and for a text of which all but the last token are.",
     ),
-    right=(next_inputs, by_loop, from_the_end, on_a_copy),
+    right=(next_inputs, by_loop, from_the_end),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("the first step, nothing cached", JUDGE.on(([5, 3, 8], 0), ([6], 0))),

@@ -37,13 +37,13 @@ NO_RETURN = Misconception(
     "no_return",
     "A plan that is made need not be handed over.",
     returned_nothing("plan_step"),
-    also=(lambda decodes, prefilling, waiting, budget: None,),
+    examples=(lambda decodes, prefilling, waiting, budget: None,),
 )
 NOT_PAIRS = Misconception(
     "not_pairs",
     "A plan says what runs.",
     lambda what: f"A plan is a list of (id, n) pairs of whole numbers; this {what}.",
-    also=(lambda *args: [request_id for request_id, _ in best(*args)],),
+    examples=(lambda *args: [request_id for request_id, _ in best(*args)],),
 )
 UNKNOWN_ID = Misconception(
     "unknown_id",
@@ -52,14 +52,7 @@ UNKNOWN_ID = Misconception(
         f"Request {request_id} is in none of the three lists: plan from what this call shows, "
         "nothing else."
     ),
-    also=(remembering(),),
-)
-N_FIRST = Misconception(
-    "n_first",
-    "The number of tokens comes first.",
-    "Each entry is (id, n), the request's id and then its number of tokens: here they changed "
-    "places.",
-    also=(lambda *args: [(n, request_id) for request_id, n in best(*args)],),
+    examples=(remembering(),),
 )
 DUPLICATE = Misconception(
     "duplicate",
@@ -68,16 +61,16 @@ DUPLICATE = Misconception(
         f"Request {request_id} is listed twice: one entry says how many tokens it gets in this "
         "step, all together."
     ),
-    also=(lambda *args: [(request_id, 1) for request_id, n in best(*args) for _ in range(n)],),
+    examples=(lambda *args: [(request_id, 1) for request_id, n in best(*args) for _ in range(n)],),
 )
 NOT_POSITIVE = Misconception(
     "not_positive",
     "Every request is listed, with 0 for those that get nothing.",
     lambda request_id, n: (
-        f"Request {request_id} gets {n} tokens: what gets nothing is left out, and a budget "
-        "that is used up cannot go below 0."
+        f"Request {request_id} gets {n} tokens: what gets nothing is left out, and a budget that "
+        "is used up cannot go below 0."
     ),
-    also=((behind_decodes(to_the_last)),),
+    examples=((behind_decodes(to_the_last)),),
 )
 BEYOND_REMAINING = Misconception(
     "beyond_remaining",
@@ -86,7 +79,7 @@ BEYOND_REMAINING = Misconception(
         f"Request {request_id} gets {n} tokens but can use only {most}: stop at the end of its "
         "prompt."
     ),
-    also=(behind_decodes(lambda prompts, left: [(i, left) for i, _ in prompts[:1] if left]),),
+    examples=(behind_decodes(lambda prompts, left: [(i, left) for i, _ in prompts[:1] if left]),),
 )
 
 
@@ -122,7 +115,7 @@ DECODES_OVER_BUDGET = Misconception(
         f"{count} decodes are planned into a budget of {budget}: decodes count like any other "
         "token, so some of them have to wait for the next step."
     ),
-    also=(
+    examples=(
         lambda decodes, prefilling, waiting, budget: (
             ones(decodes) + fill(prefilling + waiting, budget - len(decodes))
         ),
@@ -135,7 +128,7 @@ WHOLE_PROMPT = Misconception(
         f"The prompt of request {request_id} runs whole, {tokens(remaining)} in a step that may "
         f"compute {budget}, and all others wait for it: cut it into chunks."
     ),
-    also=(behind_decodes(lambda prompts, left: prompts[:1]),),
+    examples=(behind_decodes(lambda prompts, left: prompts[:1]),),
 )
 OVER_BUDGET = Misconception(
     "over_budget",
@@ -144,7 +137,9 @@ OVER_BUDGET = Misconception(
         f"The plan computes {total} tokens and the budget is {budget}: all tokens count together, "
         "those of the decodes and those of every prompt."
     ),
-    also=((behind_decodes(lambda prompts, left: [(i, min(n, left)) for i, n in prompts if left])),),
+    examples=(
+        (behind_decodes(lambda prompts, left: [(i, min(n, left)) for i, n in prompts if left])),
+    ),
 )
 
 
@@ -163,17 +158,6 @@ def over_budget(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
 
 # --- decodes first -------------------------------------------------------------------------------
 
-STALLS_WHEN_FULL = Misconception(
-    "stalls_when_full",
-    "When decodes fill the budget there is nothing to plan.",
-    "Nothing is planned although decodes could run, and the next step would look the same: serve "
-    "as many decodes as the budget holds.",
-    also=(
-        lambda decodes, prefilling, waiting, budget: (
-            best(decodes, prefilling, waiting, budget) if len(decodes) < budget else []
-        ),
-    ),
-)
 DECODE_ORDER = Misconception(
     "decode_order",
     "Any decodes will do.",
@@ -181,13 +165,7 @@ DECODE_ORDER = Misconception(
         f"Request {request_id} was served longer ago than others that are served here: take "
         "decodes from the front of the list, or some never get their turn."
     ),
-    also=(serving(lambda decodes, prefilling, waiting: decodes[::-1] + prefilling + waiting),),
-)
-DECODES_LEFT_OUT = Misconception(
-    "decodes_left_out",
-    "One request decodes in a step.",
-    lambda request_id: f"Request {request_id} could decode within the budget and is left out.",
-    also=(serving(lambda decodes, prefilling, waiting: decodes[:1] + prefilling + waiting),),
+    examples=(serving(lambda decodes, prefilling, waiting: decodes[::-1] + prefilling + waiting),),
 )
 DECODES_SIT_OUT = Misconception(
     "decodes_sit_out",
@@ -196,7 +174,7 @@ DECODES_SIT_OUT = Misconception(
         f"Request {request_id} does not get its token although the budget has room for it: a step "
         "can prefill and decode at once."
     ),
-    also=(serving(lambda decodes, prefilling, waiting: prefilling + waiting or decodes),),
+    examples=(serving(lambda decodes, prefilling, waiting: prefilling + waiting or decodes),),
 )
 PREFILL_FIRST = Misconception(
     "prefill_first",
@@ -205,7 +183,7 @@ PREFILL_FIRST = Misconception(
         f"Prompt tokens take the place of request {request_id}'s next token, so its reader sees "
         "the text stall: decodes go first, prompts get what is left."
     ),
-    also=((serving(lambda decodes, prefilling, waiting: prefilling + waiting + decodes)),),
+    examples=((serving(lambda decodes, prefilling, waiting: prefilling + waiting + decodes)),),
 )
 
 
@@ -213,12 +191,10 @@ def decodes_first(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
     missing = [i for i in snapshot.decodes[: snapshot.budget] if i not in got]
     if not missing:
         return None
-    if not got:
-        return (STALLS_WHEN_FULL,)
-    full = sum(got.values()) == snapshot.budget
-    if not any(i in got for i, _ in snapshot.prompts):
-        return DECODE_ORDER if full else DECODES_LEFT_OUT, missing[0]
-    return PREFILL_FIRST if full else DECODES_SIT_OUT, missing[0]
+    if sum(got.values()) < snapshot.budget:
+        return DECODES_SIT_OUT, missing[0]
+    prompts_run = any(i in got for i, _ in snapshot.prompts)
+    return PREFILL_FIRST if prompts_run else DECODE_ORDER, missing[0]
 
 
 # --- prompts in order ----------------------------------------------------------------------------
@@ -236,32 +212,18 @@ WAITING_FIRST = Misconception(
     "waiting_first",
     "The waiting have waited longest, so they go before the prefilling.",
     overtaken("finish the prompts under way before you start those that wait"),
-    also=(serving(lambda decodes, prefilling, waiting: decodes + waiting + prefilling),),
+    examples=(serving(lambda decodes, prefilling, waiting: decodes + waiting + prefilling),),
 )
 SHORTEST_FIRST = Misconception(
     "shortest_first",
     "Short prompts first: more first tokens sooner.",
     overtaken("prompts go in order of arrival, or a long one may starve behind short ones"),
-    also=(
+    examples=(
         serving(
             lambda decodes, prefilling, waiting: (
                 decodes + sorted(prefilling + waiting, key=lambda pair: pair[1])
             )
         ),
-    ),
-)
-BY_ID = Misconception(
-    "by_id",
-    "A smaller id came first.",
-    overtaken("ids are names, and the order is that of the lists"),
-    also=(serving(lambda decodes, prefilling, waiting: decodes + sorted(prefilling + waiting)),),
-)
-NEWEST_FIRST = Misconception(
-    "newest_first",
-    "The newest prompt goes first.",
-    overtaken("the list is in order of arrival and the first one goes first"),
-    also=(
-        serving(lambda decodes, prefilling, waiting: decodes + prefilling[::-1] + waiting[::-1]),
     ),
 )
 EQUAL_SHARES = Misconception(
@@ -271,13 +233,13 @@ EQUAL_SHARES = Misconception(
         "with equal shares every prompt ends late; one after the other, the first ends early and "
         "the last no later"
     ),
-    also=(behind_decodes(equal_shares),),
+    examples=(behind_decodes(equal_shares),),
 )
 OUT_OF_ORDER = Misconception(
     "out_of_order",
     "The last in line must not go away with nothing.",
     overtaken("each gets as much as it can use before the next"),
-    also=(behind_decodes(one_for_the_last),),
+    examples=(behind_decodes(one_for_the_last),),
 )
 
 
@@ -294,8 +256,6 @@ def in_order(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
     for what, queue in (
         (WAITING_FIRST, [*snapshot.waiting, *snapshot.prefilling]),
         (SHORTEST_FIRST, sorted(prompts, key=lambda pair: pair[1])),
-        (BY_ID, sorted(prompts)),
-        (NEWEST_FIRST, [*snapshot.prefilling[::-1], *snapshot.waiting[::-1]]),
     ):
         if given == dict(fill(queue, sum(given.values()))):
             return what, overtaking, short
@@ -313,7 +273,7 @@ FIXED_CHUNK = Misconception(
         f"Request {request_id} gets {tokens(n)} while the budget has {unused} left: a chunk has no "
         "size of its own, it takes what is left."
     ),
-    also=(
+    examples=(
         (
             serving(
                 lambda decodes, prefilling, waiting: (
@@ -330,7 +290,7 @@ WHOLE_OR_NOTHING = Misconception(
         f"Request {request_id} has {most} tokens left and gets none because only {unused} fit: let "
         "a chunk of it run now, or a prompt longer than the budget never starts."
     ),
-    also=((behind_decodes(those_that_fit)),),
+    examples=((behind_decodes(those_that_fit)),),
 )
 ARRIVALS_WAIT = Misconception(
     "arrivals_wait",
@@ -339,7 +299,7 @@ ARRIVALS_WAIT = Misconception(
         f"Request {request_id} waits although the budget has {tokens(unused)} left: a new request "
         "starts as soon as there is room, whatever else is running."
     ),
-    also=((serving(lambda decodes, prefilling, waiting: decodes + prefilling or waiting)),),
+    examples=((serving(lambda decodes, prefilling, waiting: decodes + prefilling or waiting)),),
 )
 ONE_PREFILL = Misconception(
     "one_prefill",
@@ -348,7 +308,9 @@ ONE_PREFILL = Misconception(
         f"Request {request_id} gets nothing while the budget has {tokens(unused)} left: when one "
         "prompt needs less than what is left, the next one gets the rest."
     ),
-    also=((serving(lambda decodes, prefilling, waiting: decodes + (prefilling + waiting)[:1])),),
+    examples=(
+        (serving(lambda decodes, prefilling, waiting: decodes + (prefilling + waiting)[:1])),
+    ),
 )
 
 
@@ -375,24 +337,11 @@ def nothing_unused(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
 def judge_plan(snapshot: Snapshot, plan: Any) -> Broken | None:
     """The first rule that the plan breaks: entries, budget, decodes, order, nothing unused."""
     plan = plain_plan(plan)
-    broken = first_broken(snapshot, plan)
-    if broken and are_pairs(plan) and not first_broken(snapshot, [(i, n) for n, i in plan]):
-        return (N_FIRST,)
-    return broken
-
-
-def first_broken(snapshot: Snapshot, plan: Any) -> Broken | None:
-    """The same, of a plan that is taken as it is."""
     broken = illegal(snapshot, plan)
     if broken:
         return broken
     rules = (over_budget, decodes_first, in_order, nothing_unused)
     return next(filter(None, (rule(snapshot, dict(plan)) for rule in rules)), None)
-
-
-def are_pairs(plan: Any) -> bool:
-    """Whether it is a list of pairs of ints."""
-    return type(plan) is list and all(is_pair(entry) for entry in plan)
 
 
 def is_pair(entry: Any) -> bool:
@@ -413,7 +362,6 @@ def plain_entry(entry: Any) -> Any:
 MISCONCEPTIONS = (
     NO_RETURN,
     NOT_PAIRS,
-    N_FIRST,
     UNKNOWN_ID,
     DUPLICATE,
     NOT_POSITIVE,
@@ -421,20 +369,16 @@ MISCONCEPTIONS = (
     DECODES_OVER_BUDGET,
     WHOLE_PROMPT,
     OVER_BUDGET,
-    STALLS_WHEN_FULL,
     DECODE_ORDER,
-    DECODES_LEFT_OUT,
     DECODES_SIT_OUT,
     PREFILL_FIRST,
     WAITING_FIRST,
     SHORTEST_FIRST,
-    BY_ID,
-    NEWEST_FIRST,
     EQUAL_SHARES,
     OUT_OF_ORDER,
     FIXED_CHUNK,
     WHOLE_OR_NOTHING,
     ARRIVALS_WAIT,
     ONE_PREFILL,
-    Misconception("in_place", "The lists are mine to work through.", also=(eats_the_queue,)),
+    Misconception("in_place", "The lists are mine to work through.", examples=(eats_the_queue,)),
 )

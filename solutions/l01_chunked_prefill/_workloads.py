@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from course.checks.shrinking import smaller_numbers
 from solutions.l01_chunked_prefill._plans import Pairs, Snapshot
 from solutions.l01_chunked_prefill._rules import Broken, judge_plan, plain_plan
 
@@ -159,8 +160,3 @@ def smaller_workloads(workload: Workload) -> Iterator[Workload]:
             yield dataclasses.replace(workload, jobs=(*jobs[:i], one, *jobs[i + 1 :]))
     for less in smaller_numbers(workload.budget):
         yield dataclasses.replace(workload, budget=less)
-
-
-def smaller_numbers(number: int) -> list[int]:
-    """1, half of it, one less: smaller numbers to try, the boldest first."""
-    return sorted({n for n in (1, number // 2, number - 1) if 1 <= n < number})

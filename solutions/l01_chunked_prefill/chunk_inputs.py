@@ -4,8 +4,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from course.calling.plain_values import as_items, as_truth, as_whole
 from course.checks.comparing import Args, Comparison, a_kind, tokens
 from course.exercise import Exercise, Misconception
@@ -16,33 +14,29 @@ Inputs = tuple[list[int], list[int], bool]
 # --- right answers ------------------------------------------------------------------------------
 
 
-def chunk_inputs(tokens: list[int], cursor: int, n: int) -> tuple[list[int], list[int], bool]:
+def chunk_inputs(
+    tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: int
+) -> tuple[list[int], list[int], bool]:
     """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request."""
     # A chunk is a piece of a text, not a text of its own: its positions go on where the last chunk
     # ended. Its last row predicts the token after it; that is news only at the end of the text.
-    end = cursor + n
-    return tokens[cursor:end], list(range(cursor, end)), end == len(tokens)
+    start, end = num_computed_tokens, num_computed_tokens + num_scheduled_tokens
+    return tokens[start:end], list(range(start, end)), end == len(tokens)
 
 
-def by_loop(tokens: list[int], cursor: int, n: int) -> Inputs:
+def by_loop(tokens: list[int], computed: int, scheduled: int) -> Inputs:
     ids: list[int] = []
     positions: list[int] = []
-    for offset in range(n):
-        ids.append(tokens[cursor + offset])
-        positions.append(cursor + offset)
+    for offset in range(scheduled):
+        ids.append(tokens[computed + offset])
+        positions.append(computed + offset)
     return ids, positions, positions[-1] + 1 == len(tokens)
 
 
-def by_enumerating(tokens: list[int], cursor: int, n: int) -> Inputs:
-    chunk = list(enumerate(tokens))[cursor:][:n]
-    left = tokens[cursor + n :]
+def by_enumerating(tokens: list[int], computed: int, scheduled: int) -> Inputs:
+    chunk = list(enumerate(tokens))[computed:][:scheduled]
+    left = tokens[computed + scheduled :]
     return [token for _, token in chunk], [position for position, _ in chunk], not left
-
-
-def with_torch(tokens: list[int], cursor: int, n: int) -> Inputs:
-    ids = torch.tensor(tokens).narrow(0, cursor, n)  # (n,)
-    positions = torch.arange(n) + cursor  # (n,)
-    return ids.tolist(), positions.tolist(), bool(positions[-1] == len(tokens) - 1)
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -50,26 +44,26 @@ def with_torch(tokens: list[int], cursor: int, n: int) -> Inputs:
 
 def sampling(rule: Callable[[list[int], int, int], Any]) -> Callable[..., Any]:
     """Right ids and positions, and a sampling rule of one's own."""
-    return lambda tokens, cursor, n: (
-        *chunk_inputs(tokens, cursor, n)[:2],
-        rule(tokens, cursor, n),
+    return lambda tokens, computed, new: (
+        *chunk_inputs(tokens, computed, new)[:2],
+        rule(tokens, computed, new),
     )
 
 
 def placed(rule: Callable[[list[int], int, int], Any]) -> Callable[..., Any]:
     """Right ids and sampling, and positions of one's own."""
 
-    def answer(tokens: list[int], cursor: int, n: int) -> Inputs:
-        ids, _, sample = chunk_inputs(tokens, cursor, n)
-        return ids, list(rule(tokens, cursor, n)), sample
+    def answer(tokens: list[int], computed: int, new: int) -> Inputs:
+        ids, _, sample = chunk_inputs(tokens, computed, new)
+        return ids, list(rule(tokens, computed, new)), sample
 
     return answer
 
 
-def eats_the_tokens(tokens: list[int], cursor: int, n: int) -> Any:
-    sample = cursor + n == len(tokens)
-    del tokens[:cursor]
-    return [tokens.pop(0) for _ in range(n)], list(range(cursor, cursor + n)), sample
+def eats_the_tokens(tokens: list[int], computed: int, new: int) -> Any:
+    sample = computed + new == len(tokens)
+    del tokens[:computed]
+    return [tokens.pop(0) for _ in range(new)], list(range(computed, computed + new)), sample
 
 
 def are_three(value: Any) -> bool:
@@ -96,102 +90,58 @@ MISCONCEPTIONS = (
         "not_three",
         "Ids and positions are all that the model is fed.",
         "Return three things: `return ids, positions, sample`.",
-        form=lambda value: not are_three(value),
-        also=(lambda tokens, cursor, n: chunk_inputs(tokens, cursor, n)[:2],),
+        matches=lambda value: not are_three(value),
+        examples=(lambda tokens, computed, new: chunk_inputs(tokens, computed, new)[:2],),
     ),
     Misconception(
         "wrong_type",
         "1 and 0 are as good as True and False.",
         wrong_part,
-        form=lambda value: wrong_part(value) != "",
-        also=(sampling(lambda tokens, cursor, n: int(cursor + n == len(tokens))),),
+        matches=lambda value: wrong_part(value) != "",
+        examples=(sampling(lambda tokens, computed, new: int(computed + new == len(tokens))),),
     ),
     Misconception(
         "positions_restart",
         "Each chunk is a small text that starts at position 0.",
         "A chunk goes on where the last one ended: its positions count in the whole text, from "
-        "cursor on, or the model takes it for a new beginning.",
-        placed(lambda tokens, cursor, n: range(n)),
+        "num_computed_tokens on, or the model takes it for a new beginning.",
+        placed(lambda tokens, computed, new: range(new)),
     ),
     Misconception(
         "always_samples",
         "Every forward pass ends with a sampled token.",
         "The token after this chunk is known already (it is the next one of the prompt), so sample "
         "only when the chunk ends with the last known token.",
-        sampling(lambda tokens, cursor, n: True),
+        sampling(lambda tokens, computed, new: True),
     ),
     Misconception(
         "never_samples",
         "Prefill fills the cache; sampling is what decodes do.",
         "This chunk ends with the last known token, and what its last row predicts is the next "
         "token of the text: sample it, or the request never gets a token.",
-        sampling(lambda tokens, cursor, n: False),
+        sampling(lambda tokens, computed, new: False),
     ),
     Misconception(
         "samples_early",
-        "The chunk ends at index cursor + n, and the last index is len - 1.",
+        "The chunk ends at index computed + scheduled, and the last index is len - 1.",
         "One known token is still to come after this chunk, so there is nothing to sample yet: the "
-        "end is at cursor + n == len(tokens).",
-        sampling(lambda tokens, cursor, n: cursor + n >= len(tokens) - 1),
-    ),
-    Misconception(
-        "samples_first",
-        "The first chunk samples, because TTFT counts from there.",
-        "Where a chunk starts says nothing about sampling; where it ends does: sample when it ends "
-        "with the last known token.",
-        sampling(lambda tokens, cursor, n: cursor == 0),
+        "text ends where num_computed_tokens + num_scheduled_tokens == len(tokens).",
+        sampling(lambda tokens, computed, new: computed + new >= len(tokens) - 1),
     ),
     Misconception(
         "positions_from_one",
         "The first token stands at position 1.",
         "Positions count from 0: the first token of the text stands at position 0.",
-        placed(lambda tokens, cursor, n: range(cursor + 1, cursor + n + 1)),
-    ),
-    Misconception(
-        "positions_by_value",
-        "A token's position is where the text has it.",
-        "A letter comes back in a text: its position is where it stands in this chunk, not where "
-        "the text has it for the first time.",
-        placed(lambda tokens, cursor, n: map(tokens.index, tokens[cursor : cursor + n])),
-        alike=(
-            placed(
-                lambda tokens, cursor, n: [
-                    tokens.index(token, cursor) for token in tokens[cursor : cursor + n]
-                ]
-            ),
-        ),
-    ),
-    Misconception(
-        "ends_by_value",
-        "A chunk that ends with the text's last token is the last one.",
-        "Whether the chunk ends with the last known token is a matter of its place: the same "
-        "letter may come earlier as well.",
-        sampling(lambda tokens, cursor, n: tokens[cursor + n - 1] == tokens[-1]),
+        placed(lambda tokens, computed, new: range(computed + 1, computed + new + 1)),
     ),
     Misconception(
         "n_is_the_end",
-        "n says where the chunk ends.",
-        "n is how many tokens the chunk takes, not the index where it ends: it ends at cursor + n.",
-        lambda tokens, cursor, n: chunk_inputs(tokens, cursor, n - cursor),
+        "num_scheduled_tokens says where the chunk ends.",
+        "num_scheduled_tokens is how many tokens the chunk takes, not the index where it ends: it "
+        "ends at num_computed_tokens + num_scheduled_tokens.",
+        lambda tokens, computed, new: chunk_inputs(tokens, computed, new - computed),
     ),
-    Misconception(
-        "from_the_start",
-        "A chunk takes the whole text up to its end.",
-        "The tokens before the cursor are computed already; the chunk starts at the cursor.",
-        lambda tokens, cursor, n: chunk_inputs(tokens, 0, cursor + n),
-    ),
-    Misconception(
-        "shifted",
-        "The chunk starts after the token at the cursor.",
-        "The cursor points at the first token that is not computed, and the chunk starts with it; "
-        "here it was skipped.",
-        lambda tokens, cursor, n: (
-            tokens[cursor + 1 : cursor + n + 1],
-            list(range(cursor + 1, cursor + n + 1)),
-            cursor + n + 1 >= len(tokens),
-        ),
-    ),
-    Misconception("in_place", "Fed tokens may be thrown away.", also=(eats_the_tokens,)),
+    Misconception("in_place", "Fed tokens may be thrown away.", examples=(eats_the_tokens,)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -201,20 +151,22 @@ def any_piece(rng: random.Random) -> list[Args]:
     """Of short texts; at the end nearly all of a long one."""
     cases: list[Args] = []
     for length in range(1, 40):
-        cursor = rng.randrange(length)
-        n = rng.randint(1, length - cursor) if rng.random() < 0.7 else length - cursor
-        cases.append((tokens(rng, length), cursor, n))
-    long, cursor = 20 * tokens(rng, 30), rng.randrange(9)
-    return [*cases, (long, cursor, len(long) - cursor)]
+        computed = rng.randrange(length)
+        new = rng.randint(1, length - computed) if rng.random() < 0.7 else length - computed
+        cases.append((tokens(rng, length), computed, new))
+    long, computed = 20 * tokens(rng, 30), rng.randrange(9)
+    return [*cases, (long, computed, len(long) - computed)]
 
 
 FIVE, SIX = [5, 3, 8, 1, 9], [5, 3, 5, 5, 3, 5]
 JUDGE = Comparison(
     chunk_inputs,
     MISCONCEPTIONS,
-    "The chunk is the next n tokens after those that are computed, at the places where they stand "
-    "in the text, and it samples when no known token comes after it.",
-    evidence=[([5, 3, 8, 5, 3, 8, 5], cursor, n) for cursor, n in ((0, 1), (2, 2), (3, 3), (4, 3))],
+    "The chunk is the next num_scheduled_tokens tokens after the computed ones, at the places "
+    "where they stand in the text, and it samples when no known token comes after it.",
+    evidence=[
+        ([5, 3, 8, 5, 3, 8, 5], computed, new) for computed, new in ((0, 1), (2, 2), (3, 3), (4, 3))
+    ],
 )
 
 EXERCISE = Exercise(
@@ -224,11 +176,12 @@ EXERCISE = Exercise(
     points=2,
     part="chunk_inputs",
     task=Task(
-        signature="chunk_inputs(tokens: list[int], cursor: int, n: int) -> "
-        "tuple[list[int], list[int], bool]",
+        signature="chunk_inputs(tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: "
+        "int) -> tuple[list[int], list[int], bool]",
         rules=(
-            "`tokens` are the ids of all known tokens of a request. The first `cursor` of them are "
-            "computed, and the chunk takes the next `n` (at least 1, and no more than are left).",
+            "`tokens` are the ids of all known tokens of a request. The first "
+            "`num_computed_tokens` of them are computed, and the chunk takes the next "
+            "`num_scheduled_tokens` (at least 1, and no more than are left).",
             "Returns `(ids, positions, sample)`.",
             "`ids` is the list of the chunk's tokens, `positions` the list of their places in the "
             "text, counted from 0.",
@@ -247,7 +200,7 @@ EXERCISE = Exercise(
         "A slice for the ids, a range with the same two ends for the positions. For `sample`, "
         "compare the second of these ends with the length of the text.",
     ),
-    right=(chunk_inputs, by_loop, by_enumerating, with_torch),
+    right=(chunk_inputs, by_loop, by_enumerating),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a prompt in one chunk", JUDGE.on(([5, 3, 8], 0, 3), ([6], 0, 1))),
@@ -258,10 +211,5 @@ EXERCISE = Exercise(
         ),
         ("any piece of any text", JUDGE.on_drawn(any_piece)),
     ),
-    still_right={
-        "n at least 1": "it is at least 1",
-        "with_torch(): ids = torch.tensor(tokens).narrow({0 => -1}, cursor, n)": (
-            "there is one dimension"
-        ),
-    },
+    equivalent_mutants={"num_scheduled_tokens at least 1": "it is at least 1"},
 )

@@ -9,30 +9,25 @@ from course.task import Task
 # --- right answers ------------------------------------------------------------------------------
 
 
-def chunk_size(budget: int, num_decodes: int, remaining: int) -> int:
+def chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int:
     """Return how many prompt tokens one request may prefill in this step."""
     # Two limits, what is left of the budget and what is left of the prompt: the smaller one rules.
     # The decodes can leave less than nothing, hence the 0.
-    return max(0, min(budget - num_decodes, remaining))
+    return max(0, min(token_budget - num_decodes, remaining))
 
 
-def by_cases(budget: int, num_decodes: int, remaining: int) -> int:
-    if num_decodes >= budget:
+def by_cases(token_budget: int, num_decodes: int, remaining: int) -> int:
+    if num_decodes >= token_budget:
         return 0
-    left = budget - num_decodes
+    left = token_budget - num_decodes
     return remaining if remaining < left else left
 
 
-def by_counting(budget: int, num_decodes: int, remaining: int) -> int:
+def by_counting(token_budget: int, num_decodes: int, remaining: int) -> int:
     n = 0
-    while n < remaining and num_decodes + n < budget:
+    while n < remaining and num_decodes + n < token_budget:
         n += 1
     return n
-
-
-def by_sorting(budget: int, num_decodes: int, remaining: int) -> int:
-    served = min(num_decodes, budget)
-    return sorted((remaining, budget - served))[0]
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -40,65 +35,55 @@ def by_sorting(budget: int, num_decodes: int, remaining: int) -> int:
 MISCONCEPTIONS = (
     not_whole(
         "Half a token is better than none.",
-        lambda budget, num_decodes, remaining: chunk_size(budget, num_decodes, remaining) + 0.5,
+        lambda token_budget, num_decodes, remaining: (
+            chunk_size(token_budget, num_decodes, remaining) + 0.5
+        ),
     ),
     Misconception(
         "negative",
         "The budget minus the decodes is what is left.",
         "When the decodes fill the budget, or need more than it has, nothing is left for the "
         "prompt: the chunk is 0 tokens, never a negative number.",
-        lambda budget, num_decodes, remaining: min(budget - num_decodes, remaining),
+        lambda token_budget, num_decodes, remaining: min(token_budget - num_decodes, remaining),
     ),
     Misconception(
         "ignores_decodes",
         "The budget is for prompt tokens; decodes come on top.",
         "Each decode takes one token of the budget first; the chunk gets what they leave.",
-        lambda budget, num_decodes, remaining: min(budget, remaining),
+        lambda token_budget, num_decodes, remaining: min(token_budget, remaining),
     ),
     Misconception(
         "ignores_remaining",
         "A chunk fills the step, whatever the prompt's length.",
         "The prompt ends before the budget does: a chunk cannot be longer than the tokens that "
         "remain.",
-        lambda budget, num_decodes, remaining: max(0, budget - num_decodes),
+        lambda token_budget, num_decodes, remaining: max(0, token_budget - num_decodes),
     ),
     Misconception(
         "at_least_one",
         "A prompt must get on by a token in every step.",
         "A step that the decodes fill has no room for even one prompt token: the chunk is 0 and "
         "the prompt waits.",
-        lambda budget, num_decodes, remaining: max(1, min(budget - num_decodes, remaining)),
-    ),
-    Misconception(
-        "keeps_one_back",
-        "A step has to stay below its budget.",
-        "The budget may be used to the last token; here one is kept back.",
-        lambda budget, num_decodes, remaining: max(0, min(budget - num_decodes - 1, remaining)),
+        lambda token_budget, num_decodes, remaining: max(
+            1, min(token_budget - num_decodes, remaining)
+        ),
     ),
     Misconception(
         "whole_or_nothing",
         "A prompt runs when it fits.",
         "The prompt need not fit whole: a chunk of it runs now, or a prompt longer than the "
         "budget never starts.",
-        lambda budget, num_decodes, remaining: remaining * (remaining <= budget - num_decodes),
-    ),
-    Misconception(
-        "equal_shares",
-        "All requests of a step get equal shares.",
-        "A decode takes one token and not a share: all that the decodes leave goes to the prompt.",
-        lambda budget, num_decodes, remaining: min(budget // (num_decodes + 1), remaining),
+        lambda token_budget, num_decodes, remaining: (
+            remaining * (remaining <= token_budget - num_decodes)
+        ),
     ),
     Misconception(
         "decodes_off_the_chunk",
         "The chunk is the smaller of budget and prompt, less the decodes.",
         "The decodes come off the budget, not off what remains of the prompt.",
-        lambda budget, num_decodes, remaining: max(0, min(budget, remaining) - num_decodes),
-    ),
-    Misconception(
-        "the_other_way",
-        "The room is the difference between budget and decodes.",
-        "More decodes than the budget holds leave nothing: the difference has a sign.",
-        lambda budget, num_decodes, remaining: min(abs(budget - num_decodes), remaining),
+        lambda token_budget, num_decodes, remaining: max(
+            0, min(token_budget, remaining) - num_decodes
+        ),
     ),
 )
 
@@ -125,9 +110,9 @@ EXERCISE = Exercise(
     minutes=4,
     points=1,
     task=Task(
-        signature="chunk_size(budget: int, num_decodes: int, remaining: int) -> int",
+        signature="chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int",
         rules=(
-            "A step computes at most `budget` tokens (at least 1).",
+            "A step computes at most `token_budget` tokens (at least 1).",
             "`num_decodes` decodes go first and take one token each. There may be none, and there "
             "may be more of them than the budget holds.",
             "`remaining` prompt tokens of one request are still to compute (at least 1).",
@@ -143,7 +128,7 @@ EXERCISE = Exercise(
         "Work out three steps by hand: budget 8 with 3 decodes and 20 tokens left, then with 2 "
         "tokens left, then with 9 decodes. Which built-in function gives all three?",
     ),
-    right=(chunk_size, by_cases, by_counting, by_sorting),
+    right=(chunk_size, by_cases, by_counting),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a long prompt beside decodes", JUDGE.on((16, 4, 100), (8, 0, 20), (8, 7, 20))),
@@ -151,10 +136,10 @@ EXERCISE = Exercise(
         ("decodes that fill the budget", JUDGE.on((4, 4, 10), (4, 7, 10), (1, 1, 1))),
         ("any numbers", JUDGE.on_drawn(any_numbers)),
     ),
-    still_right={
-        "budget at least 1": "it is at least 1",
+    equivalent_mutants={
+        "token_budget at least 1": "it is at least 1",
         "remaining at least 1": "it is at least 1",
-        "by_cases(): if num_decodes {>= => >} budget:": "then 0 are left, less than what remains",
+        "by_cases(): if num_decodes {>= => >} token_budget:": "then 0 are left",
         "by_cases(): return remaining if remaining {< => <=} left else left": (
             "equal is the same answer"
         ),

@@ -26,14 +26,14 @@ def plan_step(
     decodes: list[int],
     prefilling: list[tuple[int, int]],
     waiting: list[tuple[int, int]],
-    budget: int,
+    token_budget: int,
 ) -> list[tuple[int, int]]:
     """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
     # Decodes cost one token each and keep every text flowing, so they are never made to wait for a
     # prompt. Prompts fill up what is left: first come, first served, because finishing one prompt
     # gives one reader a first token, and two halves give none of them any.
-    plan = [(request_id, 1) for request_id in decodes[:budget]]
-    left = budget - len(plan)
+    plan = [(request_id, 1) for request_id in decodes[:token_budget]]
+    left = token_budget - len(plan)
     for request_id, remaining in prefilling + waiting:
         n = min(left, remaining)
         if n > 0:
@@ -42,42 +42,29 @@ def plan_step(
     return plan
 
 
-def token_by_token(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
+def token_by_token(
+    decodes: list[int], prefilling: Pairs, waiting: Pairs, token_budget: int
+) -> Pairs:
     wishes = list(decodes)
     for request_id, remaining in [*prefilling, *waiting]:
         wishes += [request_id] * remaining
     counts: dict[int, int] = {}
-    for request_id in wishes[:budget]:
+    for request_id in wishes[:token_budget]:
         counts[request_id] = counts.get(request_id, 0) + 1
     return list(counts.items())
 
 
-def with_queues(decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int) -> Pairs:
+def with_queues(decodes: list[int], prefilling: Pairs, waiting: Pairs, token_budget: int) -> Pairs:
     plan: Pairs = []
     decoding, prompts = deque(decodes), deque(prefilling + waiting)  # the lists stay as they are
-    while budget > 0 and (decoding or prompts):
+    while token_budget > 0 and (decoding or prompts):
         if decoding:
             request_id, n = decoding.popleft(), 1
         else:
             request_id, n = prompts.popleft()
-        plan.append((request_id, min(n, budget)))
-        budget -= n
+        plan.append((request_id, min(n, token_budget)))
+        token_budget -= n
     return plan
-
-
-def prompts_listed_first(
-    decodes: list[int], prefilling: Pairs, waiting: Pairs, budget: int
-) -> Pairs:
-    served = decodes[:budget]
-    end = budget - len(served)
-    prompts: Pairs = []
-    start = 0
-    for request_id, remaining in prefilling + waiting:
-        if start >= end:
-            break
-        prompts.append((request_id, min(remaining, end - start)))
-        start += remaining
-    return prompts + [(request_id, 1) for request_id in reversed(served)]
 
 
 # --- cases --------------------------------------------------------------------------------------
@@ -182,18 +169,18 @@ EXERCISE = Exercise(
     points=4,
     part="plan_step",
     task=Task(
-        signature="plan_step(decodes: list[int], prefilling: list[tuple[int, int]], "
-        "waiting: list[tuple[int, int]], budget: int) -> list[tuple[int, int]]",
+        signature="plan_step(decodes: list[int], prefilling: list[tuple[int, int]], waiting: "
+        "list[tuple[int, int]], token_budget: int) -> list[tuple[int, int]]",
         rules=(
             "`decodes` are the ids of the requests that generate, least recently served first. "
             "Each can use exactly 1 token.",
-            "`prefilling` (prompts under way) and `waiting` (not started yet) are lists of "
-            "`(id, remaining)`, each in its order. A request can use up to `remaining` tokens.",
+            "`prefilling` (prompts under way) and `waiting` (not started yet) are lists of `(id, "
+            "remaining)`, each in its order. A request can use up to `remaining` tokens.",
             "Returns the plan as a list of `(id, n)`: request `id` computes `n` tokens. Every id "
             "stands in it at most once, with n from 1 to what it can use, and the order of the "
             "entries does not matter.",
-            "All together get at most `budget` tokens (at least 1), and none of it stays unused "
-            "while a request could use it.",
+            "All together get at most `token_budget` tokens (at least 1), and none of it stays "
+            "unused while a request could use it.",
             "Decodes are served before `prefilling`, and that before `waiting`. Within a list the "
             "first in it go first: each gets all that it can use before the next one gets "
             "anything.",
@@ -203,14 +190,14 @@ EXERCISE = Exercise(
         result=[(0, 1), (3, 1), (1, 4), (2, 2)],
     ),
     hints=(
-        "Who notices first when a step leaves them out: a reader in mid-sentence, or one "
-        "whose prompt is not done yet?",
+        "Who notices first when a step leaves them out: a reader in mid-sentence, or one whose "
+        "prompt is not done yet?",
         "Keep one number, what is left of the budget, and go through the three lists one after the "
         "other. What may each entry use at most, and when do you stop?",
         "A decode and a prompt differ in one thing only: how much they can use. Give each the "
         "smaller of that and what is left, take it off, and list none that gets nothing.",
     ),
-    right=(plan_step, token_by_token, with_queues, prompts_listed_first),
+    right=(plan_step, token_by_token, with_queues),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("room for all", on(Snapshot((0,), ((1, 3),), (), 8), Snapshot((4, 2), (), (), 8))),
@@ -251,9 +238,9 @@ EXERCISE = Exercise(
         ("any step", any_step),
         ("whole workloads, to the last token", whole_workloads),
     ),
-    still_right={
+    equivalent_mutants={
         "decodes: without repeats": "an id is there once",
-        "budget at least 1": "it is at least 1",
+        "token_budget at least 1": "it is at least 1",
         "result: reversed": "the order of the entries does not matter",
     },
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from course.checks.comparing import Args
 from course.checks.requests import make_request
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policy_views import RequestView
 
 
 def any_requests(rng: random.Random, count: int) -> list[RequestView]:
@@ -63,7 +63,7 @@ def any_running(rng: random.Random) -> list[Args]:
                     request,
                     key=keys[index % len(keys)],
                     admitted_at=last_admitted(request),
-                    kv_tokens=request.num_known - rng.randrange(2),
+                    kv_tokens=request.num_tokens - rng.randrange(2),
                 )
             )
         cases.append((active,))

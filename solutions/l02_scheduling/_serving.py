@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nanogpt import policies
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policies import queueing
+from nanogpt.policy_views import RequestView
 
 Way = tuple[list[int], int, int, int]
 _TOKEN_BUDGET = 16
@@ -33,16 +33,18 @@ class Workload:
     """
 
     policy: str
-    kv_budget: int
+    max_kv_tokens: int
     slots: int
     jobs: tuple[Job, ...]
 
     def __str__(self) -> str:
-        lines = [f"policy {self.policy}, KV budget {self.kv_budget}, at most {self.slots} at once"]
+        lines = [
+            f"policy {self.policy}, KV budget {self.max_kv_tokens}, at most {self.slots} at once"
+        ]
         for i, job in enumerate(self.jobs):
             lines.append(
-                f"request {i}: arrives in step {job.arrival}, priority {job.priority}, "
-                f"prompt {job.prompt}, new {job.new}"
+                f"request {i}: arrives in step {job.arrival}, priority {job.priority}, prompt "
+                f"{job.prompt}, new {job.new}"
             )
         return "\n".join(lines)
 
@@ -51,9 +53,9 @@ class Workload:
 class Decisions:
     """What decides. Whatever is left out is decided by the rules."""
 
-    admit: Callable[[RequestView, int, int, int, int], str] = policies.admit
-    choose_victim: Callable[[list[RequestView]], int] = policies.choose_victim
-    resume: Callable[[RequestView], Way] = policies.resume
+    admit: Callable[[RequestView, int, int, int, int], str] = queueing.admit
+    choose_victim: Callable[[list[RequestView]], int] = queueing.choose_victim
+    requeue: Callable[[RequestView], Way] = queueing.requeue
 
 
 def start_over(request: RequestView) -> Way:
@@ -77,7 +79,7 @@ class Serving:
         self._arrival = [job.arrival for job in workload.jobs]
         self._admitted_at: list[int | None] = [None] * count
         self._generated = [0] * count
-        self._cursor = [0] * count
+        self._num_computed_tokens = [0] * count
 
     def run(self, max_steps: int) -> bool:
         """Serve to the last token, at most `max_steps` steps; whether all are done."""
@@ -106,29 +108,29 @@ class Serving:
             prompt_tokens=tuple(range(10 * i + 1, 10 * i + 1 + job.prompt)),
             generated_tokens=tuple(range(50, 50 + self._generated[i])),
             max_new_tokens=job.new,
-            kv_tokens=self._cursor[i],
+            kv_tokens=self._num_computed_tokens[i],
         )
         if self.workload.policy == "priority alone":
             return dataclasses.replace(view, key=(job.priority,))
-        return dataclasses.replace(view, key=policies.sort_key(self.workload.policy, view))
+        return dataclasses.replace(view, key=queueing.sort_key(self.workload.policy, view))
 
-    def _known(self, i: int) -> int:
+    def _num_tokens(self, i: int) -> int:
         return self.workload.jobs[i].prompt + self._generated[i]
 
-    def _held(self) -> int:
+    def _kv_tokens_used(self) -> int:
         """KV tokens in use, with those that this step is going to compute."""
-        return sum(self._known(i) for i in [*self.active, *self.prefilling])
+        return sum(self._num_tokens(i) for i in [*self.active, *self.prefilling])
 
     def _make_room(self) -> bool:
         """Preempt while the decodes do not fit; whether any had to go."""
         found = False
-        while self._held() > self.workload.kv_budget:
+        while self._kv_tokens_used() > self.workload.max_kv_tokens:
             running = [*self.active, *self.prefilling]
             victim = self.decisions.choose_victim([self.view(i) for i in running])
-            _, _, arrival, kept = self.decisions.resume(self.view(victim))
+            _, _, arrival, kept = self.decisions.requeue(self.view(victim))
             (self.active if victim in self.active else self.prefilling).remove(victim)
             self._arrival[victim], self._generated[victim] = arrival, kept
-            self._cursor[victim] = 0
+            self._num_computed_tokens[victim] = 0
             self.waiting.append(victim)
             self.diary[-1][victim] = "x"
             found = True
@@ -136,27 +138,33 @@ class Serving:
 
     def _admit_heads(self) -> None:
         while self.waiting and not self.prefilling:
-            head = min(map(self.view, self.waiting), key=lambda r: (r.key, r.arrival_time, r.id))
-            limits = self.workload.kv_budget, len(self.active), self.workload.slots
-            verdict = self.decisions.admit(head, self._held(), *limits)
+            candidate = min(
+                map(self.view, self.waiting), key=lambda r: (r.key, r.arrival_time, r.id)
+            )
+            limits = self.workload.max_kv_tokens, len(self.active), self.workload.slots
+            verdict = self.decisions.admit(candidate, self._kv_tokens_used(), *limits)
             if verdict == "wait":
                 return
-            self.waiting.remove(head.id)
+            self.waiting.remove(candidate.id)
             if verdict == "refuse":
-                self.unfinished.discard(head.id)
-                self.diary[-1][head.id] = "-"
+                self.unfinished.discard(candidate.id)
+                self.diary[-1][candidate.id] = "-"
             else:
-                self.prefilling.append(head.id)
-                self._admitted_at[head.id] = self.step
+                self.prefilling.append(candidate.id)
+                self._admitted_at[candidate.id] = self.step
 
     def _compute(self) -> None:
         """One token for each decode, what is left of the token budget for the prefill."""
         left = _TOKEN_BUDGET - len(self.active)
         decoding = list(self.active)
         for i in [*decoding, *self.prefilling]:
-            n = 1 if i in decoding else min(left, self._known(i) - self._cursor[i])
-            self._cursor[i] += n
-            if self._cursor[i] == self._known(i):
+            n = (
+                1
+                if i in decoding
+                else min(left, self._num_tokens(i) - self._num_computed_tokens[i])
+            )
+            self._num_computed_tokens[i] += n
+            if self._num_computed_tokens[i] == self._num_tokens(i):
                 self._sample(i)
 
     def _sample(self, i: int) -> None:

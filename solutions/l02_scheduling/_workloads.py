@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from course.checks.comparing import Comparison
-from course.checks.shrinking import shrink
+from course.checks.shrinking import shrink, smaller_numbers
 from course.harness import Ask, Failure, Rows
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload
 
@@ -96,13 +96,8 @@ def smaller_workloads(workload: Workload) -> Iterator[Workload]:
                 others = (*jobs[:i], easier, *jobs[i + 1 :])
                 yield replace(workload, jobs=others)
                 if field in ("prompt", "new"):  # a limit that binds has to shrink along
-                    budget = max(1, workload.kv_budget - getattr(job, field) + less)
-                    yield replace(workload, jobs=others, kv_budget=budget)
-    for field in ("kv_budget", "slots"):
+                    budget = max(1, workload.max_kv_tokens - getattr(job, field) + less)
+                    yield replace(workload, jobs=others, max_kv_tokens=budget)
+    for field in ("max_kv_tokens", "slots"):
         for less in smaller_numbers(getattr(workload, field), 1):
             yield replace(workload, **{field: less})
-
-
-def smaller_numbers(number: int, least: int) -> list[int]:
-    """The least, half of it, one less: smaller numbers to try, the boldest first."""
-    return sorted({n for n in (least, number // 2, number - 1) if least <= n < number})

@@ -9,7 +9,7 @@ from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure
 from course.task import Task
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._serving import Decisions, Job
 from solutions.l02_scheduling._workloads import any_workloads, judge_workloads, judged
 
@@ -18,8 +18,8 @@ from solutions.l02_scheduling._workloads import any_workloads, judge_workloads, 
 
 def admit(
     candidate: RequestView,
-    held: int,
-    kv_budget: int | None,
+    kv_tokens_used: int,
+    max_kv_tokens: int | None,
     num_running: int,
     max_batch_size: int,
 ) -> str:
@@ -28,52 +28,37 @@ def admit(
     # On the way back after a preemption, the generated tokens have to be computed again too.
     longest = len(candidate.prompt_tokens) + candidate.max_new_tokens - 1
     known = len(candidate.prompt_tokens) + len(candidate.generated_tokens)
-    if kv_budget is not None and longest > kv_budget:
+    if max_kv_tokens is not None and longest > max_kv_tokens:
         return "refuse"
     if num_running >= max_batch_size:
         return "wait"
-    if kv_budget is not None and held + known > kv_budget:
+    if max_kv_tokens is not None and kv_tokens_used + known > max_kv_tokens:
         return "wait"
     return "admit"
 
 
 def without_a_limit_is_infinite(
-    candidate: RequestView, held: int, kv_budget: int | None, num_running: int, max_batch_size: int
+    candidate: RequestView, used: int, limit: int | None, running: int, most: int
 ) -> str:
-    budget = float("inf") if kv_budget is None else kv_budget
+    budget = float("inf") if limit is None else limit
     if candidate.kv_tokens_needed > budget:
         return "refuse"
-    fits = held + candidate.num_known <= budget and num_running < max_batch_size
+    fits = used + candidate.num_tokens <= budget and running < most
     return "admit" if fits else "wait"
 
 
 def by_counting_what_is_free(
-    candidate: RequestView, held: int, kv_budget: int | None, num_running: int, max_batch_size: int
+    candidate: RequestView, used: int, limit: int | None, running: int, most: int
 ) -> str:
-    places = max_batch_size - num_running
-    if kv_budget is None:
+    places = most - running
+    if limit is None:
         return "admit" if places > 0 else "wait"
-    free = kv_budget - held
+    free = limit - used
     known = [*candidate.prompt_tokens, *candidate.generated_tokens]
     still_to_come = candidate.max_new_tokens - len(candidate.generated_tokens)
-    if len(known) + still_to_come > kv_budget + 1:
+    if len(known) + still_to_come > limit + 1:
         return "refuse"
     return "wait" if places == 0 or len(known) > free else "admit"
-
-
-def by_reasons(
-    candidate: RequestView, held: int, kv_budget: int | None, num_running: int, max_batch_size: int
-) -> str:
-    reasons: list[str] = []
-    if kv_budget is not None:
-        prompt = len(candidate.prompt_tokens)
-        if prompt + candidate.max_new_tokens > kv_budget + 1:
-            reasons.append("refuse")
-        if held + prompt + len(candidate.generated_tokens) > kv_budget:
-            reasons.append("wait")
-    if not num_running < max_batch_size:
-        reasons.append("wait")
-    return (reasons or ["admit"])[0]
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -82,17 +67,17 @@ def by_reasons(
 def admitting(
     never: Callable[[RequestView, int], bool] = lambda r, budget: r.kv_tokens_needed > budget,
     full: Callable[[int, int], bool] = lambda running, most: running >= most,
-    short: Callable[[RequestView, int, int], bool] = lambda r, held, budget: (
-        held + r.num_known > budget
+    short: Callable[[RequestView, int, int], bool] = lambda r, used, budget: (
+        used + r.num_tokens > budget
     ),
     not_now: str = "wait",
 ) -> Callable[..., str]:
     """Right but for the tests that are given."""
 
-    def answer(r: RequestView, held: int, budget: int | None, running: int, most: int) -> str:
+    def answer(r: RequestView, used: int, budget: int | None, running: int, most: int) -> str:
         if budget is not None and never(r, budget):
             return "refuse"
-        if full(running, most) or (budget is not None and short(r, held, budget)):
+        if full(running, most) or (budget is not None and short(r, used, budget)):
             return not_now
         return "admit"
 
@@ -106,8 +91,10 @@ MISCONCEPTIONS = (
         "not_a_verdict",
         "Either it may start or not.",
         'There are three answers, "admit", "wait" and "refuse": not now is not the same as never.',
-        form=lambda value: not isinstance(value, str) or value not in ("admit", "wait", "refuse"),
-        also=(lambda *args: admit(*args) == "admit",),
+        matches=lambda value: (
+            not isinstance(value, str) or value not in ("admit", "wait", "refuse")
+        ),
+        examples=(lambda *args: admit(*args) == "admit",),
     ),
     Misconception(
         "never_refuses",
@@ -128,19 +115,13 @@ MISCONCEPTIONS = (
         "A request computes its prompt when it starts.",
         "It comes back from a preemption with tokens that it generated, and their K/V has to be "
         "computed again like the prompt's: they need room too.",
-        admitting(short=lambda r, held, budget: held + len(r.prompt_tokens) > budget),
+        admitting(short=lambda r, used, budget: used + len(r.prompt_tokens) > budget),
     ),
     Misconception(
         "batch_one_too_many",
-        "A batch is full when it holds more than its size.",
+        "A batch is full when it has more requests than its size.",
         "When max_batch_size requests run, the batch is full: one more is one too many.",
         admitting(full=lambda running, most: running > most),
-    ),
-    Misconception(
-        "batch_one_too_few",
-        "One place of the batch stays free.",
-        "A batch has max_batch_size places and the last one may be used.",
-        admitting(full=lambda running, most: running + 1 >= most),
     ),
     Misconception(
         "last_token_counted",
@@ -152,35 +133,23 @@ MISCONCEPTIONS = (
     Misconception(
         "prompt_alone",
         "What has a prompt that fits can run.",
-        "The prompt fits, but the text grows: at its longest it holds prompt + max_new_tokens "
-        "- 1 KV tokens, more than the budget has.",
+        "The prompt fits, but the text grows: at its longest it holds prompt + max_new_tokens - 1 "
+        "KV tokens, more than the budget has.",
         admitting(never=lambda r, budget: len(r.prompt_tokens) > budget),
     ),
     Misconception(
-        "generated_twice",
-        "The longest is what is known and max_new_tokens more.",
-        "max_new_tokens counts the generated tokens from the first one on: those that are there "
-        "already do not come on top.",
-        admitting(never=lambda r, budget: r.num_known + r.max_new_tokens - 1 > budget),
-    ),
-    Misconception(
-        "ignores_held",
+        "ignores_used",
         "A request that fits the budget may start.",
-        "Others hold KV tokens already: what counts is whether the candidate fits beside them.",
-        admitting(short=lambda r, held, budget: r.num_known > budget),
+        "Other requests hold KV tokens already: what counts is whether the candidate fits beside "
+        "them.",
+        admitting(short=lambda r, used, budget: r.num_tokens > budget),
     ),
     Misconception(
         "reserves_longest",
         "Start only what can run to its end beside the others.",
         "It can start as soon as its known tokens fit: room kept for a text that is not written "
         "yet stands empty, and preemption is there for when it gets tight.",
-        admitting(short=lambda r, held, budget: held + r.kv_tokens_needed > budget),
-    ),
-    Misconception(
-        "keeps_one_back",
-        "Stay below the budget.",
-        "The KV budget may be used to its last token: it is short only when more is needed.",
-        admitting(short=lambda r, held, budget: held + r.num_known >= budget),
+        admitting(short=lambda r, used, budget: used + r.kv_tokens_needed > budget),
     ),
     Misconception(
         "waits_first",
@@ -188,24 +157,18 @@ MISCONCEPTIONS = (
         "What can never run has to be refused even when the batch or the memory is full: it would "
         "only wait for that answer and hold up those behind it.",
         lambda *args: "wait" if never_refuses(*args) == "wait" else admit(*args),
-        alike=(
-            lambda r, held, budget, running, most: (
-                "wait" if running >= most else admit(r, held, budget, running, most)
+        same_result=(
+            lambda r, used, budget, running, most: (
+                "wait" if running >= most else admit(r, used, budget, running, most)
             ),
         ),
     ),
     Misconception(
         "zero_is_none",
         "Without a budget there is no limit.",
-        "A KV budget of 0 is a limit like any other; no limit is None, and `if kv_budget` takes "
-        "the two for the same.",
-        lambda r, held, budget, running, most: admit(r, held, budget or None, running, most),
-    ),
-    Misconception(
-        "none_is_zero",
-        "No limit is a limit of 0.",
-        "A KV budget of None is no limit at all: then only the batch can be full.",
-        lambda r, held, budget, running, most: admit(r, held, budget or 0, running, most),
+        "A KV budget of 0 is a limit like any other; no limit is None, and `if max_kv_tokens` "
+        "takes the two for the same.",
+        lambda r, used, budget, running, most: admit(r, used, budget or None, running, most),
     ),
 )
 
@@ -213,11 +176,11 @@ MISCONCEPTIONS = (
 
 
 def draw_admit(name: str, args: Args) -> str:
-    candidate, held, kv_budget, num_running, max_batch_size = args
+    candidate, used, max_kv_tokens, num_running, max_batch_size = args
     request = draw_request(candidate, ("prompt_tokens", "generated_tokens", "max_new_tokens"))
     return (
-        f"{name}({request}, held={held}, kv_budget={kv_budget}, num_running={num_running}, "
-        f"max_batch_size={max_batch_size})"
+        f"{name}({request}, kv_tokens_used={used}, max_kv_tokens={max_kv_tokens}, "
+        f"num_running={num_running}, max_batch_size={max_batch_size})"
     )
 
 
@@ -228,17 +191,17 @@ def any_candidates(rng: random.Random, count: int) -> list[Args]:
         new = rng.randint(1, 9)
         candidate = make_request(1, rng.randint(1, 10), rng.randrange(new), max_new_tokens=new)
         budget = candidate.kv_tokens_needed + rng.choice((-1, 0, 1, 4, 9))
-        held = max(0, budget - candidate.num_known + rng.choice((-6, -1, 0, 1, 6)))
+        used = max(0, budget - candidate.num_tokens + rng.choice((-6, -1, 0, 1, 6)))
         most = rng.choice((1, 2, 3, 4, 64))
         limit = None if rng.random() < 0.1 else budget
         running = max(0, most - rng.randrange(4))
-        cases.append((candidate, held, limit, running, most))
+        cases.append((candidate, used, limit, running, most))
     return sorted(cases, key=lambda case: case[0].kv_tokens_needed)
 
 
 def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
     workloads = any_workloads(rng, (2, 3, 5), slack=3)
-    never = Job(1, 0, workloads[-1].kv_budget, 2)
+    never = Job(1, 0, workloads[-1].max_kv_tokens, 2)
     workloads[-1] = replace(workloads[-1], slots=2, jobs=(*workloads[-1].jobs, never))
     return judge_workloads(Decisions(admit=judged(JUDGE, ask)), workloads)
 
@@ -263,16 +226,17 @@ EXERCISE = Exercise(
     points=3,
     part="admit",
     task=Task(
-        signature="admit(candidate: RequestView, held: int, kv_budget: int | None, "
+        signature="admit(candidate: RequestView, kv_tokens_used: int, max_kv_tokens: int | None, "
         "num_running: int, max_batch_size: int) -> str",
         rules=(
             'Return whether the head of the queue may start: "admit", "wait" or "refuse".',
-            "All requests together may hold `kv_budget` KV tokens (None: no limit), and "
-            "`max_batch_size` of them may run at once. Now `num_running` run, with `held` KV "
-            "tokens in use or promised to them. Both limits may be used up exactly.",
-            "`candidate` has `prompt_tokens`, `generated_tokens` (empty unless it was "
-            "preempted) and `max_new_tokens`. The last token that it generates is never fed to "
-            "the model, so it has no K/V.",
+            "All requests together may hold `max_kv_tokens` KV tokens (None: no limit), and "
+            "`max_batch_size` of them may run at once. Now `num_running` run, with "
+            "`kv_tokens_used` KV tokens in use or promised to them. Both limits may be used up "
+            "exactly.",
+            "`candidate` has `prompt_tokens`, `generated_tokens` (empty unless it was preempted) "
+            "and `max_new_tokens`. The last token that it generates is never fed to the model, so "
+            "it has no K/V.",
             '"refuse": the budget could never hold it, not even alone and at its longest.',
             '"wait": it could run, but not now. When it starts it computes the K/V of all that '
             "is known of it.",
@@ -282,13 +246,13 @@ EXERCISE = Exercise(
     ),
     hints=(
         "What would happen to the queue if its head could never run and were told to wait?",
-        "Ask about never first: how long does its text get at most, and which of those tokens "
-        "has no K/V? Then about now: is there a place in the batch, and room for what it "
-        "computes first?",
-        "Three questions in turn, each with a return of its own. Only one of them is asked "
-        "when `kv_budget` is None, and none of them is about priorities.",
+        "Ask about never first: how long does its text get at most, and which of those tokens has "
+        "no K/V? Then about now: is there a place in the batch, and room for what it computes "
+        "first?",
+        "Three questions in turn, each with a return of its own. Only one of them is asked when "
+        "`max_kv_tokens` is None, and none of them is about priorities.",
     ),
-    right=(admit, without_a_limit_is_infinite, by_counting_what_is_free, by_reasons),
+    right=(admit, without_a_limit_is_infinite, by_counting_what_is_free),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -331,7 +295,7 @@ EXERCISE = Exercise(
         ("whole workloads, to the last token", whole_workloads),
     ),
     draw_call=draw_admit,
-    still_right={
+    equivalent_mutants={
         "candidate.max_new_tokens at least 1": "it is at least 1",
         "max_batch_size at least 1": "it is at least 1",
     },

@@ -1,6 +1,5 @@
 """Exercise 2.3: which running request gives way."""
 
-import heapq
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,7 @@ from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import any_running, last_admitted
 from solutions.l02_scheduling._serving import (
     Decisions,
@@ -47,30 +46,11 @@ def by_sorting(active: list[RequestView]) -> int:
     return queue[-1].id
 
 
-def by_loop(active: list[RequestView]) -> int:
-    victim = active[0]
-    for request in active[1:]:
-        if request.key != victim.key:
-            later = request.key > victim.key
-        elif request.arrival_time != victim.arrival_time:
-            later = request.arrival_time > victim.arrival_time
-        else:
-            later = request.id > victim.id
-        if later:
-            victim = request
-    return victim.id
-
-
 def by_narrowing(active: list[RequestView]) -> int:
     for rank in (lambda r: r.key, lambda r: r.arrival_time, lambda r: r.id):
         highest = max(rank(request) for request in active)
         active = [request for request in active if rank(request) == highest]
     return active[0].id
-
-
-def from_a_heap(active: list[RequestView]) -> int:
-    order = [(request.key, request.arrival_time, request.id) for request in active]
-    return heapq.nlargest(1, order)[0][2]
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -90,17 +70,13 @@ def sorts_in_place(active: list[RequestView]) -> int:
     return active[-1].id
 
 
-SIZE = (
-    "How much a request holds or has left says nothing about importance, and it changes at "
-    "every step, so all may go in turn and none gets done: the queue's order decides."
-)
 MISCONCEPTIONS = (
     Misconception(
         "not_an_id",
         "The victim is a request.",
         lambda value: f"The answer is the `id` of one request, not {a_kind(value)}.",
-        form=lambda value: as_whole(value) is None,
-        also=((lambda active: max(active, key=lambda r: (r.key, r.arrival_time, r.id))),),
+        matches=lambda value: as_whole(value) is None,
+        examples=((lambda active: max(active, key=lambda r: (r.key, r.arrival_time, r.id))),),
     ),
     Misconception(
         "oldest",
@@ -108,11 +84,9 @@ MISCONCEPTIONS = (
         "The oldest has the most to compute again, and when it comes back the others are older, so "
         "all of them may go in turn and none gets done: among equals the newest gives way.",
         last_by(lambda r: (-last_admitted(r), -r.id)),
-        alike=(
+        same_result=(
             last_by(lambda r: (-r.arrival_time, -r.id)),
             last_by(lambda r: (r.priority, -r.arrival_time)),
-            last_by(lambda r: (r.key, -r.arrival_time, -r.id)),
-            last_by(lambda r: (r.key, -last_admitted(r), -r.id)),
         ),
     ),
     Misconception(
@@ -141,7 +115,7 @@ MISCONCEPTIONS = (
         "Equal is equal: the list decides.",
         "Key and arrival are equal, so the larger id gives way: the order of the list has no say.",
         last_by(lambda r: (r.key, r.arrival_time)),
-        alike=(last_of_all_by(lambda r: (r.key, r.arrival_time)),),
+        same_result=(last_of_all_by(lambda r: (r.key, r.arrival_time)),),
     ),
     Misconception(
         "key_alone",
@@ -149,7 +123,7 @@ MISCONCEPTIONS = (
         "Among equal keys the latest arrival_time gives way, and then the larger id: the order of "
         "the list has no say.",
         last_by(lambda r: r.key),
-        alike=(last_of_all_by(lambda r: r.key),),
+        same_result=(last_of_all_by(lambda r: r.key),),
     ),
     Misconception(
         "last_admission",
@@ -164,19 +138,7 @@ MISCONCEPTIONS = (
         "A key may hold several numbers, and which those are is the policy's affair: compare whole "
         "keys, as Python compares tuples.",
         last_by(lambda r: (r.key[0], r.arrival_time, r.id)),
-        alike=(
-            last_by(lambda r: (r.key[0], r.id)),
-            last_by(lambda r: r.key[0]),
-            last_by(lambda r: (sum(r.key), r.arrival_time, r.id)),
-        ),
-    ),
-    Misconception(
-        "skips_the_arrival",
-        "Ids are given out in order of arrival.",
-        "Among equal keys the arrival_time comes before the id: ids are names, and a late arrival "
-        "may well have a small one.",
-        last_by(lambda r: (r.key, r.id)),
-        alike=(last_by(lambda r: (r.key, -r.id)), last_by(lambda r: r.id)),
+        same_result=(last_by(lambda r: (r.key[0], r.id)),),
     ),
     Misconception(
         "list_order",
@@ -184,33 +146,9 @@ MISCONCEPTIONS = (
         "The order of the list says nothing about importance: the queue's order is that of key, "
         "arrival_time and id.",
         lambda active: active[0].id,
-        alike=(lambda active: active[-1].id,),
+        same_result=(lambda active: active[-1].id,),
     ),
-    Misconception(
-        "largest",
-        "What holds the most frees the most.",
-        SIZE,
-        last_by(lambda r: (r.kv_tokens, r.id)),
-    ),
-    Misconception(
-        "smallest",
-        "What holds the least loses the least.",
-        SIZE,
-        last_by(lambda r: (-r.kv_tokens, r.id)),
-    ),
-    Misconception(
-        "most_left",
-        "The one with the most left to generate.",
-        SIZE,
-        last_by(lambda r: (r.max_new_tokens - len(r.generated_tokens), r.id)),
-    ),
-    Misconception(
-        "index",
-        "The victim is a place in the list.",
-        "This is a place in the list; the answer is the request's own `id`.",
-        lambda active: [r.id for r in active].index(choose_victim(active)),
-    ),
-    Misconception("in_place", "The list is mine to sort.", also=(sorts_in_place,)),
+    Misconception("in_place", "The list is mine to sort.", examples=(sorts_in_place,)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -240,7 +178,7 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
         return int(chosen)  # 3.0 names request 3 as well
 
     workload = Workload("fcfs", 22, 8, (Job(0, 0, 10, 10), Job(0, 0, 10, 10)))
-    serving = Serving(workload, Decisions(choose_victim=choose, resume=start_over))
+    serving = Serving(workload, Decisions(choose_victim=choose, requeue=start_over))
     try:
         if serving.run(60):
             return None
@@ -255,7 +193,7 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
 
 
 def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
-    decisions = Decisions(choose_victim=judged(JUDGE, ask), resume=start_over)
+    decisions = Decisions(choose_victim=judged(JUDGE, ask), requeue=start_over)
     return judge_workloads(decisions, any_workloads(rng, (2, 3, 4, 6), slack=5))
 
 
@@ -277,7 +215,6 @@ FIRST, SECOND = running(50, (7,), arrival_time=0), running(9, (7,), arrival_time
 FCFS_FIRST = running(3, (0,), priority=2, arrival_time=0)
 FCFS_SECOND = running(1, (5,), priority=0, arrival_time=5, admitted_at=5)
 AGED = running(4, (9.5,), priority=1, arrival_time=2, admitted_at=2)
-NOT_LATER = "the first one is not later than itself"
 
 EXERCISE = Exercise(
     number=3,
@@ -288,26 +225,26 @@ EXERCISE = Exercise(
     task=Task(
         signature="choose_victim(active: list[RequestView]) -> int",
         rules=(
-            "`active` are the running requests, at least one, in any order. Their K/V no "
-            "longer fits: return the `id` of the one whose K/V is released.",
+            "`active` are the running requests, at least one, in any order. Their K/V no longer "
+            "fits: return the `id` of the one whose K/V is released.",
             "The queue has an order: by `key`, the rank under whatever policy is in force (the "
             "smallest goes first), among equal keys by `arrival_time`, then by `id`.",
-            "No request may give way to one that stands behind it in this order. That leaves "
-            "one answer, and only with that one everything gets done.",
+            "No request may give way to one that stands behind it in this order. That leaves one "
+            "answer, and only with that one everything gets done.",
             "Leave the list as it is.",
         ),
         args=([make_request(4, key=(1,)), make_request(2, key=(0,), arrival_time=3)],),
         result=4,
     ),
     hints=(
-        "Two equal requests do not fit together. Which one has more to compute again if it has "
-        "to leave, and what if they take turns at leaving?",
-        "One has to be sure never to give way, so that it gets done. Which place in the "
-        "queue's order makes sure of that, and which one is left to go?",
+        "Two equal requests do not fit together. Which one has more to compute again if it has to "
+        "leave, and what if they take turns at leaving?",
+        "One has to be sure never to give way, so that it gets done. Which place in the queue's "
+        "order makes sure of that, and which one is left to go?",
         "Python compares tuples from the left, and `max` and `min` take a `key`. Write the "
         "queue's order as such a key, and mind that the answer is an id.",
     ),
-    right=(choose_victim, by_sorting, by_loop, by_narrowing, from_a_heap),
+    right=(choose_victim, by_sorting, by_narrowing),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -348,15 +285,8 @@ EXERCISE = Exercise(
         ("whole workloads, to the last token", whole_workloads),
     ),
     draw_call=draw_victims,
-    still_right={
+    equivalent_mutants={
         "active: reversed": "the order of the list has no say",
-        "by_loop(): for request in active[{1: => :}]:": NOT_LATER,
-        "by_loop(): for request in active[{1 => 0}:]:": NOT_LATER,
-        "by_loop(): later = request.key {> => >=} victim.key": "they differ here",
-        "by_loop(): later = request.arrival_time {> => >=} victim.arrival_time": "they differ here",
-        "by_loop(): later = request.id {> => >=} victim.id": "ids are unique",
         "by_narrowing(): return active[{0 => -1}].id": "ids are unique: one is left",
-        "from_a_heap(): return heapq.nlargest(1, order)[{0 => -1}][2]": "there is one",
-        "from_a_heap(): return heapq.nlargest({1 => 2}, order)[0][2]": "the first is the largest",
     },
 )

@@ -11,7 +11,7 @@ from course.exercise import Exercise, Misconception
 from course.format_values import show
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import any_requests, last_admitted
 
 # --- right answers ------------------------------------------------------------------------------
@@ -45,14 +45,6 @@ def from_a_table(policy: str, request: RequestView) -> tuple[float, ...]:
     return (float(levels[policy]), float(request.arrival_time))
 
 
-def by_field_names(policy: str, request: RequestView) -> tuple[float, ...]:
-    fields = {"fcfs": ("arrival_time",), "priority": ("priority", "arrival_time")}
-    try:
-        return tuple(getattr(request, field) for field in fields[policy])
-    except KeyError:
-        raise ValueError(f"{policy} is neither fcfs nor priority") from None
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -75,16 +67,16 @@ UNKNOWN_POLICY = Misconception(
     "An unknown policy has no rank: None.",
     "There is no policy of that name: raise a ValueError, or a typing error in a setting goes "
     "unnoticed and decides which waits.",
-    also=((lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None),),
+    examples=((lambda policy, r: sort_key(policy, r) if policy in ("fcfs", "priority") else None),),
 )
 WRONG_ERROR = Misconception(
     "wrong_error",
     "Any error will do for an unknown policy.",
     lambda error: (
-        f"An unknown policy is a wrong value and deserves a ValueError; {error} looks "
-        "like a mistake in your own code."
+        f"An unknown policy is a wrong value and deserves a ValueError; {error} looks like a "
+        "mistake in your own code."
     ),
-    also=(
+    examples=(
         (
             lambda policy, r: {"fcfs": sort_key("fcfs", r), "priority": sort_key("priority", r)}[
                 policy
@@ -94,14 +86,12 @@ WRONG_ERROR = Misconception(
 )
 MISCONCEPTIONS = (
     Misconception(
-        "not_a_tuple",
-        "A rank is a number.",
-        also=(lambda policy, r: sum(sort_key(policy, r)),),
+        "not_a_tuple", "A rank is a number.", examples=(lambda policy, r: sum(sort_key(policy, r)),)
     ),
     Misconception(
         "not_numbers",
         "The rank says what it is.",
-        also=(lambda policy, r: (policy, *sort_key(policy, r)),),
+        examples=(lambda policy, r: (policy, *sort_key(policy, r)),),
     ),
     Misconception(
         "priority_sign",
@@ -116,13 +106,7 @@ MISCONCEPTIONS = (
         "A request keeps the place that its arrival gave it: its last admission says nothing about "
         "how long its reader has waited.",
         with_arrival(last_admitted),
-        alike=(with_arrival(lambda r: r.admitted_at),),
-    ),
-    Misconception(
-        "newest_first",
-        "The smallest rank goes last.",
-        "First come, first served: the earlier arrival has the smaller rank.",
-        with_arrival(lambda r: -r.arrival_time),
+        same_result=(with_arrival(lambda r: r.admitted_at),),
     ),
     Misconception(
         "arrival_first",
@@ -134,10 +118,10 @@ MISCONCEPTIONS = (
     Misconception(
         "ignores_policy",
         "Priorities count under every policy.",
-        'Priorities count under "priority" alone, and there they come first: look at what `policy` '
+        'Priorities count only under "priority", and there they come first: look at what `policy` '
         "says.",
         lambda policy, r: sort_key("priority", r),
-        alike=(lambda policy, r: sort_key("fcfs", r),),
+        same_result=(lambda policy, r: sort_key("fcfs", r),),
     ),
     Misconception(
         "no_tie_break",
@@ -151,24 +135,14 @@ MISCONCEPTIONS = (
         "One number cannot hold both: whatever a level is worth, a request that arrived early "
         "enough overtakes a more important request, and here it never may.",
         weighed(10),
-        alike=[weighed(weight) for weight in (50, 100, 1000, 10_000, 10**6, 10**9)],
+        same_result=(weighed(100), weighed(1000)),
     ),
     Misconception(
         "by_id",
         "What came first has the smaller id.",
         "Ids are names: they say nothing about which came first.",
         with_arrival(lambda r: r.id),
-        alike=(
-            under_priority(lambda r: (r.priority, r.id)),
-            lambda policy, r: sort_key(policy, r) if policy == "priority" else (r.id,),
-        ),
-    ),
-    Misconception(
-        "shortest_first",
-        "Among equals, the one that is done soonest.",
-        "Among equal priorities the earlier arrival goes first: with the shortest first, a long "
-        "request may wait for ever.",
-        under_priority(lambda r: (r.priority, r.max_new_tokens - len(r.generated_tokens))),
+        same_result=(under_priority(lambda r: (r.priority, r.id)),),
     ),
     UNKNOWN_POLICY,
     WRONG_ERROR,
@@ -248,7 +222,7 @@ EXERCISE = Exercise(
         "Three branches, one per policy and one for the rest. Write each rank for a request of "
         "priority 1 that arrived in step 5 before you write the code.",
     ),
-    right=(sort_key, with_match, from_a_table, by_field_names),
+    right=(sort_key, with_match, from_a_table),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -265,7 +239,7 @@ EXERCISE = Exercise(
         ("any queue", JUDGE.on_drawn(lambda rng: any_queues(rng, 4))),
     ),
     draw_call=draw_ranked,
-    still_right={
+    equivalent_mutants={
         "from_a_table(): levels = {'fcfs': {0 => 1}, 'priority': request.priority}": SAME_FOR_ALL,
         "from_a_table(): levels = {'fcfs': {0 => -1}, 'priority': request.priority}": SAME_FOR_ALL,
     },

@@ -34,10 +34,10 @@ class PaddedRow:
         return self.past + index if index >= 0 else None
 
 
-def padded_rows(past_lens: list[int], num_new: list[int]) -> list[PaddedRow]:
+def padded_rows(contexts: list[int], scheduled: list[int]) -> list[PaddedRow]:
     """The rows of a step."""
-    longest = max(past_lens), max(num_new)
-    return [PaddedRow(p, n, *longest) for p, n in zip(past_lens, num_new, strict=True)]
+    longest = max(contexts), max(scheduled)
+    return [PaddedRow(p, n, *longest) for p, n in zip(contexts, scheduled, strict=True)]
 
 
 # --- masks by rules -----------------------------------------------------------------------------
@@ -48,9 +48,9 @@ Rule = Callable[[PaddedRow, int, int], bool]  # row, query column, key column ->
 def seeing(rule: Rule) -> Callable[[list[int], list[int]], Tensor]:
     """The mask (B, T, S + T) in which each cell is what the rule says."""
 
-    def mask(past_lens: list[int], num_new: list[int]) -> Tensor:
-        queries, keys = range(max(num_new)), range(max(past_lens) + max(num_new))
-        rows = padded_rows(past_lens, num_new)
+    def mask(contexts: list[int], scheduled: list[int]) -> Tensor:
+        queries, keys = range(max(scheduled)), range(max(contexts) + max(scheduled))
+        rows = padded_rows(contexts, scheduled)
         return torch.tensor([[[rule(row, q, k) for k in keys] for q in queries] for row in rows])
 
     return mask
@@ -96,16 +96,8 @@ def padded_forms(changed: Changed, shape: str, *shapes: Misconception) -> tuple[
             "One mask serves all rows.",
             f"This is one mask ({shape}) for the whole batch, but each row has padding of its own: "
             f"the mask is (B, {shape}).",
-            form=lambda got, wanted: got.shape == wanted.shape[1:],
-            also=(changed(lambda mask: mask[0]),),
-        ),
-        Misconception(
-            "padding_alone",
-            "The causal part comes from somewhere else.",
-            "This says which columns are padding, and that is the same for every query; what a "
-            f"token sees also depends on the query, so the mask is (B, {shape}).",
-            form=lambda got, wanted: got.shape == wanted[:, :1].shape != wanted.shape,
-            also=(changed(lambda mask: mask[:, -1:]),),
+            matches=lambda got, wanted: got.shape == wanted.shape[1:],
+            examples=(changed(lambda mask: mask[0]),),
         ),
         *shapes,
     )
@@ -121,12 +113,6 @@ def padded_ideas(changed: Changed, seeing: Callable[[Rule], Function]) -> tuple[
             "sees the later ones of its own chunk.",
             seeing(lambda row, query, key: row.key(key) is not None),
         ),
-        Misconception(
-            "everything",
-            "New tokens came together, so they see each other.",
-            "Every token sees everything: padding, and tokens that come later in the text.",
-            changed(torch.ones_like),
-        ),
         *diagonal_ideas(
             changed, lambda by: seeing(lambda row, query, key: sees(row, query, key, by))
         ),
@@ -136,10 +122,10 @@ def padded_ideas(changed: Changed, seeing: Callable[[Rule], Function]) -> tuple[
 # --- judging ------------------------------------------------------------------------------------
 
 
-def real_rows(mask: Tensor, num_new: list[int]) -> Tensor:
+def real_rows(mask: Tensor, scheduled: list[int]) -> Tensor:
     """The mask's rows of real queries, one below the other: (N, S + T)."""
     longest = mask.shape[1]
-    return torch.cat([mask[i, longest - new :] for i, new in enumerate(num_new)])
+    return torch.cat([mask[i, longest - new :] for i, new in enumerate(scheduled)])
 
 
 def explain_mask(lengths: Args, wanted: Tensor, got: Tensor) -> Rows:

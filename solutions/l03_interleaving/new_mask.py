@@ -27,61 +27,33 @@ from solutions.l03_interleaving._padded import (
 # --- right answers ------------------------------------------------------------------------------
 
 
-def new_mask(num_new: list[int]) -> Tensor:
+def new_mask(num_scheduled_tokens: list[int]) -> Tensor:
     """Return which new tokens of a fused step may attend to which: bool (B, T, T)."""
     # Two conditions, both needed: causal (k <= q) is about the order of columns, and knows nothing
     # of padding; real (k >= T - n) is about padding, and knows nothing of order.
-    longest = max(num_new)
+    longest = max(num_scheduled_tokens)
     column = torch.arange(longest)  # (T,)
     causal = column <= column[:, None]  # (T, T)
-    first = longest - torch.tensor(num_new)  # (B,)
+    first = longest - torch.tensor(num_scheduled_tokens)  # (B,)
     real = column >= first[:, None, None]  # (B, 1, T)
     return causal & real  # (B, T, T)
 
 
-def with_tril(num_new: list[int]) -> Tensor:
-    longest = max(num_new)
-    mask = torch.ones(len(num_new), longest, longest, dtype=torch.bool).tril()
-    for i, n in enumerate(num_new):
+def with_tril(scheduled: list[int]) -> Tensor:
+    longest = max(scheduled)
+    mask = torch.ones(len(scheduled), longest, longest, dtype=torch.bool).tril()
+    for i, n in enumerate(scheduled):
         mask[i, :, : longest - n] = False
     return mask
 
 
-def by_blocks(num_new: list[int]) -> Tensor:
-    mask = torch.zeros(len(num_new), max(num_new), max(num_new), dtype=torch.bool)
-    for i, n in enumerate(num_new):
-        mask[i, -n:, -n:] = torch.ones(n, n).tril()
-    return mask
-
-
-def cell_by_cell(num_new: list[int]) -> Tensor:
-    longest = max(num_new)
+def cell_by_cell(scheduled: list[int]) -> Tensor:
+    longest = max(scheduled)
     cells: list[list[list[bool]]] = []
-    for n in num_new:
+    for n in scheduled:
         padding = longest - n
         cells.append([[padding <= k <= q for k in range(longest)] for q in range(longest)])
     return torch.tensor(cells)
-
-
-def by_places(num_new: list[int]) -> Tensor:
-    place = torch.arange(max(num_new)) - max(num_new) + torch.tensor(num_new)[:, None]  # (B, T)
-    query, key = place.unsqueeze(2), place.unsqueeze(1)  # (B, T, 1), (B, 1, T)
-    return (key >= 0) & (query >= key)
-
-
-def padding_sees_all(num_new: list[int]) -> Tensor:
-    order = torch.arange(max(num_new), 0, -1)  # (T,), counted from the right end
-    real = order <= torch.tensor(num_new)[:, None]  # (B, T)
-    sees = (order >= order[:, None]) & real[:, None, :]  # (B, T, T)
-    return sees | ~real[:, :, None]
-
-
-def counted_from_the_end(num_new: list[int]) -> Tensor:
-    longest = max(num_new)
-    mask = torch.ones(len(num_new), longest, longest, dtype=torch.bool).tril()
-    for i, n in enumerate(num_new):
-        mask[i, :, :-n] = False  # n is never 0
-    return mask
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -89,12 +61,12 @@ def counted_from_the_end(num_new: list[int]) -> Tensor:
 
 def changed(change: Callable[[Tensor], Any]) -> Function:
     """The right mask, made another."""
-    return lambda num_new: change(new_mask(num_new))
+    return lambda new: change(new_mask(new))
 
 
 def new_seeing(rule: Rule) -> Callable[[list[int]], Tensor]:
     """The mask that the rule makes where there is no past."""
-    return lambda num_new: seeing(rule)([0] * len(num_new), num_new)
+    return lambda new: seeing(rule)([0] * len(new), new)
 
 
 MISCONCEPTIONS = (
@@ -111,18 +83,11 @@ MISCONCEPTIONS = (
         RIGHT_PADDED,
         new_seeing(new_on_the_left),
     ),
-    Misconception(
-        "transposed",
-        "Keys are rows, queries are columns.",
-        "Rows are queries and columns are keys; here they changed places, so each token sees "
-        "itself and what comes after it.",
-        changed(lambda mask: mask.transpose(1, 2)),
-    ),
     *padded_ideas(changed, new_seeing),
     Misconception(
         "in_place",
         "A list is sorted in passing.",
-        also=(lambda *args: (new_mask(*args), args[0].reverse())[0],),
+        examples=(lambda *args: (new_mask(*args), args[0].reverse())[0],),
     ),
 )
 
@@ -155,12 +120,12 @@ EXERCISE = Exercise(
     minutes=8,
     points=2,
     task=Task(
-        signature="new_mask(num_new: list[int]) -> torch.Tensor",
+        signature="new_mask(num_scheduled_tokens: list[int]) -> torch.Tensor",
         rules=(
-            "Row i of the batch holds `num_new[i]` tokens (at least 1) at the right end of its "
-            "T = max(num_new) columns, and padding in front of them.",
-            "Returns a bool tensor (B, T, T): [i, q, k] is True when the token in column q "
-            "may attend to column k.",
+            "Row i of the batch holds `num_scheduled_tokens[i]` tokens (at least 1) at the right "
+            "end of its T = max(num_scheduled_tokens) columns, and padding in front of them.",
+            "Returns a bool tensor (B, T, T): [i, q, k] is True when the token in column q may "
+            "attend to column k.",
             "A token attends to itself and to its row's tokens before it, never to padding.",
             "What a padding column attends to is free: its output is never read.",
         ),
@@ -170,21 +135,13 @@ EXERCISE = Exercise(
     hints=(
         "Draw the row of a decode beside a chunk of 3: two columns of padding, then its token. "
         "What does a causal mask let that token see?",
-        "Two conditions hold at once, one about the order of the columns and one about "
-        "padding. In which column does row i have its first token?",
+        "Two conditions hold at once, one about the order of the columns and one about padding. In "
+        "which column does row i have its first token?",
         "Make a tensor of each condition and join them with `&`. With torch.arange(T) as the "
-        "columns, the order is a comparison of shape (T, T), the same for all rows; padding "
-        "is one of shape (B, 1, T), with each row's first column as a (B, 1, 1).",
+        "columns, the order is a comparison of shape (T, T), the same for all rows; padding is one "
+        "of shape (B, 1, T), with each row's first column as a (B, 1, 1).",
     ),
-    right=(
-        new_mask,
-        with_tril,
-        by_blocks,
-        cell_by_cell,
-        by_places,
-        padding_sees_all,
-        counted_from_the_end,
-    ),
+    right=(new_mask, with_tril, cell_by_cell),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a chunk alone, nothing padded", JUDGE.on(([3],), ([1],))),

@@ -18,62 +18,35 @@ from solutions.l03_interleaving._padded import padded_rows
 # --- right answers ------------------------------------------------------------------------------
 
 
-def split_kv(k: Tensor, past_lens: list[int], num_new: list[int]) -> list[Tensor]:
+def split_kv(k: Tensor, context_lens: list[int], num_scheduled_tokens: list[int]) -> list[Tensor]:
     """Return each request's own keys, cut out of a padded tensor: B tensors (past + new, D)."""
     # A row has padding twice, before its past and before its new tokens, so no single slice is it:
     # cut each part by its own right end.
-    longest_past, total = max(past_lens), k.shape[1]
+    longest_past, total = max(context_lens), k.shape[1]
     return [
         torch.cat([row[longest_past - past : longest_past], row[total - new :]])  # (past + new, D)
-        for row, past, new in zip(k, past_lens, num_new, strict=True)
+        for row, past, new in zip(k, context_lens, num_scheduled_tokens, strict=True)
     ]
 
 
-def in_two_halves(k: Tensor, past_lens: list[int], num_new: list[int]) -> list[Tensor]:
-    cached = max(past_lens)
+def in_two_halves(k: Tensor, contexts: list[int], scheduled: list[int]) -> list[Tensor]:
+    cached = max(contexts)
     parts: list[Tensor] = []
-    for i in range(len(past_lens)):
+    for i in range(len(contexts)):
         past, new = k[i].split([cached, k.shape[1] - cached])
-        past = past[len(past) - past_lens[i] :]
-        new = new[len(new) - num_new[i] :]
+        past = past[len(past) - contexts[i] :]
+        new = new[len(new) - scheduled[i] :]
         parts.append(torch.cat((past, new)))
     return parts
 
 
-def by_columns(k: Tensor, past_lens: list[int], num_new: list[int]) -> list[Tensor]:
-    cached, total = max(past_lens), k.size(1)
+def by_columns(k: Tensor, contexts: list[int], scheduled: list[int]) -> list[Tensor]:
+    cached, total = max(contexts), k.size(1)
     parts: list[Tensor] = []
     for i, row in enumerate(k):
-        columns = [*range(cached - past_lens[i], cached), *range(total - num_new[i], total)]
+        columns = [*range(cached - contexts[i], cached), *range(total - scheduled[i], total)]
         parts.append(row[columns])
     return parts
-
-
-def by_what_is_real(k: Tensor, past_lens: list[int], num_new: list[int]) -> list[Tensor]:
-    column = torch.arange(k.shape[1])  # (S + T,)
-    parts: list[Tensor] = []
-    for i, new in enumerate(num_new):
-        in_past = (column >= max(past_lens) - past_lens[i]) & (column < max(past_lens))
-        parts.append(k[i, in_past | (column >= k.shape[1] - new)])
-    return parts
-
-
-def row_by_row(k: Tensor, past_lens: list[int], num_new: list[int]) -> list[Tensor]:
-    parts: list[Tensor] = []
-    for i, row in enumerate(k.unbind()):
-        lines = row.unbind()
-        pad, gap = max(past_lens) - past_lens[i], max(num_new) - num_new[i]
-        parts.append(torch.stack(lines[pad : max(past_lens)] + lines[max(past_lens) + gap :]))
-    return parts
-
-
-def with_narrow(k: Tensor, past_lens: list[int], num_new: list[int]) -> tuple[Tensor, ...]:
-    parts: list[Tensor] = []
-    for i, row in enumerate(k):
-        past, new = past_lens[i], num_new[i]
-        held = row.narrow(0, max(past_lens) - past, past)
-        parts.append(torch.cat([held, row.narrow(0, len(row) - new, new)]))
-    return tuple(parts)
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -81,9 +54,9 @@ def with_narrow(k: Tensor, past_lens: list[int], num_new: list[int]) -> tuple[Te
 
 def cut(part: Callable[[Tensor, int, int, int], Tensor]) -> Callable[..., list[Tensor]]:
     """Such a part of each row (S + T, D), given S, past and new."""
-    return lambda k, past_lens, num_new: [
-        part(row, max(past_lens), past, new)
-        for row, past, new in zip(k, past_lens, num_new, strict=True)
+    return lambda k, context_lens, num_scheduled_tokens: [
+        part(row, max(context_lens), past, new)
+        for row, past, new in zip(k, context_lens, num_scheduled_tokens, strict=True)
     ]
 
 
@@ -95,37 +68,20 @@ def not_tensors(got: Any) -> str:
     return f"The list holds a tensor per request; here is {a_kind(others[0])}." if others else ""
 
 
-def of_a_part(
-    key: str,
-    belief: str,
-    idea: Callable[[Tensor, Tensor], str],
-    form: Callable[[Tensor, Tensor], bool],
-    change: Callable[[Tensor], Tensor],
-) -> Misconception:
-    """One that a single tensor tells of, beside a right one; `change` makes it."""
-    return Misconception(
-        key,
-        belief,
-        lambda got, wanted: idea(next(p for p in got if form(p, wanted[0])), wanted[0]),
-        form=lambda got, wanted: any(form(part, wanted[0]) for part in got),
-        also=(lambda *args: [change(part) for part in split_kv(*args)],),
-    )
-
-
 MISCONCEPTIONS = (
     Misconception(
         "one_tensor",
         "What came as a tensor goes as a tensor.",
         "The requests differ in length, so no tensor holds them all: return a list of B tensors.",
-        form=lambda got, wanted: isinstance(got, Tensor),
-        also=(lambda *args: torch.cat(split_kv(*args)),),
+        matches=lambda got, wanted: isinstance(got, Tensor),
+        examples=(lambda *args: torch.cat(split_kv(*args)),),
     ),
     Misconception(
         "not_a_list",
         "Keys are looked up by request, so a dict holds them.",
         lambda got, wanted: not_tensors(got),
-        form=lambda got, wanted: not_tensors(got) != "",
-        also=(lambda *args: dict(enumerate(split_kv(*args))),),
+        matches=lambda got, wanted: not_tensors(got) != "",
+        examples=(lambda *args: dict(enumerate(split_kv(*args))),),
     ),
     Misconception(
         "count",
@@ -133,37 +89,29 @@ MISCONCEPTIONS = (
         lambda got, wanted: (
             f"There is a tensor for each request, so {len(wanted)} of them, not {len(got)}."
         ),
-        form=lambda got, wanted: len(got) != len(wanted),
-        also=(lambda *args: split_kv(*args)[:1],),
+        matches=lambda got, wanted: len(got) != len(wanted),
+        examples=(lambda *args: split_kv(*args)[:1],),
     ),
-    of_a_part(
-        "keeps_batch",
-        "A request is a batch of one.",
-        lambda part, right: (
-            "Each tensor belongs to one request and has no batch dimension: (past + new, D), not "
-            f"{tuple(part.shape)}."
-        ),
-        lambda part, right: part.dim() == 3 and part.shape[0] == 1,
-        lambda part: part[None],
-    ),
-    of_a_part(
+    Misconception(
         "shape",
-        "A key is a column.",
-        lambda part, right: (
-            f"Each tensor is (past + new, {right.shape[1]}); here is one of shape "
-            f"{tuple(part.shape)}."
+        "A request is a batch of one.",
+        lambda got, wanted: (
+            f"Each tensor belongs to one request and is (past + new, {wanted[0].shape[1]}); these "
+            f"are {', '.join(str(tuple(part.shape)) for part in got[:3])}."
         ),
-        lambda part, right: part.dim() != 2 or part.shape[1] != right.shape[1],
-        lambda part: part.T,
+        matches=lambda got, wanted: any(
+            part.dim() != 2 or part.shape[1] != wanted[0].shape[1] for part in got
+        ),
+        examples=(lambda *args: [part[None] for part in split_kv(*args)],),
     ),
-    of_a_part(
+    Misconception(
         "dtype",
         "A cache is kept in double precision.",
-        lambda part, right: (
-            f"What is cut stays as it is: k is {dtype(right)}, here is {dtype(part)}."
+        lambda got, wanted: (
+            f"What is cut stays as it is: k is {dtype(wanted[0])}, here is {dtype(got[0])}."
         ),
-        lambda part, right: part.dtype != right.dtype,
-        Tensor.double,
+        matches=lambda got, wanted: any(part.dtype != wanted[0].dtype for part in got),
+        examples=(lambda *args: [part.double() for part in split_kv(*args)],),
     ),
     Misconception(
         "one_end",
@@ -173,16 +121,9 @@ MISCONCEPTIONS = (
         cut(lambda row, cached, past, new: row[-past - new :]),
     ),
     Misconception(
-        "one_pad_at_front",
-        "A row has one padding, at its front, as long as its past is short.",
-        "Padding was taken off the front alone, but a row has it in two places: in front of its "
-        "past and again in front of its new tokens.",
-        cut(lambda row, cached, past, new: row[cached - past :]),
-    ),
-    Misconception(
         "past_padding_kept",
         "Only the new tokens were padded.",
-        "Padding was taken off the new tokens alone, but a row has it in two places: in front of "
+        "Padding was taken off only the new tokens, but a row has it in two places: in front of "
         "its past as well.",
         cut(lambda row, cached, past, new: torch.cat([row[:cached], row[-new:]])),
     ),
@@ -192,39 +133,12 @@ MISCONCEPTIONS = (
         "Padding stands in front of the tokens, in both parts: a part's own columns are its last "
         "ones, here the first were taken.",
         cut(lambda row, cached, past, new: torch.cat([row[:past], row[cached : cached + new]])),
-        alike=(
-            cut(lambda row, cached, past, new: torch.cat([row[:past], row[-new:]])),
-            cut(
-                lambda row, cached, past, new: torch.cat(
-                    [row[cached - past : cached], row[cached : cached + new]]
-                )
-            ),
-        ),
-    ),
-    Misconception(
-        "new_only",
-        "The cache has the past already.",
-        "The cached tokens are missing: each tensor holds a request's past and then its new "
-        "tokens.",
-        cut(lambda row, cached, past, new: row[-new:]),
-    ),
-    Misconception(
-        "past_only",
-        "Splitting gives back what was put in.",
-        "The new tokens are missing: each tensor holds a request's past and then its new tokens.",
-        cut(lambda row, cached, past, new: row[cached - past : cached]),
-    ),
-    Misconception(
-        "new_first",
-        "The newest come first.",
-        "The order is that of the text: first the past, then the new tokens.",
-        cut(lambda row, cached, past, new: torch.cat([row[-new:], row[cached - past : cached]])),
     ),
     Misconception(
         "nothing_cut",
         "The rows of the tensor are the requests.",
         "These are whole rows of the batch, padding and all: cut out each request's own columns.",
-        lambda k, past_lens, num_new: list(k),
+        lambda k, context_lens, num_scheduled_tokens: list(k),
     ),
     Misconception(
         "minus_zero",
@@ -235,7 +149,7 @@ MISCONCEPTIONS = (
     Misconception(
         "in_place",
         "What is cut out is done with.",
-        also=(lambda k, *lengths: (split_kv(k, *lengths), k.zero_())[0],),
+        examples=(lambda k, *lengths: (split_kv(k, *lengths), k.zero_())[0],),
     ),
 )
 
@@ -245,8 +159,8 @@ PADDING = 256  # in size at least this, so that a drawing can tell it; no token 
 
 
 def make_kv(
-    past_lens: list[int],
-    num_new: list[int],
+    context_lens: list[int],
+    num_scheduled_tokens: list[int],
     size: int,
     dtype: torch.dtype = torch.float32,
     sign: int = 1,
@@ -256,8 +170,10 @@ def make_kv(
     Padding is larger, above and below 0, so that no look at the numbers finds it: only at lengths.
     """
     cells: list[list[list[float]]] = []
-    for i, row in enumerate(padded_rows(past_lens, num_new)):
-        places = [row.key(column) for column in range(max(past_lens) + max(num_new))]
+    for i, row in enumerate(padded_rows(context_lens, num_scheduled_tokens)):
+        places = [
+            row.key(column) for column in range(max(context_lens) + max(num_scheduled_tokens))
+        ]
         first = [
             (-1) ** column * (PADDING + column) if place is None else sign * (20 * (i + 1) + place)
             for column, place in enumerate(places)
@@ -293,11 +209,11 @@ def lines(parts: Sequence[Tensor]) -> str:
 
 
 def draw_call(name: str, args: Args) -> str:
-    k, past_lens, num_new = args
-    drawn = [f"{name}(k, {past_lens}, {num_new}), k[:, :, 0] with . for padding:"]
+    k, context_lens, num_scheduled_tokens = args
+    drawn = [f"{name}(k, {context_lens}, {num_scheduled_tokens}), k[:, :, 0] with . for padding:"]
     for row in k[:, :, 0].tolist():
         cells = [number(cell) for cell in row]
-        cells.insert(max(past_lens), "|")
+        cells.insert(max(context_lens), "|")
         drawn.append(" ".join(cells))
     return "\n".join(drawn)
 
@@ -324,16 +240,16 @@ EXERCISE = Exercise(
     points=2,
     part="split_kv",
     task=Task(
-        signature="split_kv(k: torch.Tensor, past_lens: list[int], num_new: list[int]) -> "
-        "list[torch.Tensor]",
+        signature="split_kv(k: torch.Tensor, context_lens: list[int], num_scheduled_tokens: "
+        "list[int]) -> list[torch.Tensor]",
         rules=(
-            "`k` is (B, S + T, D), with the columns of the whole mask: S = max(past_lens) cached "
-            "ones, then T = max(num_new) new ones.",
-            "Row i has `past_lens[i]` tokens (0 or more) at the right end of the S columns and "
-            "`num_new[i]` (at least 1) at the right end of the T; all else is padding, with any "
-            "numbers in it.",
-            "Returns a list of B tensors: the i-th is (past_lens[i] + num_new[i], D), request i's "
-            "own keys in the order of the text. Values are cut in the same way.",
+            "`k` is (B, S + T, D), with the columns of the whole mask: S = max(context_lens) "
+            "cached ones, then T = max(num_scheduled_tokens) new ones.",
+            "Row i has `context_lens[i]` tokens (0 or more) at the right end of the S columns and "
+            "`num_scheduled_tokens[i]` (at least 1) at the right end of the T; all else is "
+            "padding, with any numbers in it.",
+            "Returns a list of B tensors: the i-th is (context_lens[i] + num_scheduled_tokens[i], "
+            "D), request i's own keys in the order of the text. Values are cut in the same way.",
             "`k` and the lists stay as they are.",
         ),
         args=(torch.tensor([[[5.0], [0.0], [6.0]], [[0.0], [7.0], [8.0]]]), [1, 0], [1, 2]),
@@ -348,13 +264,10 @@ EXERCISE = Exercise(
         "holds n tokens begins at e - n. Two slices of the row and torch.cat are enough, and an "
         "empty slice does no harm.",
     ),
-    right=(split_kv, in_two_halves, by_columns, by_what_is_real, row_by_row, with_narrow),
+    right=(split_kv, in_two_halves, by_columns),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        (
-            "rows without padding",
-            JUDGE.on(*filled([([2], [1]), ([0], [2]), ([2, 2], [1, 1])], 1)),
-        ),
+        ("rows without padding", JUDGE.on(*filled([([2], [1]), ([0], [2]), ([2, 2], [1, 1])], 1))),
         ("a decode beside a chunk", JUDGE.on(*filled([([3, 1], [1, 2]), ([1, 3], [1, 3])]))),
         (
             "requests without a past",
@@ -363,10 +276,9 @@ EXERCISE = Exercise(
         ("any mix", any_mix),
     ),
     draw_call=draw_call,
-    still_right={
-        "split_kv(): return [torch.cat([row[longest_past - past:longest_past], row[total - "
-        "new:]]) for row, past, new in zip(k, past_lens, num_new, strict={True => False})]": (
-            "all are equally long"
-        ),
+    equivalent_mutants={
+        "split_kv(): return [torch.cat([row[longest_past - past:longest_past], row[total - new:]]) "
+        "for row, past, new in zip(k, context_lens, num_scheduled_tokens, "
+        "strict={True => False})]": "all are equally long"
     },
 )

@@ -21,17 +21,13 @@ class Token(NamedTuple):
     past: int
 
 
-def queries(past_lens: list[int], num_new: list[int]) -> list[Token]:
-    return [token for token in keys(past_lens, num_new) if token.position >= token.past]
+def queries(contexts: list[int], scheduled: list[int]) -> list[Token]:
+    return [token for token in keys(contexts, scheduled) if token.position >= token.past]
 
 
-def keys(past_lens: list[int], num_new: list[int]) -> list[Token]:
-    lengths = enumerate(zip(past_lens, num_new, strict=True))
+def keys(contexts: list[int], scheduled: list[int]) -> list[Token]:
+    lengths = enumerate(zip(contexts, scheduled, strict=True))
     return [Token(i, at, past) for i, (past, new) in lengths for at in range(past + new)]
-
-
-def pasts_first(past_lens: list[int], num_new: list[int]) -> list[Token]:
-    return sorted(keys(past_lens, num_new), key=lambda token: token.position >= token.past)
 
 
 def sees(query: Token, key: Token, by: int = 0) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from itertools import accumulate, pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,94 +11,54 @@ from course.checks.fusing import Fusing, Look, diagonal_ideas, mask_forms
 from course.checks.lengths import any_lengths
 from course.exercise import Exercise, Function, Misconception
 from course.task import Task
-from solutions.l03b_packing._tokens import (
-    Packed,
-    Rule,
-    drawn,
-    keys,
-    mask_by,
-    pasts_first,
-    queries,
-    sees,
-)
+from solutions.l03b_packing._tokens import Packed, Rule, drawn, keys, mask_by, queries, sees
 
 # --- right answers ------------------------------------------------------------------------------
 
 
-def pack(past_lens: list[int], num_new: list[int]) -> tuple[list[int], list[int], Tensor]:
-    """Return `(cu_q, cu_k, mask)`: whose is what in a packed step, where nothing is padded."""
+def pack(
+    context_lens: list[int], num_scheduled_tokens: list[int]
+) -> tuple[list[int], list[int], Tensor]:
+    """Return `(cu_seqlens_q, cu_seqlens_k, mask)` of a packed step, in which nothing is padded."""
     # Padding is gone because nothing has to be rectangular any more: which row is whose is written
     # down in running totals instead. Each request's block is the mask of a chunk behind its past,
     # so its diagonal ends in the bottom right corner: the last query sees all its keys.
-    cu_q = [0, *accumulate(num_new)]
-    cu_k = [0, *accumulate(past + new for past, new in zip(past_lens, num_new, strict=True))]
-    mask = torch.zeros(cu_q[-1], cu_k[-1], dtype=torch.bool)  # (N, K)
-    for i, (past, new) in enumerate(zip(past_lens, num_new, strict=True)):
+    lengths = list(zip(context_lens, num_scheduled_tokens, strict=True))
+    cu_seqlens_q = [0, *accumulate(num_scheduled_tokens)]
+    cu_seqlens_k = [0, *accumulate(past + new for past, new in lengths)]
+    mask = torch.zeros(cu_seqlens_q[-1], cu_seqlens_k[-1], dtype=torch.bool)  # (N, K)
+    for i, (past, new) in enumerate(lengths):
         block = torch.ones(new, past + new, dtype=torch.bool).tril(past)  # (T, S) of this request
-        mask[cu_q[i] : cu_q[i + 1], cu_k[i] : cu_k[i + 1]] = block
-    return cu_q, cu_k, mask
+        mask[cu_seqlens_q[i] : cu_seqlens_q[i + 1], cu_seqlens_k[i] : cu_seqlens_k[i + 1]] = block
+    return cu_seqlens_q, cu_seqlens_k, mask
 
 
-def by_owner(past_lens: list[int], num_new: list[int]) -> Packed:
+def by_owner(contexts: list[int], scheduled: list[int]) -> Packed:
     query_owner: list[int] = []
     query_place: list[int] = []
     key_owner: list[int] = []
     key_place: list[int] = []
-    cu_q, cu_k = [0], [0]
-    for i, new in enumerate(num_new):
-        past = past_lens[i]
+    cu_seqlens_q, cu_seqlens_k = [0], [0]
+    for i, new in enumerate(scheduled):
+        past = contexts[i]
         query_owner += [i] * new
         query_place += range(past, past + new)
         key_owner += [i] * (past + new)
         key_place += range(past + new)
-        cu_q.append(len(query_owner))
-        cu_k.append(len(key_owner))
+        cu_seqlens_q.append(len(query_owner))
+        cu_seqlens_k.append(len(key_owner))
     mine = torch.tensor(query_owner)[:, None] == torch.tensor(key_owner)  # (N, K)
     not_later = torch.tensor(query_place)[:, None] >= torch.tensor(key_place)  # (N, K)
-    return cu_q, cu_k, mine & not_later
+    return cu_seqlens_q, cu_seqlens_k, mine & not_later
 
 
-def with_block_diag(past_lens: list[int], num_new: list[int]) -> Packed:
-    blocks = [torch.ones(n, past_lens[i] + n).tril(past_lens[i]) for i, n in enumerate(num_new)]
-    cu_q = [sum(num_new[:i]) for i in range(len(num_new) + 1)]
-    cu_k = [cu_q[i] + sum(past_lens[:i]) for i in range(len(cu_q))]
-    return cu_q, cu_k, torch.block_diag(*blocks).bool()
-
-
-def line_by_line(past_lens: list[int], num_new: list[int]) -> Packed:
-    total = sum(past_lens) + sum(num_new)
-    cu_q, cu_k = [0], [0]
-    lines: list[list[bool]] = []
-    for i, new in enumerate(num_new):
-        begin, past = cu_k[-1], past_lens[i]
-        for t in range(new):
-            end = begin + past + t
-            lines.append([begin <= key <= end for key in range(total)])
-        cu_q.append(cu_q[-1] + new)
-        cu_k.append(begin + past + new)
-    return cu_q, cu_k, torch.tensor(lines)
-
-
-def by_borders(past_lens: list[int], num_new: list[int]) -> Packed:
-    q, k = [0], [0]
-    for i, new in enumerate(num_new):
-        q.append(q[i] + new)
-        k.append(k[i] + past_lens[i] + new)
-    query, key = torch.arange(q[-1])[:, None], torch.arange(k[-1])  # (N, 1), (K,)
-    mask = torch.zeros(len(query), len(key), dtype=torch.bool)  # (N, K)
-    for i in range(len(num_new)):
-        last = query - q[i + 1] + k[i + 1]  # (N, 1), the last key that each query may see
-        mask |= (query >= q[i]) & (query < q[i + 1]) & (key >= k[i]) & (key <= last)
-    return q, k, mask
-
-
-def with_numpy(past_lens: list[int], num_new: list[int]) -> list[Any]:
-    cu_q, cu_k = np.cumsum([0, *num_new]), np.cumsum([0, *np.add(past_lens, num_new)])
-    owner = torch.tensor(np.repeat(np.arange(len(num_new)), np.diff(cu_k)))  # (K,)
-    key = torch.arange(int(cu_k[-1]))  # (K,)
-    last = torch.cat([torch.arange(cu_k[i + 1] - n, cu_k[i + 1]) for i, n in enumerate(num_new)])
-    asks = torch.tensor(np.repeat(np.arange(len(num_new)), num_new))  # (N,)
-    return [cu_q, cu_k, (owner == asks[:, None]) & (key <= last[:, None])]
+def with_block_diag(contexts: list[int], scheduled: list[int]) -> Packed:
+    lengths = list(zip(contexts, scheduled, strict=True))
+    ends = range(len(lengths) + 1)
+    cu_seqlens_q = [sum(new for _, new in lengths[:i]) for i in ends]
+    cu_seqlens_k = [sum(past + new for past, new in lengths[:i]) for i in ends]
+    blocks = [torch.ones(new, past + new).tril(past) for past, new in lengths]
+    return cu_seqlens_q, cu_seqlens_k, torch.block_diag(*blocks).bool()
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -111,10 +70,10 @@ def seeing(rule: Rule, keys: Function = keys) -> Function:
 
 
 def having(**changes: Callable[..., Any]) -> Function:
-    """The right answer with its cu_q, its cu_k or its mask made another, out of all three."""
+    """The right answer with one of its three parts made another, out of all three."""
     return lambda *lengths: tuple(
         changes[name](*pack(*lengths)) if name in changes else part
-        for name, part in zip(("cu_q", "cu_k", "mask"), pack(*lengths), strict=True)
+        for name, part in zip(("cu_seqlens_q", "cu_seqlens_k", "mask"), pack(*lengths), strict=True)
     )
 
 
@@ -127,78 +86,54 @@ def lengths_of(borders: list[int]) -> list[int]:
     return [end - begin for begin, end in pairwise(borders)]
 
 
-def adds_to_the_pasts(past_lens: list[int], num_new: list[int]) -> Any:
-    result = pack(past_lens, num_new)
-    for i, new in enumerate(num_new):
-        past_lens[i] += new
+def adds_to_the_pasts(context_lens: list[int], num_scheduled_tokens: list[int]) -> Any:
+    result = pack(context_lens, num_scheduled_tokens)
+    for i, new in enumerate(num_scheduled_tokens):
+        context_lens[i] += new
     return result
 
 
 def no_list_of_ints(got: Any) -> str:
     """Which of the two lists of borders is none; "" if both are."""
-    for name, borders in zip(("cu_q", "cu_k"), got[:2], strict=True):
+    for name, borders in zip(("cu_seqlens_q", "cu_seqlens_k"), got[:2], strict=True):
         if type(borders) is not list or any(type(border) is not int for border in borders):
             return f"{name} has to be a list of whole numbers, and this is none."
     return ""
 
 
-def of_shape(
-    key: str, belief: str, idea: str, shape: Callable[[int, int], tuple[int, int]], way: Function
-) -> Misconception:
-    """One that the mask's shape tells of, where (N, K) is right."""
-    return Misconception(
-        key,
-        belief,
-        idea,
-        form=lambda got, wanted: got[2].shape == shape(*wanted[2].shape) != wanted[2].shape,
-        also=(way,),
-    )
-
-
 MISCONCEPTIONS = (
     Misconception(
         "not_three",
-        "The mask says whose is what.",
-        "Return three things: `return cu_q, cu_k, mask`.",
-        form=lambda got, wanted: type(got) is not tuple or len(got) != 3,
-        also=(lambda *lengths: pack(*lengths)[2],),
+        "The mask says which keys are whose.",
+        "Return three things: `return cu_seqlens_q, cu_seqlens_k, mask`.",
+        matches=lambda got, wanted: type(got) is not tuple or len(got) != 3,
+        examples=(lambda *lengths: pack(*lengths)[2],),
     ),
     Misconception(
         "not_a_list",
         "How many queries there are is one number.",
         lambda got, wanted: no_list_of_ints(got),
-        form=lambda got, wanted: no_list_of_ints(got) != "",
-        also=(having(cu_q=lambda q, k, mask: q[-1]),),
+        matches=lambda got, wanted: no_list_of_ints(got) != "",
+        examples=(having(cu_seqlens_q=lambda q, k, mask: q[-1]),),
     ),
     Misconception(
         "changed_places",
         "The keys' borders, then the queries'.",
-        "The two lists changed places: first `cu_q`, the borders of the queries, then `cu_k`.",
-        form=lambda got, wanted: [*got[:2]] == [*wanted[1::-1]] != [*wanted[:2]],
-        also=(lambda *lengths: (*pack(*lengths)[1::-1], pack(*lengths)[2]),),
+        "The two lists changed places: first `cu_seqlens_q`, the borders of the queries, then "
+        "`cu_seqlens_k`.",
+        matches=lambda got, wanted: [*got[:2]] == [*wanted[1::-1]] != [*wanted[:2]],
+        examples=(lambda *lengths: (*pack(*lengths)[1::-1], pack(*lengths)[2]),),
     ),
     *mask_forms(
         changed,
-        of_shape(
+        Misconception(
             "past_missing",
             "The mask concerns the new tokens: N by N.",
             "The keys are those of the cached tokens too: the mask is (N, K), not (N, N).",
-            lambda n, k: (n, n),
-            seeing(sees, keys=queries),
-        ),
-        of_shape(
-            "past_asks",
-            "A causal mask is square.",
-            "Only new tokens ask in this step: the mask is (N, K), not (K, K).",
-            lambda n, k: (k, k),
-            lambda *args: (*pack(*args)[:2], mask_by(sees, keys(*args), keys(*args))),
-        ),
-        of_shape(
-            "transposed",
-            "Keys are rows, queries are columns.",
-            "Rows are queries and columns are keys: (N, K), not (K, N).",
-            lambda n, k: (k, n),
-            changed(lambda mask: mask.T),
+            matches=lambda got, wanted: (
+                got[2].shape == (len(wanted[2]), len(wanted[2])) != wanted[2].shape
+            ),
+            examples=(seeing(sees, keys=queries),),
         ),
         mask_of=lambda value: value[2],
     ),
@@ -207,50 +142,30 @@ MISCONCEPTIONS = (
         "Running totals are what accumulate gives.",
         "Request 0 begins at 0: a list of borders begins with a 0 and has one entry more than "
         "there are requests.",
-        having(cu_q=lambda q, k, mask: q[1:]),
-        alike=(having(cu_k=lambda q, k, mask: k[1:]),),
-    ),
-    Misconception(
-        "no_end",
-        "A border is where a request begins.",
-        "The last border is missing: request B - 1 ends at entry B, the total.",
-        having(cu_q=lambda q, k, mask: q[:-1]),
-        alike=(having(cu_k=lambda q, k, mask: k[:-1]),),
+        having(cu_seqlens_q=lambda q, k, mask: q[1:]),
+        same_result=(having(cu_seqlens_k=lambda q, k, mask: k[1:]),),
     ),
     Misconception(
         "not_totals",
-        "The lengths say whose is what.",
+        "The lengths say which entries are whose.",
         "These are lengths; a border says where a request begins, behind all those that were laid "
         "down before it.",
-        having(cu_q=lambda q, k, mask: lengths_of(q)),
-        alike=(
-            having(cu_q=lambda q, k, mask: [0, *lengths_of(q)]),
-            having(cu_k=lambda q, k, mask: lengths_of(k)),
-            having(cu_k=lambda q, k, mask: [0, *lengths_of(k)]),
-        ),
+        having(cu_seqlens_q=lambda q, k, mask: lengths_of(q)),
+        same_result=(having(cu_seqlens_q=lambda q, k, mask: [0, *lengths_of(q)]),),
     ),
     Misconception(
         "queries_have_no_past",
         "The past belongs to its request, so it counts in both lists.",
         "Only new tokens ask in this step: the past has keys but no queries, so it does not count "
-        "in cu_q.",
-        having(cu_q=lambda q, k, mask: k),
-    ),
-    Misconception(
-        "only_past",
-        "Keys are what is in the cache.",
-        "A new token is a key as well, for itself and for those after it; here only the cached "
-        "ones count.",
-        having(
-            cu_k=lambda q, k, mask: [all_keys - new for new, all_keys in zip(q, k, strict=True)]
-        ),
+        "in cu_seqlens_q.",
+        having(cu_seqlens_q=lambda q, k, mask: k),
     ),
     Misconception(
         "only_new",
         "Both lists count the new tokens.",
         "The cached tokens are what the new ones attend to: they have keys as well, and here only "
         "the new ones count.",
-        having(cu_k=lambda q, k, mask: q),
+        having(cu_seqlens_k=lambda q, k, mask: q),
     ),
     Misconception(
         "leaks",
@@ -258,11 +173,9 @@ MISCONCEPTIONS = (
         "The flat row holds several texts, and here a request sees keys of another: a mask that "
         "knows no borders mixes the texts up.",
         changed(lambda mask: torch.ones_like(mask).tril()),
-        alike=(
+        same_result=(
             changed(lambda mask: torch.ones_like(mask).tril(mask.shape[1] - len(mask))),
             changed(torch.ones_like),
-            seeing(lambda query, key: key.request < query.request or sees(query, key)),
-            seeing(lambda query, key: key.position <= query.position),
         ),
     ),
     Misconception(
@@ -279,21 +192,10 @@ MISCONCEPTIONS = (
         "later ones.",
         seeing(lambda query, key: query.request == key.request),
     ),
-    Misconception(
-        "hides_the_past",
-        "A block is as wide as its new tokens.",
-        "A request's cached keys stand in its block as well; here the new tokens see none of them.",
-        seeing(lambda query, key: sees(query, key) and key.position >= key.past),
-    ),
-    Misconception(
-        "pasts_first",
-        "The cache comes first, then the new tokens.",
-        "Request after request: the keys of a request stand together, its past and then its new "
-        "ones, here all pasts stand in front of all new ones.",
-        seeing(sees, keys=pasts_first),
-    ),
     *diagonal_ideas(changed, lambda by: seeing(lambda query, key: sees(query, key, by))),
-    Misconception("in_place", "After the step the pasts are longer.", also=(adds_to_the_pasts,)),
+    Misconception(
+        "in_place", "After the step the pasts are longer.", examples=(adds_to_the_pasts,)
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -316,8 +218,8 @@ JUDGE = Fusing(
     pack,
     MISCONCEPTIONS,
     looks=(
-        look_at_borders(0, "cu_q", "queries"),
-        look_at_borders(1, "cu_k", "keys"),
+        look_at_borders(0, "cu_seqlens_q", "queries"),
+        look_at_borders(1, "cu_seqlens_k", "keys"),
         Look(
             matters=lambda value, args: value[2],
             mistakes=MISCONCEPTIONS,
@@ -328,7 +230,6 @@ JUDGE = Fusing(
     ),
     evidence=[([3, 1], [1, 2]), ([1, 2], [3, 1])],
 )
-EQUAL_LENGTHS = "all are equally long"
 
 EXERCISE = Exercise(
     number=1,
@@ -337,16 +238,17 @@ EXERCISE = Exercise(
     points=3,
     part="pack",
     task=Task(
-        signature="pack(past_lens: list[int], num_new: list[int]) -> "
+        signature="pack(context_lens: list[int], num_scheduled_tokens: list[int]) -> "
         "tuple[list[int], list[int], torch.Tensor]",
         rules=(
             "The new tokens of all B requests stand in one row of N queries, request after "
-            "request: `num_new[i]` of request i (at least 1).",
-            "Their keys stand in one row of K, request after request: those of its `past_lens[i]` "
-            "cached tokens (0 or more), then those of its new ones.",
-            "Returns `(cu_q, cu_k, mask)`. `cu_q` and `cu_k` are lists of B + 1 whole numbers: "
-            "request i owns the queries from cu_q[i] up to, not including, cu_q[i + 1], and the "
-            "keys from cu_k[i] up to, not including, cu_k[i + 1].",
+            "request: `num_scheduled_tokens[i]` of request i (at least 1).",
+            "Their keys stand in one row of K, request after request: those of its "
+            "`context_lens[i]` cached tokens (0 or more), then those of its new ones.",
+            "Returns `(cu_seqlens_q, cu_seqlens_k, mask)`. `cu_seqlens_q` and `cu_seqlens_k` are "
+            "lists of B + 1 whole numbers: request i owns the queries from cu_seqlens_q[i] up to, "
+            "not including, cu_seqlens_q[i + 1], and the keys from cu_seqlens_k[i] up to, not "
+            "including, cu_seqlens_k[i + 1].",
             "`mask` is a bool tensor (N, K): True where the query may attend to the key, one of "
             "its own request that does not come after it in the text.",
         ),
@@ -367,13 +269,10 @@ EXERCISE = Exercise(
         "False block by block: the borders say which rows and columns are request i's. What does "
         "`tril` have to know for a block's last row to be all True?",
     ),
-    right=(pack, by_owner, with_block_diag, line_by_line, by_borders, with_numpy),
+    right=(pack, by_owner, with_block_diag),
     misconceptions=MISCONCEPTIONS,
     checks=(
-        (
-            "a decode and a chunk",
-            JUDGE.on(([3, 1], [1, 2]), ([2, 1], [1, 1]), ([1, 2], [2, 1])),
-        ),
+        ("a decode and a chunk", JUDGE.on(([3, 1], [1, 2]), ([2, 1], [1, 1]), ([1, 2], [2, 1]))),
         ("one request alone", JUDGE.on(([3], [2]), ([2], [1]), ([0], [3]))),
         (
             "first chunks, no past at all",
@@ -381,10 +280,12 @@ EXERCISE = Exercise(
         ),
         ("any mix", JUDGE.on_drawn(lambda rng: any_lengths(rng, 20, most_rows=5))),
     ),
-    still_right={
-        "pack(): for i, (past, new) in enumerate(zip(past_lens, num_new, strict={True => "
-        "False})):": EQUAL_LENGTHS,
-        "pack(): cu_k = [0, *accumulate((past + new for past, new in zip(past_lens, num_new, "
-        "strict={True => False})))]": EQUAL_LENGTHS,
+    equivalent_mutants={
+        "pack(): lengths = list(zip(context_lens, num_scheduled_tokens, strict={True => False}))": (
+            "both are equally long"
+        ),
+        "with_block_diag(): lengths = list(zip(contexts, scheduled, strict={True => False}))": (
+            "both are equally long"
+        ),
     },
 )

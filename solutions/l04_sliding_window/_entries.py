@@ -8,8 +8,6 @@ from torch import Tensor
 
 from course.calling.plain_values import as_items
 from course.checks.comparing import Args
-from course.format_values import show
-from course.harness import Rows
 
 Kept: TypeAlias = tuple[Tensor, Tensor]
 Eviction: TypeAlias = Callable[[Tensor, Tensor, int, int], Kept]
@@ -66,14 +64,6 @@ def parts(value: Any) -> Sequence[Any]:
 
 def two_tensors(value: Any) -> bool:
     return [isinstance(part, Tensor) for part in parts(value)] == [True, True]
-
-
-def rows_of(args: Args, value: Any) -> Rows:
-    return (
-        ("input", draw_eviction("evict", args)),
-        ("expected", draw_kept(args, RIGHT(*args))),
-        ("got", draw_kept(args, value) if two_tensors(value) else show(value)),
-    )
 
 
 def draw_kept(args: Args, kept: Kept) -> str:

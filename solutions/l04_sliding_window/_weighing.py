@@ -1,27 +1,42 @@
-"""Judging the memory that kept K/V keep alive.
+"""The memory that kept K/V keeps alive.
 
 A check gets copies of what an answer returns, and a copy does not show whether it was a view. So
-`Measured` weighs the result where it is made.
+`Weighed` weighs the result where it is made.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
 
 from course.checks.comparing import Args
 from course.exercise import Misconception
-from course.harness import Ask, Failure, Rows
-from solutions.l04_sliding_window._entries import RIGHT, Eviction, case, draw_eviction, parts
-from solutions.l04_sliding_window._storages import shown_bytes, storages
+from course.harness import Rows
+from solutions.l04_sliding_window._entries import RIGHT, Eviction, parts
 
 
-class Measured:
-    """An eviction whose result comes weighed. Its errors still name a line of its own.
+def storages(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """The size in bytes of every storage that the tensors show, by its address."""
+    return {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors
+    }
 
-    It returns the result, the bytes that this keeps alive, and whether in the old storage.
-    """
+
+def shown_bytes(tensors: Iterable[Tensor]) -> int:
+    """The bytes that the tensors' shapes speak of."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def weighed(value: Any, args: Args) -> tuple[Any, int, bool]:
+    """A result, the bytes that it keeps alive, and whether in the old storage."""
+    old = storages(item for item in args if isinstance(item, Tensor))
+    new = storages(item for item in parts(value) if isinstance(item, Tensor))
+    return value, sum(new.values()), not old.keys().isdisjoint(new)
+
+
+class Weighed:
+    """An eviction whose result comes weighed. Its errors still name a line of its own."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -30,10 +45,14 @@ class Measured:
 
     def __call__(self, *args: Any) -> tuple[Any, int, bool]:
         """Ask the function, and weigh its result before it is copied."""
-        old = storages(item for item in args if isinstance(item, Tensor))
-        value = self._function(*args)
-        new = storages(item for item in parts(value) if isinstance(item, Tensor))
-        return value, sum(new.values()), not old.keys().isdisjoint(new)
+        return weighed(self._function(*args), args)
+
+
+def wasted(value: Any, args: Args) -> tuple[bool, bool]:
+    """Whether a result keeps more bytes alive than it shows, and whether in the old storage."""
+    kept, live_bytes, in_old_storage = value if len(value) == 3 else weighed(value, args)
+    wastes = live_bytes > shown_bytes(kept)
+    return wastes, wastes and in_old_storage
 
 
 def cutting(cut: Callable[[Tensor], Any]) -> Eviction:
@@ -43,53 +62,34 @@ def cutting(cut: Callable[[Tensor], Any]) -> Eviction:
     )
 
 
-OVERSIZED = Misconception(
-    "oversized",
-    "A deep copy copies what is seen.",
-    "What you return is part of a new storage that is larger than the kept entries: copy these "
-    "alone, into a storage of their own size.",
-    also=((cutting(copy.deepcopy)),),
+def bytes_alive(args: Args, wanted: Any, got: Any) -> Rows:
+    return (
+        ("before", f"{sum(storages(args[:2]).values())} bytes"),
+        ("expected", f"{wanted[1]} bytes stay alive, those of {wanted[0][0].shape[1]} entries"),
+        ("got", f"{got[1]} bytes stay alive"),
+    )
+
+
+MEMORY = (
+    Misconception(
+        "oversized",
+        "A deep copy copies what is seen.",
+        "What you return is part of a new storage that is larger than the kept entries: copy only "
+        "the kept entries, into a storage of their own size.",
+        cutting(copy.deepcopy),
+    ),
+    Misconception(
+        "contiguous",
+        "`.contiguous()` copies.",
+        "With one head the kept entries lie in one piece already, so no copy was made and the old "
+        "storage stays whole: `.contiguous()` may return a view, `.clone()` never.",
+        cutting(Tensor.contiguous),
+    ),
+    Misconception(
+        "view",
+        "What a slice does not show is garbage, and collected as such.",
+        "A slice is a view: it shows the entries that are kept and keeps the whole old storage "
+        "alive, dropped ones included, so copy what is kept.",
+        cutting(lambda kept: kept),
+    ),
 )
-CONTIGUOUS = Misconception(
-    "contiguous",
-    "`.contiguous()` copies.",
-    "With one head the kept entries lie in one piece already, so no copy was made and the old "
-    "storage stays whole: `.contiguous()` may return a view, `.clone()` never.",
-    also=(cutting(Tensor.contiguous),),
-)
-VIEW = Misconception(
-    "view",
-    "What a slice does not show is garbage, and collected as such.",
-    "A slice is a view: it shows the entries that are kept and keeps the whole old storage "
-    "alive, dropped ones included, so copy what is kept.",
-    also=(cutting(lambda kept: kept),),
-)
-
-
-def judge_memory(ask: Ask, cases: Sequence[Args]) -> Failure | None:
-    """Whether what is returned keeps no more bytes alive than it shows."""
-    for args in cases:
-        _, live_bytes, in_old_storage = ask(*args)
-        kept = RIGHT(*args)
-        if live_bytes <= shown_bytes(kept):
-            continue
-        whole = sum(storages(args[:2]).values())
-        entries = f"{kept[0].shape[1]} entries"
-        rows: Rows = (
-            ("input", f"{draw_eviction('evict', args)}, {whole} bytes"),
-            ("expected", f"{shown_bytes(kept)} bytes stay alive, those of {entries}"),
-            ("got", f"{live_bytes} bytes stay alive"),
-        )
-        why = why_old(ask, args) if in_old_storage else OVERSIZED
-        return why.failure(rows)
-    return None
-
-
-def why_old(ask: Ask, args: Args) -> Misconception:
-    """Why a result keeps the old storage alive."""
-    k, _, window, sinks = args
-    if k.shape[0] == 1:
-        twin = case(2, k.shape[1], window, sinks, k.dtype)
-        if ask(*twin)[1] <= shown_bytes(RIGHT(*twin)):
-            return CONTIGUOUS
-    return VIEW

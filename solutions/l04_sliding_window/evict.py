@@ -1,24 +1,18 @@
 """Exercise 4.2: what is kept of a request's K/V under a window."""
 
 import random
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from course.checks.comparing import Args
+from course.checks.comparing import Args, a_kind
+from course.checks.fusing import Fusing, Look, dtype
 from course.exercise import Exercise, Misconception
-from course.harness import Check
+from course.harness import returned_nothing
 from course.task import Task
-from solutions.l04_sliding_window._entries import Kept, case, draw_eviction
-from solutions.l04_sliding_window._kept import DTYPE, EVICTIONS, NOT_TWO, judge_entries
-from solutions.l04_sliding_window._weighing import (
-    CONTIGUOUS,
-    OVERSIZED,
-    VIEW,
-    Measured,
-    judge_memory,
-)
+from solutions.l04_sliding_window._entries import Kept, case, draw_eviction, draw_kept, two_tensors
+from solutions.l04_sliding_window._kept import EVICTIONS
+from solutions.l04_sliding_window._weighing import MEMORY, Weighed, bytes_alive, wasted, weighed
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -45,37 +39,6 @@ def with_a_mask(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
     return k[:, kept], v[:, kept]
 
 
-def both_at_once(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
-    both = torch.stack([k, v])  # (2, H, S, D)
-    middle = range(sinks, both.shape[2] - window)
-    kept = [i for i in range(both.shape[2]) if i not in middle]
-    both = both.index_select(2, torch.tensor(kept))  # a storage of just the right size
-    return both[0], both[1]
-
-
-def entry_by_entry(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
-    def trimmed(entries: list[Tensor]) -> Tensor:
-        num_dropped = max(0, len(entries) - sinks - window)
-        del entries[sinks : sinks + num_dropped]
-        return torch.stack(entries, dim=1)
-
-    return trimmed(list(k.unbind(dim=1))), trimmed(list(v.unbind(dim=1)))
-
-
-def by_taking(k: Tensor, v: Tensor, window: int, sinks: int) -> list[Tensor]:
-    head, tail = range(sinks), range(k.shape[1] - window, k.shape[1])
-    kept = torch.tensor(sorted({*head, *tail} & {*range(k.shape[1])}))
-    return [torch.index_select(x, 1, kept) for x in (k, v)]
-
-
-def unless_it_fits(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
-    kept = {*range(k.shape[1])[:sinks], *range(k.shape[1])[-window:]}
-    if len(kept) == k.shape[1]:
-        return k, v
-    both = [[x[:, i] for i in sorted(kept)] for x in (k, v)]
-    return torch.stack(both[0], 1), torch.stack(both[1], 1)
-
-
 # --- wrong ideas --------------------------------------------------------------------------------
 
 
@@ -84,36 +47,78 @@ def shrinks_what_came_in(k: Tensor, v: Tensor, window: int, sinks: int) -> Kept:
     return k, v
 
 
+FORMS = (
+    Misconception(
+        "no_return",
+        "Evicting is what is done to k and v.",
+        returned_nothing("evict"),
+        matches=lambda got, wanted: got[0] is None,
+        examples=(lambda *args: None,),
+    ),
+    Misconception(
+        "not_two",
+        "K and V go together.",
+        lambda got, wanted: f"Return two tensors, `return k, v`; this is {a_kind(got[0])}.",
+        matches=lambda got, wanted: not two_tensors(got[0]),
+        examples=(lambda *args: torch.stack(evict(*args)),),
+    ),
+    Misconception(
+        "dtype",
+        "What is older may be kept less exactly.",
+        lambda got, wanted: (
+            f"What is kept stays as it is: it came in as {dtype(wanted[0][0])} and is "
+            f"{' and '.join(map(dtype, got[0]))}."
+        ),
+        matches=lambda got, wanted: [*map(dtype, got[0])] != [*map(dtype, wanted[0])],
+        examples=(lambda *args: tuple(x.float() for x in evict(*args)),),
+    ),
+)
 IN_PLACE = Misconception(
-    "in_place",
-    "Evicting is what is done to k and v.",
-    also=((shrinks_what_came_in),),
+    "in_place", "The old tensors may be overwritten.", examples=(shrinks_what_came_in,)
 )
 
 # --- cases --------------------------------------------------------------------------------------
 
 
-def on(*cases: tuple[int, int, int, int]) -> Check:
-    """The check that asks about these (H, S, window, sinks)."""
-    return on_drawn(lambda rng: [case(*numbers) for numbers in cases])
-
-
-def on_drawn(draw: Callable[[random.Random], list[Args]]) -> Check:
-    return lambda ask, rng: judge_entries(ask, draw(rng))
+def cases(*numbers: tuple[int, int, int, int]) -> list[Args]:
+    """Of these (H, S, window, sinks)."""
+    return [case(*each) for each in numbers]
 
 
 def any_cache(rng: random.Random) -> list[Args]:
-    cases: list[Args] = []
+    drawn: list[Args] = []
     for _ in range(20):
-        dtype = rng.choice((torch.float32, torch.float64, torch.float16))
+        kind = rng.choice((torch.float32, torch.float64, torch.float16))
         shape = (rng.randint(1, 4), rng.randint(1, 14), rng.randint(1, 8), rng.randint(0, 4))
-        cases.append(case(*shape, dtype, rng.choice((1, 2, 3))))
-    cases.append(
+        drawn.append(case(*shape, kind, rng.choice((1, 2, 3))))
+    drawn.append(
         case(2, rng.randint(26, 40), rng.randint(9, 12), rng.randint(8, 12), torch.float64)
     )
-    return sorted(cases, key=lambda args: args[0].numel())
+    return sorted(drawn, key=lambda args: args[0].numel())
 
 
+ENTRIES, ALIVE = (
+    Fusing(
+        lambda *args: weighed(evict(*args), args),
+        FORMS,
+        looks=(look,),
+        evidence=cases(
+            (2, 9, 4, 0), (2, 9, 4, 2), (3, 3, 5, 2), (2, 6, 5, 2), (1, 7, 3, 3), (5, 8, 2, 1)
+        ),
+    )
+    for look in (
+        Look(
+            matters=lambda value, args: value[0] if len(value) == 3 else value,
+            mistakes=EVICTIONS,
+            idea="Keep the first `sinks` entries and the last `window`, each once and in their "
+            "order.",
+            rows=lambda args, wanted, got: (
+                ("expected", draw_kept(args, wanted[0])), ("got", draw_kept(args, got[0]))
+            ),
+        ),
+        Look(wasted, MEMORY, "More bytes stay alive than are shown.", bytes_alive),
+    )
+)  # fmt: skip
 LARGE = ((1, 40, 20, 0), (4, 40, 20, 0), (1, 40, 8, 2), (2, 12, 8, 4), (2, 13, 8, 4), (2, 9, 8, 4))
 SLIGHT = ((2, 39, 20, 0), (2, 21, 20, 0))  # few entries are dropped, or nearly half
 
@@ -127,11 +132,10 @@ EXERCISE = Exercise(
         signature="evict(k: torch.Tensor, v: torch.Tensor, window: int, sinks: int) -> "
         "tuple[torch.Tensor, torch.Tensor]",
         rules=(
-            "`k` and `v` are one request's K/V in one layer, (H, S, D): H heads, S entries in "
-            "the order of the text, oldest first.",
-            "Kept are the first `sinks` entries (0 or more) and the last `window` (at least "
-            "1), each once and in the order of the text; where there are no more than that, "
-            "all.",
+            "`k` and `v` are one request's K/V in one layer, (H, S, D): H heads, S entries in the "
+            "order of the text, oldest first.",
+            "Kept are the first `sinks` entries (0 or more) and the last `window` (at least 1), "
+            "each once and in the order of the text; where there are no more than that, all.",
             "Returns `(k, v)`: what is kept, (H, min(S, sinks + window), D) each, in the type "
             "that came in.",
             "The memory of what is dropped must come free: what is returned must not keep more "
@@ -147,48 +151,38 @@ EXERCISE = Exercise(
         result=(torch.tensor([[[1.0], [3.0], [4.0]]]), torch.tensor([[[5.0], [7.0], [8.0]]])),
     ),
     hints=(
-        "Which entries may the next query see, and which of those does it bring along itself? "
-        "And what does a slice of a tensor share with the tensor?",
+        "Which entries may the next query see, and which of those does it bring along itself? And "
+        "what does a slice of a tensor share with the tensor?",
         "If S is at most sinks + window, everything stays. Otherwise name the entries to keep, "
         "the first `sinks` and the last `window`, and copy them out of k and of v.",
-        "Write the entries to keep as a list of numbers, none twice, for a short text as well "
-        "as for a long one. A tensor can be indexed with such a list in any dimension; is "
-        "what comes out a view?",
+        "Write the entries to keep as a list of numbers, none twice, for a short text as well as "
+        "for a long one. A tensor can be indexed with such a list in any dimension; is what comes "
+        "out a view?",
     ),
-    right=(
-        evict,
-        with_cat,
-        with_a_mask,
-        both_at_once,
-        entry_by_entry,
-        by_taking,
-        unless_it_fits,
-    ),
-    misconceptions=(NOT_TWO, *EVICTIONS, DTYPE, IN_PLACE, OVERSIZED, CONTIGUOUS, VIEW),
+    right=(evict, with_cat, with_a_mask),
+    misconceptions=(*FORMS, *EVICTIONS, IN_PLACE, *MEMORY),
     checks=(
         (
             "a window alone",
-            on((1, 5, 3, 0), (2, 4, 3, 0), (2, 6, 1, 0), (4, 7, 2, 0), (1, 42, 3, 0)),
-        ),
-        ("a window and sinks", on((1, 6, 3, 1), (2, 6, 3, 2), (3, 9, 2, 4), (1, 8, 1, 1))),
-        (
-            "texts that fit",
-            on(
-                (1, 3, 3, 0),
-                (1, 3, 4, 0),
-                (2, 4, 3, 2),
-                (1, 1, 2, 3),
-                (2, 5, 3, 2),
-                (1, 3, 5, 1),
+            ENTRIES.on(
+                *cases((1, 5, 3, 0), (2, 4, 3, 0), (2, 6, 1, 0), (4, 7, 2, 0), (1, 42, 3, 0))
             ),
         ),
-        ("any K/V", on_drawn(any_cache)),
         (
-            "the memory of what is dropped",
-            lambda ask, rng: judge_memory(ask, [case(*numbers) for numbers in (*LARGE, *SLIGHT)]),
+            "a window and sinks",
+            ENTRIES.on(*cases((1, 6, 3, 1), (2, 6, 3, 2), (3, 9, 2, 4), (1, 8, 1, 1))),
         ),
+        (
+            "texts that fit",
+            ENTRIES.on(
+                *cases((1, 3, 3, 0), (1, 3, 4, 0), (2, 4, 3, 2), (1, 1, 2, 3), (2, 5, 3, 2)),
+                *cases((1, 3, 5, 1)),
+            ),
+        ),
+        ("any K/V", ENTRIES.on_drawn(any_cache)),
+        ("the memory of what is dropped", ALIVE.on(*cases(*LARGE, *SLIGHT))),
     ),
-    asked_as=Measured,
+    asked_as=Weighed,
     draw_call=draw_eviction,
-    still_right={"window at least 1": "it is at least 1"},
+    equivalent_mutants={"window at least 1": "it is at least 1"},
 )

@@ -1,6 +1,5 @@
 """Exercise 4.5: how many bytes tensors keep alive together."""
 
-import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from solutions.l04_sliding_window._storages import shown_bytes, storages
+from solutions.l04_sliding_window._weighing import shown_bytes, storages
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -37,25 +36,6 @@ def by_loop(tensors: list[Tensor]) -> int:
             seen.add(storage.data_ptr())
             total += storage.nbytes()
     return total
-
-
-def of_pairs(tensors: list[Tensor]) -> int:
-    storages = [tensor.untyped_storage() for tensor in tensors]
-    return sum(size for _, size in {(s.data_ptr(), s.nbytes()) for s in storages})
-
-
-def in_order(tensors: list[Tensor]) -> int:
-    def address(tensor: Tensor) -> int:
-        return tensor.untyped_storage().data_ptr()
-
-    groups = itertools.groupby(sorted(tensors, key=address), key=address)
-    return sum(len(next(group).untyped_storage()) for _, group in groups)
-
-
-def without_repeats(tensors: list[Tensor]) -> int:
-    storages = [tensor.untyped_storage() for tensor in tensors]
-    addresses = [storage.data_ptr() for storage in storages]
-    return sum(s.nbytes() for i, s in enumerate(storages) if addresses[i] not in addresses[:i])
 
 
 def with_numpy(tensors: list[Tensor]) -> Any:
@@ -91,16 +71,16 @@ MISCONCEPTIONS = (
         "not_int",
         "Memory is counted in kilobytes.",
         lambda value: f"The answer is a whole number of bytes (an int), not {a_kind(value)}.",
-        form=lambda value: as_whole(value) is None,
-        also=(lambda tensors: live_bytes(tensors) / 1024,),
+        matches=lambda value: as_whole(value) is None,
+        examples=(lambda tensors: live_bytes(tensors) / 1024,),
     ),
     Misconception(
         "shapes",
         "A tensor's memory is its shape's.",
-        "A shape says what a tensor shows, but memory is freed by whole storages: count the "
-        "bytes of the storage behind it.",
+        "A shape says what a tensor shows, but memory is freed by whole storages: count the bytes "
+        "of the storage behind it.",
         shown_bytes,
-        alike=(by_address(Tensor.data_ptr, lambda tensor: shown_bytes([tensor])),),
+        same_result=(by_address(Tensor.data_ptr, lambda tensor: shown_bytes([tensor])),),
     ),
     Misconception(
         "counted_twice",
@@ -111,53 +91,26 @@ MISCONCEPTIONS = (
     Misconception(
         "counted_twice",
         "A tensor's address is its storage's.",
-        "Two views may begin at different places of one storage; the address that tells "
-        "storages apart is the storage's own, not the tensor's.",
+        "Two views may begin at different places of one storage; the address that tells storages "
+        "apart is the storage's own, not the tensor's.",
         by_address(Tensor.data_ptr, storage_bytes),
-    ),
-    Misconception(
-        "same_size",
-        "A set leaves out what is there twice.",
-        "Two storages of one size are two storages: tell them apart by their addresses, not by "
-        "their sizes.",
-        lambda tensors: sum(set(map(storage_bytes, tensors))),
-    ),
-    Misconception(
-        "keys_only",
-        "K and V are the same memory twice.",
-        "All of the tensors count, the values as well as the keys.",
-        lambda tensors: live_bytes(tensors[::2]),
-    ),
-    Misconception(
-        "first_only",
-        "They are all slices of one tensor.",
-        "All of the tensors count, not only the first.",
-        lambda tensors: live_bytes(tensors[:1]),
-    ),
-    Misconception(
-        "largest_only",
-        "Memory is what the largest of them takes.",
-        "All storages are in memory at once, so their bytes add up.",
-        lambda tensors: max(map(storage_bytes, tensors), default=0),
     ),
     Misconception(
         "elements",
         "A storage's size is its length.",
         "These are numbers of elements; each of them takes `element_size()` bytes.",
         by_address(storage_address, storage_elements),
-        alike=(lambda tensors: sum(map(Tensor.numel, tensors)),),
     ),
     Misconception(
         "four_bytes_each",
         "Numbers take four bytes.",
         "An element does not always take 4 bytes: float64 takes 8 and float16 takes 2.",
         by_address(storage_address, lambda tensor: 4 * storage_elements(tensor)),
-        alike=(lambda tensors: 4 * sum(map(Tensor.numel, tensors)),),
     ),
     Misconception(
         "in_place",
         "What is counted is done with.",
-        also=(
+        examples=(
             lambda tensors: sum(
                 live_bytes([one])
                 for one in [tensors.pop() for _ in range(len(tensors))]
@@ -178,8 +131,8 @@ def draw_tensors(name: str, args: Args) -> str:
         letter = chr(ord("A") + addresses.index(storage_address(tensor)))
         lines.append(
             f"[{index}] {tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}, "
-            f"{shown_bytes([tensor])} bytes shown of storage {letter}: "
-            f"{storage_bytes(tensor)} bytes"
+            f"{shown_bytes([tensor])} bytes shown of storage {letter}: {storage_bytes(tensor)} "
+            "bytes"
         )
     return "\n".join(lines)
 
@@ -247,12 +200,12 @@ EXERCISE = Exercise(
     task=Task(
         signature="live_bytes(tensors: list[torch.Tensor]) -> int",
         rules=(
-            "A tensor shows a storage, all of it or a part: a slice, a transposed or an "
-            "expanded tensor has the storage of the tensor that it was made from.",
-            "`tensor.untyped_storage()` is a tensor's storage; the storage's `.nbytes()` is "
-            "its size in bytes and its `.data_ptr()` its address in memory.",
-            "Returns the bytes of memory that the tensors of the list keep alive together; 0 "
-            "for an empty list.",
+            "A tensor shows a storage, all of it or a part: a slice, a transposed or an expanded "
+            "tensor has the storage of the tensor that it was made from.",
+            "`tensor.untyped_storage()` is a tensor's storage; the storage's `.nbytes()` is its "
+            "size in bytes and its `.data_ptr()` its address in memory.",
+            "Returns the bytes of memory that the tensors of the list keep alive together; 0 for "
+            "an empty list.",
         ),
         args=([torch.zeros(2), torch.zeros(3)],),
         result=20,
@@ -261,11 +214,10 @@ EXERCISE = Exercise(
         "What is freed when a tensor goes away while a slice of it stays?",
         "Go through the tensors' storages. A storage that you have met before, at the same "
         "address, adds nothing.",
-        "A dict keeps one value for each key: with a storage's address as the key and its "
-        "size as the value, a storage that comes twice is there once. What is left to do "
-        "with the values?",
+        "A dict keeps one value for each key: with a storage's address as the key and its size as "
+        "the value, a storage that comes twice is there once. What is left to do with the values?",
     ),
-    right=(live_bytes, by_loop, of_pairs, in_order, without_repeats, with_numpy),
+    right=(live_bytes, by_loop, with_numpy),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("whole tensors", JUDGE.on_drawn(whole_tensors)),
@@ -274,5 +226,5 @@ EXERCISE = Exercise(
         ("any tensors", JUDGE.on_drawn(any_tensors)),
     ),
     draw_call=draw_tensors,
-    still_right={"tensors: reversed": "a sum does not mind the order"},
+    equivalent_mutants={"tensors: reversed": "a sum does not mind the order"},
 )

@@ -1,17 +1,15 @@
 """Lines that are wrong in one way or another, and the wrong ideas behind them."""
 
-import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, TypeAlias
 
 from course.calling.plain_values import as_number
 from course.checks.comparing import a_kind
 from course.checks.near import Near
 from course.exercise import Misconception
-from nanogpt.slo.predictor import fit
+from nanogpt.slo.predictor import fit_ttft
 
 Points: TypeAlias = list[tuple[int, float]]
 Line: TypeAlias = tuple[float, float]
@@ -42,14 +40,9 @@ def with_slope(slope: Callable[[Points], float]) -> Callable[[Points], Any]:
     return near(lambda points: through_means(slope(points), points))
 
 
-def with_c(c: Callable[[float, Points], float]) -> Callable[[Points], Any]:
-    """The right slope, and a constant of its own, c(a, points)."""
-    return near(lambda points: (fit(points)[0], c(fit(points)[0], points)))
-
-
 def steeper(factor: Callable[[int], float]) -> Callable[[Points], Any]:
     """A slope that is off by a factor that depends on the number of points."""
-    return with_slope(lambda points: fit(points)[0] * factor(len(points)))
+    return with_slope(lambda points: fit_ttft(points)[0] * factor(len(points)))
 
 
 def through(first: tuple[int, float], last: tuple[int, float]) -> Line:
@@ -59,26 +52,6 @@ def through(first: tuple[int, float], last: tuple[int, float]) -> Line:
 
 def mean_ratio(points: Points) -> float:
     return statistics.fmean(time_us / n for n, time_us in points)
-
-
-def mean_slope(points: Points) -> float:
-    pairs = itertools.pairwise(sorted(points))
-    return statistics.fmean(through(*pair)[0] for pair in pairs if pair[0][0] != pair[1][0])
-
-
-def other_way_round(points: Points) -> Line:
-    """The line that predicts tokens from time, turned round."""
-    a, c = statistics.linear_regression([t for _, t in points], [n for n, _ in points])
-    return 1 / a, -c / a
-
-
-def rounded(how: Callable[[float], float]) -> list[Callable[[Points], Any]]:
-    """The right line with its slope rounded, alone, with c, or before c is made from it."""
-    return [
-        near(lambda points: map(how, fit(points))),
-        near(lambda points: (how(fit(points)[0]), fit(points)[1])),
-        with_slope(lambda points: how(fit(points)[0])),
-    ]
 
 
 def divides_by_the_spread(points: Points) -> Line:
@@ -102,33 +75,19 @@ def wrong_part(value: Any) -> str:
     return ""
 
 
-ROUNDED = [
-    *(
-        way
-        for how in (
-            partial(round, ndigits=2),
-            int,
-            round,
-            *(partial(round, ndigits=n) for n in (1, 3)),
-        )
-        for way in rounded(how)
-    ),
-    with_c(lambda a, points: int(fit(points)[1])),
-    with_c(lambda a, points: round(fit(points)[1])),
-]
 NOT_TWO = Misconception(
     "not_two",
     "What counts is the slope.",
     "Return two numbers: `return a, c`.",
-    form=lambda value: not are_two(value),
-    also=(lambda points: fit(points)[0],),
+    matches=lambda value: not are_two(value),
+    examples=(lambda points: fit_ttft(points)[0],),
 )
 ONE_LENGTH = Misconception(
     "one_length",
     "One length: then c is all there is.",
     "Any slope fits a single length, so what comes out is made up: raise a ValueError, or requests "
     "are scheduled by it.",
-    also=(lambda points: fit(points) if len(dict(points)) > 1 else (0.0, points[0][1]),),
+    examples=(lambda points: fit_ttft(points) if len(dict(points)) > 1 else (0.0, points[0][1]),),
 )
 WRONG_ERROR = Misconception(
     "wrong_error",
@@ -137,7 +96,7 @@ WRONG_ERROR = Misconception(
         f"Too few lengths are a wrong value and deserve a ValueError that says so; `{got}` looks "
         "like a mistake in your own code."
     ),
-    also=(divides_by_the_spread,),
+    examples=(divides_by_the_spread,),
 )
 MISCONCEPTIONS = (
     NOT_TWO,
@@ -145,14 +104,14 @@ MISCONCEPTIONS = (
         "not_numbers",
         "Text is exact.",
         wrong_part,
-        form=lambda value: wrong_part(value) != "",
-        also=(lambda points: tuple(map(str, fit(points))),),
+        matches=lambda value: wrong_part(value) != "",
+        examples=(lambda points: tuple(map(str, fit_ttft(points))),),
     ),
     Misconception(
         "changed_places",
         "A line is written c + a * n.",
         "The two numbers changed places: first a, the time per token, then c, the fixed time.",
-        near(lambda points: fit(points)[::-1]),
+        near(lambda points: fit_ttft(points)[::-1]),
     ),
     Misconception(
         "through_the_origin",
@@ -160,10 +119,6 @@ MISCONCEPTIONS = (
         "Even a short pass costs its fixed time c, so the line does not begin at 0: let the points "
         "decide about a and c together.",
         near(lambda points: (sum(n * us for n, us in points) / sum(n * n for n, _ in points), 0.0)),
-        alike=(
-            near(lambda points: (sum(us for _, us in points) / sum(n for n, _ in points), 0.0)),
-            with_c(lambda a, points: 0.0),
-        ),
     ),
     Misconception(
         "two_points",
@@ -171,7 +126,6 @@ MISCONCEPTIONS = (
         "Two points say nothing about the noise in them: least squares weigh every point, and the "
         "first and the last count no more than the others.",
         near(lambda points: through(points[0], points[-1])),
-        alike=(near(lambda points: through(min(points), max(points))),),
     ),
     Misconception(
         "mean_of_ratios",
@@ -179,64 +133,19 @@ MISCONCEPTIONS = (
         "Time over tokens has the fixed cost in it, spread over few tokens in a short prompt and "
         "over many in a long one: the slope is how time grows *with* the tokens.",
         near(lambda points: (mean_ratio(points), 0.0)),
-        alike=(with_slope(mean_ratio),),
-    ),
-    Misconception(
-        "mean_of_slopes",
-        "The slope, on average.",
-        "A slope between two neighbours is mostly noise when their lengths are alike; least "
-        "squares weigh a point by how far from the mean its length is.",
-        with_slope(mean_slope),
-    ),
-    Misconception(
-        "other_way_round",
-        "A line is a line.",
-        "This is the best line for guessing tokens from a time; here times are predicted, so "
-        "divide by how much the *tokens* vary.",
-        near(other_way_round),
-    ),
-    Misconception(
-        "drops_repeats",
-        "A length has one time.",
-        "A length that was measured twice has two points, and both of them count.",
-        near(lambda points: fit([*dict(points).items()])),
-        alike=(near(lambda points: fit([*{*points}])),),
     ),
     Misconception(
         "other_units",
         "Times are in milliseconds.",
         "The points are in microseconds, and so are a and c.",
-        near(lambda points: (part / 1e3 for part in fit(points))),
-        alike=(near(lambda points: (part / 1e6 for part in fit(points))),),
+        near(lambda points: (part / 1e3 for part in fit_ttft(points))),
     ),
     Misconception(
         "rounded",
         "Two digits are exact enough.",
         "This is the right line with its numbers rounded: over thousands of tokens a small part of "
         "a microsecond per token adds up, so return them as they come out.",
-        ROUNDED[0],
-        alike=ROUNDED[1:],
-    ),
-    Misconception(
-        "never_negative",
-        "No pass costs less than nothing.",
-        "Where long prompts cost more per token than short ones, the best line meets the axis "
-        "below 0: that is no error, so leave c as it is.",
-        with_c(lambda a, points: max(0.0, fit(points)[1])),
-    ),
-    Misconception(
-        "c_of_some",
-        "The line begins at the first point.",
-        "The slope is right, but c does not fit it: the line has to lie as close as it can to all "
-        "of the points, not to one of them.",
-        with_c(lambda a, points: points[0][1] - a * points[0][0]),
-        alike=(
-            with_c(lambda a, points: points[-1][1] - a * points[-1][0]),
-            with_c(lambda a, points: min(points)[1] - a * min(points)[0]),
-            with_c(lambda a, points: min(us for _, us in points)),
-            with_c(lambda a, points: statistics.fmean(us for _, us in points)),
-            with_c(lambda a, points: min(us - a * n for n, us in points)),
-        ),
+        near(lambda points: (round(part, 2) for part in fit_ttft(points))),
     ),
     Misconception(
         "sum_or_mean",
@@ -244,14 +153,10 @@ MISCONCEPTIONS = (
         "The slope is one thing over another, and here one of the two is a sum and the other a "
         "mean over the points (or one divides by n and the other by n - 1).",
         steeper(lambda n: n / (n - 1)),
-        alike=(
-            steeper(lambda n: n),
-            steeper(lambda n: 1 / n),
-            steeper(lambda n: (n - 1) / n),
-            steeper(lambda n: n - 1),
-        ),
     ),
     ONE_LENGTH,
     WRONG_ERROR,
-    Misconception("in_place", "Points are best in order.", also=(lambda p: (fit(p), p.sort())[0],)),
+    Misconception(
+        "in_place", "Points are best in order.", examples=(lambda p: (fit_ttft(p), p.sort())[0],)
+    ),
 )

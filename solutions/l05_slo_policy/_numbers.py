@@ -15,8 +15,8 @@ def not_a_number(what: str, belief: str, *ways: Callable[..., Any]) -> Misconcep
         "not_a_number",
         belief,
         lambda value: f"The {what} is a number, not {a_kind(value)}.",
-        form=lambda value: as_number(value) is None,
-        also=ways,
+        matches=lambda value: as_number(value) is None,
+        examples=ways,
     )
 
 
@@ -26,6 +26,6 @@ def not_finite(what: str, belief: str, *ways: Callable[..., Any]) -> Misconcepti
         "not_finite",
         belief,
         f"The {what} is a finite number, so that it can be compared.",
-        form=lambda value: as_number(value) is not None and not math.isfinite(value),
-        also=ways,
+        matches=lambda value: as_number(value) is not None and not math.isfinite(value),
+        examples=ways,
     )

@@ -1,6 +1,6 @@
-"""A tiny prefill engine for the gate's check, and how to make a workload of it smaller.
+"""A tiny prefill engine for the check of `select_victim`, and how to make a workload smaller.
 
-The check holds it: it shows the gate a moment, and applies the decision itself.
+The check runs it: it asks for a decision at each moment, and applies the decision itself.
 """
 
 import random
@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from nanogpt.slo import policy
 from nanogpt.slo.policy import by_urgency
-from nanogpt.slo.slo_parts import REFERENCE
+from nanogpt.slo.slo_policies import REFERENCE
 from nanogpt.slo.slo_view import SloRequest, SloView
-from solutions.l05_slo_policy._gates import Gate
 from solutions.l05_slo_policy._views import A, C
+from solutions.l05_slo_policy._wrong_victims import SelectVictim
 
 _TICK_US = 20_000
 
@@ -51,9 +51,9 @@ class Prefills:
     `diary` says what ran when; `lost` how often each request was in a pass that was thrown away.
     """
 
-    def __init__(self, workload: Workload, gate: Gate) -> None:
+    def __init__(self, workload: Workload, select_victim: SelectVictim) -> None:
         self.workload = workload
-        self.gate = gate
+        self.select_victim = select_victim
         self.now_us = 0
         self.diary: list[str] = []
         self.lost = [0] * len(workload.jobs)
@@ -83,36 +83,39 @@ class Prefills:
         return by_urgency([self._view(i) for i in here if i not in running])
 
     def _view(self, i: int, total: int | None = None, done: int = 0) -> SloView:
-        """A request as the gate sees it; in a pass, what the whole pass still has to compute."""
+        """A request as the policy sees it; in a pass, what the whole pass still has to compute."""
         job = self.workload.jobs[i]
         tokens, deadline_ms = total or job.tokens, job.arrival_ms + job.slo_ms
         request = SloRequest(i, tokens, done, 1000 * deadline_ms, 1000 * job.slo_ms, self.lost[i])
         return REFERENCE.view(request, self.now_us, A, C)
 
     def _run_pass(self, ids: list[int]) -> None:
-        """Compute to the end of the pass, or until the gate opens."""
+        """Compute to the end of the pass, or until it is preempted."""
         self._chosen, start_us = None, self.now_us
         tokens = sum(self.workload.jobs[i].tokens for i in ids)
         finish_us = start_us + policy.predict(tokens, A, C)
         names = " and ".join(str(i) for i in ids)
         while (look_us := self._next_look(ids)) < finish_us:
             self.now_us = int(look_us)
-            waiter = self._waiting(ids)[0]
+            candidate = self._waiting(ids)[0]
             done = policy.done_in(self.now_us - start_us, tokens, A)
-            runners = [self._view(i, tokens, done) for i in ids]
-            if self.gate(waiter, runners, self.workload.margin, self.workload.mode) is not None:
+            running = [self._view(i, tokens, done) for i in ids]
+            if (
+                self.select_victim(candidate, running, self.workload.margin, self.workload.mode)
+                is not None
+            ):
                 for i in ids:
                     self.lost[i] += 1
-                self._chosen = waiter.id
+                self._chosen = candidate.id
                 times = f"{start_us // 1000}-{self.now_us // 1000} ms"
-                self.diary.append(f"{times}: {names}, thrown away for {waiter.id}")
+                self.diary.append(f"{times}: {names}, thrown away for {candidate.id}")
                 return
         self.now_us = finish_us
         self.unfinished -= set(ids)
         self.diary.append(f"{start_us // 1000}-{finish_us // 1000} ms: {names}, done")
 
     def _next_look(self, running: Sequence[int]) -> float:
-        """The gate is asked at every arrival, and every 20 ms as long as a request waits."""
+        """The next decision: at every arrival, and every 20 ms as long as a request waits."""
         tick_us = (self.now_us // _TICK_US + 1) * _TICK_US
         looks = self._arrivals() + ([tick_us] if self._waiting(running) else [])
         return min(looks, default=float("inf"))

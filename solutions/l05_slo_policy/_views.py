@@ -17,7 +17,7 @@ def seen(id: int, left_ms: float, slack_ms: float, preempted: int = 0, **fields:
         "tokens": max(1, round((left_us - slack_us - C) / A)),
         "slo_us": 200_000,
         "num_preemptions": preempted,
-        "urgency": policy.urgency(slack_us, left_us),
+        "edf_score": policy.edf_score(slack_us, left_us),
     }
     return SloView(id=id, slack_us=slack_us, time_to_deadline_us=left_us, **(known | fields))
 
@@ -29,7 +29,7 @@ def any_moments(rng: random.Random, count: int) -> list[Args]:
         ids = rng.sample(range(10), rng.choice((1, 2, 2, 3, 3, 4)) + 1)
         margin, mode = rng.choice((1.0, 1.2, 1.6, 2.0)), rng.choice(("conservative", "aggressive"))
         waiter, *runners = (any_view(rng, id) for id in ids)
-        close = [abs(waiter.urgency - margin * runner.urgency) for runner in runners]
+        close = [abs(waiter.edf_score - margin * runner.edf_score) for runner in runners]
         if margin in (1.0, 2.0) or min(close) > 1e-9:  # 1.2 times a score is not exact
             moments.append((waiter, runners, margin, mode))
     return sorted(moments, key=lambda args: len(args[1]))

@@ -3,16 +3,12 @@
 import itertools
 import random
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.task import Task
-from nanogpt.slo import SloView
-from nanogpt.slo.slo_parts import REFERENCE
-from nanogpt.slo.slo_view import SloRequest
+from nanogpt.slo.slo_policies import REFERENCE
+from nanogpt.slo.slo_view import SloRequest, SloView
 from solutions.l05_slo_policy._batches import MISCONCEPTIONS
 from solutions.l05_slo_policy._views import seen
 
@@ -20,7 +16,12 @@ from solutions.l05_slo_policy._views import seen
 
 
 def slo_batch(
-    head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
+    head: SloView,
+    waiters: list[SloView],
+    a: float,
+    c: float,
+    max_batch_tokens: int,
+    slack_reserve: float,
 ) -> list[int]:
     """Return the ids that share the next pass, `head` first: none that endangers it."""
     # Each one that comes along makes the pass longer for all in it. The head is the most
@@ -29,68 +30,43 @@ def slo_batch(
     for waiter in waiters:
         tokens += waiter.tokens
         spare_us = head.time_to_deadline_us - (a * tokens + c)
-        if tokens > bound or spare_us < guard * head.slo_us:
+        if tokens > max_batch_tokens or spare_us < slack_reserve * head.slo_us:
             break
         ids.append(waiter.id)
     return ids
 
 
 def by_adding_up(
-    head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
+    head: SloView,
+    waiters: list[SloView],
+    a: float,
+    c: float,
+    max_batch_tokens: int,
+    slack_reserve: float,
 ) -> list[int]:
     requests = [head, *waiters]
     totals = list(itertools.accumulate(request.tokens for request in requests))
-    latest = head.time_to_deadline_us - guard * head.slo_us
-    fits = [total <= bound and a * total + c <= latest for total in totals]
+    latest = head.time_to_deadline_us - slack_reserve * head.slo_us
+    fits = [total <= max_batch_tokens and a * total + c <= latest for total in totals]
     count = ([True, *fits[1:], False]).index(False)
     return [request.id for request in requests[:count]]
 
 
-def by_room(
-    head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
-) -> list[int]:
-    most = (head.time_to_deadline_us - guard * head.slo_us - c) / a
-    room = min(bound, most) - head.tokens
-    batch = [head.id]
-    for waiter in waiters:
-        room -= waiter.tokens
-        if room < 0:
-            break
-        batch.append(waiter.id)
-    return batch
-
-
-def as_an_array(
-    head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
-) -> Any:
-    totals = np.cumsum([request.tokens for request in (head, *waiters)])
-    fits = (totals <= bound) & (head.time_to_deadline_us - a * totals - c >= guard * head.slo_us)
-    fits[0] = True
-    return np.array([request.id for request in (head, *waiters)])[np.logical_and.accumulate(fits)]
-
-
-def from_the_slack(
-    head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
-) -> list[int]:
-    # The head's slack has its own work and the pass's c taken off already.
-    spare_us = head.slack_us - guard * head.slo_us
-    batch = [head]
-    for waiter in waiters:
-        batch.append(waiter)
-        others = sum(request.tokens for request in batch) - head.tokens
-        if a * others > spare_us or head.tokens + others > bound:
-            batch.remove(waiter)
-            break
-    return [request.id for request in batch]
-
-
 def from_the_longest(
-    head: SloView, waiters: list[SloView], a: float, c: float, bound: int, guard: float
+    head: SloView,
+    waiters: list[SloView],
+    a: float,
+    c: float,
+    max_batch_tokens: int,
+    slack_reserve: float,
 ) -> list[int]:
     def endangers(along: list[SloView]) -> bool:
         tokens = head.tokens + sum(waiter.tokens for waiter in along)
         finish_us = a * tokens + c
-        return tokens > bound or head.time_to_deadline_us < finish_us + guard * head.slo_us
+        return (
+            tokens > max_batch_tokens
+            or head.time_to_deadline_us < finish_us + slack_reserve * head.slo_us
+        )
 
     while waiters and endangers(waiters):
         waiters = waiters[:-1]
@@ -101,8 +77,11 @@ def from_the_longest(
 
 
 def draw_batch(name: str, args: Args) -> str:
-    head, waiters, a, c, bound, guard = args
-    lines = [f"{name}(head, waiters, a={a}, c={c}, bound={bound}, guard={guard})"]
+    head, waiters, a, c, max_batch_tokens, slack_reserve = args
+    lines = [
+        f"{name}(head, waiters, a={a}, c={c}, max_batch_tokens={max_batch_tokens}, "
+        f"slack_reserve={slack_reserve})"
+    ]
     for role, view in (("head", head), *(("waiter", each) for each in waiters)):
         lines.append(
             f"{role} id={view.id}: tokens={view.tokens}, slo_us={view.slo_us}, "
@@ -116,18 +95,18 @@ def any_queues(rng: random.Random, count: int) -> list[Args]:
     queues: list[Args] = []
     for _ in range(count):
         a, c = rng.choice(((100.0, 10_000.0), (0.5, 0.0), (172.625, 34_000.0)))
-        guard = rng.choice((0.125, 0.25, 0.5))
+        slack_reserve = rng.choice((0.125, 0.25, 0.5))
         sizes = [8 * rng.randint(1, 60) for _ in range(rng.randint(2, 5))]
         reach = sum(sizes[: rng.randint(1, len(sizes))])
-        bound = reach + rng.choice((-1, 0, 0, 1, 60, 60))
+        max_batch_tokens = reach + rng.choice((-1, 0, 0, 1, 60, 60))
         slo_us = 8 * rng.randint(100, 900)
-        spare_us = guard * slo_us + a * reach + c
+        spare_us = slack_reserve * slo_us + a * reach + c
         left_us = round(spare_us + rng.choice((-a, -1, 0, 0, a, 40 * a, 40 * a)))
         ids = rng.sample(range(10), len(sizes))
         head, *waiters = map(lambda id, tokens: queued(rng, id, tokens, a, c), ids, sizes)
         slack_us = round(left_us - a * head.tokens - c)
         head = replace(head, time_to_deadline_us=left_us, slo_us=slo_us, slack_us=slack_us)
-        queues.append((head, waiters, a, c, bound, guard))
+        queues.append((head, waiters, a, c, max_batch_tokens, slack_reserve))
     return sorted(queues, key=lambda args: len(args[1]))
 
 
@@ -151,8 +130,10 @@ def brings(id: int, tokens: int, left_ms: float, slo_ms: int = 200) -> SloView:
     return seen(id, left_ms, left_ms - 10 - tokens / 10, tokens=tokens, slo_us=1000 * slo_ms)
 
 
-def queue(head: SloView, *waiters: SloView, bound: int = 2048, guard: float = 0.125) -> Args:
-    return head, list(waiters), 100.0, 10_000.0, bound, guard
+def queue(
+    head: SloView, *waiters: SloView, max_batch_tokens: int = 2048, slack_reserve: float = 0.125
+) -> Args:
+    return head, list(waiters), 100.0, 10_000.0, max_batch_tokens, slack_reserve
 
 
 SHORT = brings(2, 100, 900)
@@ -164,22 +145,24 @@ ROOM_FOR_ALL = (
 HEAD_IN_DANGER = (
     queue(brings(4, 300, 90), ONE, OTHER),
     queue(brings(4, 300, 70), ONE, OTHER),
-    queue(brings(4, 300, 105), OTHER, ONE, guard=0.25),
-    queue(brings(4, 300, 110), OTHER, ONE, guard=0.25),
-    queue(brings(4, 300, 135), OTHER, ONE, guard=0.375),
+    queue(brings(4, 300, 105), OTHER, ONE, slack_reserve=0.25),
+    queue(brings(4, 300, 110), OTHER, ONE, slack_reserve=0.25),
+    queue(brings(4, 300, 135), OTHER, ONE, slack_reserve=0.375),
     queue(brings(4, 300, 175), brings(2, 500, 176), OTHER),
     queue(brings(4, 300, 115), brings(2, 300, 80), OTHER),
 )
-UP_TO_THE_BOUND = [
+UP_TO_THE_LIMIT = [
     queue(
         *(brings(4, 300, 900), brings(2, 200, 950), brings(7, 100, 960), brings(1, 100, 970)),
-        bound=bound,
+        max_batch_tokens=max_batch_tokens,
     )
-    for bound in (600, 599, 500, 400, 601)
+    for max_batch_tokens in (600, 599, 500, 400, 601)
 ]
 DOES_NOT_FIT = (
     queue(brings(4, 300, 200), brings(7, 2000, 300), SHORT),
-    queue(brings(4, 300, 200), brings(7, 200, 300), brings(1, 900, 400), SHORT, bound=1000),
+    queue(
+        brings(4, 300, 200), brings(7, 200, 300), brings(1, 900, 400), SHORT, max_batch_tokens=1000
+    ),
 )
 HEAD_ALONE = (
     queue(brings(4, 3000, 900), SHORT),
@@ -201,16 +184,16 @@ EXERCISE = Exercise(
     points=3,
     task=Task(
         signature="slo_batch(head: slo.SloView, waiters: list[slo.SloView], a: float, "
-        "c: float, bound: int, guard: float) -> list[int]",
+        "c: float, max_batch_tokens: int, slack_reserve: float) -> list[int]",
         rules=(
-            "A pass over n tokens takes a * n + c microseconds, and all requests in it get "
-            "done when it ends. Each brings the `tokens` that it still has to compute.",
-            "`waiters` are in order, the most urgent first. Take one after the other along as "
-            "long as the batch with it keeps to the next two limits.",
-            "All together, the head included, bring at most `bound` tokens.",
-            "The head, whose deadline is `time_to_deadline_us` microseconds away, has at least "
-            "`guard` times its SLO (`slo_us`) to spare when the pass ends.",
-            "Stop at the first waiter for which there is no room: none behind it may overtake it.",
+            "A pass over n tokens takes a * n + c microseconds, and all its requests finish when "
+            "it ends. Each request brings the `tokens` that it still has to compute.",
+            "`waiters` are in order, the most urgent first. Add one after the other as long as the "
+            "batch with it keeps to the next two limits.",
+            "All requests together, the head included, bring at most `max_batch_tokens` tokens.",
+            "When the pass ends, the head still has at least `slack_reserve` times its SLO "
+            "(`slo_us`) left until its deadline, which is `time_to_deadline_us` away now.",
+            "Stop at the first waiter that does not fit: no later one may overtake it.",
             "The head always runs, alone if it has to.",
             "Returns the ids of the batch, the head's first. `waiters` stay as they are.",
         ),
@@ -233,18 +216,18 @@ EXERCISE = Exercise(
         "batch, and what is left of the head's time to its deadline once a pass over them is "
         "paid for. Each has its own limit, and the first waiter that breaks one ends the loop.",
     ),
-    right=(slo_batch, by_adding_up, by_room, from_the_slack, from_the_longest, as_an_array),
+    right=(slo_batch, by_adding_up, from_the_longest),
     misconceptions=MISCONCEPTIONS,
     draw_call=draw_batch,
     checks=(
         ("room for all", JUDGE.on(*ROOM_FOR_ALL)),
         ("a head that others endanger", JUDGE.on(*HEAD_IN_DANGER)),
-        ("up to the bound", JUDGE.on(*UP_TO_THE_BOUND)),
+        ("up to the most tokens", JUDGE.on(*UP_TO_THE_LIMIT)),
         ("one that does not fit", JUDGE.on(*DOES_NOT_FIT)),
         ("a head that has no room itself", JUDGE.on(*HEAD_ALONE)),
         ("any queue", JUDGE.on_drawn(lambda rng: [CLOSE, *any_queues(rng, 60)])),
     ),
-    still_right={
+    equivalent_mutants={
         "head.tokens at least 1": AT_LEAST_1,
         "head.time_to_deadline_us at least 1": "too little for a pass either way",
         "head.slo_us at least 1": AT_LEAST_1,
@@ -255,7 +238,7 @@ EXERCISE = Exercise(
         "waiters.slo_us always 200000": HEAD_S,
         "waiters.slo_us at most 7": HEAD_S,
         "waiters.slo_us at least 1": HEAD_S,
-        "bound at least 1": AT_LEAST_1,
+        "max_batch_tokens at least 1": AT_LEAST_1,
         "result: without repeats": "ids are unique",
     },
 )

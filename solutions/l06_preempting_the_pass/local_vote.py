@@ -13,34 +13,23 @@ from course.task import Task
 # --- right answers ------------------------------------------------------------------------------
 
 
-def local_vote(target: int, step: int, layer: int, num_layers: int) -> int:
+def local_vote(target: int, step: int, layers_done: int, num_layers: int) -> int:
     """Return this rank's vote at one attention op: 1 to leave the pass, 0 to go on."""
     # The number says which step is meant, so what was written for another one, however late it is
     # read, does nothing. In whole numbers the 90 % have a sharp edge.
-    if target == step and 10 * layer <= 9 * num_layers:
+    if target == step and 10 * layers_done <= 9 * num_layers:
         return 1
     return 0
 
 
-def by_share(target: int, step: int, layer: int, num_layers: int) -> int:
-    is_protected = layer / num_layers > 0.9
+def by_share(target: int, step: int, layers_done: int, num_layers: int) -> int:
+    is_protected = layers_done / num_layers > 0.9
     return 0 if target != step or is_protected else 1
 
 
-def by_what_is_left(target: int, step: int, layer: int, num_layers: int) -> int:
-    if target != step:
-        return 0
-    left = num_layers - layer
-    return int(left * 10 >= num_layers)
-
-
-def with_fractions(target: int, step: int, layer: int, num_layers: int) -> int:
-    done = Fraction(layer, num_layers)
+def with_fractions(target: int, step: int, layers_done: int, num_layers: int) -> int:
+    done = Fraction(layers_done, num_layers)
     return int(done <= Fraction(9, 10)) if target == step else 0
-
-
-def as_a_product(target: int, step: int, layer: int, num_layers: int) -> int:
-    return (target == step) * (layer <= 0.9 * num_layers)
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -48,28 +37,30 @@ def as_a_product(target: int, step: int, layer: int, num_layers: int) -> int:
 
 def voting(
     meant: Callable[[int, int], bool] = lambda target, step: target == step,
-    early: Callable[[int, int], bool] = lambda layer, num_layers: 10 * layer <= 9 * num_layers,
+    early: Callable[[int, int], bool] = lambda layers_done, num_layers: (
+        10 * layers_done <= 9 * num_layers
+    ),
 ) -> Callable[[int, int, int, int], int]:
     """The rules but for those that are given."""
-    return lambda target, step, layer, num_layers: int(
-        meant(target, step) and early(layer, num_layers)
+    return lambda target, step, layers_done, num_layers: int(
+        meant(target, step) and early(layers_done, num_layers)
     )
 
 
 def meaning(key: str, belief: str, idea: str, *meant: Callable[[int, int], bool]) -> Misconception:
     """A wrong idea of which step is meant, also where nothing is asked about the layers."""
-    answer, *alike = [
+    answer, *same_result = [
         voting(each, **early)
-        for early in ({}, {"early": lambda layer, num_layers: True})
+        for early in ({}, {"early": lambda layers_done, num_layers: True})
         for each in meant
     ]
-    return Misconception(key, belief, idea, answer, alike=alike)
+    return Misconception(key, belief, idea, answer, same_result=same_result)
 
 
 def stopping(key: str, belief: str, idea: str, *early: Callable[[int, int], bool]) -> Misconception:
     """A wrong idea of which passes are let finish."""
-    answer, *alike = [voting(early=each) for each in early]
-    return Misconception(key, belief, idea, answer, alike=alike)
+    answer, *same_result = [voting(early=each) for each in early]
+    return Misconception(key, belief, idea, answer, same_result=same_result)
 
 
 PROTECTED = "A pass is let finish with more than 90 % of its layers done, "
@@ -82,15 +73,15 @@ MISCONCEPTIONS = (
             "A vote is a number, 1 or 0, since the ranks take the largest: this is "
             f"{value}, and `int(...)` makes a number of it."
         ),
-        form=lambda value: type(value) is bool,
-        also=(lambda *args: local_vote(*args) == 1,),
+        matches=lambda value: type(value) is bool,
+        examples=(lambda *args: local_vote(*args) == 1,),
     ),
     Misconception(
         "not_a_vote",
         "A vote says what it wants.",
         lambda value: f"A vote is 1, to leave, or 0, to go on, and not {a_kind(value)}.",
-        form=lambda value: as_whole(value) not in (0, 1),
-        also=((lambda *args: "leave" if local_vote(*args) else "stay"),),
+        matches=lambda value: as_whole(value) not in (0, 1),
+        examples=((lambda *args: "leave" if local_vote(*args) else "stay"),),
     ),
     meaning(
         "flag",
@@ -98,7 +89,6 @@ MISCONCEPTIONS = (
         "That a preemption is wanted does not say of which step: this target was written for "
         "another one, so leave only when it is the number of the step that runs.",
         lambda target, step: target >= 0,
-        lambda target, step: target != 0,
     ),
     meaning(
         "flag",
@@ -113,7 +103,6 @@ MISCONCEPTIONS = (
         "A target of an older step is stale: the step that it meant is over, and the one that runs "
         "now must not pay for it.",
         lambda target, step: target <= step,
-        lambda target, step: 0 <= target <= step,
     ),
     meaning(
         "newer_steps",
@@ -121,81 +110,39 @@ MISCONCEPTIONS = (
         "A target of a later step does not mean this one: leave when the two are equal.",
         lambda target, step: target >= step,
     ),
-    meaning(
-        "next_step",
-        "The monitor means the step after the one it names.",
-        "The monitor writes the number of the very step that it wants gone, not of the one before "
-        "or behind it.",
-        lambda target, step: target == step - 1,
-        lambda target, step: target == step + 1,
-    ),
     stopping(
         "never_too_late",
         "Urgent is urgent, at any layer.",
         f"{PROTECTED}since nearly all of it would be computed again; here it is left however many "
         "are done.",
-        lambda layer, num_layers: True,
+        lambda layers_done, num_layers: True,
     ),
     Misconception(
         "edge_too_early",
         "At 90 % it is over.",
         "With exactly 90 % of the layers done a pass may still be left: it is let finish when "
         "there are more (mind that 1 - 0.9 is not quite 0.1 in floats).",
-        voting(early=lambda layer, num_layers: 10 * layer < 9 * num_layers),
+        voting(early=lambda layers_done, num_layers: 10 * layers_done < 9 * num_layers),
     ),
     stopping(
         "counts_this_layer",
-        "Layers count from 0, so layer + 1 are done.",
-        "`layer` layers are done: the one whose attention op the rank has come to is not, and it "
-        "does not count.",
-        lambda layer, num_layers: 10 * (layer + 1) <= 9 * num_layers,
-    ),
-    stopping(
-        "last_layer_is_all",
-        "The last layer has number num_layers - 1, so that is 100 %.",
-        "The share is that of all `num_layers` layers: at the last one, num_layers - 1 are done, "
-        "not all.",
-        lambda layer, num_layers: 10 * layer <= 9 * (num_layers - 1),
-    ),
-    stopping(
-        "one_layer_more",
-        "The layer before is the last one that counts.",
-        "`layer` layers are done, not one fewer: past 90 % of all layers a pass is let finish.",
-        lambda layer, num_layers: 10 * (layer - 1) <= 9 * num_layers,
+        "The layer at hand counts as well.",
+        "`layers_done` layers are computed: the one whose attention op the rank has come to is "
+        "not, and it does not count.",
+        lambda layers_done, num_layers: 10 * (layers_done + 1) <= 9 * num_layers,
     ),
     stopping(
         "rounded",
         "There is no tenth of a layer.",
         "9 tenths of the layers need not be a whole number: compare without rounding it up.",
-        lambda layer, num_layers: layer <= round(0.9 * num_layers),
-        lambda layer, num_layers: layer <= -(-9 * num_layers // 10),
+        lambda layers_done, num_layers: layers_done <= round(0.9 * num_layers),
     ),
     stopping(
         "rounded",
         "About 90 % is 90 %.",
         "A share a little above 90 % is rounded down to it here, and such a pass is left too: "
         "compare the share as it is, without rounding.",
-        lambda layer, num_layers: round(layer / num_layers, 1) <= 0.9,
-        lambda layer, num_layers: round(layer / num_layers, 2) <= 0.9,
-    ),
-    Misconception(
-        "no_target_is_0",
-        "Nothing is wanted while the target is 0.",
-        "0 is a step like any other: only a negative target says that none is meant.",
-        voting(lambda target, step: target == step and target > 0),
-    ),
-    stopping(
-        "ten_per_cent",
-        "With 10 % of the work done it would be lost.",
-        f"{PROTECTED}not with 10 %: most of this one is still to come.",
-        lambda layer, num_layers: 10 * layer <= num_layers,
-    ),
-    stopping(
-        "late_only",
-        "90 % must be done before a pass may be left.",
-        "It is the other way round: early in a pass little is lost, and past 90 % it is let "
-        "finish.",
-        lambda layer, num_layers: 10 * layer > 9 * num_layers,
+        lambda layers_done, num_layers: round(layers_done / num_layers, 1) <= 0.9,
     ),
     Misconception(
         "ignores_target",
@@ -224,9 +171,9 @@ def any_votes(rng: random.Random, count: int) -> list[Args]:
         num_layers = rng.choice((1, 10, 20, rng.randint(2, 40), rng.randint(41, 130)))
         target = rng.choice([step, step, step, step - 1, step + 1, rng.randint(0, 50), NOTHING])
         edge = 9 * num_layers // 10
-        layer = rng.choice([0, edge - 1, edge, edge + 1, rng.randrange(num_layers)])
+        layers_done = rng.choice([0, edge - 1, edge, edge + 1, rng.randrange(num_layers)])
         target = int(str(target))  # another object than `step`, so that `is` is no `==`
-        cases.append((target, step, min(max(layer, 0), num_layers - 1), num_layers))
+        cases.append((target, step, min(max(layers_done, 0), num_layers - 1), num_layers))
     return cases
 
 
@@ -236,10 +183,10 @@ JUDGE = Comparison(
     "Two things decide: which step was meant, and how much of this pass is done.",
     evidence=[
         *(
-            (5, 5, layer, layers)
-            for layer, layers in ((9, 11), (18, 21), (19, 21), (29, 30), (39, 40))
+            (5, 5, layers_done, layers)
+            for layers_done, layers in ((9, 11), (18, 21), (19, 21), (29, 30), (39, 40))
         ),
-        *((5, 5, layer, 100) for layer in (10, 11, 89, 90, 91, 92, 93, 94, 95)),
+        *((5, 5, layers_done, 100) for layers_done in (10, 11, 89, 90, 91, 92, 93, 94, 95)),
         *((0, 0, 1, 4), (0, 5, 1, 4), (1, 5, 1, 4)),
         *any_votes(random.Random(0), 40),
     ],
@@ -257,7 +204,7 @@ EXERCISE = Exercise(
     minutes=5,
     points=2,
     task=Task(
-        signature="local_vote(target: int, step: int, layer: int, num_layers: int) -> int",
+        signature="local_vote(target: int, step: int, layers_done: int, num_layers: int) -> int",
         rules=(
             "The result is this rank's vote at one attention op: `1` to leave the pass, `0` to go "
             "on.",
@@ -265,8 +212,8 @@ EXERCISE = Exercise(
             "the monitor wants preempted, or `-1` if it has never wanted any. It is never taken "
             "back, and may have been written early or late.",
             "`step` is the number of the step that runs here and now.",
-            "`layer` of the `num_layers` layers are done: the rank stands at the attention op of "
-            "the next one, and the first has number 0.",
+            "`layers_done` of the `num_layers` layers are done: the rank stands at the attention "
+            "op of the next one, and the first has number 0.",
             "A pass with more than 90 % of its layers done is let finish.",
         ),
         args=(7, 7, 2, 4),
@@ -280,22 +227,22 @@ EXERCISE = Exercise(
         "Of 10 layers 9 may be done, of 20 layers 18: ten times the one is compared with nine "
         "times the other, without a float. `int` makes 1 or 0 of whether both conditions hold.",
     ),
-    right=(local_vote, by_share, by_what_is_left, with_fractions, as_a_product),
+    right=(local_vote, by_share, with_fractions),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
             "the step that is meant",
-            JUDGE.on(*((step, step, layer, layers) for step, layer, layers in NAMED)),
+            JUDGE.on(*((step, step, layers_done, layers) for step, layers_done, layers in NAMED)),
         ),
         ("other steps", JUDGE.on(*((target, step, 1, 4) for target, step in OTHERS))),
         (
             "a pass that is nearly done",
-            JUDGE.on(*((5, 5, layer, layers) for layer, layers in NEARLY_DONE)),
+            JUDGE.on(*((5, 5, layers_done, layers) for layers_done, layers in NEARLY_DONE)),
         ),
         ("any attention op", JUDGE.on_drawn(lambda rng: any_votes(rng, 60))),
     ),
-    draw_call=named("target", "step", "layer", "num_layers"),
-    still_right={
+    draw_call=named("target", "step", "layers_done", "num_layers"),
+    equivalent_mutants={
         "num_layers at least 1": "a model has a layer",
         "result at most 7": "a vote is never more than 1",
     },

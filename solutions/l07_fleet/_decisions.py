@@ -7,7 +7,7 @@ from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.harness import Failure
 from nanogpt.fleet.decisions import route
-from nanogpt.fleet.views import FleetSnapshot
+from nanogpt.fleet.fleet_views import FleetSnapshot
 from solutions.l07_fleet._policies import pairs, reference
 
 Decision = tuple[int, int] | None
@@ -43,13 +43,13 @@ NOT_A_PAIR = Misconception(
     "not_a_pair",
     "A request and a worker.",
     lambda kind: f"A decision is `(request_id, worker_id)` or None, not {kind}.",
-    also=((lambda snapshot: next(iter(pairs(snapshot)), None)),),
+    examples=((lambda snapshot: next(iter(pairs(snapshot)), None)),),
 )
 SWAPPED = Misconception(
     "swapped",
     "Worker first.",
     "The request comes first, then the worker: `(request_id, worker_id)`.",
-    also=(lambda snapshot: (reference(snapshot) or ())[::-1] or None,),
+    examples=(lambda snapshot: (reference(snapshot) or ())[::-1] or None,),
 )
 UNKNOWN_REQUEST = Misconception(
     "unknown_request",
@@ -57,7 +57,7 @@ UNKNOWN_REQUEST = Misconception(
     lambda id: (
         f"No request {id} waits: take the `id` of one of `snapshot.waiting`, or answer None."
     ),
-    also=(places_in_the_lists,),
+    examples=(places_in_the_lists,),
 )
 UNKNOWN_WORKER = Misconception(
     "unknown_worker",
@@ -66,7 +66,7 @@ UNKNOWN_WORKER = Misconception(
         f"There is no worker {id}: take the `id` of one of `snapshot.workers`, not its place in a "
         "list."
     ),
-    also=(numbered_from_the_last,),
+    examples=(numbered_from_the_last,),
 )
 FULL_BATCH = Misconception(
     "full_batch",
@@ -75,7 +75,7 @@ FULL_BATCH = Misconception(
         f"The batch of worker {id} is full: only a worker with `num_running` below its "
         "`batch_size` can take another request."
     ),
-    also=(any_worker,),
+    examples=(any_worker,),
 )
 NO_ROOM = Misconception(
     "no_room",
@@ -84,7 +84,7 @@ NO_ROOM = Misconception(
         f"Request {id} needs {needed} KV tokens and worker {worker_id} has {free} free: compare "
         "them before you dispatch."
     ),
-    also=(any_place_in_a_batch,),
+    examples=(any_place_in_a_batch,),
 )
 ILLEGAL = (NOT_A_PAIR, SWAPPED, UNKNOWN_REQUEST, UNKNOWN_WORKER, FULL_BATCH, NO_ROOM)
 

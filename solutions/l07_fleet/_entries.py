@@ -4,27 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from course.exercise import Misconception
-from nanogpt.fleet.decisions import Entry
-from solutions.l07_fleet._queues import (
-    handling,
-    push_flipped,
-    push_lower,
-    sweep_all,
-    sweep_top,
-    sweeping,
-)
-
-
-def flipped(got: Any, wanted: Any) -> bool:
-    """Whether the heaps differ in nothing but which of an entry's two numbers comes first."""
-    return (
-        got[1:] == wanted[1:] and left_of(map(unordered, wanted[0]), map(unordered, got[0])) == []
-    )
-
-
-def unordered(entry: Entry) -> tuple[Any, ...]:
-    key, *numbers = entry
-    return key, *sorted(numbers)
+from solutions.l07_fleet._queues import handling, push_lower, sweep_all, sweeping
 
 
 def swept(got: Any, wanted: Any) -> bool:
@@ -46,31 +26,19 @@ def left_of(entries: Iterable[Any], others: Iterable[Any]) -> list[Any] | None:
 
 NEAR = (
     Misconception(
-        "flipped",
-        "A generation and its request.",
-        "An entry is the key, the id and the generation, in this order: here the generation stands "
-        "before the id.",
-        form=flipped,
-        also=((handling(push_flipped)),),
-    ),
-    Misconception(
         "sweeps",
         "What is stale may go at any time.",
         "A stale entry stays in the heap until a pop finds it on top: no push, no removal and no "
         "search takes it out.",
-        form=swept,
-        also=tuple(
-            sweeping(sweep, *events)
-            for sweep in (sweep_all, sweep_top)
-            for events in (("push",), ("remove",), ("push", "remove"), ("push", "remove", "pop"))
-        ),
+        matches=swept,
+        examples=(sweeping(sweep_all, "push"),),
     ),
     Misconception(
         "only_the_heap",
         "Generations are all that counts.",
         "The generations and `popped` are right, but the heap is not: work out which entries lie "
         "in it after this event.",
-        form=lambda got, wanted: got[1:] == wanted[1:],
-        also=(handling(push_lower),),
+        matches=lambda got, wanted: got[1:] == wanted[1:],
+        examples=(handling(push_lower),),
     ),
 )

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
-from nanogpt.fleet.decisions import Entry, Key, on_event
+from nanogpt.fleet.decisions import Entry, Key, apply_event
 
 Generations: TypeAlias = dict[int, int]
 Event: TypeAlias = tuple[Any, ...]
@@ -50,7 +50,7 @@ def handling(
     def answer(heap: list[Entry], generations: Generations, event: Event) -> Any:
         own = {"push": push, "remove": remove, "pop": pop}[event[0]]
         if own is None:
-            return on_event(heap, generations, event)
+            return apply_event(heap, generations, event)
         entries, latest = list(heap), dict(generations)
         popped = own(entries, latest, *event[1:])
         return entries, latest, popped
@@ -66,7 +66,7 @@ def changing(
     """The right result, one of the three changed."""
 
     def answer(entries: list[Entry], latest: Generations, event: Event) -> Any:
-        entries, latest, id = on_event(entries, latest, event)
+        entries, latest, id = apply_event(entries, latest, event)
         return heap(entries), generations(latest), popped(id, event)
 
     return in_order(answer)
@@ -85,28 +85,13 @@ def push_as(count: Callable[[Generations, int], int]) -> Callable[..., None]:
 push = push_as(lambda latest, id: latest.get(id, 0) + 1)
 
 
-def push_then_count(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
-    heapq.heappush(entries, (key, id, latest.get(id, 0)))
-    count_up(entries, latest, id)
-
-
 def push_only_new(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
     if all(entry[1:] != (id, latest.get(id)) for entry in entries):
         push(entries, latest, id, key)
 
 
-def push_only_a_new_key(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
-    if (key, id, latest.get(id)) not in entries:
-        push(entries, latest, id, key)
-
-
 def push_lower(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
     push(entries, latest, id, (key[0], -key[1]))
-
-
-def push_flipped(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
-    count_up(entries, latest, id)
-    heapq.heappush(entries, (key, latest[id], id))
 
 
 def append(entries: list[Entry], latest: Generations, id: int, key: Key) -> None:
@@ -123,22 +108,8 @@ def count_up(entries: list[Entry], latest: Generations, id: int) -> None:
     latest[id] = latest.get(id, 0) + 1
 
 
-def count_down(entries: list[Entry], latest: Generations, id: int) -> None:
-    latest[id] = latest.get(id, 0) - 1
-
-
 def forget(entries: list[Entry], latest: Generations, id: int) -> None:
     latest.pop(id, None)
-
-
-def count_known(entries: list[Entry], latest: Generations, id: int) -> None:
-    if id in latest:
-        latest[id] += 1
-
-
-def count_waiting(entries: list[Entry], latest: Generations, id: int) -> None:
-    if any(entry[1:] == (id, latest.get(id)) for entry in entries):
-        latest[id] += 1
 
 
 def take_out(entries: list[Entry], latest: Generations, id: int) -> None:
@@ -148,11 +119,6 @@ def take_out(entries: list[Entry], latest: Generations, id: int) -> None:
 def take_out_and_count(entries: list[Entry], latest: Generations, id: int) -> None:
     take_out(entries, latest, id)
     count_up(entries, latest, id)
-
-
-def take_out_and_forget(entries: list[Entry], latest: Generations, id: int) -> None:
-    take_out(entries, latest, id)
-    forget(entries, latest, id)
 
 
 def leave(entries: list[Entry], latest: Generations, id: int) -> None:
@@ -184,17 +150,6 @@ def popping(
     return pop
 
 
-def naming(*kinds: str) -> Callable[..., Any]:
-    """These events also give the request that they are about."""
-    return changing(popped=lambda popped, event: event[1] if event[0] in kinds else popped)
-
-
-def peek(entries: list[Entry], latest: Generations) -> int | None:
-    """Leaves the one that it names where it was."""
-    sweep_top(entries, latest)
-    return entries[0][1] if entries else None
-
-
 def pop_by(rank: Callable[[Entry], Any]) -> Callable[[list[Entry], Generations], Any]:
     """Takes the live entry that ranks lowest, and those stale ones that rank below it."""
 
@@ -212,34 +167,15 @@ def pop_by(rank: Callable[[Entry], Any]) -> Callable[[list[Entry], Generations],
     return pop
 
 
-def pop_leaving_stale(entries: list[Entry], latest: Generations) -> int | None:
-    for entry in sorted(entries):
-        if latest.get(entry[1]) == entry[2]:
-            entries[:] = sorted(other for other in entries if other != entry)
-            latest[entry[1]] += 1
-            return entry[1]
-    return None
-
-
-def pop_and_sweep(entries: list[Entry], latest: Generations) -> int | None:
-    sweep_all(entries, latest)
-    return popping()(entries, latest)
-
-
 def sweep_all(entries: list[Entry], latest: Generations) -> None:
     entries[:] = sorted(entry for entry in entries if latest.get(entry[1]) == entry[2])
-
-
-def sweep_top(entries: list[Entry], latest: Generations) -> None:
-    while entries and latest.get(entries[0][1]) != entries[0][2]:
-        heapq.heappop(entries)
 
 
 def sweeping(sweep: Callable[[list[Entry], Generations], None], *kinds: str) -> Callable[..., Any]:
     """Right, and then a sweep after each event of these kinds."""
 
     def answer(heap: list[Entry], generations: Generations, event: Event) -> Any:
-        entries, latest, popped = on_event(heap, generations, event)
+        entries, latest, popped = apply_event(heap, generations, event)
         if event[0] in kinds:
             sweep(entries, latest)
         return entries, latest, popped
@@ -256,5 +192,5 @@ def pop_without_looking(entries: list[Entry], latest: Generations) -> int:
 
 
 def into_the_heap(heap: list[Entry], generations: Generations, event: Event) -> Any:
-    heap[:], newest, popped = on_event(heap, generations, event)
+    heap[:], newest, popped = apply_event(heap, generations, event)
     return heap, newest, popped

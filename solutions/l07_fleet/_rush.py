@@ -6,7 +6,7 @@ from typing import Any
 
 from course.calling.plain_values import as_whole
 from course.checks.comparing import Args
-from nanogpt.fleet.views import WorkerView
+from nanogpt.fleet.fleet_views import WorkerView
 
 
 def view(id: int, backlog: int = 0, running: int = 0, **fields: int) -> WorkerView:

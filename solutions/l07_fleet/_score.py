@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from course.checks.fleet_loads import NUM_REQUESTS, Load
 from course.exercise import Misconception
-from nanogpt.experiments.paired_statistics import Paired, paired
-from nanogpt.fleet.views import FleetSnapshot
+from nanogpt.experiments.paired_statistics import Estimate, paired
+from nanogpt.fleet.fleet_views import FleetSnapshot
 from solutions.l07_fleet._policies import first_by, is_lost, pairs, reference
 from solutions.l07_fleet._serving import Served, serve, serve_by_fifo
 
@@ -41,35 +41,35 @@ LEFT_OUT = Misconception(
     "What is too late is not worth a place.",
     f"A request waits longer than {LONGEST_WAIT_US / 1e6:g} s for its first token, or for ever: "
     "being too late is no reason to be left out, so send it too when no other needs the place.",
-    also=(leaving_out_the_lost,),
+    examples=(leaving_out_the_lost,),
 )
 HOLDS_BACK = Misconception(
     "holds_back",
     "Each worker in turn.",
     "You answer None while a request that waits has room at a worker, and an idle place serves "
     "none: look at every request and every worker before you end the round.",
-    also=((in_turn),),
+    examples=((in_turn),),
 )
 ARRIVAL_ORDER = Misconception(
     "arrival_order",
     "First come, first served, where it fits.",
     "You nearly always take the oldest request, which is what FIFO does: look at which deadlines "
     "are near.",
-    also=(first_by(lambda snapshot, request: request.arrival_us),),
+    examples=(first_by(lambda snapshot, request: request.arrival_us),),
 )
 TAKES_THE_PATIENT = Misconception(
     "takes_the_patient",
     "The shortest first.",
     "You often take a request that has time, while the deadline of another is nearer and can still "
     "be kept: look at the deadlines.",
-    also=((first_by(lambda snapshot, request: request.remaining_us)),),
+    examples=((first_by(lambda snapshot, request: request.remaining_us)),),
 )
 SERVES_THE_LOST = Misconception(
     "serves_the_lost",
     "A level is worth a tenth of a second.",
     "You often serve a request that is too late already, while another could still make it: ask "
     "what going first helps, once `now_us + remaining_us` is past the deadline.",
-    also=(first_by(lambda snapshot, request: request.arrival_us + 100_000 * request.priority),),
+    examples=(first_by(lambda snapshot, request: request.arrival_us + 100_000 * request.priority),),
 )
 LUCKY = Misconception(
     "lucky",
@@ -116,7 +116,7 @@ class Score:
     baselines: tuple[Baseline, ...]
 
     @property
-    def difference(self) -> Paired:
+    def difference(self) -> Estimate:
         """Attainment against FIFO's, in percentage points."""
         fifo = [100 * fifo for fifo, _ in self.baselines]
         return paired(fifo, [100 * served.attainment for served in self.yours])

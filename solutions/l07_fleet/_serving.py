@@ -11,11 +11,9 @@ from typing import Any
 
 from course.checks.fleet_loads import FLEET, Load
 from course.harness import Failure
-from nanogpt.fleet.dispatching import Dispatcher
-from nanogpt.fleet.fleet_parts import FleetParts
+from nanogpt.fleet.fleet_policies import FleetPolicies
+from nanogpt.fleet.fleet_views import FleetSnapshot
 from nanogpt.fleet.simulation import Simulation
-from nanogpt.fleet.tracing import Tracer
-from nanogpt.fleet.views import FleetSnapshot
 from solutions.l07_fleet._decisions import illegal, pair_of
 from solutions.l07_fleet._policies import has_room, is_lost
 
@@ -80,10 +78,7 @@ class Policy:
 
 
 def serve(function: Callable[[FleetSnapshot], Any], load: Load) -> Served:
-    """Serve a load by a policy. Raises: whatever the policy raises.
-
-    The dispatcher asks the policy without a guard: all of this runs under the limit of one call.
-    """
+    """Serve a load by a policy. Raises: whatever the policy raises."""
     habits = dict.fromkeys(Habits.__slots__, 0)
 
     def decide(snapshot: FleetSnapshot) -> tuple[int, int] | None:
@@ -95,12 +90,7 @@ def serve(function: Callable[[FleetSnapshot], Any], load: Load) -> Served:
         observe(habits, snapshot, decision)
         return decision
 
-    workload = load.workload()
-    simulation = Simulation(FLEET, workload)
-    parts = FleetParts(decide=decide)
-    simulation.dispatcher = Dispatcher(
-        FLEET, parts, simulation.workers, simulation, Tracer(enabled=False)
-    )
+    simulation = Simulation(FLEET, load.workload(), FleetPolicies(decide=decide))
     try:
         simulation.advance()
     except IllegalError as error:

@@ -11,7 +11,7 @@ from course.exercise import Exercise, Misconception
 from course.format_values import show, show_call
 from course.harness import Ask, Check, Failure, Rows
 from course.task import Task
-from nanogpt.fleet.views import FleetSnapshot, WaitingView, WorkerView
+from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView, WorkerView
 from solutions.l07_fleet._decisions import ILLEGAL, illegal, pair_of
 from solutions.l07_fleet._policies import pairs, to_compute
 from solutions.l07_fleet._score import (
@@ -65,39 +65,6 @@ def by_slack(snapshot: FleetSnapshot) -> tuple[int, int] | None:
     return None if best is None else best[2:]
 
 
-def by_least_running(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    """No prefixes, no backlog: the order alone is worth most of it."""
-    now_us = snapshot.now_us
-    order = sorted(
-        pairs(snapshot),
-        key=lambda pair: (
-            now_us - pair[0].arrival_us < 750_000,
-            now_us + pair[0].remaining_us > pair[0].deadline_us,
-            pair[0].deadline_us,
-            pair[1].num_running,
-        ),
-    )
-    return (order[0][0].id, order[0][1].id) if order else None
-
-
-def by_the_nearest_deadline(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    legal = pairs(snapshot)
-    if not legal:
-        return None
-    request, worker = min(legal, key=lambda pair: (pair[0].deadline_us, pair[1].backlog_tokens))
-    return request.id, worker.id
-
-
-def by_aged_priority(snapshot: FleetSnapshot) -> tuple[int, int] | None:
-    """The order of the lesson's own fleet: a level is worth a quarter of a second of waiting."""
-    waiting = sorted(snapshot.waiting, key=lambda r: r.arrival_us + 250_000 * r.priority)
-    for request in waiting:
-        for worker in sorted(snapshot.workers, key=lambda each: each.num_running):
-            if (request, worker) in pairs(snapshot):
-                return request.id, worker.id
-    return None
-
-
 def by_points(snapshot: FleetSnapshot) -> tuple[int, int] | None:
     """One number for everything: level, age, and what the worker has to compute first."""
 
@@ -140,7 +107,7 @@ NEVER = Misconception(
         f"{expected} would do, yet the answer is None, which ends the round: look at every request "
         "and every worker, and mind that a way without a `return` gives None too."
     ),
-    also=((lambda snapshot: None),),
+    examples=((lambda snapshot: None),),
 )
 EXACT_FIT = Misconception(
     "exact_fit",
@@ -149,13 +116,13 @@ EXACT_FIT = Misconception(
         f"Request {request.id} needs {request.kv_tokens_needed} KV tokens and worker {worker.id} "
         f"has {worker.kv_free_tokens} free: that is room, for a request may take all that is free."
     ),
-    also=(leaves_a_token_free,),
+    examples=(leaves_a_token_free,),
 )
 EMPTY_RAISES = Misconception(
     "empty_raises",
     "A request waits.",
     "A snapshot in which no request waits is no error: answer None.",
-    also=(the_nearest_deadline_of_all,),
+    examples=(the_nearest_deadline_of_all,),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -375,14 +342,7 @@ EXERCISE = Exercise(
         "the deadline. Go through the requests in that order; the first for which the list of "
         "workers with room is not empty is the one to send. None comes after the loop.",
     ),
-    right=(
-        my_policy,
-        by_slack,
-        by_least_running,
-        by_the_nearest_deadline,
-        by_aged_priority,
-        by_points,
-    ),
+    right=(my_policy, by_slack, by_points),
     misconceptions=(NEVER, EXACT_FIT, EMPTY_RAISES, *ILLEGAL, *WEAK),
     checks=(
         (

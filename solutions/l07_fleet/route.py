@@ -1,14 +1,12 @@
 """Exercise 7.3: which worker a request is sent to."""
 
-import heapq
 import random
-from collections import defaultdict
 
 from course.checks.comparing import Args, Comparison
 from course.exercise import Exercise
 from course.harness import Ask, Failure, Rows
 from course.task import Task
-from nanogpt.fleet.views import WorkerView
+from nanogpt.fleet.fleet_views import WorkerView
 from solutions.l07_fleet._routes import KEY_ERROR, MISCONCEPTIONS
 from solutions.l07_fleet._rush import Prefills, Rush, view
 
@@ -40,20 +38,6 @@ def by_loop(workers: list[WorkerView], hits: dict[int, int]) -> int:
             best = rank
     assert best is not None
     return best[2]
-
-
-def by_narrowing(workers: list[WorkerView], hits: dict[int, int]) -> int:
-    left = {worker.id: worker.backlog_tokens - hits.get(worker.id, 0) for worker in workers}
-    least = [worker for worker in workers if left[worker.id] == min(left.values())]
-    fewest = min(worker.num_running for worker in least)
-    return min(worker.id for worker in least if worker.num_running == fewest)
-
-
-def from_a_heap(workers: list[WorkerView], hits: dict[int, int]) -> int:
-    known = defaultdict(int, hits)
-    order = [(w.backlog_tokens - known[w.id], w.num_running, w.id) for w in workers]
-    heapq.heapify(order)
-    return order[0][-1]
 
 
 def by_stable_sorts(workers: list[WorkerView], hits: dict[int, int]) -> int:
@@ -171,7 +155,7 @@ EXERCISE = Exercise(
         "tuple of three, what decides first in front; a worker that `hits` leaves out has a "
         "hit of 0, which is what `hits.get` is for.",
     ),
-    right=(route, by_loop, by_narrowing, from_a_heap, by_stable_sorts),
+    right=(route, by_loop, by_stable_sorts),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -220,7 +204,7 @@ EXERCISE = Exercise(
         ("any choice", JUDGE.on_drawn(any_choices)),
     ),
     draw_call=draw_call,
-    still_right={
+    equivalent_mutants={
         "workers: reversed": "they come in any order",
         "by_loop(): if best is None or rank {< => <=} best:": "ids are unique",
     },

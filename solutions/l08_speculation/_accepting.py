@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
-from nanogpt.parts.acceptance import accept, draw
+from nanogpt.policies.acceptance import draw, rejection_sample
 
 Probs: TypeAlias = Sequence[float]
 Accept: TypeAlias = Callable[[Probs, Probs, int, float, float], Any]
@@ -38,7 +38,7 @@ def by_rules(
 
 def then(change: Callable[..., Any]) -> Accept:
     """The right answer, made into change(kept, token, p, q, the draft, u, v)."""
-    return lambda *args: change(*accept(*args), *args)
+    return lambda *args: change(*rejection_sample(*args), *args)
 
 
 # --- picking a token -----------------------------------------------------------------------------
@@ -66,14 +66,6 @@ def shares(weights: Probs) -> list[float]:
     return [weight / total for weight in weights] if total else list(weights)
 
 
-def by_counting_down(weights: Probs, v: float) -> int | None:
-    for index, share in enumerate(shares(weights)):
-        v -= share
-        if v < 0:
-            return index
-    return None
-
-
 def or_else(pick: Pick, fallback: Callable[[Probs], int]) -> Pick:
     """What `pick` finds, and where it finds nothing the fallback."""
 
@@ -88,10 +80,6 @@ def last(weights: Probs) -> int:
     return len(weights) - 1
 
 
-def highest(weights: Probs) -> int:
-    return max(range(len(weights)), key=weights.__getitem__)
-
-
 def or_no_result(pick: Pick) -> Accept:
     """Returns where `pick` finds a token, and else runs off its end."""
 
@@ -102,19 +90,4 @@ def or_no_result(pick: Pick) -> Accept:
     return answer
 
 
-def heaviest_first(weights: Probs, v: float) -> int:
-    order = sorted(range(len(weights)), key=lambda index: -weights[index])
-    return order[draw([weights[index] for index in order], v)]
-
-
-def evenly(weights: Probs, v: float) -> int | None:
-    there = [index for index, weight in enumerate(weights) if weight > 0]
-    return there[int(v * len(there))] if there else None
-
-
 # --- whole answers -------------------------------------------------------------------------------
-
-
-def draws_and_compares(p: Probs, q: Probs, token: int, u: float, v: float) -> tuple[bool, int]:
-    drawn = draw(p, v)
-    return drawn == token, drawn

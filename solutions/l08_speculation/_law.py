@@ -37,7 +37,7 @@ def judge_law(ask: Ask, calls: Comparison[Any]) -> Failure | None:
     results: list[Result] = []
     for weight, args in law_cases():
         value = like(ask(*args), calls.reference(*args))
-        ill_formed = any(each.form and each.form(value) for each in FORMS)
+        ill_formed = any(each.matches and each.matches(value) for each in FORMS)
         if value is None or ill_formed or not 0 <= value[1] < len(mass):
             return calls.judge(ask, [args])
         mass[value[1]] += weight

@@ -27,8 +27,8 @@ def near(rule: Rule) -> Callable[..., Any]:
 
 def mistaken(key: str, belief: str, idea: str, *rules: Rule) -> Misconception:
     """A wrong idea of a mean, and the rules that people who have it would write."""
-    answer, *alike = map(near, rules)
-    return Misconception(key, belief, idea, answer, alike=alike)
+    answer, *same_result = map(near, rules)
+    return Misconception(key, belief, idea, answer, same_result=same_result)
 
 
 def not_a_number(belief: str, way: Callable[..., Any]) -> Misconception:
@@ -36,8 +36,8 @@ def not_a_number(belief: str, way: Callable[..., Any]) -> Misconception:
         "not_a_number",
         belief,
         lambda value: f"The answer is a number, not {a_kind(value)}.",
-        form=lambda value: as_number(value) is None or value != value,
-        also=(way,),
+        matches=lambda value: as_number(value) is None or value != value,
+        examples=(way,),
     )
 
 
@@ -45,8 +45,8 @@ NOT_FINITE = Misconception(
     "not_finite",
     "It never ends.",
     "The answer is finite: one pass yields at most k + 1 tokens.",
-    form=lambda value: value in (math.inf, -math.inf),
-    also=(lambda *args: math.inf,),
+    matches=lambda value: value in (math.inf, -math.inf),
+    examples=(lambda *args: math.inf,),
 )
 # Key, belief and idea; what is written differs.
 BONUS_FORGOTTEN = (

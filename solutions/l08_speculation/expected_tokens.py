@@ -1,8 +1,5 @@
 """Exercise 8.2: how many tokens a verifying pass yields on average."""
 
-import itertools
-import math
-import operator
 import random
 from collections.abc import Callable
 
@@ -29,32 +26,25 @@ from solutions.l08_speculation._means import (
 # --- right answers ------------------------------------------------------------------------------
 
 
-def expected_tokens(p: float, k: int) -> float:
-    """Return how many tokens one verifying pass yields on average when `k` tokens were drafted."""
-    # The i-th draft stays if it and all in front of it are accepted, p to the power of i. A mean
-    # count is the sum of such chances, and the target's own token is certain: p to the power of 0.
-    return sum(p**i for i in range(k + 1))
+def expected_tokens(acceptance_rate: float, num_draft_tokens: int) -> float:
+    """Return how many tokens one verifying pass yields on average."""
+    # The i-th draft token is accepted if all in front of it are: p to the power of i. A mean count
+    # is the sum of such chances, and the target's own token is certain: p to the power of 0.
+    return sum(acceptance_rate**i for i in range(num_draft_tokens + 1))
 
 
-def in_closed_form(p: float, k: int) -> float:
-    if p == 1:
-        return k + 1
-    return (1 - p ** (k + 1)) / (1 - p)
+def in_closed_form(acceptance_rate: float, num_draft_tokens: int) -> float:
+    if acceptance_rate == 1:
+        return num_draft_tokens + 1
+    return (1 - acceptance_rate ** (num_draft_tokens + 1)) / (1 - acceptance_rate)
 
 
-def by_the_first_rejection(p: float, k: int) -> float:
-    mean = (k + 1) * p**k
-    for accepted in range(k):
-        mean += (accepted + 1) * p**accepted * (1 - p)
-    return mean
-
-
-def recursive(p: float, k: int) -> float:
-    return 1.0 if k == 0 else 1 + p * recursive(p, k - 1)
-
-
-def by_products(p: float, k: int) -> float:
-    return math.fsum(itertools.accumulate([1.0, *[p] * k], operator.mul))
+def recursive(acceptance_rate: float, num_draft_tokens: int) -> float:
+    return (
+        1.0
+        if num_draft_tokens == 0
+        else 1 + acceptance_rate * recursive(acceptance_rate, num_draft_tokens - 1)
+    )
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -70,15 +60,10 @@ def cut(how: Callable[[float], float]) -> Callable[[float, int], float]:
     return lambda p, k: how(expected_tokens(p, k))
 
 
-def at_p_1(certain: Callable[[int], float]) -> Callable[[float, int], float]:
-    """Right but for drafts that are all accepted."""
-    return lambda p, k: certain(k) if p == 1 else expected_tokens(p, k)
-
-
 CLOSED_FORM = Misconception(
     *DIVIDES_BY_ZERO,
     near(nan_at_1(expected_tokens)),
-    also=(lambda p, k: (1 - p ** (k + 1)) / (1 - p),),
+    examples=(lambda p, k: (1 - p ** (k + 1)) / (1 - p),),
 )
 MISCONCEPTIONS = (
     not_a_number("One number per draft.", lambda p, k: [p**i for i in range(k + 1)]),
@@ -90,60 +75,22 @@ MISCONCEPTIONS = (
         BONUS_AT_THE_END,
         lambda p, k: accepted(p, k) + p**k,
     ),
-    mistaken(
-        *AT_LEAST_ONE,
-        lambda p, k: accepted(p, k) + 1 - p,
-        lambda p, k: max(1, accepted(p, k)),
-    ),
+    mistaken(*AT_LEAST_ONE, lambda p, k: max(1, accepted(p, k))),
     mistaken(*ONE_DRAFT_LESS, lambda p, k: sum(p**i for i in range(k))),
-    mistaken(
-        "one_draft_more",
-        "The bonus is one more.",
-        "There are only k drafts: the powers of p end with p ** k.",
-        lambda p, k: sum(p**i for i in range(k + 2)),
-    ),
     mistaken(*ENDLESS, lambda p, k: 1 / (1 - p)),
     CLOSED_FORM,
-    mistaken(*EACH_ALONE, lambda p, k: 1 + k * p, lambda p, k: k * p, lambda p, k: (k + 1) * p),
-    mistaken(
-        "all_or_nothing",
-        "All have to be right.",
-        "When a draft is rejected, those in front of it stay: it is not all of them or none.",
-        lambda p, k: 1 + k * p**k,
-        lambda p, k: (k + 1) * p**k,
-    ),
-    mistaken(
-        "at_most",
-        "All of them, and one.",
-        "k + 1 is the most that a pass can yield: how many it is on average depends on `p`.",
-        lambda p, k: k + 1,
-    ),
+    mistaken(*EACH_ALONE, lambda p, k: 1 + k * p),
     mistaken(
         "rejection",
         "p is the chance that a draft goes.",
-        "`p` is the probability that a draft is accepted, not that it is rejected.",
+        "`acceptance_rate` is the probability that a draft is accepted, not that it is rejected.",
         lambda p, k: expected_tokens(1 - p, k),
-    ),
-    mistaken(
-        "weighs_by_count",
-        "i tokens with probability p ** i.",
-        "Add up the chances that the first draft stays, that the second does, and so on: each "
-        "brings one token, however many are in front of it.",
-        lambda p, k: 1 + sum(i * p**i for i in range(1, k + 1)),
     ),
     mistaken(
         "whole_tokens",
         "There are no half tokens.",
         "A mean need not be a whole number: do not round it.",
-        *map(
-            cut, (round, int, lambda mean: round(mean, 1), math.ceil, lambda mean: round(mean, 2))
-        ),
-    ),
-    mistaken(
-        "certain_drafts",
-        "At p = 1 the sum is 1.",
-        "At p = 1 every draft is accepted: count what a pass yields then.",
-        *map(at_p_1, (lambda k: 1, lambda k: 0, lambda k: k)),
+        cut(round),
     ),
 )
 
@@ -168,14 +115,15 @@ EXERCISE = Exercise(
     minutes=6,
     points=2,
     task=Task(
-        signature="expected_tokens(p: float, k: int) -> float",
+        signature="expected_tokens(acceptance_rate: float, num_draft_tokens: int) -> float",
         rules=(
-            "The result is how many tokens one verifying pass yields on average when `k` tokens "
-            "were drafted; `k` may be 0.",
-            "Each draft that the target looks at is accepted with probability `p`, from 0 to 1, "
-            "both included. At the first that is not, it and all behind it go.",
-            "Then the target adds one token of its own: in the place of the first rejected draft, "
-            "or after the last one if all `k` were accepted.",
+            "Returns how many tokens one verifying pass yields on average for `num_draft_tokens` "
+            "draft tokens (k, which may be 0).",
+            "Each draft token that the target checks is accepted with probability "
+            "`acceptance_rate` (p, from 0 to 1, both included). The first rejected one is "
+            "discarded with all draft tokens behind it.",
+            "Then the target adds one token of its own: in the place of the first rejected draft "
+            "token, or after the last one if all were accepted.",
         ),
         args=(0.5, 1),
         result=1.5,
@@ -188,7 +136,7 @@ EXERCISE = Exercise(
         "With the 1 written as p ** 0 it is one sum over powers of p, in a single `sum(...)`. "
         "Which exponent is the first, and which the last?",
     ),
-    right=(expected_tokens, in_closed_form, by_the_first_rejection, recursive, by_products),
+    right=(expected_tokens, in_closed_form, recursive),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("one draft", JUDGE.on((0.5, 1), (0.75, 1), (0.25, 1))),
@@ -202,5 +150,5 @@ EXERCISE = Exercise(
         ),
         ("any chance", JUDGE.on_drawn(any_chance)),
     ),
-    draw_call=named("p", "k"),
+    draw_call=named("acceptance_rate", "num_draft_tokens"),
 )

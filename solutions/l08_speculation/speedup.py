@@ -27,30 +27,27 @@ from solutions.l08_speculation.expected_tokens import accepted, expected_tokens
 # --- right answers ------------------------------------------------------------------------------
 
 
-def speedup(p: float, k: int, alpha: float) -> float:
+def speedup(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) -> float:
     """Return how many times as fast as plain decoding speculation is: 2 is twice, 0.5 half."""
     # The draft model has to know its own last token before it can draft the next one: it runs k
     # times in a round, and the rejected drafts are paid for like the others.
-    return expected_tokens(p, k) / (1 + k * alpha)
+    return expected_tokens(acceptance_rate, num_draft_tokens) / (1 + num_draft_tokens * draft_cost)
 
 
-def of_a_round(p: float, k: int, alpha: float) -> float:
+def of_a_round(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) -> float:
     time = 1.0
     tokens = chance = 1.0
-    for _ in range(k):
-        time += alpha
-        chance *= p
+    for _ in range(num_draft_tokens):
+        time += draft_cost
+        chance *= acceptance_rate
         tokens += chance
     return tokens / time
 
 
-def in_closed_form(p: float, k: int, alpha: float) -> float:
-    tokens = k + 1 if p >= 1 else (1 - p ** (k + 1)) / (1 - p)
-    return tokens / (k * alpha + 1)
-
-
-def by_time_per_token(p: float, k: int, alpha: float) -> float:
-    time_per_token = (1 + alpha * k) / math.fsum(p**i for i in range(k + 1))
+def by_time_per_token(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) -> float:
+    time_per_token = (1 + draft_cost * num_draft_tokens) / math.fsum(
+        acceptance_rate**i for i in range(num_draft_tokens + 1)
+    )
     return 1 / time_per_token
 
 
@@ -70,31 +67,27 @@ def over_the_round(tokens: Callable[[float, int], float]) -> Callable[..., float
 CLOSED_FORM = Misconception(
     *DIVIDES_BY_ZERO,
     near(nan_at_1(speedup)),
-    also=(over_the_round(lambda p, k: (1 - p ** (k + 1)) / (1 - p)),),
+    examples=(over_the_round(lambda p, k: (1 - p ** (k + 1)) / (1 - p)),),
 )
 MISCONCEPTIONS = (
     not_a_number("Is it worth it?", lambda p, k, alpha: speedup(p, k, alpha) > 1),
     NOT_FINITE,
     mistaken(
         "charged_once",
-        "A draft costs alpha.",
+        "A draft costs `draft_cost`.",
         "The draft model runs once for every token that it drafts, one after the other: a round "
         "has k drafts to pay for, not one.",
         tokens_over(lambda p, k, alpha: 1 + alpha),
     ),
     mistaken(
         "charged_once_each_alone",
-        "k drafts, each with probability p, for alpha.",
+        "k drafts, each with probability p, for one `draft_cost`.",
         "Wrong twice, and both ways it looks better: drafts stay only in a row, so tokens are not "
         "1 + k * p, and the draft runs k times in a round, not once.",
         lambda p, k, alpha: (1 + k * p) / (1 + alpha),
     ),
     mistaken(*EACH_ALONE, over_the_round(lambda p, k: 1 + k * p)),
-    mistaken(
-        *BONUS_FORGOTTEN,
-        over_the_round(accepted),
-        lambda p, k, alpha: accepted(p, k) / (1 + alpha),
-    ),
+    mistaken(*BONUS_FORGOTTEN, over_the_round(accepted)),
     mistaken(*AT_LEAST_ONE, over_the_round(lambda p, k: max(1, accepted(p, k)))),
     mistaken(*ONE_DRAFT_LESS, over_the_round(lambda p, k: sum(p**i for i in range(k)))),
     mistaken(*ENDLESS, over_the_round(lambda p, k: 1 / (1 - p))),
@@ -102,7 +95,7 @@ MISCONCEPTIONS = (
     mistaken(
         "draft_is_free",
         "Drafts cost nothing.",
-        "Drafting is not free: each of the k drafts takes alpha of a decode's time.",
+        "Drafting is not free: each of the k drafts takes `draft_cost` of a decode's time.",
         lambda p, k, alpha: expected_tokens(p, k),
     ),
     mistaken(
@@ -116,34 +109,13 @@ MISCONCEPTIONS = (
         "What goes costs nothing.",
         "A rejected draft took as long to make as an accepted one: all k are paid for.",
         tokens_over(lambda p, k, alpha: 1 + alpha * accepted(p, k)),
-        tokens_over(lambda p, k, alpha: 1 + alpha * k * p),
-    ),
-    mistaken(
-        "drafts_one_more",
-        "k + 1 tokens, k + 1 drafts.",
-        "The last token of a round is the target's own: k are drafted, not k + 1.",
-        tokens_over(lambda p, k, alpha: 1 + (k + 1) * alpha),
     ),
     mistaken(
         "a_pass_each",
         "Each draft is verified.",
         "The verifying pass looks at all drafts at once and takes the time of one decode, however "
         "many they are.",
-        tokens_over(lambda p, k, alpha: k * (1 + alpha)),
         tokens_over(lambda p, k, alpha: k + 1 + k * alpha),
-        tokens_over(lambda p, k, alpha: (k + 1) * (1 + alpha)),
-    ),
-    mistaken(
-        "time_saved",
-        "The time that it takes, in decodes.",
-        "This is the other way round, time per token: 2 has to mean twice as fast.",
-        lambda p, k, alpha: 1 / speedup(p, k, alpha),
-    ),
-    mistaken(
-        "gain_alone",
-        "What is gained.",
-        "As fast as plain decoding is 1, not 0.",
-        lambda p, k, alpha: speedup(p, k, alpha) - 1,
     ),
     mistaken(
         "never_below_1",
@@ -153,9 +125,9 @@ MISCONCEPTIONS = (
     ),
     mistaken(
         "draft_speed",
-        "The draft model is alpha times as fast.",
-        "alpha is how long a draft takes, as a share of a decode; it is not how many times as fast "
-        "it is.",
+        "The draft model is `draft_cost` times as fast.",
+        "`draft_cost` is how long a draft takes, as a share of a decode, not how many times as "
+        "fast the draft model is.",
         tokens_over(lambda p, k, alpha: 1 + k / alpha),
     ),
 )
@@ -188,15 +160,17 @@ EXERCISE = Exercise(
     minutes=4,
     points=2,
     task=Task(
-        signature="speedup(p: float, k: int, alpha: float) -> float",
+        signature="speedup(acceptance_rate: float, num_draft_tokens: int, draft_cost: float) "
+        "-> float",
         rules=(
-            "The result is how many times as fast as plain decoding speculation is: 2 is twice, "
-            "0.5 half as fast.",
+            "Returns how many times as fast as plain decoding speculation is: 2 is twice, 0.5 half "
+            "as fast.",
             "Plain decoding yields 1 token per unit of time.",
-            "With speculation, the draft model first drafts `k` tokens, one after the other, and "
-            "each takes `alpha` units.",
-            "Then one verifying pass takes 1 unit, however many tokens it looks at. It yields "
-            "`expected_tokens(p, k)` tokens on average, and you may call that.",
+            "With speculation, the draft model first drafts `num_draft_tokens` tokens, one after "
+            "the other. Each takes `draft_cost` units.",
+            "Then one verifying pass takes 1 unit, however many tokens it checks. It yields "
+            "`expected_tokens(acceptance_rate, num_draft_tokens)` tokens on average; you may call "
+            "that function.",
         ),
         args=(0.5, 2, 0.25),
         result=1.75 / 1.5,
@@ -205,11 +179,11 @@ EXERCISE = Exercise(
         "Follow one round with a watch: who runs how many times, and for how long? Then count the "
         "tokens that it has brought.",
         "Plain decoding brings 1 token per unit of time. A round takes 1 unit for the pass and "
-        "alpha for each of the k drafts, and brings `expected_tokens(p, k)`.",
+        "`draft_cost` for each draft token, and brings `expected_tokens(...)` tokens.",
         "Speed is tokens per unit of time. Write down the time of a round, divide its tokens by "
         "that, and compare with plain decoding, which has a speed of 1.",
     ),
-    right=(speedup, of_a_round, in_closed_form, by_time_per_token),
+    right=(speedup, of_a_round, by_time_per_token),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("a good draft", JUDGE.on((0.85, 4, 0.1), (0.5, 2, 0.25), (0.9, 1, 0.05))),
@@ -227,5 +201,5 @@ EXERCISE = Exercise(
         ),
         ("any draft", JUDGE.on_drawn(any_draft)),
     ),
-    draw_call=named("p", "k", "alpha"),
+    draw_call=named("acceptance_rate", "num_draft_tokens", "draft_cost"),
 )

@@ -19,8 +19,6 @@ from course.harness import Ask, Check, Failure, Rows
 
 Group = Sequence[Args]
 """Texts in blocks of one size, each (tokens, size, salt), whose hashes are compared."""
-Labels = Callable[[list[int], int, str], Any]
-"""What stands for the hashes of a text: equal where they are."""
 
 _draw_short = named("tokens", "size", "salt")
 
@@ -117,15 +115,15 @@ class SameAndOther:
         return self.weak.failure(rows, bits)
 
     def _form_of(self, value: Any) -> Misconception | None:
-        return next((each for each in self.forms if each.form and each.form(value)), None)
+        return next((each for each in self.forms if each.matches and each.matches(value)), None)
 
     def _malformed(self, ask: Ask, args: Args, value: Any) -> Failure:
         wanted = len(right_labels(*args))
         expected = f"{wanted} string{'s' * (wanted != 1)}, one for each full block"
         rows = _rows(draw_call(ask.name, args), expected, show(value))
-        form = self._form_of(value)
-        if form:
-            return form.failure(rows, value)
+        matches = self._form_of(value)
+        if matches:
+            return matches.failure(rows, value)
         results = [([args], [value]), *self._more(ask)]
         return self._named(results, rows) or Failure(
             f"There is one hash for each full block, so {wanted} here, not {len(value)}.",

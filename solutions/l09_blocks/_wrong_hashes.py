@@ -20,11 +20,5 @@ def with_the_rest(tokens: list[int], size: int, salt: str) -> list[str]:
     return [hashlib.sha256(repr((salt, tokens[: s + size])).encode()).hexdigest() for s in starts]
 
 
-def rest_alone(tokens: list[int], size: int, salt: str) -> list[str]:
-    starts = range(0, len(tokens), size)
-    blocks = [(salt, tokens[s : s + size]) for s in starts]
-    return [hashlib.sha256(repr(block).encode()).hexdigest() for block in blocks]
-
-
 def with_a_number_of_its_own(tokens: list[int], size: int, salt: str) -> Any:
     return [f"{uuid.uuid4().hex}" for _ in ends(tokens, size)]

@@ -1,7 +1,5 @@
 """Exercise 9.1: the blocks that a request needs besides its own."""
 
-import itertools
-import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -17,20 +15,22 @@ Allocate = Callable[[int, int, int, list[int]], Any]
 # --- right answers ------------------------------------------------------------------------------
 
 
-def allocate(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> list[int] | None:
+def allocate(
+    num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]
+) -> list[int] | None:
     """Return the blocks that a table needs besides its own, or None when too few are free."""
     # A block that is begun is taken whole, so round up; what the table has counts. All or nothing:
     # with some of its blocks a request could not go on, and nothing else could have them.
     needed = (num_tokens + size - 1) // size
     more = max(0, needed - num_blocks)
-    if more > len(free):
+    if more > len(free_blocks):
         return None
-    return free[:more]
+    return free_blocks[:more]
 
 
-def block_by_block(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
+def block_by_block(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
     room, taken = num_blocks * size, list[int]()
-    for block in free:
+    for block in free_blocks:
         if room >= num_tokens:
             break
         taken.append(block)
@@ -38,30 +38,13 @@ def block_by_block(num_blocks: int, num_tokens: int, size: int, free: list[int])
     return taken if room >= num_tokens else None
 
 
-def from_what_has_no_room(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
-    without = num_tokens - num_blocks * size
-    if without <= 0:
-        return []
-    more = math.ceil(without / size)
-    blocks = tuple(itertools.islice(free, more))
-    return blocks if len(blocks) == more else None
-
-
-def with_a_stack(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
-    stack, mine = free[::-1], list[int]()
+def with_a_stack(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
+    stack, mine = free_blocks[::-1], list[int]()
     while (num_blocks + len(mine)) * size < num_tokens:
         if not stack:
             return None
         mine.append(stack.pop())
     return mine
-
-
-def by_comparing_ranges(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
-    missing = list(range(0, num_tokens, size))[num_blocks:]
-    try:
-        return [block for _, block in zip(missing, free[: len(missing)], strict=True)]
-    except ValueError:
-        return None
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -72,11 +55,11 @@ def taking(
 ) -> Allocate:
     """Right but for how many are wanted, or for what it gives where they are `short`."""
 
-    def answer(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
+    def answer(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
         wanted = max(0, more(num_blocks, num_tokens, size))
-        if wanted > len(free):
-            return short(free, wanted) if short else None
-        return free[:wanted]
+        if wanted > len(free_blocks):
+            return short(free_blocks, wanted) if short else None
+        return free_blocks[:wanted]
 
     return answer
 
@@ -85,23 +68,18 @@ def lacking(num_blocks: int, num_tokens: int, size: int) -> int:
     return -(-num_tokens // size) - num_blocks
 
 
-def pops(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
+def pops(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
     more = max(0, lacking(num_blocks, num_tokens, size))
-    return None if more > len(free) else [free.pop(0) for _ in range(more)]
+    return None if more > len(free_blocks) else [free_blocks.pop(0) for _ in range(more)]
 
 
-def from_the_end(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
+def from_the_end(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
     more = max(0, lacking(num_blocks, num_tokens, size))
-    return None if more > len(free) else free[len(free) - more :]
+    return None if more > len(free_blocks) else free_blocks[len(free_blocks) - more :]
 
 
-def in_number_order(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
-    more = max(0, lacking(num_blocks, num_tokens, size))
-    return None if more > len(free) else sorted(free)[:more]
-
-
-def nothing_is_none(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> Any:
-    return allocate(num_blocks, num_tokens, size, free) or None
+def nothing_is_none(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) -> Any:
+    return allocate(num_blocks, num_tokens, size, free_blocks) or None
 
 
 MISCONCEPTIONS = (
@@ -110,14 +88,14 @@ MISCONCEPTIONS = (
         "Some is better than none.",
         "Too few are free, so the answer is None: a request that gets some of its blocks cannot "
         "go on with them, and keeps them from all others.",
-        taking(lacking, lambda free, wanted: free),
+        taking(lacking, lambda free_blocks, wanted: free_blocks),
     ),
     Misconception(
         "empty_when_short",
         "Nothing can be given, so nothing is returned.",
         "`[]` says that no block is needed, and the engine would go on and write; that there are "
         "too few is said by None.",
-        taking(lacking, lambda free, wanted: []),
+        taking(lacking, lambda free_blocks, wanted: []),
     ),
     Misconception(
         "none_when_enough",
@@ -135,8 +113,8 @@ MISCONCEPTIONS = (
             if as_items(value) is None
             else (list_of_ints(value) or ("", ""))[1]
         ),
-        form=lambda value: value is not None and list_of_ints(value) is not None,
-        also=((lambda *args: (allocate(*args) or [-1])[0]),),
+        matches=lambda value: value is not None and list_of_ints(value) is not None,
+        examples=((lambda *args: (allocate(*args) or [-1])[0]),),
     ),
     Misconception(
         "no_return",
@@ -166,78 +144,30 @@ MISCONCEPTIONS = (
         taking(lambda held, tokens, size: -(-tokens // size)),
     ),
     Misconception(
-        "tokens_come_on_top",
-        "The tokens are new.",
-        "`num_tokens` are all tokens that the table has to hold, those in its blocks included; "
-        "the room that these have left counts too.",
-        taking(lambda held, tokens, size: -(-(tokens + held * size) // size)),
-    ),
-    Misconception(
         "a_block_for_each_token",
         "A token needs its place.",
         "A block holds `size` tokens: this takes one for each.",
         taking(lambda held, tokens, size: tokens - held),
-        alike=(taking(lambda held, tokens, size: tokens - held * size),),
-    ),
-    Misconception(
-        "all_that_is_free",
-        "What is free may be had.",
-        "Only as many as the tokens need: a block that holds none of them is lost to all other "
-        "requests.",
-        lambda num_blocks, num_tokens, size, free: free,
-        alike=(
-            lambda num_blocks, num_tokens, size, free: (
-                free if len(free) >= lacking(num_blocks, num_tokens, size) else None
-            ),
-        ),
-    ),
-    Misconception(
-        "keeps_one_back",
-        "The last one is a reserve.",
-        "As many are free as are needed, and that is enough: nothing asks for a block to be left.",
-        lambda num_blocks, num_tokens, size, free: (
-            None
-            if lacking(num_blocks, num_tokens, size) >= max(1, len(free))
-            else allocate(num_blocks, num_tokens, size, free)
-        ),
     ),
     Misconception(
         "from_the_end",
         "A free list is a stack.",
-        "`free` stands best first, and what stands last may still be found by its hash: take the "
-        "first ones.",
+        "`free_blocks` stands best first, and what stands last may still be found by its hash: "
+        "take the first ones.",
         from_the_end,
-        alike=(lambda *args: None if from_the_end(*args) is None else from_the_end(*args)[::-1],),
-    ),
-    Misconception(
-        "in_number_order",
-        "Low numbers first.",
-        "The order of `free` says which ones to take first; a block's number says nothing about "
-        "what it is worth.",
-        in_number_order,
-    ),
-    Misconception(
-        "the_new_table_s_numbers",
-        "Blocks are counted up.",
-        "These are places in the table: which free blocks go there is asked.",
-        lambda num_blocks, num_tokens, size, free: (
-            None
-            if lacking(num_blocks, num_tokens, size) > len(free)
-            else list(range(num_blocks, -(-num_tokens // size)))
-        ),
     ),
     Misconception(
         "below_0",
         "A slice of fewer than none is empty.",
         "The table has more blocks than it needs here, and a slice up to a number below 0 leaves "
         "only the last ones out: nothing is taken.",
-        lambda num_blocks, num_tokens, size, free: (
+        lambda num_blocks, num_tokens, size, free_blocks: (
             None
-            if lacking(num_blocks, num_tokens, size) > len(free)
-            else free[: lacking(num_blocks, num_tokens, size)]
+            if lacking(num_blocks, num_tokens, size) > len(free_blocks)
+            else free_blocks[: lacking(num_blocks, num_tokens, size)]
         ),
     ),
-    Misconception("in_place", "What is taken comes off the list.", also=(pops,)),
+    Misconception("in_place", "What is taken comes off the list.", examples=(pops,)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -261,14 +191,13 @@ JUDGE = Comparison(
     "Write the tokens into blocks of `size`, one after another: how many blocks are begun, and "
     "which of them does the table have?",
     evidence=[
-        (num_blocks, num_tokens, 4, free)
+        (num_blocks, num_tokens, 4, free_blocks)
         for num_blocks in (0, 1, 3)
         for num_tokens in (3, 8, 13)
-        for free in ([9, 5, 7, 2, 8], [6, 1], [3])
+        for free_blocks in ([9, 5, 7, 2, 8], [6, 1], [3])
     ],
 )
 
-NOTHING_WITHOUT = "of 0 tokens without room, 0 blocks are made all the same"
 
 EXERCISE = Exercise(
     number=1,
@@ -277,16 +206,17 @@ EXERCISE = Exercise(
     points=2,
     part="allocate",
     task=Task(
-        signature="allocate(num_blocks: int, num_tokens: int, size: int, free: list[int]) -> "
-        "list[int] | None",
+        signature="allocate(num_blocks: int, num_tokens: int, size: int, free_blocks: list[int]) "
+        "-> list[int] | None",
         rules=(
             "A block holds `size` tokens. A request's table has `num_blocks` blocks, full or "
             "not, and is to hold `num_tokens` tokens in all (at least 1), with those that it holds "
             "already.",
-            "The result is the list of blocks that it needs besides, the first ones of `free`: the "
-            "numbers of all free blocks, best first. It is empty when its own are enough.",
+            "The result is the list of blocks that it needs besides, the first ones of "
+            "`free_blocks`: the numbers of all free blocks, best first. It is empty when its own "
+            "are enough.",
             "Where too few are free, the result is None.",
-            "Leave `free` as it is.",
+            "Leave `free_blocks` as it is.",
         ),
         args=(1, 35, 16, [7, 3, 4]),
         result=[7, 3],
@@ -294,10 +224,10 @@ EXERCISE = Exercise(
     hints=(
         "Draw 35 tokens in blocks of 16. How many blocks have at least one of them?",
         "Round up to whole blocks, and take off what the table has. What if that is 0, or less?",
-        "With `more` blocks wanted there are two ways out: None if `free` has fewer, else the "
-        "first `more` of it. A slice copies, `pop` does not.",
+        "With `more` blocks wanted there are two ways out: None if `free_blocks` has fewer, else "
+        "the first `more` of it. A slice copies, `pop` does not.",
     ),
-    right=(allocate, block_by_block, from_what_has_no_room, with_a_stack, by_comparing_ranges),
+    right=(allocate, block_by_block, with_a_stack),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -321,12 +251,10 @@ EXERCISE = Exercise(
         ),
         ("any table", JUDGE.on_drawn(any_table)),
     ),
-    draw_call=named("num_blocks", "num_tokens", "size", "free"),
-    still_right={
+    draw_call=named("num_blocks", "num_tokens", "size", "free_blocks"),
+    equivalent_mutants={
         "num_tokens at least 1": "it is at least 1",
         "size at least 1": "it is at least 1",
-        "free: without repeats": "a block is free once",
-        "from_what_has_no_room(): if without {<= => <} 0:": NOTHING_WITHOUT,
-        "from_what_has_no_room(): if without <= {0 => -1}:": NOTHING_WITHOUT,
+        "free_blocks: without repeats": "a block is free once",
     },
 )

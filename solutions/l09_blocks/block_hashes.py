@@ -6,20 +6,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from course.calling.plain_values import as_items, kind_of
 from course.checks.comparing import a_kind
 from course.exercise import Exercise, Misconception
 from course.harness import returned_nothing
 from course.task import Task
 from solutions.l09_blocks._hashing import Group, SameAndOther, draw_call, ends
-from solutions.l09_blocks._wrong_hashes import (
-    rest_alone,
-    with_a_number_of_its_own,
-    with_hash,
-    with_the_rest,
-)
+from solutions.l09_blocks._wrong_hashes import with_a_number_of_its_own, with_hash, with_the_rest
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -48,23 +41,9 @@ def salted_once(tokens: list[int], size: int, salt: str) -> Any:
     return hashes
 
 
-def one_digest_fed_on(tokens: list[int], size: int, salt: str) -> Any:
-    digest = hashlib.blake2b(json.dumps(salt).encode())
-    hashes: list[str] = []
-    for i, token in enumerate(tokens, 1):
-        digest.update(token.to_bytes(8, "little"))
-        if i % size == 0:
-            hashes.append(digest.hexdigest())
-    return hashes
-
-
 def of_the_whole_beginning(tokens: list[int], size: int, salt: str) -> Any:
     beginnings = [tokens[: (i + 1) * size] for i in range(len(tokens) // size)]
     return tuple(hashlib.sha1(json.dumps([salt, each]).encode()).hexdigest() for each in beginnings)
-
-
-def the_beginning_itself(tokens: list[int], size: int, salt: str) -> Any:
-    return [f"{salt!r} {tokens[:end]}" for end in range(size, len(tokens) + 1, size)]
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -81,12 +60,8 @@ def hashed(says: Says) -> Callable[[list[int], int, str], list[str]]:
 
 
 def mistaken(key: str, belief: str, idea: str, *says: Says) -> Misconception:
-    answer, *alike = map(hashed, says)
-    return Misconception(key, belief, idea, answer, alike=alike)
-
-
-def cut_short(digits: int) -> Callable[[list[int], int, str], list[str]]:
-    return lambda *args: [each[:digits] for each in block_hashes(*args)]
+    answer, *same_result = map(hashed, says)
+    return Misconception(key, belief, idea, answer, same_result=same_result)
 
 
 def as_numbers(tokens: list[int], size: int, salt: str) -> Any:
@@ -104,15 +79,15 @@ FORMS = (
         "no_return",
         "The hashes are computed.",
         returned_nothing("block_hashes"),
-        form=lambda value: value is None,
-        also=(lambda *args: None,),
+        matches=lambda value: value is None,
+        examples=(lambda *args: None,),
     ),
     Misconception(
         "not_a_list",
         "The text has a hash.",
         lambda value: f"The answer is a list of strings, one for each block, not {a_kind(value)}.",
-        form=lambda value: as_items(value) is None,
-        also=(lambda *args: (block_hashes(*args) or [""])[-1],),
+        matches=lambda value: as_items(value) is None,
+        examples=(lambda *args: (block_hashes(*args) or [""])[-1],),
     ),
     Misconception(
         "not_strings",
@@ -121,21 +96,16 @@ FORMS = (
             "A hash is a string here, so that it means the same in every process and file; this "
             f"one is of the type {type_of_the_first_other(value)}."
         ),
-        form=lambda value: type_of_the_first_other(value) != "",
-        also=((as_numbers),),
+        matches=lambda value: type_of_the_first_other(value) != "",
+        examples=((as_numbers),),
     ),
 )
 SEPARATORS = (",", " ", "|", ":", "-")
 
 
-def joined(between: str, salt_first: bool) -> Says:
+def joined(between: str) -> Says:
     """Salt and tokens joined to one string, with this between any two."""
-
-    def says(tokens: list[int], size: int, salt: str, end: int) -> str:
-        text = [str(token) for token in tokens[:end]]
-        return between.join([salt, *text] if salt_first else [*text, salt])
-
-    return says
+    return lambda tokens, size, salt, end: between.join([salt, *map(str, tokens[:end])])
 
 
 IDEAS = (
@@ -145,7 +115,6 @@ IDEAS = (
         "The same tokens behind another beginning have other K/V, since they attend to it: the "
         "parent's hash has to be in each block's.",
         lambda tokens, size, salt, end: (salt, tokens[end - size : end]),
-        lambda tokens, size, salt, end: tokens[end - size : end],
     ),
     mistaken(
         "no_salt",
@@ -155,19 +124,11 @@ IDEAS = (
         lambda tokens, size, salt, end: tokens[:end],
     ),
     mistaken(
-        "salt_and_no_more",
-        "The salt goes into the first block.",
-        "The first block's salt reaches the others only through the parent's hash: without that, "
-        "later blocks have neither it nor what stands before them.",
-        lambda tokens, size, salt, end: (salt if end == size else "", tokens[end - size : end]),
-    ),
-    mistaken(
         "place_for_parent",
         "Same tokens at the same place.",
         "The place says how many tokens stand before the block, not which: their K/V goes into "
         "this block's, so their hash has to.",
         lambda tokens, size, salt, end: (salt, end, tokens[end - size : end]),
-        lambda tokens, size, salt, end: (end, tokens[end - size : end]),
     ),
     mistaken(
         "parent_s_tokens",
@@ -177,27 +138,11 @@ IDEAS = (
         lambda tokens, size, salt, end: (salt, tokens[max(0, end - 2 * size) : end]),
     ),
     mistaken(
-        "first_block_and_own",
-        "A text is known by how it begins.",
-        "What stands between the first block and this one goes into its K/V as well: chain the "
-        "hashes, each with its parent's.",
-        lambda tokens, size, salt, end: (salt, tokens[:size], tokens[end - size : end], end),
-        lambda tokens, size, salt, end: (salt, tokens[:size], tokens[end - size : end]),
-    ),
-    mistaken(
         "only_before",
         "The parent's hash says who it is.",
         "The block's own tokens are left out: two texts that differ in this very block would "
         "share it.",
         lambda tokens, size, salt, end: (salt, tokens[: end - size], end),
-        lambda tokens, size, salt, end: (salt, tokens[: end - size]),
-    ),
-    mistaken(
-        "one_token_of_it",
-        "The last token is enough.",
-        "Every token of the block goes into its K/V, and so into its hash, not one of them alone.",
-        lambda tokens, size, salt, end: (salt, tokens[size - 1 : end : size]),
-        lambda tokens, size, salt, end: (salt, tokens[:end:size], end),
     ),
     mistaken(
         "whole_text",
@@ -205,8 +150,6 @@ IDEAS = (
         "What stands behind a block does not change its K/V: with the whole text in its hash, "
         "only the very same prompt finds it.",
         lambda tokens, size, salt, end: (salt, tokens, end),
-        lambda tokens, size, salt, end: (salt, tokens[: len(tokens) // size * size], end),
-        lambda tokens, size, salt, end: (salt, tokens, tokens[end - size : end]),
     ),
     mistaken(
         "order_lost",
@@ -217,16 +160,6 @@ IDEAS = (
             salt,
             [sorted(tokens[e - size : e]) for e in range(size, end + 1, size)],
         ),
-        lambda tokens, size, salt, end: (salt, sorted(tokens[:end])),
-        lambda tokens, size, salt, end: (salt, sum(tokens[:end]), end),
-        lambda tokens, size, salt, end: (
-            salt,
-            [sum(tokens[e - size : e]) for e in range(size, end + 1, size)],
-        ),
-        lambda tokens, size, salt, end: (
-            salt,
-            [sorted({*tokens[e - size : e]}) for e in range(size, end + 1, size)],
-        ),
     ),
     mistaken(
         "runs_together",
@@ -234,17 +167,13 @@ IDEAS = (
         "Without something in between, 1 and 23 are joined to what 12 and 3 are: keep the tokens "
         "apart, and the salt from them.",
         lambda tokens, size, salt, end: (salt, "".join(map(str, tokens[:end]))),
-        lambda tokens, size, salt, end: (salt, "".join(map(str, tokens[:end])), end),
-        lambda tokens, size, salt, end: salt + "".join(map(str, tokens[:end])),
-        lambda tokens, size, salt, end: salt + ",".join(map(str, tokens[:end])),
-        lambda tokens, size, salt, end: ",".join(map(str, tokens[:end])) + salt,
     ),
     mistaken(
         "salt_among_tokens",
         "Commas keep all of it apart.",
         "A salt is any string, one with numbers and commas too, and joined as if it were a token "
         "it reads like tokens: `repr` of a tuple keeps the two apart.",
-        *(joined(between, first) for between in SEPARATORS for first in (True, False)),
+        joined(","),
     ),
     mistaken(
         "cut_to_a_byte",
@@ -252,27 +181,12 @@ IDEAS = (
         "There are more than 256 tokens in a vocabulary: cut to a byte, different ones look alike.",
         lambda tokens, size, salt, end: (salt, [token % 256 for token in tokens[:end]]),
     ),
-    mistaken(
-        "cut_to_two_bytes",
-        "A token fits into 16 bits.",
-        "There are vocabularies of more than 65,536 tokens: cut to two bytes, different ones look "
-        "alike.",
-        lambda tokens, size, salt, end: (salt, [token % 65_536 for token in tokens[:end]]),
-    ),
-    mistaken(
-        "shown_not_said",
-        "A printed array says what is in it.",
-        "An array or a tensor of more than 1,000 numbers is printed with `...` in the middle, and "
-        "what is left out is in no hash: take its numbers.",
-        lambda tokens, size, salt, end: (salt, str(np.array(tokens[:end]))),
-    ),
     Misconception(
         "partial_block",
         "The rest is a block too.",
         "The last block is not full, and what it holds will still change: found by such a hash, "
         "it would be written while others read it.",
         with_the_rest,
-        alike=(rest_alone,),
     ),
 )
 CHANGES = Misconception(
@@ -280,7 +194,7 @@ CHANGES = Misconception(
     "A hash is a number that no other block has.",
     "Asked again, the same text gets other hashes: what was published under the first ones is "
     "never found again.",
-    also=(with_a_number_of_its_own,),
+    examples=(with_a_number_of_its_own,),
 )
 WEAK = Misconception(
     "word_sized",
@@ -289,7 +203,7 @@ WEAK = Misconception(
         f"{bits} bits are too few, since colliding texts can be worked out: take a whole digest of "
         "`hashlib`, and not Python's own `hash()`, which differs in each process for a string."
     ),
-    also=((with_hash),),
+    examples=((with_hash),),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -337,7 +251,6 @@ ONE_OTHER = [*LONG[:600], 7, *LONG[601:]]
 JUDGE = SameAndOther(FORMS, IDEAS, CHANGES, WEAK, EVIDENCE)
 
 ALL_BEFORE = "all tokens before, named once more, say the same"
-WIDE_ENOUGH = "every token fits, and takes as many bytes as the others"
 
 EXERCISE = Exercise(
     number=3,
@@ -369,13 +282,7 @@ EXERCISE = Exercise(
         "(`repr` of a tuple will do), encode it, and take `hashlib.sha256(...).hexdigest()`: that "
         "is the block's hash, and the parent of the next.",
     ),
-    right=(
-        block_hashes,
-        salted_once,
-        one_digest_fed_on,
-        of_the_whole_beginning,
-        the_beginning_itself,
-    ),
+    right=(block_hashes, salted_once, of_the_whole_beginning),
     misconceptions=(*FORMS, *IDEAS, CHANGES, WEAK),
     checks=(
         (
@@ -433,13 +340,11 @@ EXERCISE = Exercise(
         ("a very long text", JUDGE.on([(LONG, 520, ""), (ONE_OTHER, 520, "")])),
     ),
     draw_call=draw_call,
-    still_right={
+    equivalent_mutants={
         "size at least 1": "it is at least 1",
         "block_hashes(): block = list(tokens[{end - size: => :}end])": ALL_BEFORE,
-        "salted_once(): block = ','.join(map(str, "
-        "tokens[{number * size: => :}(number + 1) * size]))": ALL_BEFORE,
-        "one_digest_fed_on(): digest.update(token.to_bytes({8 => 9}, 'little'))": WIDE_ENOUGH,
-        "one_digest_fed_on(): digest.update(token.to_bytes({8 => 7}, 'little'))": WIDE_ENOUGH,
+        "salted_once(): block = ','.join(map(str, tokens[{number * size: => :}(number + "
+        "1) * size]))": ALL_BEFORE,
         "parent = hashlib.sha256(repr((parent * 100 + salt, block)).encode()).hexdigest()": (
             "a hundred times the parent's hash stands for the same"
         ),

@@ -1,17 +1,15 @@
 """Exercise 9.6: which blocks give way, and in which order."""
 
 import functools
-import heapq
 import random
 from collections.abc import Callable
-from itertools import groupby
 from typing import Any
 
 from course.calling.plain_values import as_items
 from course.checks.comparing import Args, Comparison, not_a_list
 from course.exercise import Exercise, Misconception
 from course.task import Task
-from nanogpt.parts.cached_block import CachedBlock
+from nanogpt.policy_views import CachedBlock
 
 Order = Callable[[list[CachedBlock]], Any]
 
@@ -22,44 +20,15 @@ def evict_order(blocks: list[CachedBlock]) -> list[int]:
     """Return the ids of the blocks that may give way, first the one to go first."""
     # What a table names is read and stays. What was not needed for longest is least likely to be
     # needed next. Of one text the end goes first: a block is found only while all before it are.
-    free = [block for block in blocks if block.count == 0]
-    free.sort(key=lambda block: (block.last_used, -block.depth))
-    return [block.id for block in free]
+    free_blocks = [block for block in blocks if block.count == 0]
+    free_blocks.sort(key=lambda block: (block.last_used, -block.depth))
+    return [block.id for block in free_blocks]
 
 
 def in_two_sorts(blocks: list[CachedBlock]) -> Any:
     deepest_first = sorted(blocks, key=lambda block: block.depth, reverse=True)
     oldest_first = sorted(deepest_first, key=lambda block: block.last_used)
     return tuple(block.id for block in oldest_first if not block.count)
-
-
-def from_a_heap(blocks: list[CachedBlock]) -> Any:
-    heap = [(b.last_used, -b.depth, b.id) for b in blocks if b.count < 1]
-    heapq.heapify(heap)
-    return [heapq.heappop(heap)[-1] for _ in range(len(heap))]
-
-
-def one_after_another(blocks: list[CachedBlock]) -> Any:
-    left, order = [block for block in blocks if not block.count], list[int]()
-    while left:
-        victim = left[0]
-        for block in left:
-            if block.last_used < victim.last_used or (
-                block.last_used == victim.last_used and block.depth > victim.depth
-            ):
-                victim = block
-        left.remove(victim)
-        order.append(victim.id)
-    return order
-
-
-def text_by_text(blocks: list[CachedBlock]) -> Any:
-    free = {b.id: b for b in blocks if b.count == 0}
-    by_time = sorted(free.values(), key=lambda block: block.last_used)
-    order: list[int] = []
-    for _, together in groupby(by_time, key=lambda block: block.last_used):
-        order += [block.id for block in sorted(together, key=lambda block: -block.depth)]
-    return order
 
 
 def by_comparing(blocks: list[CachedBlock]) -> Any:
@@ -83,10 +52,6 @@ def right_rank(block: CachedBlock) -> tuple[int, int]:
     return block.last_used, -block.depth
 
 
-def text_of_the_oldest_first(blocks: list[CachedBlock]) -> Any:
-    return [block.id for block in sorted(blocks, key=right_rank) if not block.count][:1]
-
-
 def sorts_in_place(blocks: list[CachedBlock]) -> Any:
     blocks.sort(key=right_rank)
     return [block.id for block in blocks if not block.count]
@@ -97,8 +62,8 @@ MISCONCEPTIONS = (
         "records",
         "The blocks, in order.",
         "The answer is the `id` of each block, not its record.",
-        form=lambda value: any(isinstance(item, CachedBlock) for item in as_items(value) or ()),
-        also=(lambda blocks: sorted((b for b in blocks if not b.count), key=right_rank),),
+        matches=lambda value: any(isinstance(item, CachedBlock) for item in as_items(value) or ()),
+        examples=(lambda blocks: sorted((b for b in blocks if not b.count), key=right_rank),),
     ),
     not_a_list(
         "One block is evicted.",
@@ -118,19 +83,6 @@ MISCONCEPTIONS = (
         "Last is not never: when memory is short enough the end of the list is reached, and a "
         "request's K/V is written over.",
         by(lambda block: (block.count, *right_rank(block)), lambda block: True),
-        alike=(by(lambda block: (block.count > 0, *right_rank(block)), lambda block: True),),
-    ),
-    Misconception(
-        "only_referenced",
-        "Evict what has a count.",
-        "These are the blocks that tables name: the others are free, and may give way.",
-        by(right_rank, lambda block: block.count > 0),
-    ),
-    Misconception(
-        "one_name_is_few",
-        "Shared blocks stay.",
-        "One table is enough: a block with a count of 1 is read by a request that runs.",
-        by(right_rank, lambda block: block.count <= 1),
     ),
     Misconception(
         "most_recent_first",
@@ -138,7 +90,6 @@ MISCONCEPTIONS = (
         "`last_used` counts up, so a small number is long ago: what has just been used is what "
         "will most likely be asked for again, and goes last.",
         by(lambda block: (-block.last_used, -block.depth)),
-        alike=(by(lambda block: (-block.last_used, block.depth)), by(lambda b: -b.last_used)),
     ),
     Misconception(
         "parents_first",
@@ -153,15 +104,6 @@ MISCONCEPTIONS = (
         "Age comes first: the deep end of a text that has just been read will sooner be needed "
         "than the beginning of one that no request has asked for in a long time.",
         by(lambda block: (-block.depth, block.last_used)),
-        alike=(by(lambda block: -block.depth),),
-    ),
-    Misconception(
-        "shallow_before_age",
-        "Beginnings are short.",
-        "Age comes first, and beginnings are what texts share: of those that left together the "
-        "deepest goes first.",
-        by(lambda block: (block.depth, block.last_used)),
-        alike=(by(lambda block: (block.depth, -block.last_used)), by(lambda block: block.depth)),
     ),
     Misconception(
         "age_alone",
@@ -169,46 +111,8 @@ MISCONCEPTIONS = (
         "Blocks of one text leave their table together and are equally old: then the deepest goes "
         "first, as the others can be found without it.",
         by(lambda block: block.last_used),
-        alike=(
-            by(lambda block: (block.last_used, block.id)),
-            by(lambda block: (block.last_used, -block.id)),
-        ),
     ),
-    Misconception(
-        "list_order",
-        "They stand in order.",
-        "The list is in no order: the numbers in the records say which goes first.",
-        by(lambda block: 0),
-        alike=(lambda blocks: [block.id for block in reversed(blocks) if not block.count],),
-    ),
-    Misconception(
-        "by_number",
-        "Low numbers first.",
-        "A block's number says where it lies, not what it is worth.",
-        by(lambda block: block.id),
-        alike=(by(lambda block: -block.id),),
-    ),
-    Misconception(
-        "only_the_first",
-        "One is needed.",
-        "All blocks that may give way are asked for, in order: the engine takes as many as it "
-        "needs from the front.",
-        text_of_the_oldest_first,
-    ),
-    Misconception(
-        "a_sum",
-        "Age and depth, weighed.",
-        "A sum lets depth outweigh age: `last_used` decides, and `depth` only where it is equal.",
-        by(lambda block: block.last_used - block.depth),
-        alike=(by(lambda block: block.last_used + block.depth),),
-    ),
-    Misconception(
-        "places",
-        "The third, then the first.",
-        "These are places in the list; the answer is each block's own `id`.",
-        lambda blocks: [[b.id for b in blocks].index(id_) for id_ in evict_order(blocks)],
-    ),
-    Misconception("in_place", "The list is mine to sort.", also=((sorts_in_place),)),
+    Misconception("in_place", "The list is mine to sort.", examples=((sorts_in_place),)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -280,7 +184,7 @@ EXERCISE = Exercise(
         "Leave out what has a count, and sort the others by a pair: the first number counts up "
         "with time, and of the second one the larger goes first.",
     ),
-    right=(evict_order, in_two_sorts, from_a_heap, one_after_another, text_by_text, by_comparing),
+    right=(evict_order, in_two_sorts, by_comparing),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -314,12 +218,9 @@ EXERCISE = Exercise(
         ("any pool", JUDGE.on_drawn(any_pool)),
     ),
     draw_call=draw_blocks,
-    still_right={
+    equivalent_mutants={
         "blocks: reversed": "the order of the list has no say",
         "blocks.count at most 7": "seven tables keep a block as well as eight",
         "result: without repeats": "each block is there once",
-        "one_after_another(): victim = left[{0 => -1}]": "any one of them may be the first",
-        "one_after_another(): if block.last_used < victim.last_used or (block.last_used == "
-        "victim.last_used and block.depth {> => >=} victim.depth):": "no two are alike in both",
     },
 )

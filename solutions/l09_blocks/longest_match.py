@@ -30,15 +30,6 @@ def longest_match(
     return blocks, len(blocks) * size
 
 
-def all_and_then_the_last_given_up(
-    hashes: list[str], cached: dict[str, int], num_tokens: int, size: int
-) -> Any:
-    blocks = [cached[h] for h in itertools.takewhile(cached.__contains__, hashes)]
-    if len(blocks) * size == num_tokens:
-        blocks.pop()
-    return blocks, len(blocks) * size
-
-
 def while_something_is_left(
     hashes: list[str], cached: dict[str, int], num_tokens: int, size: int
 ) -> Any:
@@ -79,24 +70,6 @@ def then(change: Callable[[list[int], int, list[str], int, int], Any]) -> Callab
     )
 
 
-def up_to_the_last_one(
-    hashes: list[str], cached: dict[str, int], num_tokens: int, size: int
-) -> Any:
-    blocks = cut(all_there(hashes, cached), num_tokens, size)
-    deepest = max((i + 1 for i, each in enumerate(hashes) if each in cached), default=0)
-    return blocks, min(deepest, (num_tokens - 1) // size) * size
-
-
-def zero_is_nothing(hashes: list[str], cached: dict[str, int], num_tokens: int, size: int) -> Any:
-    blocks: list[int] = []
-    for each in hashes[: (num_tokens - 1) // size]:
-        block = cached.get(each)
-        if not block:
-            break
-        blocks.append(block)
-    return blocks, len(blocks) * size
-
-
 def takes_them_out(hashes: list[str], cached: dict[str, int], num_tokens: int, size: int) -> Any:
     found = longest_match(hashes, cached, num_tokens, size)
     for each in hashes[: len(found[0])]:
@@ -113,28 +86,28 @@ MISCONCEPTIONS = (
         "not_two",
         "The blocks say it all.",
         "Return two things, the blocks and how many tokens they hold: `blocks, num_cached`.",
-        form=lambda value: value is not None and len(parts(value)) != 2,
-        also=((then(lambda blocks, found, *rest: found)),),
+        matches=lambda value: value is not None and len(parts(value)) != 2,
+        examples=((then(lambda blocks, found, *rest: found)),),
     ),
     Misconception(
         "swapped",
         "So many tokens, in these blocks.",
         "The blocks come first, then how many tokens they hold: `blocks, num_cached`.",
-        form=lambda value: (
+        matches=lambda value: (
             value is not None
             and as_whole(parts(value)[0]) is not None
             and as_items(parts(value)[1]) is not None
         ),
-        also=(then(lambda blocks, found, *rest: (found, blocks)),),
+        examples=(then(lambda blocks, found, *rest: (found, blocks)),),
     ),
     Misconception(
         "hashes",
         "What is there, by its name.",
         "These are the hashes; the table needs the numbers of their blocks, which `cached` has.",
-        form=lambda value: (
+        matches=lambda value: (
             value is not None and any(isinstance(item, str) for item in parts(parts(value)[0]))
         ),
-        also=(then(lambda blocks, found, hashes, *rest: (hashes[: len(blocks)], found)),),
+        examples=(then(lambda blocks, found, hashes, *rest: (hashes[: len(blocks)], found)),),
     ),
     Misconception(
         "wrong_type",
@@ -144,18 +117,18 @@ MISCONCEPTIONS = (
             if list_of_ints(parts(value)[0])
             else f"`num_cached` is a whole number of tokens, not {a_kind(parts(value)[1])}."
         ),
-        form=lambda value: (
+        matches=lambda value: (
             value is not None
             and (list_of_ints(parts(value)[0]) is not None or as_whole(parts(value)[1]) is None)
         ),
-        also=((then(lambda blocks, found, *rest: (len(blocks), found))),),
+        examples=((then(lambda blocks, found, *rest: (len(blocks), found))),),
     ),
     Misconception(
         "no_return",
         "The blocks are found.",
         returned_nothing("longest_match", "blocks, num_cached"),
-        form=lambda value: value is None,
-        also=(lambda *args: None,),
+        matches=lambda value: value is None,
+        examples=(lambda *args: None,),
     ),
     Misconception(
         "over_a_gap",
@@ -166,23 +139,6 @@ MISCONCEPTIONS = (
             (found := cut(all_there(hashes, cached), num_tokens, size)),
             len(found) * size,
         ),
-        alike=(
-            lambda hashes, cached, num_tokens, size: (
-                (found := all_there(hashes[: (num_tokens - 1) // size], cached)),
-                len(found) * size,
-            ),
-            lambda hashes, cached, num_tokens, size: (
-                (found := all_there(hashes, cached)),
-                len(found) * size,
-            ),
-        ),
-    ),
-    Misconception(
-        "the_last_says_all",
-        "The last hash names everything before it.",
-        "That hash proves that the text before it is the same, not that its K/V is still there: "
-        "with a gap in between, the tokens of the gap have to be computed.",
-        up_to_the_last_one,
     ),
     Misconception(
         "nothing_left",
@@ -203,48 +159,6 @@ MISCONCEPTIONS = (
             (found := run(hashes, cached)),
             min(len(found) * size, num_tokens - 1),
         ),
-        alike=(
-            then(
-                lambda blocks, found, hashes, num_tokens, size: (
-                    blocks,
-                    num_tokens - 1 if found + size >= num_tokens else found,
-                )
-            ),
-        ),
-    ),
-    Misconception(
-        "last_block_always",
-        "The last block is never taken.",
-        "Behind the last full block stand tokens that are computed anyway: only a text that ends "
-        "with that block would have none left.",
-        lambda hashes, cached, num_tokens, size: (
-            (found := run(hashes[:-1], cached)),
-            len(found) * size,
-        ),
-        alike=(
-            lambda hashes, cached, num_tokens, size: (
-                (found := run(hashes, cached)[:-1]),
-                len(found) * size,
-            ),
-        ),
-    ),
-    Misconception(
-        "gives_up_all",
-        "A text that is there whole has to be computed.",
-        "One token has to be computed, and only the block that it stands in is given up: the "
-        "blocks before that are taken.",
-        lambda hashes, cached, num_tokens, size: (
-            ([], 0)
-            if len(run(hashes, cached)) * size == num_tokens
-            else longest_match(hashes, cached, num_tokens, size)
-        ),
-        alike=(
-            lambda hashes, cached, num_tokens, size: (
-                ([], 0)
-                if len(run(hashes, cached)) == len(hashes)
-                else longest_match(hashes, cached, num_tokens, size)
-            ),
-        ),
     ),
     Misconception(
         "all_or_nothing",
@@ -258,18 +172,6 @@ MISCONCEPTIONS = (
         ),
     ),
     Misconception(
-        "counts_blocks",
-        "So many are found.",
-        "`num_cached` counts tokens: each block holds `size` of them.",
-        then(lambda blocks, found, *rest: (blocks, len(blocks))),
-    ),
-    Misconception(
-        "what_is_left",
-        "How many are to do.",
-        "This is how many tokens are left to compute; `num_cached` is how many are not.",
-        then(lambda blocks, found, hashes, num_tokens, size: (blocks, num_tokens - found)),
-    ),
-    Misconception(
         "as_if_all_matched",
         "All but the last block.",
         "So many it would be if every block were there: count those that were found.",
@@ -279,53 +181,8 @@ MISCONCEPTIONS = (
                 (num_tokens - 1) // size * size,
             )
         ),
-        alike=(
-            then(lambda blocks, found, hashes, tokens, size: (blocks, tokens - 1)),
-            then(lambda blocks, found, hashes, tokens, size: (blocks, len(hashes) * size)),
-        ),
     ),
-    Misconception(
-        "places",
-        "The first, the second, the third.",
-        "These are places in the text; the table needs the numbers of the blocks, which `cached` "
-        "has.",
-        then(lambda blocks, found, *rest: (list(range(len(blocks))), found)),
-    ),
-    Misconception(
-        "all_cached",
-        "What is cached is used.",
-        "`cached` has the blocks of other texts too: take those that this text begins with, by "
-        "its hashes, in its own order.",
-        lambda hashes, cached, num_tokens, size: (
-            (found := cut(list(cached.values()), num_tokens, size)),
-            len(found) * size,
-        ),
-        alike=(
-            lambda hashes, cached, num_tokens, size: (
-                (found := [cached[each] for each in cached if each in hashes]),
-                len(found) * size,
-            ),
-        ),
-    ),
-    Misconception(
-        "in_number_order",
-        "A set of blocks.",
-        "The blocks stand in the order of the text: sorted by their numbers, the K/V is in "
-        "another order.",
-        then(lambda blocks, found, *rest: (sorted(blocks), found)),
-    ),
-    Misconception(
-        "zero_is_nothing",
-        "What `get` gives is true if it is there.",
-        "Block 0 is a block like any other, and false for `if`: ask `is None`, or whether the hash "
-        "is `in cached`.",
-        zero_is_nothing,
-    ),
-    Misconception(
-        "in_place",
-        "What is found is taken out.",
-        also=((takes_them_out),),
-    ),
+    Misconception("in_place", "What is found is taken out.", examples=((takes_them_out),)),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -398,7 +255,7 @@ EXERCISE = Exercise(
         "Go through the hashes and stop at the first that is not in `cached`; go no further than "
         "block number (num_tokens - 1) // size.",
     ),
-    right=(longest_match, all_and_then_the_last_given_up, while_something_is_left, by_its_length),
+    right=(longest_match, while_something_is_left, by_its_length),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -432,7 +289,7 @@ EXERCISE = Exercise(
         ("any text", JUDGE.on_drawn(any_text)),
     ),
     draw_call=named("hashes", "cached", "num_tokens", "size"),
-    still_right={
+    equivalent_mutants={
         "num_tokens at least 1": "it is at least 1",
         "size at least 1": "it is at least 1",
     },

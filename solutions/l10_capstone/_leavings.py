@@ -8,7 +8,7 @@ from course.calling.plain_values import as_items, as_mapping, as_truth, as_whole
 from course.checks.comparing import a_kind
 from course.exercise import Misconception
 from course.format_values import show
-from nanogpt.server.server_parts import on_disconnect
+from nanogpt.server.server_policies import on_disconnect
 
 State: TypeAlias = dict[str, Any]
 Field: TypeAlias = Callable[[State, int], Any]
@@ -34,22 +34,6 @@ def after_step(state: State, request_id: int) -> list[int]:
     return state["leaving"] + [i for i in new if i not in state["leaving"]]
 
 
-def frees(choose: Callable[[dict[int, int]], int]) -> Callable[..., Any]:
-    """The place of the one that is chosen becomes free, in place of its own."""
-
-    def answer(state: State, request_id: int) -> State:
-        after = on_disconnect(state, request_id)
-        running = state["running"]
-        if request_id not in running:
-            return after
-        other = choose(running)
-        if state["in_step"]:
-            return {**after, "leaving": state["leaving"] + [other]}
-        return {**after, "running": without(running, other)}
-
-    return answer
-
-
 def waits_again(state: State, request_id: int) -> State:
     after = on_disconnect(state, request_id)
     if request_id not in state["running"]:
@@ -64,15 +48,6 @@ def drops_the_unknown(state: State, request_id: int) -> State:
     if request_id in state["running"] or request_id in state["waiting"]:
         return after
     return {**after, "leaving": [*state["leaving"], request_id]}
-
-
-def all_go(state: State, request_id: int) -> State:
-    if request_id not in state["running"]:
-        return on_disconnect(state, request_id)
-    if state["in_step"]:
-        others = [i for i in state["running"] if i not in state["leaving"]]
-        return {**state, "leaving": state["leaving"] + others}
-    return {**state, "running": {}}
 
 
 KEYS = ("waiting", "running", "leaving", "in_step")
@@ -105,21 +80,14 @@ FINISHED = Misconception(
     "A request that is done has let go of everything: nothing happens to one that is neither "
     "in `waiting` nor in `running`.",
     drops_the_unknown,
-    alike=(
-        lambda state, request_id: (
-            drops_the_unknown(state, request_id)
-            if state["in_step"]
-            else on_disconnect(state, request_id)
-        ),
-    ),
 )
 MISCONCEPTIONS = (
     Misconception(
         "not_a_state",
         "The state is changed.",
         misfit,
-        form=lambda value: misfit(value) != "",
-        also=((lambda *args: list(on_disconnect(*args)["running"])),),
+        matches=lambda value: misfit(value) != "",
+        examples=((lambda *args: list(on_disconnect(*args)["running"])),),
     ),
     Misconception(
         "computes_on",
@@ -127,7 +95,7 @@ MISCONCEPTIONS = (
         "Nothing reads the rest: computed to its end, the request takes steps and KV tokens from "
         "all that are still read.",
         lambda state, request_id: state,
-        alike=(
+        same_result=(
             but_for(
                 running=lambda state, request_id: state["running"],
                 leaving=lambda state, request_id: state["leaving"],
@@ -143,15 +111,8 @@ MISCONCEPTIONS = (
             running=lambda state, request_id: without(state["running"], request_id),
             leaving=lambda state, request_id: state["leaving"],
         ),
-        alike=(
+        same_result=(
             but_for(running=lambda state, request_id: without(state["running"], request_id)),
-            but_for(
-                running=lambda state, request_id: (
-                    state["running"]
-                    if request_id in state["leaving"]
-                    else without(state["running"], request_id)
-                )
-            ),
         ),
     ),
     Misconception(
@@ -162,9 +123,6 @@ MISCONCEPTIONS = (
         but_for(
             waiting=lambda state, request_id: sorted(on_disconnect(state, request_id)["waiting"])
         ),
-        alike=(
-            but_for(waiting=lambda state, request_id: list({*state["waiting"]} - {request_id})),
-        ),
     ),
     Misconception(
         "forgets_the_waiting",
@@ -174,102 +132,16 @@ MISCONCEPTIONS = (
         but_for(waiting=lambda state, request_id: state["waiting"]),
     ),
     Misconception(
-        "waiting_after_the_step",
-        "All of them go when the step is over.",
-        "What waits is in no step: it goes at once, and `leaving` is only for what runs.",
-        but_for(
-            leaving=lambda state, request_id: (
-                state["leaving"]
-                + [request_id]
-                * (
-                    request_id in (*state["waiting"], *state["running"])
-                    and state["in_step"]
-                    and request_id not in state["leaving"]
-                )
-            ),
-            waiting=lambda state, request_id: (
-                state["waiting"]
-                if state["in_step"]
-                else on_disconnect(state, request_id)["waiting"]
-            ),
-        ),
-        alike=(
-            but_for(
-                leaving=lambda state, request_id: (
-                    on_disconnect(state, request_id)["leaving"]
-                    + [request_id] * (request_id in state["waiting"] and state["in_step"])
-                )
-            ),
-            but_for(
-                leaving=lambda state, request_id: (
-                    on_disconnect(state, request_id)["leaving"]
-                    + [request_id] * (request_id in state["waiting"])
-                )
-            ),
-        ),
-    ),
-    Misconception(
         "always_after_the_step",
         "It goes when the step is over.",
         "Between two steps there is no step to wait for, and perhaps none will come: it goes now.",
         but_for(running=lambda state, request_id: state["running"], leaving=after_step),
     ),
     Misconception(
-        "anothers",
-        "A place becomes free.",
-        "It is the place of this request that becomes free: look it up by its id, not by where it "
-        "stands or what it holds.",
-        frees(lambda running: next(iter(running))),
-        alike=(
-            frees(lambda running: list(running)[-1]),
-            frees(lambda running: max(running, key=lambda i: running[i])),
-            frees(lambda running: min(running)),
-            frees(lambda running: max(running)),
-        ),
-    ),
-    Misconception(
-        "all_of_them",
-        "The batch is left.",
-        "One client has left; the others are still read, and keep what they have.",
-        all_go,
-        alike=(
-            lambda state, request_id: {**state, "waiting": [], "running": {}, "leaving": []},
-            but_for(waiting=lambda state, request_id: []),
-        ),
-    ),
-    Misconception(
         "waits_again",
         "It is preempted.",
         "A preempted request comes back, this one does not: there is no client to come back for.",
         waits_again,
-        alike=(
-            but_for(
-                waiting=lambda state, request_id: (
-                    [i for i in state["waiting"] if i != request_id]
-                    + [request_id] * (request_id in state["running"])
-                )
-            ),
-        ),
-    ),
-    Misconception(
-        "holds_nothing",
-        "Its K/V is 0 now.",
-        "An entry of 0 KV tokens still has its place in the batch: take the request out of "
-        "`running`.",
-        but_for(
-            running=lambda state, request_id: {
-                i: 0 if i == request_id else held for i, held in state["running"].items()
-            },
-            leaving=lambda state, request_id: state["leaving"],
-        ),
-        alike=(
-            but_for(
-                running=lambda state, request_id: {
-                    i: 0 if i == request_id and not state["in_step"] else held
-                    for i, held in state["running"].items()
-                },
-            ),
-        ),
     ),
     Misconception(
         "only_the_newest",
@@ -297,12 +169,5 @@ MISCONCEPTIONS = (
         ),
     ),
     FINISHED,
-    Misconception("no_return", "It is done.", also=(lambda *args: None,)),
-    Misconception(
-        "stops_the_step",
-        "The step is stopped.",
-        "The others' tokens are in this step as well: it goes on, and `in_step` is not yours to "
-        "change.",
-        but_for(in_step=lambda state, request_id: False),
-    ),
+    Misconception("no_return", "It is done.", examples=(lambda *args: None,)),
 )

@@ -38,32 +38,6 @@ def in_its_copy(state: dict[str, Any], request_id: int) -> dict[str, Any]:
     return after
 
 
-def as_differences(state: dict[str, Any], request_id: int) -> dict[str, Any]:
-    runs = request_id in state["running"]
-    now = {request_id} if runs and not state["in_step"] else set[int]()
-    later = [request_id] if runs and state["in_step"] else []
-    return state | {
-        "waiting": list(filter(lambda each: each != request_id, state["waiting"])),
-        "running": {i: held for i, held in state["running"].items() if i not in now},
-        "leaving": state["leaving"] + [i for i in later if i not in state["leaving"]],
-    }
-
-
-def case_by_case(state: dict[str, Any], request_id: int) -> dict[str, Any]:
-    match request_id in state["waiting"], request_id in state["running"], state["in_step"]:
-        case True, _, _:
-            at = state["waiting"].index(request_id)
-            return {**state, "waiting": state["waiting"][:at] + state["waiting"][at + 1 :]}
-        case _, True, True if request_id not in state["leaving"]:
-            return {**state, "leaving": [*state["leaving"], request_id]}
-        case _, True, False:
-            stays = dict(state["running"])
-            stays.pop(request_id)
-            return {**state, "running": stays}
-        case _:
-            return state
-
-
 def by_sets(state: dict[str, Any], request_id: int) -> dict[str, Any]:
     going = {*state["running"]} & {request_id}
     later = going if state["in_step"] else set[int]()
@@ -174,7 +148,7 @@ EXERCISE = Exercise(
         "Out of `waiting`, always. In `running` it depends on `in_step`: out at once, or noted in "
         "`leaving` unless it stands there.",
     ),
-    right=(on_disconnect, in_its_copy, as_differences, case_by_case, by_sets),
+    right=(on_disconnect, in_its_copy, by_sets),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -192,11 +166,7 @@ EXERCISE = Exercise(
         (
             "it is done",
             JUDGE.on_raising(
-                FINISHED,
-                (KeyError, ValueError),
-                (DURING, 9),
-                (BETWEEN, 9),
-                (LEAVING, 9),
+                FINISHED, (KeyError, ValueError), (DURING, 9), (BETWEEN, 9), (LEAVING, 9)
             ),
         ),
         ("any server", JUDGE.on_drawn(any_state)),

@@ -20,7 +20,7 @@ def records():
 
 @pytest.fixture(scope="module")
 def report(records, tmp_path_factory):
-    from course.grading.results.class_report import write_class_report
+    from course.grading.results.pages import write_class_report
     from course.grading.results.scheme import Scheme
 
     file = tmp_path_factory.mktemp("report") / "report.html"
@@ -41,7 +41,7 @@ def test_the_report_is_accessible_fits_and_shows_names_as_they_are(visit, report
 
 @pytest.mark.nightly
 def test_a_students_page_is_accessible_and_fits(visit, records, tmp_path):
-    from course.grading.results.feedback import write_feedback
+    from course.grading.results.pages import write_feedback
     from course.grading.results.scheme import Scheme
 
     for path in write_feedback(tmp_path, records[3:7] + records[-2:], Scheme(partial=0.5)):
@@ -52,7 +52,7 @@ def test_a_students_page_is_accessible_and_fits(visit, records, tmp_path):
 def test_names_and_exercises_stay_in_sight_while_the_map_scrolls(visit, tmp_path):
     from classes import a_class
 
-    from course.grading.results.class_report import write_class_report
+    from course.grading.results.pages import write_class_report
     from course.grading.results.scheme import Scheme
 
     records = a_class(300) + a_class(300, "l02_scheduling")

@@ -14,7 +14,7 @@ from serving import open_lesson
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 STUB = r"raise NotImplementedError.*"
-SIZE = "return max(0, min(budget - num_decodes, remaining))"
+SIZE = "return max(0, min(token_budget - num_decodes, remaining))"
 
 
 @pytest.fixture(scope="module")

@@ -30,10 +30,10 @@ LOOKED_AT = {"index", "l02b_waiting", "l04_sliding_window", "l09_blocks", "stepp
 A_PART = """
 import sys
 from pathlib import Path
-from course.site import command
-command.LESSONS = [each for each in command.LESSONS if each.stem == "l02b_waiting"]
-command.faults = lambda site: []  # the other lessons' pages are missing
-command.write_site(Path(sys.argv[1]))
+from course.publish import site_files
+site_files.LESSONS = [each for each in site_files.LESSONS if each.stem == "l02b_waiting"]
+site_files.faults = lambda site: []  # the other lessons' pages are missing
+site_files.write_site(Path(sys.argv[1]))
 """
 
 
@@ -163,7 +163,7 @@ def bodies(exercise_id):
 def test_no_solution_is_in_it(site):
     from answers import IDS, right
 
-    from course.site.pages import highlighted
+    from course.publish.page_templates import highlighted
 
     texts = {
         path.name: squashed(words_of(text) if path.suffix == ".html" else text)

@@ -348,7 +348,7 @@ def test_a_pool_and_its_tree_open_where_a_block_is_first_shared_and_step_togethe
 
 def test_two_pools_are_told_side_by_side_and_drawn_one_at_a_time(show):
     compared = compared_pools(evict_order=samples.beginnings_first)
-    stopped = compared_pools(release=lambda counts, table: table)
+    stopped = compared_pools(free_table=lambda counts, table: table)
     page = show([make("BlockPool", **compared), make("BlockPool", **stopped)])
     yours, theirs = live(page).split("\n")
     assert yours.startswith("Yours, step 22: ") and "Blocks 7 to 9 give way" in yours

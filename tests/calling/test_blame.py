@@ -3,14 +3,14 @@
 import pytest
 
 from course.calling.errors import blame
-from nanogpt.parts import Parts
-from nanogpt.parts.validate_policies import ANSWERS
-from nanogpt.validate import PartError, validated
+from nanogpt.policies import Policies
+from nanogpt.policies.validate_policies import ANSWERS
+from nanogpt.validate import PolicyError, validated
 
 
 def test_a_refused_answer_is_told_in_its_own_sentence_wherever_it_was_asked_from():
-    parts = validated(Parts(choose_victim=lambda active: 7), ANSWERS)
-    with pytest.raises(PartError) as refused:
-        parts.choose_victim([])  # in this file, which is none of the project's packages
+    policies = validated(Policies(choose_victim=lambda active: 7), ANSWERS)
+    with pytest.raises(PolicyError) as refused:
+        policies.choose_victim([])  # in this file, which is none of the project's packages
     said = "choose_victim returned 7; it must be one of the running requests []"
     assert blame(refused.value) == said

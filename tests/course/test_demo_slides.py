@@ -13,18 +13,19 @@ from course import progress
 from course.__main__ import main
 from course.attempt import Attempt
 from course.controls import beside, chooser
-from course.demo import command, notes
-from course.demo.blocks import blocks, text_of
-from course.demo.notes import NotesError, notes_of
-from course.demo.page import page
-from course.demo.slides import MOST, Slide, slides
 from course.figure import Figure
+from course.launcher.failure import Failure
 from course.lesson_map import find_lesson
 from course.prediction import Withheld
+from course.publish import slide_notes, slide_show
+from course.publish.notebook_blocks import Drawing, slide_blocks
+from course.publish.slide_notes import notes_of
+from course.publish.slide_prose import elements, text_of
+from course.publish.slide_show import slides_page
+from course.publish.slides import MOST, Slide, slides
 from course.registry import exercise, lesson_exercises
 from course.report import Report
 from widgets import Hints, Prediction
-from widgets.standalone import Drawing
 
 
 class Html:
@@ -46,7 +47,7 @@ def paragraph(text: str) -> str:
     return f'<span class="paragraph">{text}</span>'
 
 
-# ---- blocks --------------------------------------------------------------------------------------
+# ---- elements ------------------------------------------------------------------------------------
 
 
 def test_a_cell_is_taken_apart_into_its_outermost_elements_and_folded_ones_stand_open():
@@ -57,11 +58,11 @@ def test_a_cell_is_taken_apart_into_its_outermost_elements_and_folded_ones_stand
         '<div class="language-python codehilite"><pre><span></span><code>a\nb</code></pre></div>',
         f"<details><summary>For readers</summary>{paragraph('six errors')}</details>",
     )
-    found = blocks(html.text)
-    assert [block.tag for block in found] == ["h2", "p", "ul", "pre", "p", "p"]
+    found = elements(html.text)
+    assert [each.tag for each in found] == ["h2", "p", "ul", "pre", "p", "p"]
     assert found[1].html == '<p>one<br>and 4, <a href="https://x.org">it</a></p>'
     assert found[2].html.startswith("<ul>") and found[2].html.endswith("</ul>")
-    assert [block.html for block in found[4:]] == [
+    assert [each.html for each in found[4:]] == [
         "<p><strong>For readers</strong></p>",
         "<p>six errors</p>",
     ]
@@ -70,12 +71,17 @@ def test_a_cell_is_taken_apart_into_its_outermost_elements_and_folded_ones_stand
 # ---- slides --------------------------------------------------------------------------------------
 
 
+def cut(*outputs: object) -> tuple[Slide, ...]:
+    """The slides of cells that show these."""
+    return slides(slide_blocks("l09", outputs))
+
+
 def test_a_heading_begins_a_slide_and_is_none_by_itself():
-    found = slides([
+    found = cut(
         marked("<h1>1 · A lesson</h1>", paragraph("What it is.")),
         marked("<h2>Only a heading</h2>"),
         marked("<h2>Two</h2>", paragraph("x"), "<h3>Three</h3>", paragraph("y")),
-    ])  # fmt: skip
+    )
     assert [(slide.kind, slide.section, slide.heading) for slide in found] == [
         ("title", "1 · A lesson", "1 · A lesson"),
         ("prose", "Two", "Two"),
@@ -85,18 +91,18 @@ def test_a_heading_begins_a_slide_and_is_none_by_itself():
 
 def test_an_idea_of_more_lines_than_fit_goes_on_and_takes_along_what_leads_to_it():
     long = paragraph("word " * 120)
-    found = slides([marked("<h2>A</h2>", long, paragraph("Look here:"), long)])
+    found = cut(marked("<h2>A</h2>", long, paragraph("Look here:"), long))
     assert [text_of(slide.html).split()[0] for slide in found] == ["word", "Look"]
     assert [slide.key for slide in found] == ["A", ""]
 
 
 def test_a_prediction_is_a_show_of_hands_and_then_its_reason():
     shown = Prediction("l09.x", "Which?", ("a", "b"), 1, "Because.", choice=0, committed=True)
-    asked, why = slides([shown])
+    asked, why = cut(shown)
     assert (asked.kind, asked.heading, asked.key) == ("question", "Which?", "l09.x")
     assert asked.question.options == ("a", "b") and asked.question.right == 1
     assert (why.kind, why.heading, why.html) == ("answer", "b", "Because.")
-    [number] = slides([Prediction("l09.n", "How many?", answer=1234)])
+    [number] = cut(Prediction("l09.n", "How many?", answer=1234))
     assert number.question.options == () and number.question.answer == "1,234"
 
 
@@ -106,7 +112,7 @@ def test_a_learner_s_cards_and_hints_are_left_out_and_a_control_shows_its_start(
     rung = chooser("Rung", ("one", "two"), "two")
     drawn = beside(rung, lambda name: Withheld("l09.x", Figure("Not yet.", f"Rung {name}?")))
     hints = Hints("l00.next_inputs", ("a", "b", "c"))
-    found = slides([None, Attempt(passed, None), hints, shown, rung, drawn])
+    found = cut(None, Attempt(passed, None), hints, shown, rung, drawn)
     assert [slide.kind for slide in found] == ["verdict", "figure"]
     assert found[1].heading == "Rung two?"
 
@@ -127,7 +133,7 @@ def test_slides_of_a_solved_lesson_hold_all_that_it_asks_and_no_more_than_fits(
         assert ("sng-report" in slide.html) == (slide.kind == "verdict"), slide.heading
         assert "<marimo-" not in slide.html, slide.heading
         if slide.kind == "prose":
-            assert sum(block.lines for block in blocks(slide.html)) <= MOST + 0.5, slide.heading
+            assert sum(each.lines for each in elements(slide.html)) <= MOST + 0.5, slide.heading
         if slide.drawing:
             state = slide.drawing.state
             assert (state["question"], state["after"]) == ("", "")  # it stands above, and is due
@@ -156,14 +162,17 @@ def check_notes(stem: str, found: tuple[Slide, ...]) -> None:
 
 
 def test_notes_that_cannot_be_read_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(notes, "FOLDER", tmp_path)
+    monkeypatch.setattr(slide_notes, "FOLDER", tmp_path)
     for text, words in (
-        ('["a"]\nminutes = -1\n', "the note 'a' takes -1 minutes; it must be 0 or more"),
-        ('["a"]\nminutes = 1\nexpected = []\n', "the note 'a' cannot be read"),
+        ('["a"]\nminutes = -1\n', "'a' cannot be read: Expected `int` >= 0 - at `$.minutes`"),
+        (
+            '["a"]\nminutes = 1\nexpected = []\n',
+            "'a' cannot be read: Object contains unknown field `expected`",
+        ),
         ('"a"', "l03_interleaving.toml: "),
     ):
         (tmp_path / "l03_interleaving.toml").write_text(text)
-        with pytest.raises(NotesError, match=re.escape(words)):
+        with pytest.raises(Failure, match=re.escape(words)):
             notes_of(find_lesson("l03"))
 
 
@@ -203,10 +212,10 @@ def test_the_page_is_one_file_that_asks_for_nothing_and_has_nothing_of_the_prese
 
 
 def test_words_of_a_prediction_are_text_and_small_labels_of_pictures_grow():
-    asked = slides([Prediction("l09.x", "Is a < b & **c**?", ("<b>x</b>", "`y`"), 0, "<i>")])
+    asked = cut(Prediction("l09.x", "Is a < b & **c**?", ("<b>x</b>", "`y`"), 0, "<i>"))
     style = ".a{font-size: 11.5px}.b{font:600 11px x}.c{font-size:13px;width:11px}"
-    shown = Slide("picture", "", "Which?", drawing=Drawing("X", "", style, {}))
-    html = page(find_lesson("l03"), [*asked, shown], {})
+    shown = Slide("picture", "", "Which?", drawing=Drawing("X", "", style, {}, "l03-1-X"))
+    html = slides_page(find_lesson("l03"), [*asked, shown], {})
     for text in ("Is a &lt; b &amp; <strong>c</strong>?", "&lt;b&gt;x&lt;/b&gt;", "&lt;i&gt;</p>"):
         assert text in html
     assert ".a{font-size: 12px}.b{font:600 12px x}.c{font-size:13px;width:11px}" in html
@@ -218,13 +227,13 @@ def test_words_of_a_prediction_are_text_and_small_labels_of_pictures_grow():
 def test_what_cannot_be_shown_or_written_is_said(tmp_path: Path, monkeypatch, capsys):
     assert main(["demo", "l77"]) == 2
     assert "There is no lesson 'l77'; the lessons are: l00_kv" in capsys.readouterr().err
-    monkeypatch.setattr(command, "made", lambda lesson: "slides")
+    monkeypatch.setattr(slide_show, "_made", lambda lesson: "slides")
     (tmp_path / "file").write_text("")
     assert main(["demo", "l03", "--export", str(tmp_path / "file" / "out.html")]) == 2
     assert "something else stands in its place" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_no_hindrance():
-    with command._listen(0) as first, command._listen(first.getsockname()[1]) as again:
+    with slide_show._listen(0) as first, slide_show._listen(first.getsockname()[1]) as again:
         assert again.getsockname()[0] == "127.0.0.1"
         assert again.getsockname()[1] != first.getsockname()[1]

@@ -1,10 +1,12 @@
 """Figures: what is drawn is what was measured, can be told apart, and follows the page."""
 
+from __future__ import annotations
+
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fakes import tiny_model
@@ -13,37 +15,58 @@ from hypothesis import strategies as st
 from support import ROOT, run
 from tiers import examples, some
 
-from course.figure import Figure
-from course.stories.l08_measured import MACHINES
-from nanogpt import figures
+from course.figure import Figure, panel_svg
+from course.figure_words import sentence, table
+from course.lesson_data.l01_curves import bill_chart
+from course.lesson_data.l08_measured import MACHINES, speedup_figure
 from nanogpt.clock import SERVER_CPU, CostClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.slo_table import Cell, Estimate
+from nanogpt.experiments.paired_statistics import Estimate
+from nanogpt.experiments.slo_table import Cell
 from nanogpt.experiments.trace_metrics import all_request_metrics, summary
-from nanogpt.figures import Chart, Line, Mark, Panel, cumulative
-from nanogpt.fleet import ADAPTIVE, FIFO, make_workload, simulate
+from nanogpt.figures import curves as figures
+from nanogpt.figures.drawing import (
+    course_style,
+    curve,
+    curve_names,
+    distribution,
+    label_axes,
+    mark,
+    new_figure,
+    points_of,
+    save,
+    set_title,
+)
 from nanogpt.fleet.__main__ import main as fleet
+from nanogpt.fleet.presets import ADAPTIVE, FIFO
+from nanogpt.fleet.simulation import simulate
+from nanogpt.fleet.workload import make_workload
 from nanogpt.request import Request
 from nanogpt.slo.__main__ import main as slo
 from nanogpt.trace import Trace
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
 PNG = b"\x89PNG\r\n"
-X, Y = ("window W", "tokens"), ("loss", "nats")
-FULL = Line("no sinks", ((8, 3.0), (16, 2.5), (32, 2.25)))
-SINKS = Line("4 sinks", ((8, 2.5), (16, 2.0), (32, 2.0)))
-PANEL = Panel(X, Y, (FULL, SINKS), (Mark("y", 1.5, "everything"),))
-CHART = Chart("Loss against window", (PANEL,), "modelled: a large GPU")
 VALUES = st.floats(-1e9, 1e9, allow_nan=False)
 
 
-def chart_of(*lines: Line, **more: object) -> Chart:
-    return Chart("A chart", (Panel(X, Y, lines, **more),))
+@course_style()
+def losses(first: str = "no sinks", second: str = "4 sinks") -> Drawing:
+    figure = new_figure("Loss against window", 1, "modelled: a large GPU")
+    [axes] = figure.axes
+    curve(axes, first, [(8, 3.0), (16, 2.5), (32, 2.25)])
+    curve(axes, second, [(8, 2.5), (16, 2.0), (32, 2.0)])
+    mark(axes, "everything", y=1.5)
+    label_axes(axes, "window W (tokens)", "loss (nats)")
+    return figure
 
 
-def points(chart: Chart, name: str, panel: int = 0) -> list[tuple[float, float]]:
-    [line] = [each for each in chart.panels[panel].lines if each.name == name]
-    return list(line.points)
+def points(figure: Drawing, name: str, panel: int = 0) -> list[tuple[float, float]]:
+    [line] = [each for each in figure.axes[panel].lines if each.get_label() == name]
+    return points_of(line)
 
 
 # ---- what is drawn -------------------------------------------------------------------------------
@@ -51,34 +74,43 @@ def points(chart: Chart, name: str, panel: int = 0) -> list[tuple[float, float]]
 
 @examples(0.25)
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=50))
-def test_any_points_are_drawn_as_they_are(points):
-    [drawn] = figures.draw(chart_of(Line("measured", tuple(points)))).axes[0].lines
-    assert [tuple(point) for point in drawn.get_xydata()] == points
+def test_any_points_are_drawn_as_they_are(pairs):
+    figure = new_figure("A title")
+    curve(figure.axes[0], "measured", pairs)
+    assert points(figure, "measured") == pairs
 
 
 def test_a_distribution_says_how_many_do_not_exceed_each_value():
-    line = cumulative("waits", [5, 1, 2, 2])
-    assert line.points == ((1, 25), (2, 50), (2, 75), (5, 100))
-    [drawn] = figures.draw(chart_of(line)).axes[0].lines
-    assert drawn.get_xydata().tolist() == [[1, 0], [1, 25], [2, 50], [2, 75], [5, 100]]
-    panel = Panel(("TTFT", "ms"), ("requests with at most that", "%"), (line,))
-    assert panel.table()[1:] == [["50 %", "2"], ["90 %", "5"], ["99 %", "5"], ["100 %", "5"]]
-    assert "half are at most 2 ms, 99 % at most 5 ms, the longest 5 ms." in panel.said()
+    figure = new_figure("Waits")
+    [axes] = figure.axes
+    distribution(axes, "waits", [5, 1, 2, 2])
+    label_axes(axes, "TTFT (ms)", "requests with at most that (%)")
+    assert points(figure, "waits") == [(1, 0), (1, 25), (2, 50), (2, 75), (5, 100)]
+    assert table(axes)[1:] == [["50 %", "2"], ["90 %", "5"], ["99 %", "5"], ["100 %", "5"]]
+    assert "half are at most 2, 99 % at most 5, the longest 5." in sentence(axes)
+
+
+def test_a_name_looks_the_same_in_every_panel():
+    first, second = new_figure("Two", 2).axes
+    curve(first, "a", [(0, 1)])
+    ours = curve(first, "b", [(0, 1)])
+    again = curve(second, "b", [(0, 1), (1, 1)])
+    assert (again.get_color(), again.get_marker()) == (ours.get_color(), ours.get_marker())
+    assert curve(second, "c", [(0, 1)]).get_color() != ours.get_color()
 
 
 def test_what_cannot_be_drawn_is_refused_in_a_sentence():
-    for make, sentence in (
-        (lambda: cumulative("x", []), "the curve 'x' has no points; it needs at least one"),
-        (lambda: Line("x", ((1, float("nan")),)), "'x' has the value nan; each must be a finite"),
-        (lambda: Line("x", ((1, 2),), halves=(1, 2)), "'x' has 2 intervals for 1 points"),
-        (lambda: Panel(X, Y, ()), "a panel has 0 curves; it can show 1 to 8"),
-        (lambda: Panel(X, Y, (FULL, FULL)), "two curves have the same name: no sinks, no sinks"),
-        (lambda: Panel(X, Y, (Line("x", ((0, 1),)),), log_x=True), "an x is 0; on a logarithmic"),
-        (lambda: Chart("T", ()), "the figure 'T' has no panels; it needs at least one"),
-        (lambda: figures.save(CHART, Path("figure.pdf")), "does not end in .png or .svg"),
+    [axes] = new_figure("T").axes
+    for name, pairs, words in (
+        ("x", [], "the curve 'x' has no points; it needs at least one"),
+        ("x", [(1, float("nan"))], "the curve 'x' has the value nan; it must be finite"),
     ):
-        with pytest.raises(ValueError, match=re.escape(sentence)):
-            make()
+        with pytest.raises(ValueError, match=re.escape(words)):
+            curve(axes, name, pairs)
+    for number in range(8):
+        curve(axes, str(number), [(1, 1)])
+    with pytest.raises(ValueError, match="a figure can show at most 8 curves"):
+        curve(axes, "8", [(1, 1)])
 
 
 # ---- as a page and as a file ---------------------------------------------------------------------
@@ -88,33 +120,35 @@ def test_a_page_s_svg_takes_the_page_s_colours_keeps_its_words_and_has_names_of_
     import matplotlib
 
     with matplotlib.rc_context({"lines.linewidth": 9, "svg.fonttype": "path"}):
-        svg = figures.panel_svg(CHART, 0)
+        svg = panel_svg(losses(), 0)
         assert matplotlib.rcParams["lines.linewidth"] == 9
-    assert svg == figures.panel_svg(CHART, 0), "a learner's own settings do not show"
+    drawn = losses()
+    assert svg == panel_svg(drawn, 0) == panel_svg(drawn, 0), "a learner's settings do not show"
     assert not re.search(r"#[0-9a-f]{6}\b(?!\d)(?=[;\" ])", re.sub(r"(href=\"|url\()#\w+", "", svg))
     assert "--fig-hue-1" in svg and ">window W (tokens)</text>" in svg
     assert "<style" not in svg  # which would mean the whole page
-    other = figures.panel_svg(replace(CHART, title="Other"), 0)
+    set_title(drawn, "Other")
+    other = panel_svg(drawn, 0)
     ids, others = (re.findall(r'\bid="(\w+)"', each) for each in (svg, other))
     assert len(set(ids)) == len(ids) > 0 and not set(ids) & set(others)
     assert set(re.findall(r'(?:href="|url\()#(\w+)', svg)) == set(ids)
 
 
 @pytest.mark.parametrize("name", some(["figure.svg", "figure.PNG"], 2))
-def test_a_saved_figure_is_the_same_every_time_and_says_what_it_shows(tmp_path, name):
+def test_a_saved_figure_is_the_same_every_time_and_has_its_title(tmp_path, name):
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
-        figures.save(CHART, tmp_path / folder / name)
+        save(losses(), tmp_path / folder / name)
     one, other = ((tmp_path / folder / name).read_bytes() for folder in ("one", "other"))
     assert one == other
-    assert b"Loss against window W. no sinks: 3 nats at 8 tokens, 2.25 at 32." in one
+    assert b"Loss against window" in one
 
 
 def test_a_lesson_s_figure_has_words_and_numbers_and_escapes_them():
-    lines = (replace(FULL, name="<i>"), replace(SINKS, name="_x$y$"))
-    shown = Figure(Chart("a < b", (replace(PANEL, lines=lines),), "modelled"), "What of `W`?")
-    html = shown._repr_html_()
-    label = "a &lt; b, modelled. Loss against window W. &lt;i&gt;: 3 nats at 8 tokens, 2.25 at 32."
+    drawn = losses("<i>", "_x$y$")
+    set_title(drawn, "a < b", "modelled")
+    html = Figure(drawn, "What of `W`?")._repr_html_()
+    label = "a &lt; b, modelled. Loss (nats) against window W (tokens). &lt;i&gt;: 3 at 8, 2.25 at"
     assert f'aria-label="{label}' in html and "everything: 1.5." in html
     assert "What of <code>W</code>?" in html and "_x$y$" in html
     assert '<tr><th scope="row">16</th><td>2.5</td><td>2</td></tr>' in html
@@ -126,11 +160,9 @@ def test_a_lesson_s_figure_has_words_and_numbers_and_escapes_them():
 @pytest.mark.process
 def test_only_drawing_loads_matplotlib():
     code = (
-        "import sys, nanogpt.figures, course.figure, nanogpt.fleet.__main__\n"
-        "from nanogpt.figures import Chart, Line, Panel\n"
+        "import sys, nanogpt.figures.curves, course.figure, nanogpt.fleet.__main__\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "chart = Chart('T', (Panel(('x', ''), ('y', ''), (Line('a', ((1, 2),)),)),))\n"
-        "course.figure.Figure(chart)._repr_html_()\n"
+        "course.figure.Figure(nanogpt.figures.curves.step_cost([(1, 2)], {}, 'T'))._repr_html_()\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules\n"
     )
     env = {"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(Path.home())}
@@ -156,11 +188,11 @@ def test_latencies_are_those_of_every_request_and_every_gap(trace):
     metrics = all_request_metrics(trace)
     ttfts = sorted(each.ttft_us / 1000 for each in metrics)
     gaps = sorted(gap / 1000 for each in metrics for gap in each.itls_us)
-    assert [ms for ms, _ in points(chart, "mine")] == ttfts
-    assert [ms for ms, _ in points(chart, "mine", 1)] == gaps
-    assert chart.source == "modelled: a server CPU (fitted)"
+    assert [ms for ms, _ in points(chart, "mine")[1:]] == ttfts
+    assert [ms for ms, _ in points(chart, "mine", 1)[1:]] == gaps
+    assert chart.get_suptitle() == "Waits\nmodelled: a server CPU (fitted)"
     once = engine().run([(0, Request(0, [1, 2], 1))])
-    assert len(figures.latencies({"mine": once}, "Waits").panels) == 1, "one token has no gap"
+    assert len(figures.latencies({"mine": once}, "Waits").axes) == 1, "one token has no gap"
     with pytest.raises(ValueError, match="no request got a token in these runs"):
         figures.latencies({"mine": engine().run([])}, "Waits")
 
@@ -168,19 +200,19 @@ def test_latencies_are_those_of_every_request_and_every_gap(trace):
 def test_curves_of_a_run_are_its_records(trace):
     held = figures.kv_over_time({"mine": trace}, "KV")
     assert points(held, "mine") == [(step.step, step.kv_after) for step in trace.steps]
-    assert held.panels[0].marks == (Mark("y", 60, "KV budget"),)
+    assert "KV budget: 60." in sentence(held.axes[0])
     costs = figures.step_cost([(8, 500)], {"a line": [(8, 520)]}, "Cost")
-    assert [points(costs, name) for name in costs.names()] == [[(8, 0.5)], [(8, 0.52)]]
+    assert [points(costs, name) for name in curve_names(costs)] == [[(8, 0.5)], [(8, 0.52)]]
     mean = summary(trace)
-    bargain = figures.throughput_against_latency({"a CPU": {"chunks": {"8": mean}}}, "Bargain")
-    assert points(bargain, "chunks") == [(mean.worst_itl_us / 1000, mean.tokens_per_s)]
+    bill = bill_chart({"a CPU": {"whole prompts": mean, "budget 8": mean}})
+    assert points(bill, "chunks, by budget") == [(mean.worst_itl_us / 1000, mean.tokens_per_s)]
     shorter = engine().run([(0, Request(0, [1, 2], 4))])
-    for cost in MACHINES.values():
+    for machine, cost in MACHINES.items():
         without, with_drafts = (
             sum(cost.forward_us(each) for step in run.steps for each in step.forwards)
             for run in (trace, shorter)
         )
-        chart = figures.speedup_by_drafts({"mine": {0: trace, 4: shorter}}, cost, "Speed-up")
+        chart = speedup_figure({"mine": {0: trace, 4: shorter}}, machine, "mine").drawing
         assert points(chart, "mine") == [(0, 1), (4, without / with_drafts)]
 
 
@@ -191,7 +223,8 @@ def test_attainment_has_its_interval_and_none_where_a_tier_has_no_request():
     cells = [cell(2, Estimate(80, 5)), cell(4, None), cell(6, Estimate(40, 10))]
     chart = figures.attainment_by_load(cells, "In time", "modelled")
     assert points(chart, "X") == [(2, 80), (6, 40)]
-    assert chart.panels[0].lines[0].halves == (5, 10)
+    [bars] = chart.axes[0].collections
+    assert [bar[:, 1].tolist() for bar in bars.get_segments()] == [[75, 85], [30, 50]]
     assert points(chart, "X", 1) == [(2, 90), (4, 90), (6, 90)]
 
 
@@ -203,7 +236,7 @@ def test_a_fleet_s_waits_and_throughput_are_those_of_its_outcomes():
         (outcome.first_token_us - request.arrival_us) / 1000
         for request, outcome in zip(load.requests, run.outcomes, strict=True)
     ]
-    assert [ms for ms, _ in points(chart, "adaptive")] == sorted(waits)
+    assert [ms for ms, _ in points(chart, "adaptive")[1:]] == sorted(waits)
     rolling = [(each.at_us / 1e6, each.rolling.throughput_tokens_per_s) for each in run.samples]
     assert points(chart, "adaptive", 1) == rolling
 
@@ -235,7 +268,7 @@ def test_the_ladder_and_a_fit_are_drawn(tmp_path, capsys):
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_run(capsys):
-    for main, file, sentence in (
+    for main, file, words in (
         (fleet, "run.pdf", "'run.pdf' does not end in .png or .svg"),
         (slo, "nowhere/run.png", "there is no folder 'nowhere'"),
     ):
@@ -243,4 +276,4 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_run(capsys):
             main(["--plot", file])
         said = capsys.readouterr()
         assert (ended.value.code, said.out) == (2, "")
-        assert said.err.endswith(f"error: argument --plot: {sentence}\n")
+        assert said.err.endswith(f"error: argument --plot: {words}\n")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.stories.l07_lazy_heap import heap_story, told
-from nanogpt.fleet.decisions import on_event
+from course.lesson_data.l07_lazy_heap import heap_story, told
+from nanogpt.fleet.decisions import apply_event
 from widgets.lazy_heap import LazyHeap
 
 IDS = st.integers(0, 4)
@@ -29,7 +29,7 @@ def drops_the_counter(heap, generations, event):
         generations.pop(event[1], None)
         return heap, generations, None
     if event[0] == "push":
-        return on_event(heap, generations, event)
+        return apply_event(heap, generations, event)
     while heap:
         _, request_id, generation = heapq.heappop(heap)
         if generations.get(request_id) == generation:
@@ -57,7 +57,7 @@ def live(step):
 
 @given(EVENTS)
 def test_with_the_reference_what_counts_is_exactly_what_is_live(events):
-    story = heap_story(on_event, events)
+    story = heap_story(apply_event, events)
     waiting = {}
     for event, step in zip(events, story["steps"], strict=True):
         if event[0] == "push":
@@ -96,16 +96,16 @@ def test_a_waiting_request_that_is_lost_or_struck_out_is_named():
 
 def test_an_answer_that_is_no_heap_ends_the_story_in_a_sentence():
     for answer, sentence in (
-        (None, "your on_event returned None; it must be (heap, generations, popped)"),
+        (None, "your apply_event returned None; it must be (heap, generations, popped)"),
         (([(1, 2, 3)], {}, None), "left (1, 2, 3) in the heap; an entry must be (key, id, gen"),
         (([((float("nan"),), 2, 3)], {}, None), "left ((nan,), 2, 3) in the heap"),
         (([((1,), True, 3)], {}, None), "left ((1,), True, 3) in the heap"),
         (([], {1: "a"}, None), "left 1: 'a' in the generations; they must be whole numbers"),
-        (([], {}, "three"), "your on_event popped 'three'; it must be a request's id or None"),
+        (([], {}, "three"), "your apply_event popped 'three'; it must be a request's id or None"),
     ):
 
         def at_a_pop(heap, generations, event, answer=answer):
-            return answer if event[0] == "pop" else on_event(heap, generations, event)
+            return answer if event[0] == "pop" else apply_event(heap, generations, event)
 
         story = heap_story(at_a_pop, [("push", 1, (0,)), ("pop",), ("pop",)])
         assert len(story["steps"]) == 1
@@ -133,4 +133,4 @@ def test_a_function_that_ends_its_process_leaves_a_story_that_says_so():
 def test_an_event_that_is_none_is_refused_before_anything_runs():
     for event in (("peek",), ("push", 1), ("push", 1, ()), ("push", -1, (0,)), ("push", 1, "a")):
         with pytest.raises(ValueError, match="there is no event"):
-            heap_story(on_event, [("pop",), event])
+            heap_story(apply_event, [("pop",), event])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.stories.l02_heap import record_heap
+from course.lesson_data.l02_heap import record_heap
 
 KEYS = st.lists(st.integers(0, 3), min_size=1, max_size=2)
 

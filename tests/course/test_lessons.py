@@ -52,7 +52,7 @@ CLAIMS: dict[str, list[str]] = {
     "l03b_packing": [
         "30 338 871 all six the oracle's",
         "one, packed packed 30 338 338 all six the oracle's",
-        "one, packed, one mask strip 30 338 338 all six the oracle's",
+        "one, packed, one mask single_mask 30 338 338 all six the oracle's",
         "51.7 ms, ×4.23",
         "8 rows of 200 are 1,600 tokens, 207 of them useful",
         "63 beside 4",

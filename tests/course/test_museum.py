@@ -12,8 +12,7 @@ from answers import worked
 from notebooks import MUSEUMS, WITHOUT_EXERCISE, Notebooks, Visit
 from tiers import some
 
-from course.registry import exercise
-from course.stories import (
+from course.lesson_data import (
     l01_chunks,
     l02_exhibits,
     l03_exhibits,
@@ -21,11 +20,12 @@ from course.stories import (
     l06_ranks,
     l06_stage_ranks,
 )
-from course.stories import l09_exhibits as blocks
-from course.stories.l05_ladder import gate_by
+from course.lesson_data import l09_exhibits as blocks
+from course.lesson_data.l05_ladder import victims_by
+from course.registry import exercise
 from nanogpt import GPT, Trace, generate, load_model
-from nanogpt.fleet import ADAPTIVE, FIFO
-from nanogpt.policies import choose_victim
+from nanogpt.fleet.presets import ADAPTIVE, FIFO
+from nanogpt.policies.queueing import choose_victim
 from nanogpt.preemption import races
 from nanogpt.preemption.agreement import BY_STEP
 from nanogpt.preemption.runner import Runner
@@ -44,19 +44,19 @@ def test_a_check_names_the_misconception_of_each_exhibit():
     exhibits = [
         ("l01.chunk_mask", l01_chunks.unmasked_later, "all_true"),
         ("l02.choose_victim", l02_exhibits.oldest, "oldest"),
-        ("l02.resume", l02_exhibits.start_over, "restarts"),
-        ("l02.record", l02_exhibits.along_the_active, "records_active"),
+        ("l02.requeue", l02_exhibits.start_over, "restarts"),
+        ("l02.assign_tokens", l02_exhibits.along_the_active, "records_active"),
         ("l03.full_mask", l03_exhibits.padding_in_sight, "new_padding_visible"),
         ("l03.full_mask", l03_exhibits.rows_that_see_nothing, "all_masked"),
         ("l03.full_mask", l03_exhibits.forgets_the_past, "past_padding_visible"),
-        ("l06.clean_up", races.keep_previous_step, "keeps_previous_step"),
+        ("l06.rollback_step", races.keep_previous_step, "keeps_previous_step"),
         ("l06.local_vote", races.FLAG.local_vote, "flag"),
-        ("l06.checkpoint", races.leave_alone, "no_collective"),
-        ("l06.checkpoint", races.leave_first, "leaves_first"),
+        ("l06.preemption_point", races.leave_alone, "no_collective"),
+        ("l06.preemption_point", races.leave_first, "leaves_first"),
     ]
     for stem, records in MUSEUMS.items():
         lesson = importlib.import_module(f"lessons.{stem}")
-        whole = gate_by if stem == "l05_slo_policy" else lambda piece: piece
+        whole = victims_by if stem == "l05_slo_policy" else lambda piece: piece
         for exhibit, name, misconception in records:
             function = whole(getattr(lesson, exhibit))
             exhibits.append((f"{stem[:3]}.{name}", function, misconception))
@@ -109,7 +109,7 @@ def test_one_eviction_per_call_holds_more_than_is_counted_until_it_is_repaired(n
         for visit in (notebooks.solved, notebooks.repaired)
     )
     held = [each for step in over.steps for each in step.kv]
-    assert {each.counted_tokens for each in held} == {20}
+    assert {each.kv_tokens_charged for each in held} == {20}
     # One went when the prompt came, one in each step.
     assert {(each.request_id, each.kv_tokens) for each in held} == {(0, 39), (1, 46), (2, 43)}
     assert {each.kv_tokens for step in kept.steps for each in step.kv} == {20}
@@ -154,13 +154,13 @@ def test_a_race_in_real_processes_ends_as_it_was_recorded(race: str):
 
 @pytest.mark.nightly
 def test_a_solution_in_the_place_of_the_wrong_piece_repairs_the_real_ranks(monkeypatch):
-    monkeypatch.setattr(races, "keep_previous_step", worked("l06.clean_up"))
+    monkeypatch.setattr(races, "keep_previous_step", worked("l06.rollback_step"))
     monkeypatch.setattr(races, "FLAG", replace(BY_STEP, local_vote=worked("l06.local_vote")))
     with Runner(2, timeout_s=5.0) as runner:
-        assert l06_races.race_books(runner, True) == "the next step admitted requests [0, 1]"
+        assert l06_races.race_state(runner, True) == "the next step admitted requests [0, 1]"
         late = l06_stage_ranks.race_late_write(runner, True)
         assert as_recorded(late) == "step n was meant; step n was computed to its end"
-        left = l06_stage_ranks.race_leaving(runner, worked("l06.checkpoint"))
+        left = l06_stage_ranks.race_leaving(runner, worked("l06.preemption_point"))
         assert as_recorded(left) == "step n was left at layer 1 of 4"
 
 
@@ -233,8 +233,8 @@ def ghosts_of(visit: Visit) -> tuple[str, list[list[int]], int]:
 HASHES, COMMITTED = worked("l09.block_hashes"), WITHOUT_EXERCISE["l09_blocks"]["exhibit_d"]
 ROOMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any], list[int]]] = {
     "A": (blocks.behind_another, blocks.of_its_own_tokens, HASHES, [2]),
-    "B": (blocks.two_in_one_block, blocks.into_the_same, worked("l09.writable"), [0, 1]),
-    "C": (blocks.one_leaves, blocks.all_of_its_table, worked("l09.release"), [1]),
+    "B": (blocks.two_in_one_block, blocks.into_the_same, worked("l09.copy_on_write"), [0, 1]),
+    "C": (blocks.one_leaves, blocks.all_of_its_table, worked("l09.free_table"), [1]),
     "D": (blocks.a_step_that_fails, blocks.as_soon_as_written, COMMITTED, [1]),
     "E": (blocks.two_adapters, blocks.of_tokens_alone, HASHES, [1]),
 }

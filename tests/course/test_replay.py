@@ -16,16 +16,16 @@ from tiers import examples
 
 from course import lazy
 from course.calling.functions import pickled
-from course.calling.jobs import RunError
-from course.calling.models import JobPickler, shipped
+from course.calling.jobs import RunError, shipped
+from course.calling.jobs import _JobPickler as JobPickler
 from course.calling.policies import Policy
+from course.lesson_data.plan_only import plan_engine
 from course.registry import exercise
 from course.replay import Rerun, replays
-from course.stories.plan_only import plan_engine
-from nanogpt import EngineConfig, Parts, Request, load_model, planning
+from nanogpt import EngineConfig, Policies, Request, load_model, planning
 
 RUN = replays(
-    lambda parts: plan_engine(EngineConfig(token_budget=4), parts),
+    lambda policies: plan_engine(EngineConfig(token_budget=4), policies),
     lambda: [(0, Request(0, [1] * 9, 5)), (1, Request(1, [1] * 3, 4))],
 )
 
@@ -40,7 +40,7 @@ def test_a_run_is_made_in_the_child_and_its_prints_are_relayed_up_to_a_limit(cap
         assert lazy.torch.ones(1) == 1  # as a lesson's setup cell names torch
         return planning.plan_step(*offer)
 
-    trace = RUN(Parts(plan_step=Policy(plan_step)))
+    trace = RUN(Policies(plan_step=Policy(plan_step)))
     assert trace == RUN.reference
     assert asked == []
     out = capsys.readouterr().out
@@ -52,14 +52,14 @@ def test_a_legal_plan_acts_and_one_that_fails_keeps_the_steps_before_it():
     def one_at_a_time(decodes, prefilling, waiting, budget):
         return planning.plan_step(decodes, prefilling, waiting, budget)[:1]
 
-    slower = RUN(Parts(plan_step=Policy(one_at_a_time)))
+    slower = RUN(Policies(plan_step=Policy(one_at_a_time)))
     assert slower.error is None and len(slower.steps) > len(RUN.reference.steps)
 
     def plan_step(decodes, prefilling, waiting, budget):
         plan = planning.plan_step(decodes, prefilling, waiting, budget)
         return plan if not decodes else {}["plan"]
 
-    stopped = RUN(Parts(plan_step=Policy(plan_step)))
+    stopped = RUN(Policies(plan_step=Policy(plan_step)))
     assert stopped.steps == RUN.reference.steps[:3]
     assert stopped.error.startswith("your plan_step raised KeyError")
 
@@ -67,7 +67,7 @@ def test_a_legal_plan_acts_and_one_that_fails_keeps_the_steps_before_it():
 @pytest.mark.process
 def test_a_run_that_cannot_be_made_is_a_trace_without_steps_that_says_why():
     lock = threading.Lock()
-    stopped = RUN(Parts(plan_step=Policy(lambda *offer: lock)))
+    stopped = RUN(Policies(plan_step=Policy(lambda *offer: lock)))
     assert (stopped.steps, stopped.requests) == ((), RUN.reference.requests)
     assert stopped.error.startswith("the run could not be sent to the process that computes it: ")
 
@@ -104,10 +104,10 @@ def test_the_shipped_model_travels_by_name_and_a_changed_one_by_its_weights():
 
 
 @functools.cache
-def texts(name: str, parts: Parts = Parts()) -> list[list[int]]:
+def texts(name: str, policies: Policies = Policies()) -> list[list[int]]:
     load, settings = runs()[name]
     arrivals = arrivals_of(load)
-    engine_of(settings, parts).run(arrivals)
+    engine_of(settings, policies).run(arrivals)
     return [request.generated_tokens for _, request in arrivals]
 
 
@@ -116,6 +116,6 @@ def texts(name: str, parts: Parts = Parts()) -> list[list[int]]:
 def test_an_engine_with_right_answers_writes_the_reference_s_texts(
     name: str, data: st.DataObject
 ) -> None:
-    of_parts = [e for e in map(exercise, IDS) if e.part in Parts.__dataclass_fields__]
-    parts = {e.part: Policy(data.draw(st.sampled_from(list(e.right)))) for e in of_parts}
-    assert texts(name, Parts(**parts)) == texts(name)
+    of_policies = [e for e in map(exercise, IDS) if e.part in Policies.__dataclass_fields__]
+    policies = {e.part: Policy(data.draw(st.sampled_from(list(e.right)))) for e in of_policies}
+    assert texts(name, Policies(**policies)) == texts(name)

@@ -6,15 +6,22 @@ import pytest
 
 from course.__main__ import main
 from course.controls import beside, slider
-from course.newcomer import newcomer
 from course.prediction import Withheld
 from course.progress import work_folder
-from course.site import showcase
-from course.site.blocks import Block, Code, Drawing, Exercise, Prose
-from course.site.links import faults
-from course.site.pages import Page, lesson_page
-from course.site.reading import read
-from course.site.replay_svg import FILE, NUM_STEPS, picture
+from course.publish import notebook_blocks, showcase
+from course.publish.html_reading import HtmlReader, faults
+from course.publish.notebook_blocks import (
+    Block,
+    Code,
+    Drawing,
+    Exercise,
+    Prose,
+    Reader,
+    pristine_workspace,
+    site_blocks,
+)
+from course.publish.replay_svg import FILE, NUM_STEPS, picture
+from course.publish.site_pages import Page, lesson_page
 
 
 def page(*blocks, stem="l01_chunked_prefill") -> Page:
@@ -25,7 +32,7 @@ def page(*blocks, stem="l01_chunked_prefill") -> Page:
 
 
 def test_words_belong_to_the_heading_above_them_unless_they_wait_for_a_prediction():
-    found = read('<h2 id="a">One <em>two</em></h2><p>three</p><p>four</p><style>five</style>')
+    found = HtmlReader('<h2 id="a">One <em>two</em></h2><p>three</p><p>four</p><style>five</style>')
     assert [(each.id, each.heading, each.text) for each in found.sections] == [
         ("", "", ""),
         ("a", "One two", "three four"),
@@ -88,11 +95,9 @@ def test_a_worked_answer_is_on_the_page_only_where_it_is_given_and_code_is_highl
 @pytest.mark.process
 def test_a_lesson_shows_tasks_your_code_and_pictures_in_their_order_and_leaves_nothing_behind():
     own = work_folder()
-    with newcomer():
+    with pristine_workspace():
         assert work_folder() != own
-        from course.site.visiting import visit  # takes a second
-
-        blocks = visit("l02b_waiting", solutions=True)
+        blocks = site_blocks("l02b_waiting", solutions=True)
     assert work_folder() == own
     kinds = [type(each).__name__ for each in blocks]
     at = next(i for i, each in enumerate(blocks) if isinstance(each, Exercise))
@@ -108,19 +113,15 @@ def test_a_lesson_shows_tasks_your_code_and_pictures_in_their_order_and_leaves_n
 def test_what_needs_a_kernel_is_refused():
     import marimo as mo
 
-    from course.site import visiting
-
     with pytest.raises(ValueError, match="without a kernel cannot show a marimo-tex"):
-        visiting._html(mo.md("$x^2$"))
+        notebook_blocks._html(mo.md("$x^2$"))
     with pytest.raises(ValueError, match="without a kernel cannot show a marimo-ui-element"):
-        visiting._html(Withheld("l01.a", mo.vstack([mo.ui.slider(1, 3), mo.md("beside")])))
+        notebook_blocks._html(Withheld("l01.a", mo.vstack([mo.ui.slider(1, 3), mo.md("beside")])))
 
 
 def shown(*outputs) -> list[Block]:
     """The blocks of cells that show these."""
-    from course.site import visiting
-
-    reader = visiting._Reader("l04_sliding_window", solutions=False)
+    reader = Reader("l04_sliding_window")
     for output in outputs:
         reader.output(output)
     return page(*reader.blocks).blocks
@@ -132,7 +133,7 @@ def test_a_control_is_buttons_and_every_value_s_drawing_of_which_the_start_is_sh
     window = slider("Window <W>", (8, 16), 16)
     drawn = beside(window, lambda value: mo.Html(f'<svg id="a">W = {value}</svg>'))
     one, other = shown(window, drawn, drawn)
-    assert one.html == (
+    assert one.html.replace("\n", "") == (
         '<div class="choice"><fieldset><legend>Window &lt;W&gt;</legend>'
         '<label><input type="radio" name="l04-choice-1" data-at="0">8</label>'
         '<label><input type="radio" name="l04-choice-1" data-at="1" checked>16</label></fieldset>'

@@ -21,11 +21,11 @@ from course.source.surroundings import surroundings
 
 SETUP = "with app.setup:\n    import torch\n\n    from course.attempt import attempt\n"
 CHECKS = cell('attempt("l01.chunk_mask", lambda: chunk_mask)', takes="chunk_mask")
-LESSON = notebook(SETUP, stub("chunk_mask", "num_past, num_new"), CHECKS)
+LESSON = notebook(SETUP, stub("chunk_mask", "past, new"), CHECKS)
 ANSWER = """\
-def chunk_mask(num_past, num_new):
-    ones = torch.ones(num_new, num_past + num_new, dtype=torch.bool)
-    return ones.tril(num_past + {})
+def chunk_mask(past, new):
+    ones = torch.ones(new, past + new, dtype=torch.bool)
+    return ones.tril(past + {})
 """
 TABLE = ANSWER.format("T[0]")
 FILLED = {
@@ -146,7 +146,7 @@ def in_terminal(text: str) -> str:
 
 def later() -> str:
     """The verdict on the saved answer, when a later lesson takes it as a part."""
-    return "passed" if answers.load_parts().whose["chunk_mask"] == "yours" else "failed"
+    return "passed" if answers.load_policies().whose["chunk_mask"] == "yours" else "failed"
 
 
 def graded(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:

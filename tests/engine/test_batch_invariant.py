@@ -11,8 +11,8 @@ from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.checkpoints.weights import load_model
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors import find_executor
-from nanogpt.executors.base import ForwardResult, Row
+from nanogpt.features import executor_type
+from nanogpt.outputs import ModelOutput, Row
 from nanogpt.request import Request
 from nanogpt.speculative.trigram import TrigramDraft
 
@@ -30,13 +30,13 @@ def serve(**settings: Any) -> tuple[Bits, list[list[int]], int]:
     bits: Bits = {}
     config = EngineConfig(**settings)
 
-    class Watched(find_executor(config)):
-        def run(self, rows: Sequence[Row]) -> ForwardResult:
-            result = super().run(rows)
+    class Watched(executor_type(config)):
+        def execute(self, rows: Sequence[Row]) -> ModelOutput:
+            result = super().execute(rows)
             ends = torch.tensor([row.num_logits for row in rows]).cumsum(0) - 1
             for row, logits in zip(rows, result.logits[ends], strict=True):
                 if not row.drafted:
-                    bits[row.request_id, row.context_len] = logits.clone()
+                    bits[row.request_id, row.seq_len] = logits.clone()
             return result
 
     requests = [Request(i, encode(prompt), 8) for i, prompt in enumerate(PROMPTS)]
@@ -48,7 +48,7 @@ def serve(**settings: Any) -> tuple[Bits, list[list[int]], int]:
 
 @pytest.mark.parametrize("window", [None, 20])
 def test_the_same_bits_in_every_batch_chunking_storage_and_after_preemption(window: int | None):
-    common = {"batch_invariant": True, "sliding_window": window}
+    common = {"executor": "batch_invariant", "sliding_window": window}
     alone, texts, _ = serve(token_budget=512, max_batch_size=1, **common)
     kv = {"max_kv_tokens": 90 if window is None else 27}
     other: list[dict[str, Any]] = [{"token_budget": 7}, {"token_budget": 400}, kv]
@@ -66,9 +66,7 @@ def test_the_number_of_threads_is_as_it_was_and_padded_executors_are_refused():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        serve(batch_invariant=True)
+        serve(executor="batch_invariant")
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    with pytest.raises(ValueError, match="batch_invariant goes with the executor 'packed'"):
-        EngineConfig(batch_invariant=True, executor="fused")

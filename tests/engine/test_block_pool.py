@@ -12,22 +12,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tiers import examples
 from torch import Tensor
 
-from nanogpt.blocks.block_kv_cache import BlockKVCache
-from nanogpt.blocks.block_pool import BlockPool
-from nanogpt.blocks.window_blocks import WindowBlockKVCache
+from nanogpt.block_pool import BlockPool
 from nanogpt.config import ModelConfig
-from nanogpt.parts import Parts
-from nanogpt.parts.blocks import (
+from nanogpt.kv_cache import KVCache
+from nanogpt.outputs import Requeue, Row, SchedulerOutput
+from nanogpt.planning import Candidates
+from nanogpt.policies import Policies
+from nanogpt.policies.blocks import (
     CachedBlock,
     allocate,
     block_hashes,
+    copy_on_write,
     evict_order,
+    free_table,
     longest_match,
-    release,
-    writable,
 )
-from nanogpt.parts.sliding_window import kept_positions
+from nanogpt.policies.queueing import ResumeState
+from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.request import Request
+from nanogpt.window.window_blocks import WindowBlockKVCache
 
 TOKENS = st.lists(st.integers(0, 2), max_size=14)
 
@@ -41,8 +44,8 @@ def test_a_table_gets_all_the_blocks_that_it_lacks_or_none():
 
 
 def test_a_block_is_free_once_the_last_table_lets_go_of_it():
-    assert release([1, 2, 1, 0], [0, 1, 2]) == [0, 2]
-    assert release([3, 2], [0, 1]) == []
+    assert free_table([1, 2, 1, 0], [0, 1, 2]) == [0, 2]
+    assert free_table([3, 2], [0, 1]) == []
 
 
 @given(one=TOKENS, other=TOKENS, size=st.integers(1, 5))
@@ -69,9 +72,9 @@ def test_the_longest_match_ends_at_a_gap_and_leaves_a_token_to_compute():
 
 
 def test_only_a_block_that_another_table_names_is_copied_before_a_write():
-    assert writable([5, 2], [0, 0, 1, 0, 0, 3], 1, [9]) == ([5, 2], None)
-    assert writable([5, 2], [0, 0, 2, 0, 0, 3], 1, [9, 8]) == ([5, 9], (2, 9))
-    assert writable([5, 2], [0, 0, 1, 0, 0, 3], 0, [9]) == ([9, 2], (5, 9))
+    assert copy_on_write([5, 2], [0, 0, 1, 0, 0, 3], 1, [9]) == ([5, 2], None)
+    assert copy_on_write([5, 2], [0, 0, 2, 0, 0, 3], 1, [9, 8]) == ([5, 9], (2, 9))
+    assert copy_on_write([5, 2], [0, 0, 1, 0, 0, 3], 0, [9]) == ([9, 2], (5, 9))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 4)), max_size=9))
@@ -86,7 +89,7 @@ def test_the_least_recently_used_is_evicted_first_and_children_before_parents(wo
 
 
 def test_a_pool_that_is_too_small_says_so_and_gives_nothing():
-    pool = BlockPool(3, 1, Parts())
+    pool = BlockPool(3, 1, Policies())
     pool.take([], 8, 4)
     with pytest.raises(ValueError, match="2 blocks are wanted; 1 of 3 are free"):
         pool.take([], 8, 4)
@@ -109,6 +112,13 @@ def numbers(text: list[int], positions: list[int]) -> list[float]:
     return [float(int("1" + "".join(map(str, text[: p + 1])), 2)) for p in positions]
 
 
+def preempting(victim: Request) -> SchedulerOutput:
+    """A step that preempts one request and computes nothing of its own."""
+    state = ResumeState(victim.tokens_so_far, 0, 0, 0)
+    requeue = Requeue(victim, state, (), "for a test")
+    return SchedulerOutput(0, 0, 0, (), (requeue,), Candidates((), (), ()), None, [], {}, ())
+
+
 class SharedBlocks(RuleBasedStateMachine):
     """Few blocks under sharing, beside a model: who holds how much, and which prefixes are found.
 
@@ -120,9 +130,10 @@ class SharedBlocks(RuleBasedStateMachine):
     )
     def begin(self, size: int, window: int | None, sinks: int) -> None:
         self.size, self.window, self.sinks = size, window, sinks
-        new = BlockKVCache if window is None else partial(WindowBlockKVCache, window, sinks)
+        new = KVCache if window is None else partial(WindowBlockKVCache, window, sinks)
         cpu = torch.device("cpu")
-        self.cache = new(CONFIG, NUM_BLOCKS, 3, size, torch.float64, cpu, Parts(), share=True)
+        where = torch.float64, cpu
+        self.cache = new(CONFIG, NUM_BLOCKS, size, *where, Policies(), num_lanes=3, share=True)
         self.requests: dict[int, Request] = {}
         self.computed: dict[int, int] = {}
         self.committed: set[Prefix] = set()
@@ -154,12 +165,12 @@ class SharedBlocks(RuleBasedStateMachine):
     @rule(text=TEXTS, salt=SALTS)
     def a_request_starts(self, text: list[int], salt: str | None) -> None:
         idle = self.cache.pool.idle()
-        hit = self.cache.find(text, salt)
+        hit = self.cache.match(text, salt)
         assert self.cache.pool.idle() == idle, "a lookup is no use"
         assert (hit.num_tokens if hit else 0) == self.longest_match(text, salt)
         new = self.add(text, salt)
         if hit:
-            self.cache.adopt(new, hit.blocks, hit.num_tokens)
+            self.cache.attach(new, hit)
             self.computed[new] = hit.num_tokens
 
     @precondition(lambda self: 0 < len(self.computed) < 4)
@@ -168,7 +179,7 @@ class SharedBlocks(RuleBasedStateMachine):
         parent = self.pick(pick)
         text = self.requests[parent].prompt_tokens[: self.computed[parent]] + more
         child = self.add(text, self.requests[parent].cache_salt)
-        self.cache.release(child)
+        self.cache.free(child)
         self.cache.fork(parent, child)
         self.computed[child] = self.computed[parent]
         for each in (child, parent):  # the last block is full, or the first to write gets a copy
@@ -183,7 +194,7 @@ class SharedBlocks(RuleBasedStateMachine):
     @rule(pick=PICK)
     def a_request_leaves(self, pick: int) -> None:
         leaving = self.pick(pick)
-        self.cache.release(leaving)
+        self.cache.free(leaving)
         del self.computed[leaving]
 
     @precondition(lambda self: len(self.computed) > 1)
@@ -191,9 +202,9 @@ class SharedBlocks(RuleBasedStateMachine):
     def a_step_preempts(self, pick: int, num_new: int) -> None:
         victim = self.pick(pick)
         del self.computed[victim]
-        with self.cache.transaction([], [], [victim]):
+        with self.cache.transaction(preempting(self.requests[victim])):
             self.compute(self.pick(pick), num_new, fails=False)
-        self.cache.release(victim)
+        self.cache.free(victim)
 
     @precondition(lambda self: self.computed)
     @rule(pick=PICK)
@@ -202,7 +213,7 @@ class SharedBlocks(RuleBasedStateMachine):
 
         def fail() -> None:
             pool = self.cache.pool
-            with self.cache.transaction([], [], [self.pick(pick)]):
+            with self.cache.transaction(preempting(self.requests[self.pick(pick)])):
                 taken = pool.take([], pool.num_free * self.size, self.size)
                 self.cache.storage[:, :, :, self.entries(taken)] = 0
                 pool.drop(taken)
@@ -226,7 +237,7 @@ class SharedBlocks(RuleBasedStateMachine):
         if start == end or self.cache.pool.num_free < -(-(end - start) // self.size) + 2:
             return
         before = set(self.cache.pool.block_of)
-        place = self.cache.place([(i, end - start)])
+        place = self.cache.slot_mapping([Row(i, text[start:end], [], start, False, text)])
         k = torch.tensor(numbers(text, list(range(start, end)))).double()[:, None, None]
         k = k.expand(-1, 1, 2) * (float("nan") if fails else 1)  # (N, H, D)
         for layer in range(NUM_LAYERS):
@@ -238,8 +249,8 @@ class SharedBlocks(RuleBasedStateMachine):
             end = max(start + 1, end - rejected)
         self.cache.commit(i, end - start)
         assert self.cache.pool.block_of.keys() <= before, "nothing is found before it is published"
-        self.computed[i] = request.prefill_cursor = end
-        self.cache.publish(request)
+        self.computed[i] = request.num_computed_tokens = end
+        self.cache.register(request)
         ends = range(self.size, end + 1, self.size)
         self.committed |= {(request.cache_salt, tuple(text[:e])) for e in ends}
 
@@ -261,9 +272,9 @@ class SharedBlocks(RuleBasedStateMachine):
         assert names.keys() == set(self.found.values())
         assert all(self.found[block] == prefix for prefix, block in names.items())
         named = Counter(block for i in self.computed for block in cache.table(i))
-        assert pool.counts == [named[block] for block in range(NUM_BLOCKS)]
-        assert set(pool.idle()) == {block for block in self.found if not pool.counts[block]}
-        assert pool.num_free == pool.counts.count(0)
+        assert pool.ref_counts == [named[block] for block in range(NUM_BLOCKS)]
+        assert set(pool.idle()) == {block for block in self.found if not pool.ref_counts[block]}
+        assert pool.num_free == pool.ref_counts.count(0)
         cache.check()
 
     def check_kv(self) -> None:

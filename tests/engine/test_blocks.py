@@ -24,16 +24,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import sharing_arrivals, steps_of, watched
 
-from nanogpt.blocks import BlockKVCache
-from nanogpt.blocks.block_attention import together
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.executors.base import ForwardResult, Row
 from nanogpt.executors.packed import PackedExecutor
-from nanogpt.parts import Parts
-from nanogpt.parts.blocks import block_hashes
-from nanogpt.parts.request_view import kv_limit
-from nanogpt.parts.sliding_window import kept_positions
+from nanogpt.executors.paged_attention import contiguous_groups
+from nanogpt.kv_cache import KVCache
+from nanogpt.kv_cache_manager import kv_limit
+from nanogpt.outputs import ModelOutput, PrefixHit, Row
+from nanogpt.policies import Policies
+from nanogpt.policies.blocks import block_hashes
+from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.request import Request
 from nanogpt.trace import StepRecord
 
@@ -41,13 +41,13 @@ SHARING = EngineConfig(token_budget=64, block_size=4, share_prefixes=True)
 WINDOWS = st.one_of(st.none(), st.tuples(st.integers(1, 12), st.integers(0, 5)))
 """No window, or one with so many sinks."""
 PARTS = st.one_of(
-    st.just(Parts()),
-    st.builds(lambda seed: Parts(plan_step=any_legal_plan(seed)), st.integers(0, 99)),
+    st.just(Policies()),
+    st.builds(lambda seed: Policies(plan_step=any_legal_plan(seed)), st.integers(0, 99)),
 )
 
 
-def blocks_of(engine: Engine) -> BlockKVCache:
-    assert isinstance(engine.cache, BlockKVCache)
+def blocks_of(engine: Engine) -> KVCache:
+    assert isinstance(engine.cache, KVCache)
     return engine.cache
 
 
@@ -58,7 +58,7 @@ def check_books(engine: Engine) -> None:
     size, running = cache.size, [*scheduler.active, *scheduler.prefilling]
     assert sorted(cache.holders()) == sorted(request.id for request in running)
     for request in running:
-        computed = request.prefill_cursor
+        computed = request.num_computed_tokens
         kept = kept_positions(computed, config.sliding_window, config.num_sinks)
         assert list(cache.positions(request.id)) == kept
         assert len(cache.table(request.id)) == len({p // size for p in kept})
@@ -66,10 +66,10 @@ def check_books(engine: Engine) -> None:
         found = {hashes[p // size] for p in kept if p // size in hashes}
         assert not config.share_prefixes or found <= cache.pool.block_of.keys()
     in_use = len({block for request in running for block in cache.table(request.id)}) * size
-    shared = scheduler.shared(running)
-    assert in_use <= sum(scheduler.counted(r, r.remaining) for r in running) - shared
+    shared = cache.shared(running)
+    assert in_use <= sum(scheduler.kv.kv_tokens_charged(r, r.remaining) for r in running) - shared
     if config.sliding_window is None:
-        assert in_use == sum(map(scheduler.counted, running)) - shared
+        assert in_use == sum(map(scheduler.kv.kv_tokens_charged, running)) - shared
     assert config.max_kv_tokens is None or in_use <= config.max_kv_tokens
 
 
@@ -79,7 +79,7 @@ def windowed(window: tuple[int, int] | None) -> dict[str, Any]:
 
 @given(
     arrivals=sharing_arrivals(prompt_of(3, 24), 6, 7),
-    executor=st.sampled_from([*sorted(EXECUTORS), "packed", "batch invariant"]),
+    executor=st.sampled_from([*sorted(EXECUTORS), "packed"]),
     size=st.sampled_from([1, 2, 3, 4, 8]),
     window=WINDOWS,
     more=st.one_of(st.none(), st.integers(0, 12)),
@@ -92,20 +92,19 @@ def windowed(window: tuple[int, int] | None) -> dict[str, Any]:
         }
     ),
     drafts=st.sampled_from([0, 0, 3]),
-    parts=PARTS,
+    policies=PARTS,
 )
 def test_whatever_is_shared_the_texts_and_the_kv_are_the_oracles(
-    arrivals, executor, size, window, more, settings, drafts, parts
+    arrivals, executor, size, window, more, settings, drafts, policies
 ):
     least = 40 if window is None else kv_limit(*window, size)
     can_draft = executor == "packed" and not settings["temperature"] and not window
     config = EngineConfig(
         max_kv_tokens=None if more is None else least + more, max_batch_size=3, policy="priority",
-        executor="packed" if executor == "batch invariant" else executor, seed=5,
-        batch_invariant=executor == "batch invariant", block_size=size,
+        executor=executor, seed=5, block_size=size,
         num_draft_tokens=drafts if can_draft else 0, **settings, **windowed(window),
     )  # fmt: skip
-    trace = watched(arrivals, config, parts, draft=sometimes_right)
+    trace = watched(arrivals, config, policies, draft=sometimes_right)
     assert config.share_prefixes or not any(step.prefix_hits for step in trace.steps)
 
 
@@ -126,11 +125,11 @@ def test_whatever_is_shared_the_texts_and_the_kv_are_the_oracles(
             "preempt_to_admit": st.booleans(),
         }
     ),
-    parts=PARTS,
+    policies=PARTS,
     nan_at=st.one_of(st.none(), st.integers(0, 20)),
 )  # fmt: skip
 def test_a_pool_that_is_hardly_enough_is_never_short_in_a_step(
-    asks, same, size, window, more, settings, parts, nan_at
+    asks, same, size, window, more, settings, policies, nan_at
 ):
     """`take` raises when it is. Where `same`, all prompts and texts are those of one request."""
     least = max(-(-(length + new - 1) // size) * size for _, length, new, _ in asks)
@@ -139,8 +138,8 @@ def test_a_pool_that_is_hardly_enough_is_never_short_in_a_step(
         max_kv_tokens=most, block_size=size, share_prefixes=True, **settings, **windowed(window)
     )
     fake = OneText(nan_at) if same else SharingFake(nan_at)
-    engine = Engine(fake_model(), config, parts, make_executor=fake.bind)
-    assert len(blocks_of(engine).pool.counts) == most // size
+    engine = Engine(fake_model(), config, policies, make_executor=fake.bind)
+    assert len(blocks_of(engine).pool.ref_counts) == most // size
     arrivals = one_text(fake_arrivals(asks)) if same else fake_arrivals(asks)
     try:
         for _ in steps_of(engine, arrivals):
@@ -223,10 +222,10 @@ def test_the_least_recently_used_text_loses_its_last_blocks():
     old, new = prompt_of(1, 16), prompt_of(2, 12)
     serve(engine, Request(0, old, 1), Request(1, new, 1))
     cache = blocks_of(engine)
-    assert cache.num_tokens == 28
+    assert len(cache.pool.block_of) * cache.size == 28
     serve(engine, Request(2, prompt_of(3, 12), 1))  # one block is empty, two are old's last
-    assert cache.find([*old, 0]).num_tokens == 8
-    assert cache.find([*new, 0]).num_tokens == 12
+    assert cache.match([*old, 0]).num_tokens == 8
+    assert cache.match([*new, 0]).num_tokens == 12
     assert len(engine.trace().steps[-1].blocks.evicted) == 2
 
 
@@ -239,7 +238,7 @@ def test_a_block_is_freed_once_no_token_in_it_is_seen_and_a_sinks_block_never():
     assert [len(step.blocks.freed) for step in steps[:4]] == [0, 0, 0, 1]
     assert all(dict(step.blocks.tables)[0][0] == 0 for step in steps[:-1])
     assert max(kv.kv_tokens for step in steps for kv in step.kv) == 7
-    assert max(kv.counted_tokens for step in steps for kv in step.kv) == kv_limit(6, 1, 4) == 16
+    assert max(kv.kv_tokens_charged for step in steps for kv in step.kv) == kv_limit(6, 1, 4) == 16
 
 
 # ---------------------------------------------------------------- failed steps
@@ -250,16 +249,16 @@ class Broken(PackedExecutor):
 
     broken = False
 
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
-        result = super().run(rows)
+    def execute(self, rows: Sequence[Row]) -> ModelOutput:
+        result = super().execute(rows)
         if not self.broken:
             return result
-        assert isinstance(self.cache, BlockKVCache)
+        assert isinstance(self.cache, KVCache)
         for row in rows:
             table, size = self.cache.table(row.request_id), self.cache.size
-            for p in range(row.num_past, row.context_len):
+            for p in range(row.seq_len, row.seq_len):
                 self.cache.storage[:, :, :, table[p // size] * size + p % size] = float("nan")
-        return ForwardResult(result.logits * float("nan"), result.forwards)
+        return ModelOutput(result.logits * float("nan"), result.forwards)
 
 
 def fail_a_step(engine: Engine) -> None:
@@ -292,7 +291,7 @@ def test_a_failed_step_leaves_no_trace_and_gives_a_victim_back_what_others_took(
     record = engine.step()
     assert hits([record]) == ([(0, 8)] if share else [])
     assert len(record.blocks.allocated) == (6 if share else 8), "the failed step is not there"
-    while not engine.scheduler.victims():
+    while not engine.scheduler.select_victims():
         engine.step()
     fail_a_step(engine)
     record = engine.step()
@@ -324,6 +323,8 @@ def test_requests_alone_in_a_roomy_pool_lie_as_slots_do():
         ([[0, 1, 2], [11]], [([0], 0), ([1], 0)]),  # a view of both would end behind the pool
         ([[0], [0], [0]], [([0, 1, 2], 0)]),
         ([[4], [0]], [([0], 0), ([1], 0)]),
+        # A view of all three would let the first two read the third one's K/V, NaN and all.
+        ([[0], [1], [2, 3, 4, 5]], [([0, 1], 4), ([2], 0)]),
         ([[0, 2], [4, 3], [5]], [([0, 1], None), ([2], 0)]),  # scattered: gathered together
     ],
 )
@@ -331,9 +332,10 @@ def test_rows_at_even_distances_attend_in_one_call(tables: Any, groups: Any):
     cache = blocks_of(Engine(fake_model(), EngineConfig(block_size=4, max_kv_tokens=48)))
     for i, table in enumerate(tables):
         cache.reserve(i)
-        cache.adopt(i, table, 4 * len(table))
+        cache.attach(i, PrefixHit(tuple(table), 4 * len(table)))
     rows = [Row(i, [0], [0], 4 * len(table) - 1, True, []) for i, table in enumerate(tables)]
-    found = [([row.request_id for row in each], step) for each, step in together(rows, cache)]
+    own = contiguous_groups(rows, cache)
+    found = [([row.request_id for row in each], step) for each, step in own]
     assert found == groups
 
 
@@ -350,7 +352,7 @@ def test_rows_at_even_distances_attend_in_one_call(tables: Any, groups: Any):
         ({"block_size": 2**40, "max_kv_tokens": 2**50}, "no memory for 1024 blocks of 10995116277"),
         ({"block_size": 4, "share_prefixes": True}, "the executor 'fake' keeps its K/V elsewhere"),
         ({"num_draft_tokens": 2}, "the executor 'fake' gives no logits to verify drafts by"),
-        ({"num_draft_tokens": 2, "executor": "strip"}, "'packed'; this one is 'strip'"),
+        ({"num_draft_tokens": 2, "executor": "single_mask"}, "'packed'; this one is 'single_mask'"),
         ({"num_draft_tokens": 2, "sliding_window": 8}, "is 2 under a sliding window of 8"),
         ({"num_draft_tokens": -1}, "num_draft_tokens is -1"),
     ],

@@ -28,17 +28,16 @@ from nanogpt import load_model
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.clock import CostClock
 from nanogpt.config import EXECUTORS, EngineConfig
-from nanogpt.engine import TRIES, Engine
+from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
 from nanogpt.experiments.machines import LARGE_GPU
-from nanogpt.experiments.trace_waits import all_waits
+from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
-from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey
-from nanogpt.parts.request_view import RequestView
 from nanogpt.planning import Plan, plan_step
+from nanogpt.policies import Policies
+from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
-from nanogpt.validate import PartError
+from nanogpt.validate import PolicyError
 
 ALL = pytest.mark.parametrize("executor", EXECUTORS)
 
@@ -121,7 +120,7 @@ def test_a_small_run_worked_out_by_hand():
 def test_whatever_waits_waits_for_a_stated_reason():
     engine, _ = fake_engine(EngineConfig(4, max_batch_size=2, max_kv_tokens=20))
     asks = [(0, 6, 4, 0), (0, 6, 4, 0), (0, 6, 4, 0), (0, 1, 1, 0)]
-    waits = {wait.request_id: wait for wait in all_waits(engine.run(fake_arrivals(asks)))[0]}
+    waits = {wait.request_id: wait for wait in wait_reasons(engine.run(fake_arrivals(asks)))[0]}
     assert waits[1].reason == "the token budget is spent"
     assert "the batch is full" in waits[2].reason
     assert [waits[i].status for i in (1, 2, 3)] == ["waiting"] * 3
@@ -129,7 +128,7 @@ def test_whatever_waits_waits_for_a_stated_reason():
     def only_the_first(decodes: Any, prefilling: Any, waiting: Any, budget: int) -> Plan:
         return plan_step(decodes, prefilling, waiting, budget)[:1]
 
-    engine, _ = fake_engine(EngineConfig(16), Parts(plan_step=only_the_first))
+    engine, _ = fake_engine(EngineConfig(16), Policies(plan_step=only_the_first))
     first = engine.run(fake_arrivals([(0, 3, 2, 0), (0, 3, 2, 0)])).steps[0]
     assert [(wait.request_id, wait.reason) for wait in first.waits] == [(1, "the plan left it out")]
 
@@ -142,24 +141,6 @@ def test_time_is_charged_by_the_clock_that_was_passed_in():
     assert trace.steps[1].duration_us == LARGE_GPU.step_us(0, 1, 11)
 
 
-def test_a_requests_keys_and_values_can_be_looked_at_while_it_runs():
-    engine = Engine(tiny_model(), EngineConfig(4))
-    request = Request(0, prompt_of(0, 6), 3)
-    assert dict(request.kv_cache) == {}
-    engine.submit(request)
-    lengths: list[int] = []
-    while not request.is_done:
-        engine.step()
-        assert sorted(request.kv_cache) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-        k, _ = request.kv_cache[1, 0]
-        lengths.append(k.shape[1])
-        if not request.is_done:
-            assert torch.equal(k[0], engine.cache.gather(0, 1)[0][0])
-    assert lengths == [4, 6, 7, 8]
-    with pytest.raises(TypeError):
-        request.kv_cache[0, 0] = ()  # pyright: ignore
-
-
 # ---------------------------------------------------------------- progress
 
 
@@ -170,7 +151,7 @@ def test_decodes_beyond_the_budget_take_turns():
         plan = plan_whole_prompts if waiting else plan_step
         return plan(decodes, prefilling, waiting, budget)
 
-    engine, fake = fake_engine(EngineConfig(2), Parts(plan_step=admits_freely))
+    engine, fake = fake_engine(EngineConfig(2), Policies(plan_step=admits_freely))
     engine.run(fake_arrivals([(0, 1, 5, 0)] * 5))
     names = [[request_id for request_id, *_ in call] for call in fake.calls]
     assert names[:6] == [[0, 1, 2, 3, 4], [0, 1], [2, 3], [4, 0], [1, 2], [3, 0]]
@@ -218,8 +199,8 @@ def test_a_step_whose_logits_are_not_finite_leaves_no_trace_and_no_nan_in_the_ca
     model = copy.deepcopy(tiny_model())
     gain = model.blocks[0].ln_1.weight
     healthy = gain.clone()
-    parts = Parts(plan_step=any_legal_plan(7))
-    engine = Engine(model, settings(**fields), parts, draft=sometimes_right)
+    policies = Policies(plan_step=any_legal_plan(7))
+    engine = Engine(model, settings(**fields), policies, draft=sometimes_right)
     arrivals, dropped = arrivals_of(ASKS), 0
     for _, request in arrivals:
         engine.submit(request)
@@ -251,20 +232,28 @@ def poisoned_at(token: int) -> Any:
     return model
 
 
-@pytest.mark.parametrize(("executor", "window"), [("packed", None), ("padded", 8), ("fused", 8)])
+@pytest.mark.parametrize(
+    ("executor", "more"),
+    [
+        ("packed", {}),
+        ("packed", {"block_size": 4, "max_kv_tokens": 48}),
+        ("padded", {"sliding_window": 8}),
+        ("fused", {"sliding_window": 8}),
+    ],
+)
 def test_a_request_whose_logits_are_never_finite_is_given_up_and_the_others_are_served(
-    executor: str, window: int | None
+    executor: str, more: dict[str, int]
 ):
-    engine = Engine(poisoned_at(64), EngineConfig(executor=executor, sliding_window=window))
+    engine = Engine(poisoned_at(64), EngineConfig(executor=executor, **more))
     good = [Request(i, [i, i + 1, 40 + i], 5) for i in (1, 2)]
     bad = Request(0, [1, 64, 2], 4)
     for request in (good[0], bad, good[1]):
         engine.submit(request)
-    for turn in range(1, TRIES + 1):
+    for turn in range(1, MAX_NONFINITE_STEPS + 1):
         with pytest.raises(ValueError, match="logits of request 0 are not finite") as refusal:
             engine.run([])
-        assert ("requests [0] were given up" in str(refusal.value)) == (turn == TRIES)
-    assert (bad.status, bad.generated_tokens, dict(bad.kv_cache)) == ("failed", [], {})
+        assert ("requests [0] were given up" in str(refusal.value)) == (turn == MAX_NONFINITE_STEPS)
+    assert (bad.status, bad.generated_tokens) == ("failed", [])
     trace = engine.run([])
     assert trace.steps[0].given_up == (0,)
     assert_equals_oracle([(0, request) for request in good])
@@ -291,16 +280,24 @@ class Breaking:
         return self.reference(*args)
 
 
-STORE = ("allocate", "evict_order", "writable", "release", "block_hashes")
+STORE = ("allocate", "evict_order", "copy_on_write", "free_table", "block_hashes")
 FIELDS: dict[str, dict[str, Any]] = {
-    **{name: {"executor": "fused"} for name in ("fused_rows", "full_mask", "split_kv")},
-    "pack": {"executor": "strip"},
-    **dict.fromkeys(("held", "visible", "ring_slot"), WINDOW),
+    **{name: {"executor": "fused"} for name in ("prepare_inputs", "full_mask", "split_kv")},
+    "pack": {"executor": "single_mask"},
+    **dict.fromkeys(("kv_usage", "visible", "rolling_buffer_index"), WINDOW),
     "evict": {**WINDOW, "kv_storage": "evict"},
-    **dict.fromkeys(("accept", "roll_back_kv"), DRAFTS),
+    **dict.fromkeys(("rejection_sample", "roll_back_kv"), DRAFTS),
     **dict.fromkeys(("longest_match", *STORE), BLOCKS),
 }
-OTHERS = ["plan_step", "chunk_inputs", "chunk_mask", "admit", "choose_victim", "resume", "record"]
+OTHERS = [
+    "plan_step",
+    "chunk_inputs",
+    "chunk_mask",
+    "admit",
+    "choose_victim",
+    "requeue",
+    "assign_tokens",
+]
 
 
 def ages(request: RequestView, step: int) -> tuple[float, ...]:
@@ -308,17 +305,17 @@ def ages(request: RequestView, step: int) -> tuple[float, ...]:
 
 
 CASES = [(name, FIELDS.get(name, {})) for name in ("policy", *OTHERS, *FIELDS)]
-CASES += [(name, WINDOW_BLOCKS) for name in STORE] + [("release", {**BLOCKS, **DRAFTS})]
+CASES += [(name, WINDOW_BLOCKS) for name in STORE] + [("free_table", {**BLOCKS, **DRAFTS})]
 
 
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=str)
 def test_a_part_that_fails_at_any_point_of_a_step_leaves_no_trace(
     name: str, fields: dict[str, Any]
 ):
-    part = Breaking(ages if name == "policy" else getattr(Parts(), name))
+    part = Breaking(ages if name == "policy" else getattr(Policies(), name))
     fields = {"policy": TimedKey(part)} if name == "policy" else fields
-    parts = Parts() if name == "policy" else Parts(**{name: part})
-    engine = Engine(tiny_model(), settings(**fields), parts, draft=sometimes_right)
+    policies = Policies() if name == "policy" else Policies(**{name: part})
+    engine = Engine(tiny_model(), settings(**fields), policies, draft=sometimes_right)
     arrivals, failed = arrivals_of(ASKS), 0
     queue = list(arrivals)
     while queue or not engine.scheduler.is_done():
@@ -343,39 +340,41 @@ def test_a_part_that_fails_at_any_point_of_a_step_leaves_no_trace(
         ("plan_step", lambda *_: [(99, 1)], "planned request 99"),
         ("chunk_inputs", lambda tokens, cursor, n: ([65] * n, [0] * n, True), "65"),
         ("chunk_inputs", lambda tokens, cursor, n: ([1] * n, [64] * n, True), "64"),
-        ("fused_rows", lambda known, cursors, n: ([[65] * n[0]], [[0] * n[0]]), "token 65"),
-        ("fused_rows", lambda known, cursors, n: ([[1] * n[0]], [[64] * n[0]]), "position 64"),
+        ("prepare_inputs", lambda known, cursors, n: ([[65] * n[0]], [[0] * n[0]]), "token 65"),
+        ("prepare_inputs", lambda known, cursors, n: ([[1] * n[0]], [[64] * n[0]]), "position 64"),
     ],
 )
 def test_an_answer_that_no_step_can_be_made_of_is_refused(name: str, wrong: Any, words: str):
-    engine = Engine(tiny_model(), settings(**FIELDS.get(name, {})), Parts(**{name: wrong}))
+    engine = Engine(tiny_model(), settings(**FIELDS.get(name, {})), Policies(**{name: wrong}))
     engine.submit(Request(0, prompt_of(0, 9), 3))
     before = snapshot(engine)
-    with pytest.raises(PartError, match=words) as refused:
+    with pytest.raises(PolicyError, match=words) as refused:
         engine.step()
     assert "\n" not in str(refused.value)
     assert snapshot(engine) == before
 
 
 def test_k_v_that_was_rolled_back_too_far_is_computed_again():
-    def passes(parts: Parts) -> int:
-        engine = Engine(tiny_model(), settings(**DRAFTS), parts, draft=sometimes_right)
+    def passes(policies: Policies) -> int:
+        engine = Engine(tiny_model(), settings(**DRAFTS), policies, draft=sometimes_right)
         arrivals = arrivals_of(ASKS[:1])
         assert engine.run(arrivals).error is None
         assert_equals_oracle(arrivals)
         return engine.step_number
 
-    assert passes(Parts(roll_back_kv=lambda held, drafted, _: held - drafted - 1)) > passes(Parts())
+    assert passes(
+        Policies(roll_back_kv=lambda kv_usage, drafted, _: kv_usage - drafted - 1)
+    ) > passes(Policies())
 
 
 def test_blocks_that_are_never_released_run_out():
-    engine = Engine(tiny_model(), settings(**BLOCKS), Parts(release=lambda counts, table: []))
+    engine = Engine(tiny_model(), settings(**BLOCKS), Policies(free_table=lambda counts, table: []))
     with pytest.raises(ValueError, match="blocks are wanted; 0 of 8 are free"):
         engine.run(arrivals_of(ASKS))
 
 
 def test_an_admit_that_refuses_what_fits_has_its_way():
-    engine, _ = fake_engine(EngineConfig(4), Parts(admit=lambda *_: "refuse"))
+    engine, _ = fake_engine(EngineConfig(4), Policies(admit=lambda *_: "refuse"))
     with pytest.raises(ValueError, match="request 2 fits, and admit refused it for good"):
         engine.submit(fake_request(2, 4, 2))
 
@@ -387,7 +386,7 @@ def test_sampling_in_the_middle_of_a_prompt_never_breaks_the_engine(max_new: int
     def always_samples(tokens: list[int], cursor: int, n: int) -> Any:
         return tokens[cursor : cursor + n], list(range(cursor, cursor + n)), True
 
-    engine = Engine(tiny_model(), EngineConfig(4), Parts(chunk_inputs=always_samples))
+    engine = Engine(tiny_model(), EngineConfig(4), Policies(chunk_inputs=always_samples))
     request = Request(0, prompt_of(0, 10), max_new)
     engine.run([(0, request)])
     assert (request.status, request.num_generated) == ("done", max_new)
@@ -396,8 +395,8 @@ def test_sampling_in_the_middle_of_a_prompt_never_breaks_the_engine(max_new: int
 
 
 def test_a_sort_key_that_fails_leaves_the_request_unsubmitted():
-    part = Breaking(Parts().sort_key)
-    engine, _ = fake_engine(EngineConfig(4), Parts(sort_key=part))
+    part = Breaking(Policies().sort_key)
+    engine, _ = fake_engine(EngineConfig(4), Policies(sort_key=part))
     before, part.calls_left = snapshot(engine), 0
     with pytest.raises(RuntimeError, match="oh no"):
         engine.submit(fake_request(2, 4, 2))

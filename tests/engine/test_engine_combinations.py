@@ -31,9 +31,9 @@ from lockstep import (
 
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey
-from nanogpt.parts.request_view import kv_limit
+from nanogpt.kv_cache_manager import kv_limit
+from nanogpt.policies import Policies
+from nanogpt.policy_views import TimedKey
 from nanogpt.request import Request
 
 SHARED = prompt_of(3, 20)
@@ -46,7 +46,7 @@ TIGHT = {"max_kv_tokens": 32, "max_batch_size": 3}
 
 AXES: dict[str, dict[str, dict[str, Any]]] = {
     "executor": {name: {"executor": name} for name in EXECUTORS}
-    | {"batch invariant": {"batch_invariant": True}},
+    | {"batch invariant": {"executor": "batch_invariant"}},
     "storage": {
         "slots": {},
         "blocks": {"block_size": 4},
@@ -81,12 +81,12 @@ def is_allowed(row: Sequence[str]) -> bool:
 def covering(strength: int) -> list[tuple[str, ...]]:
     """Rows of settings that hold all pairs, or all triples, that any allowed row holds."""
     rows = [row for row in itertools.product(*AXES.values()) if is_allowed(row)]
-    parts = {row: set(itertools.combinations(row, strength)) for row in rows}
-    wanted, chosen = set().union(*parts.values()), list[tuple[str, ...]]()
+    policies = {row: set(itertools.combinations(row, strength)) for row in rows}
+    wanted, chosen = set().union(*policies.values()), list[tuple[str, ...]]()
     while wanted:
-        best = max(rows, key=lambda row: len(parts[row] & wanted))
+        best = max(rows, key=lambda row: len(policies[row] & wanted))
         chosen.append(best)
-        wanted -= parts[best]
+        wanted -= policies[best]
     return chosen
 
 
@@ -149,8 +149,8 @@ def test_two_ways_to_run_a_step_decide_alike_and_write_the_oracles_texts(
     decided: list[list[object]] = []
     for way, kv_storage in zip(ways, ["ring", "evict"], strict=True):
         more = {**fields, "kv_storage": kv_storage, **AXES["executor"][way]}
-        parts = Parts() if seed is None else Parts(plan_step=any_legal_plan(seed))
-        trace = watched(arrivals_of(asks), dataclasses.replace(config, **more), parts)
+        policies = Policies() if seed is None else Policies(plan_step=any_legal_plan(seed))
+        trace = watched(arrivals_of(asks), dataclasses.replace(config, **more), policies)
         decided.append(decisions(trace))
     assert decided[0] == decided[1]
 
@@ -185,7 +185,7 @@ def no_longer_than(seconds: float) -> Iterator[None]:
             "max_batch_size": st.integers(1, 5),
             "policy": st.sampled_from(["fcfs", "priority"]),
             "preempt_to_admit": st.booleans(),
-            "batch_invariant": st.booleans(),
+            "executor": st.sampled_from(["packed", "batch_invariant"]),
         }
     ),
 )

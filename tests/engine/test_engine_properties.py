@@ -28,18 +28,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import arrivals_of, workloads
 
-from course.stories.l01_chunks import one_tiny_layer
-from course.stories.plan_only import PlanOnlyExecutor, plan_engine
+from course.lesson_data.l01_chunks import one_tiny_layer
+from course.lesson_data.plan_only import PlanOnlyExecutor, plan_engine
 from nanogpt.config import EngineConfig
-from nanogpt.engine import TRIES, Engine
-from nanogpt.executors.base import ForwardResult, Row
-from nanogpt.experiments.trace_waits import all_waits
+from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
+from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
-from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey
-from nanogpt.parts.request_view import RequestView
+from nanogpt.outputs import ModelOutput, Row
 from nanogpt.planning import Plan, plan_step
-from nanogpt.policies import choose_victim
+from nanogpt.policies import Policies
+from nanogpt.policies.queueing import choose_victim
+from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.trace import RequestRecord, Trace
 
 Workload = tuple[list[Ask], EngineConfig]
@@ -76,7 +75,7 @@ def longest_admitted(running: Sequence[RequestView]) -> int:
 
 
 def any_victim(running: Sequence[RequestView]) -> int:
-    known = sum(request.num_known for request in running)
+    known = sum(request.num_tokens for request in running)
     return random.Random(known).choice(list(running)).id
 
 
@@ -101,15 +100,15 @@ def empties_what_it_is_given(decodes: Any, prefilling: Any, waiting: Any, budget
 REPEATABLE = [backwards, one_token, plan_whole_prompts, empties_what_it_is_given, plan_step]
 VICTIMS = [longest_admitted, any_victim, choose_victim]
 PARTS = st.builds(
-    Parts,
+    Policies,
     plan_step=st.sampled_from(REPEATABLE) | st.integers(0, 10**6).map(any_legal_plan),
     choose_victim=st.sampled_from(VICTIMS),
 )
 
 
-def serve(asks: Sequence[Ask], config: EngineConfig, parts: Parts = Parts()) -> Trace:
+def serve(asks: Sequence[Ask], config: EngineConfig, policies: Policies = Policies()) -> Trace:
     """Run the workload in the fake's world; check texts, books and storage."""
-    engine, _ = fake_engine(config, parts)
+    engine, _ = fake_engine(config, policies)
     trace = engine.run(fake_arrivals(asks), max_steps=3000)
     Follower(trace, config).check()
     for i, (_, length, max_new, _) in enumerate(asks):
@@ -126,20 +125,22 @@ def serve(asks: Sequence[Ask], config: EngineConfig, parts: Parts = Parts()) -> 
 @tiers.examples(3)
 @given(workloads(POLICIES), PARTS)
 def test_everything_finishes_within_every_limit_and_the_trace_adds_up(
-    workload: Workload, parts: Parts
+    workload: Workload, policies: Policies
 ):
-    serve(*workload, parts)
+    serve(*workload, policies)
 
 
 @tiers.examples(2)
 @given(workloads(POLICIES), PARTS, st.integers(0, 40))
 def test_a_step_dropped_for_nan_leaves_no_trace_whatever_it_was_about_to_do(
-    workload: Workload, parts: Parts, nan_at: int
+    workload: Workload, policies: Policies, nan_at: int
 ):
     asks, config = workload
-    if parts.plan_step not in REPEATABLE:
-        parts = dataclasses.replace(parts, plan_step=plan_step)  # asked again, it says the same
-    engine, fake = fake_engine(config, parts, nan_at)
+    if policies.plan_step not in REPEATABLE:
+        policies = dataclasses.replace(
+            policies, plan_step=plan_step
+        )  # asked again, it says the same
+    engine, fake = fake_engine(config, policies, nan_at)
     for _, request in fake_arrivals(asks):
         engine.submit(request)
     while not engine.scheduler.is_done():
@@ -151,7 +152,7 @@ def test_a_step_dropped_for_nan_leaves_no_trace_whatever_it_was_about_to_do(
         else:
             assert not dropping or not engine.trace().steps[-1].work
     Follower(engine.trace(), config).check()
-    smooth, _ = fake_engine(config, parts)
+    smooth, _ = fake_engine(config, policies)
     assert engine.trace() == smooth.run([(0, request) for _, request in fake_arrivals(asks)])
 
 
@@ -174,7 +175,7 @@ def test_nothing_is_admitted_or_preempted_before_what_ranks_lower(workload: Work
         }[config.policy]
         return (*own, record.arrival_step, i)
 
-    for step, waits in zip(trace.steps, all_waits(trace), strict=True):
+    for step, waits in zip(trace.steps, wait_reasons(trace), strict=True):
         assert step.used_tokens <= config.token_budget
         assert step.used_tokens or step.preempted
         waiting = [w.request_id for w in waits if w.status == "waiting"]
@@ -234,8 +235,8 @@ class Poison(FakeExecutor):
         super().__init__()
         self.ids = ids
 
-    def run(self, rows: Sequence[Row]) -> ForwardResult:
-        result = super().run(rows)
+    def execute(self, rows: Sequence[Row]) -> ModelOutput:
+        result = super().execute(rows)
         for i, row in enumerate(rows):
             if row.request_id in self.ids:
                 result.logits[i] = float("nan")
@@ -264,7 +265,7 @@ def test_what_an_engine_remembers_is_the_end_of_what_another_keeps(
         for each in (dataclasses.replace(config, keep_steps=keep_steps), config)
     )
     assert some.steps == everything.steps[-keep_steps:]
-    assert all_waits(some) == all_waits(everything)[-keep_steps:]
+    assert wait_reasons(some) == wait_reasons(everything)[-keep_steps:]
     gone = {i for s in everything.steps[:-keep_steps] for i in (*s.finished, *s.given_up)}
     assert some.requests == tuple(r for r in everything.requests if r.id not in gone)
 
@@ -274,7 +275,7 @@ def test_an_id_comes_again_with_all_its_tries_once_its_request_is_forgotten_and_
     for _ in range(2):
         poisoned = fake_request(0, 3, 2)
         engine.submit(poisoned)
-        for _ in range(TRIES):
+        for _ in range(MAX_NONFINITE_STEPS):
             assert poisoned.status != "failed"
             with pytest.raises(ValueError, match="not finite"):
                 engine.step()

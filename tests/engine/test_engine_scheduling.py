@@ -12,11 +12,11 @@ from fakes import (
 )
 
 from nanogpt.config import EngineConfig
-from nanogpt.experiments.trace_waits import all_waits
-from nanogpt.parts import Parts
-from nanogpt.parts.request_view import RequestView
+from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.planning import Plan
-from nanogpt.policies import Resumed, resume
+from nanogpt.policies import Policies
+from nanogpt.policies.queueing import ResumeState, requeue
+from nanogpt.policy_views import RequestView
 from nanogpt.trace import Trace
 
 PUSHY = EngineConfig(
@@ -24,9 +24,9 @@ PUSHY = EngineConfig(
 )
 
 
-def serve(asks: list[Ask], config: EngineConfig, parts: Parts = Parts()) -> Trace:
+def serve(asks: list[Ask], config: EngineConfig, policies: Policies = Policies()) -> Trace:
     """Run a workload in the fake's world, and check its books."""
-    trace = fake_engine(config, parts)[0].run(fake_arrivals(asks), max_steps=300)
+    trace = fake_engine(config, policies)[0].run(fake_arrivals(asks), max_steps=300)
     Follower(trace, config).check()
     return trace
 
@@ -46,13 +46,13 @@ def test_a_more_important_waiter_pushes_out_and_the_victim_comes_back():
         asked.append([*decodes, *prefilling, *waiting])
         return [(i, 1) for i in decodes] + prefilling + waiting
 
-    trace = serve([(0, 10, 6, 2), (3, 20, 2, 0)], PUSHY, Parts(plan_step=plan))
+    trace = serve([(0, 10, 6, 2), (3, 20, 2, 0)], PUSHY, Policies(plan_step=plan))
     assert all(asked)  # and never of nobody
     assert [step.preempted for step in trace.steps[:5]] == [(), (), (), (0,), ()]
     leaving = trace.steps[3]
     assert (leaving.work, leaving.forwards, leaving.kv_before) == ((), (), 12)
     assert (leaving.kv_after, leaving.duration_us) == (0, 0)
-    assert [wait.reason for wait in all_waits(trace)[3]] == [
+    assert [wait.reason for wait in wait_reasons(trace)[3]] == [
         "preempted to let request 1 start",
         "a request was just preempted to make room",
     ]
@@ -100,7 +100,7 @@ def test_nothing_is_pushed_out_for_a_head_that_still_cannot_start_or_can_already
 ):
     """Those who stay grow by a token in the step in which the victim leaves."""
     config = dataclasses.replace(PUSHY, max_prefilling=None, token_budget=token_budget)
-    reasons = [wait.reason for waits in all_waits(serve(asks, config)) for wait in waits]
+    reasons = [wait.reason for waits in wait_reasons(serve(asks, config)) for wait in waits]
     assert "preempted to let request 2 start" not in reasons
 
 
@@ -112,21 +112,25 @@ def longest_admitted(running: Any) -> int:
     return min(running, key=lambda request: (request.admitted_at or 0, request.id)).id
 
 
-def restart(request: RequestView) -> Resumed:
+def restart(request: RequestView) -> ResumeState:
     """The posts' fix of orphaned tokens: throw them away."""
-    return Resumed(list(request.prompt_tokens), 0, request.arrival_time, 0)
+    return ResumeState(list(request.prompt_tokens), 0, request.arrival_time, 0)
 
 
 def test_the_posts_victim_and_restart_together_never_finish_and_each_alone_does():
     config = EngineConfig(16, max_kv_tokens=22, max_prefilling=1)
     asks = [(0, 10, 12, 0), (0, 10, 12, 0)]
-    parts = Parts(choose_victim=longest_admitted, resume=restart)
-    stuck = fake_engine(config, parts)[0].run(fake_arrivals(asks), max_steps=300)
+    policies = Policies(choose_victim=longest_admitted, requeue=restart)
+    stuck = fake_engine(config, policies)[0].run(fake_arrivals(asks), max_steps=300)
     assert stuck.error == "stopped after 300 steps, before all were done"
     assert len(preempted(stuck)) == 149
     assert not any(step.finished for step in stuck.steps)
-    for parts in (Parts(choose_victim=longest_admitted), Parts(resume=restart), Parts()):
-        trace = fake_engine(config, parts)[0].run(fake_arrivals(asks), max_steps=300)
+    for policies in (
+        Policies(choose_victim=longest_admitted),
+        Policies(requeue=restart),
+        Policies(),
+    ):
+        trace = fake_engine(config, policies)[0].run(fake_arrivals(asks), max_steps=300)
         assert (trace.error, trace.steps[-1].kv_after) == (None, 0)
         assert len(trace.steps) < 50
 
@@ -134,8 +138,8 @@ def test_the_posts_victim_and_restart_together_never_finish_and_each_alone_does(
 @pytest.mark.parametrize(("arrival", "order"), [(0, [1, 2]), (50, [2, 1])])
 def test_a_way_back_may_lose_the_place_but_not_the_text(arrival: int, order: list[int]):
     """To the back of the queue: a newcomer overtakes, the tokens stay the same."""
-    parts = Parts(resume=lambda request: resume(request)._replace(arrival=arrival))
+    policies = Policies(requeue=lambda request: requeue(request)._replace(arrival_time=arrival))
     asks = [(0, 10, 8, 0), (0, 10, 8, 0), (1, 10, 8, 0)]
-    trace = serve(asks, EngineConfig(16, max_kv_tokens=22), parts)
+    trace = serve(asks, EngineConfig(16, max_kv_tokens=22), policies)
     returned = [i for step in trace.steps[1:] for i in step.admitted]
     assert returned[:2] == order

@@ -8,12 +8,12 @@ from fakes import prompt_of, tiny_model
 from lockstep import BYTES_PER_TOKEN, arrivals_of, served_by, text_of, watched
 from torch import Tensor
 
-from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate
+from nanogpt import Engine, EngineConfig, Policies, Request, interleaved_generate
 from nanogpt.config import EXECUTORS
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
-from nanogpt.parts.sliding_window import evict, visible
+from nanogpt.policies.sliding_window import evict, visible
 from nanogpt.trace import Trace
-from nanogpt.validate import PartError
+from nanogpt.validate import PolicyError
 
 ALL = pytest.mark.parametrize("executor", EXECUTORS)
 BOTH = pytest.mark.parametrize("kv_storage", ["ring", "evict"])
@@ -27,7 +27,7 @@ ROUND = [(0, 14, 8, 1), (0, 23, 6, 0), (2, 3, 12, 2), (3, 31, 2, 0), (5, 1, 9, 1
 def test_a_whole_prompt_at_once_is_seen_through_the_window_too(executor: str):
     """The post cuts after the forward: within one long chunk its tokens would see too far."""
     config = EngineConfig(100, executor=executor, sliding_window=4, num_sinks=1, seed=5)
-    watched(arrivals_of(ROUND), config, Parts(plan_step=plan_whole_prompts))
+    watched(arrivals_of(ROUND), config, Policies(plan_step=plan_whole_prompts))
 
 
 def test_the_run_functions_take_a_window():
@@ -51,7 +51,7 @@ def test_a_prompt_of_40_is_never_held_as_40_and_counted_as_20(
     assert [step.kv_peak for step in steps] == peaks
     for n, step in enumerate(steps, start=1):
         (record,) = step.kv
-        assert record.kv_tokens == record.counted_tokens == min(20, budget * n)
+        assert record.kv_tokens == record.kv_tokens_charged == min(20, budget * n)
         assert record.live_bytes == record.kv_tokens * BYTES_PER_TOKEN
     assert engine.step().kv_peak == 21
 
@@ -81,9 +81,9 @@ def test_a_window_does_not_lengthen_the_context(kv_storage: str):
 # ---------------------------------------------------------------- wrong, or right in another way
 
 
-def run_with(parts: Parts, kv_storage: str, **limits: Any) -> tuple[Trace, int]:
+def run_with(policies: Policies, kv_storage: str, **limits: Any) -> tuple[Trace, int]:
     config = EngineConfig(9, sliding_window=5, num_sinks=1, kv_storage=kv_storage, seed=5, **limits)
-    return served_by(parts, config, [(0, 14, 8, 0), (1, 9, 8, 0)])
+    return served_by(policies, config, [(0, 14, 8, 0), (1, 9, 8, 0)])
 
 
 def fills_new_tensors(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
@@ -101,16 +101,16 @@ def fills_new_tensors(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Te
     ("name", "kv_storage", "part"),
     [
         ("evict", "evict", fills_new_tensors),
-        ("ring_slot", "ring", lambda p, w, s: p if p < s else s + w - 1 - (p - s) % w),
-        ("ring_slot", "ring", lambda p, w, s: w + p if p < s else p % w),
+        ("rolling_buffer_index", "ring", lambda p, w, s: p if p < s else s + w - 1 - (p - s) % w),
+        ("rolling_buffer_index", "ring", lambda p, w, s: w + p if p < s else p % w),
         ("visible", "ring", lambda q, k, w, s: k <= q and (k < s or k >= q - w)),
-        ("held", "ring", lambda c, n, w, s: [min(c, w + s) + n, min(c + n, w + s)]),
+        ("kv_usage", "ring", lambda c, n, w, s: [min(c, w + s) + n, min(c + n, w + s)]),
     ],
 )
 def test_another_right_answer_changes_nothing(name: str, kv_storage: str, part: Any):
-    trace, wrong = run_with(Parts(**{name: part}), kv_storage)
+    trace, wrong = run_with(Policies(**{name: part}), kv_storage)
     assert wrong == 0
-    assert trace == run_with(Parts(), kv_storage)[0]
+    assert trace == run_with(Policies(), kv_storage)[0]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_another_right_answer_changes_nothing(name: str, kv_storage: str, part: 
     [
         ("evict", "evict", lambda k, v, w, s: (k[:, : w + s].clone(), v[:, : w + s].clone())),
         ("evict", "evict", lambda k, v, w, s: evict(k, v, w - 1, s)),
-        ("ring_slot", "ring", lambda p, w, s: p % w),
-        ("ring_slot", "ring", lambda p, w, s: min(p, w + s - 1)),
+        ("rolling_buffer_index", "ring", lambda p, w, s: p % w),
+        ("rolling_buffer_index", "ring", lambda p, w, s: min(p, w + s - 1)),
         ("visible", "ring", lambda q, k, w, s: visible(q, k, w - 1, s)),
         ("visible", "evict", lambda q, k, w, s: visible(q, k, w + 1, s)),
     ],
@@ -129,34 +129,34 @@ def test_another_right_answer_changes_nothing(name: str, kv_storage: str, part: 
 def test_a_wrong_answer_runs_and_shows_in_the_text(
     name: str, kv_storage: str, part: Any, executor: str
 ):
-    assert run_with(Parts(**{name: part}), kv_storage, executor=executor)[1] >= 1
+    assert run_with(Policies(**{name: part}), kv_storage, executor=executor)[1] >= 1
 
 
 def test_a_view_shows_in_the_bytes_and_not_in_the_tokens_held():
-    trace, _ = run_with(Parts(evict=lambda k, v, w, s: (k[:, -w:], v[:, -w:])), "evict")
+    trace, _ = run_with(Policies(evict=lambda k, v, w, s: (k[:, -w:], v[:, -w:])), "evict")
     records = [kv for step in trace.steps for kv in step.kv]
     assert max(kv.kv_tokens for kv in records) == 5
     assert any(kv.live_bytes > kv.kv_tokens * BYTES_PER_TOKEN for kv in records)
 
 
 def test_an_evict_that_does_nothing_is_held_in_full_and_counted_short():
-    trace, wrong = run_with(Parts(evict=lambda k, v, w, s: (k, v)), "evict")
+    trace, wrong = run_with(Policies(evict=lambda k, v, w, s: (k, v)), "evict")
     assert wrong == 0  # what is seen is the mask's business only
     last = trace.steps[-2].kv[-1]
-    assert last.counted_tokens == 6 < last.kv_tokens
+    assert last.kv_tokens_charged == 6 < last.kv_tokens
     assert last.live_bytes == last.kv_tokens * BYTES_PER_TOKEN
 
 
 def test_an_evict_that_keeps_other_positions_than_k_v_is_refused():
-    part = Parts(evict=lambda k, v, w, s: (k, v) if len(k) == 1 else (k[:, -w:], v[:, -w:]))
+    part = Policies(evict=lambda k, v, w, s: (k, v) if len(k) == 1 else (k[:, -w:], v[:, -w:]))
     engine = Engine(tiny_model(), EngineConfig(4, sliding_window=4, kv_storage="evict"), part)
-    with pytest.raises(PartError, match="evict kept 4 entries of K/V and 8 of their positions"):
+    with pytest.raises(PolicyError, match="evict kept 4 entries of K/V and 8 of their positions"):
         engine.run([(0, Request(0, prompt_of(0, 20), 3))])
 
 
 def test_counting_the_full_length_ends_in_words_and_not_in_an_endless_loop():
     """What the window lets in, the wrong count pushes out again, alone and for ever."""
     config = EngineConfig(4, 10, sliding_window=8)
-    engine = Engine(tiny_model(), config, Parts(held=lambda c, n, w, s: (c + n, c + n)))
-    with pytest.raises(PartError, match=r"held counts request 0 with \d+ KV tokens.* of 10"):
+    engine = Engine(tiny_model(), config, Policies(kv_usage=lambda c, n, w, s: (c + n, c + n)))
+    with pytest.raises(PolicyError, match=r"kv_usage charges request 0 \d+ KV tokens.* of 10"):
         engine.run([(0, Request(0, prompt_of(0, 20), 3))], max_steps=200)

@@ -13,20 +13,24 @@ from torch import Tensor
 
 from nanogpt.config import EXECUTORS as NAMES
 from nanogpt.config import EngineConfig
-from nanogpt.executors import find_executor
-from nanogpt.executors.base import Executor, KVStore, Row
+from nanogpt.executors.base import Executor
+from nanogpt.features import executor_type
 from nanogpt.kv_cache import KVCache
+from nanogpt.kv_store import KVStore
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
+from nanogpt.outputs import Row
+from nanogpt.policies import Policies
 
-Make = Callable[[GPT, KVStore, Parts], Executor]
-MAKERS = {name: find_executor(EngineConfig(executor=name)) for name in NAMES}
+Make = Callable[[GPT, KVStore, Policies], Executor]
+MAKERS = {name: executor_type(EngineConfig(executor=name)) for name in NAMES}
 EXECUTORS = pytest.mark.parametrize("make", list(MAKERS.values()), ids=list(MAKERS))
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
 def new_cache(*holders: int) -> KVCache:
-    cache = KVCache(TINY, 6, torch.float64, torch.device("cpu"))
+    size = TINY.context_len
+    where = torch.float64, torch.device("cpu")
+    cache = KVCache(TINY, 6, size, *where, Policies(), num_lanes=6)
     for request_id in holders:
         cache.reserve(request_id)
     return cache
@@ -40,7 +44,7 @@ def chunk(request_id: int, start: int, length: int, is_decode: bool = False) -> 
 
 def logits_alone(row: Row) -> Tensor:
     """What the whole model says after the row's last token, without a cache."""
-    tokens = prompt_of(row.request_id, row.context_len)
+    tokens = prompt_of(row.request_id, row.seq_len)
     return tiny_model()(torch.tensor([tokens]))[0][0, -1]
 
 
@@ -61,15 +65,15 @@ def test_each_rows_logits_and_kv_are_those_of_its_request_alone(make: Make, step
     Where a row has 0 tokens, its request leaves first, and another one takes its slot.
     """
     cache, computed = new_cache(*range(5)), dict.fromkeys(range(5), 0)
-    executor = make(tiny_model(), cache, Parts())
+    executor = make(tiny_model(), cache, Policies())
     for step in steps:
         for i in (i for i, n in step if n == 0):
-            cache.release(i)
+            cache.free(i)
             cache.reserve(i)
             computed[i] = 0
         step = [(i, n or 2) for i, n in step]
         rows = [chunk(i, computed[i], n, is_decode=n == 1 and computed[i] > 0) for i, n in step]
-        logits = executor.run(rows).logits
+        logits = executor.execute(rows).logits
         expected = torch.stack([logits_alone(row) for row in rows])
         torch.testing.assert_close(logits, expected, **CLOSE)
         for i, n in step:
@@ -88,10 +92,10 @@ def test_the_records_say_how_much_padding_each_executor_computes():
     counts = {
         name: [
             (f.useful_tokens, f.prefill_tokens, f.computed_tokens, f.context_tokens)
-            for f in make(tiny_model(), cache, Parts()).run(rows).forwards
+            for f in make(tiny_model(), cache, Policies()).execute(rows).forwards
         ]
         for name, make in MAKERS.items()
     }
-    assert counts["packed"] == counts["strip"] == [(8, 7, 8, 8)]
+    assert counts["packed"] == counts["single_mask"] == [(8, 7, 8, 8)]
     assert counts["padded"] == [(7, 7, 10, 7), (1, 0, 1, 1)]
     assert counts["fused"] == [(8, 7, 15, 8)]

@@ -32,7 +32,7 @@ def test_every_logit_is_the_one_that_transformers_computes():
     assert (model.config.bias, model.config.tanh_gelu, model.config.vocab_size) == (True, True, 48)
 
 
-@pytest.mark.parametrize("executor", ["packed", "strip", "fused", "padded"])
+@pytest.mark.parametrize("executor", ["packed", "single_mask", "fused", "padded"])
 def test_an_engine_serves_it_as_the_oracle_does(executor: str):
     model = load_model(FOLDER, torch.float64)
     config = EngineConfig(5, 30, executor=executor, temperature=0.8, seed=3)

@@ -9,10 +9,10 @@ from fakes import prompt_of, tiny_model
 from lockstep import served_by
 from torch import Tensor
 
-from nanogpt import Engine, EngineConfig, Parts, Request, interleaved_generate
+from nanogpt import Engine, EngineConfig, Policies, Request, interleaved_generate
 from nanogpt.config import EXECUTORS
 from nanogpt.model import GPT
-from nanogpt.parts.fusing import full_mask, fused_rows, pack, split_kv
+from nanogpt.policies.fusing import full_mask, pack, prepare_inputs, split_kv
 
 ALL = pytest.mark.parametrize("executor", EXECUTORS)
 
@@ -41,7 +41,7 @@ def mix_requests() -> list[Request]:
     return [Request(i, prompt_of(i, n), new, priority=i % 2) for i, (n, new) in enumerate(mix)]
 
 
-@pytest.mark.parametrize("executor", ["fused", "strip", "packed"])
+@pytest.mark.parametrize("executor", ["fused", "single_mask", "packed"])
 @pytest.mark.parametrize(("token_budget", "max_prefilling"), [(1, None), (4, 1), (100, None)])
 def test_a_step_is_exactly_one_call_of_the_model(
     executor: str, token_budget: int, max_prefilling: int | None
@@ -76,7 +76,8 @@ def test_padding_is_what_a_fused_step_costs():
         costs[executor] = [(f.useful_tokens, f.computed_tokens) for f in engine.step().forwards]
     assert costs == {
         "packed": [(11, 11)],
-        "strip": [(11, 11)],
+        "batch_invariant": [(11, 16)],
+        "single_mask": [(11, 11)],
         "fused": [(11, 32)],
         "padded": [(8, 8), (3, 3)],
     }
@@ -130,7 +131,7 @@ def new_valid_all_true(past_lens: Sequence[int], num_new: Sequence[int]) -> Tens
 
 def position_of_the_length(known: Any, cursors: Any, num_new: Any) -> Any:
     """ "22 tokens, so position 22": every decode stands one further than it does."""
-    tokens, positions = fused_rows(known, cursors, num_new)
+    tokens, positions = prepare_inputs(known, cursors, num_new)
     for row, (cursor, n) in enumerate(zip(cursors, num_new, strict=True)):
         if n == 1 and cursor:
             positions[row][-1] += 1
@@ -153,9 +154,9 @@ def leaking_pack(past_lens: Sequence[int], num_new: Sequence[int]) -> Any:
 
 BUGS = [
     ("fused", "full_mask", full_mask, new_valid_all_true),
-    ("fused", "fused_rows", fused_rows, position_of_the_length),
+    ("fused", "prepare_inputs", prepare_inputs, position_of_the_length),
     ("fused", "split_kv", split_kv, split_from_one_end),
-    ("strip", "pack", pack, leaking_pack),
+    ("single_mask", "pack", pack, leaking_pack),
 ]
 
 
@@ -167,7 +168,7 @@ def test_the_posts_bugs_flip_tokens_in_the_executor_that_asks_for_the_layout_and
 ):
     def flips(executor: str, part: Any) -> int:
         asks = [(0, 6, 9, 0), (0, 3, 9, 0), (2, 20, 3, 0), (4, 15, 5, 0)]
-        return served_by(Parts(**{name: part}), EngineConfig(8, executor=executor), asks)[1]
+        return served_by(Policies(**{name: part}), EngineConfig(8, executor=executor), asks)[1]
 
     assert flips(executor, lambda *args: reference(*args)) == 0
     for each in EXECUTORS:

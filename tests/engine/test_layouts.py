@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanogpt.parts.fusing import full_mask, fused_rows, pack, sample_rows, split_kv
-from nanogpt.parts.masks import chunk_mask
+from nanogpt.policies.fusing import full_mask, logits_indices, pack, prepare_inputs, split_kv
+from nanogpt.policies.masks import chunk_mask
 
 ROWS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 7)), min_size=1, max_size=5)
 """(past, new) of each row."""
@@ -41,13 +41,13 @@ def test_a_row_ends_with_its_next_tokens_and_samples_after_its_last_known(rows, 
         for i, ((past, new), more) in enumerate(zip(rows, left, strict=True), 1)
     ]
     past_lens, num_new = lengths(rows)
-    tokens, positions = fused_rows(known, past_lens, num_new)
+    tokens, positions = prepare_inputs(known, past_lens, num_new)
     longest = max(num_new)
     for i, (past, new) in enumerate(rows):
         padding = [0] * (longest - new)
         assert positions[i] == [*padding, *range(past, past + new)]
         assert tokens[i] == [*padding, *known[i][past : past + new]]
-    chosen = sample_rows(num_new, past_lens, list(map(len, known)))
+    chosen = logits_indices(num_new, past_lens, list(map(len, known)))
     assert chosen == [i for i, more in enumerate(left) if more == 0]
 
 

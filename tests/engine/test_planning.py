@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
-from nanogpt.planning import Offer, chunk_inputs, chunk_size, plan_problem, plan_step
+from nanogpt.planning import Candidates, chunk_inputs, chunk_size, plan_problem, plan_step
 
-OFFER = Offer(decodes=(4, 2), prefilling=((7, 5),), waiting=((9, 3),))
+OFFER = Candidates(decodes=(4, 2), prefilling=((7, 5),), waiting=((9, 3),))
 
 
 def test_a_chunk_is_what_the_decodes_leave_and_never_negative():
@@ -35,8 +35,8 @@ def test_only_the_chunk_with_the_last_known_token_samples(
 def test_any_order_and_any_part_of_the_offer_is_legal():
     for plan in ([(4, 1)], ((9, 3), (7, 1), (2, 1), (4, 1)), [[7, 2]]):
         assert plan_problem(plan, OFFER) is None
-    assert plan_problem([], Offer((), (), ())) is None
-    assert Offer((), (), ()).is_empty
+    assert plan_problem([], Candidates((), (), ())) is None
+    assert Candidates((), (), ()).is_empty
     assert not OFFER.is_empty
 
 

@@ -18,9 +18,8 @@ from torch import Tensor
 import nanogpt
 from nanogpt import (
     GPT,
-    Engine,
     EngineConfig,
-    Parts,
+    Policies,
     Request,
     Scheduler,
     TextbookModel,
@@ -33,9 +32,10 @@ from nanogpt import (
     load_model,
     scheduled_generate,
 )
-from nanogpt.parts.request_view import RequestView
-from nanogpt.parts.sliding_window import kept_positions
-from nanogpt.policies import Resumed
+from nanogpt.policies.queueing import ResumeState
+from nanogpt.policies.sliding_window import kept_positions
+from nanogpt.policy_views import RequestView
+from nanogpt.posts.post_scheduler import PostEngine
 from nanogpt.posts.step_log import step_log
 
 # ---------------------------------------------------------------- names and fields
@@ -120,14 +120,14 @@ def known(request: Request) -> int:
     return request.remaining
 
 
-def from_the_start(request: RequestView) -> Resumed:
+def from_the_start(request: RequestView) -> ResumeState:
     """The scheduling post's hint: `generated_tokens` is reset to [] on preemption."""
-    return Resumed(list(request.prompt_tokens), 0, request.arrival_time, 0)
+    return ResumeState(list(request.prompt_tokens), 0, request.arrival_time, 0)
 
 
 WAYS = pytest.mark.parametrize(
-    ("tokens_left", "parts"),
-    [(printed, Parts(resume=from_the_start)), (known, Parts())],
+    ("tokens_left", "policies"),
+    [(printed, Policies(requeue=from_the_start)), (known, Policies())],
     ids=["as printed, from the start", "all that is known again"],
 )
 """How a loop computes a preempted request again: the post's way, and the course's."""
@@ -213,10 +213,10 @@ def test_the_printed_chunks_of_a_request_that_keeps_its_words_end_in_a_sentence(
 
 @WAYS
 def test_a_preempted_request_of_the_posts_writes_the_oracles_text(
-    model: GPT, tokens_left: TokensLeft, parts: Parts
+    model: GPT, tokens_left: TokensLeft, policies: Policies
 ):
     req0, req1 = requests = tight()
-    scheduler = Scheduler("priority", token_budget=16, max_kv_tokens=22, parts=parts)
+    scheduler = Scheduler("priority", token_budget=16, max_kv_tokens=22, policies=policies)
     posts_loop(model, scheduler, requests, tokens_left)
     assert {victim.id for victim in scheduler.preempted} == {0}
     assert [decode(req.generated_tokens) for req in requests] == TEXTS
@@ -243,7 +243,7 @@ def test_the_kv_of_a_done_request_can_be_looked_at_also_once_others_took_its_pla
     config = EngineConfig(
         16, max_batch_size=1, sliding_window=window, kv_storage=kv_storage or "ring"
     )
-    engine, request = Engine(tiny_model(), config), Request(0, prompt_of(0, 6), 3)
+    engine, request = PostEngine(tiny_model(), config), Request(0, prompt_of(0, 6), 3)
     engine.run([(0, request)])
     kept = kept_positions(8, window, 0)
     right = kv_from_scratch(text_of(0, 6, 3, 0.0, window), window)[:, :, :, kept]
@@ -255,3 +255,21 @@ def test_the_kv_of_a_done_request_can_be_looked_at_also_once_others_took_its_pla
     request.clear_cache()
     assert left() is None
     assert dict(request.kv_cache) == {}
+
+
+def test_a_requests_keys_and_values_can_be_looked_at_while_it_runs():
+    engine = PostEngine(tiny_model(), EngineConfig(4))
+    request = Request(0, prompt_of(0, 6), 3)
+    assert dict(request.kv_cache) == {}
+    engine.submit(request)
+    lengths: list[int] = []
+    while not request.is_done:
+        engine.step()
+        assert sorted(request.kv_cache) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+        k, _ = request.kv_cache[1, 0]
+        lengths.append(k.shape[1])
+        if not request.is_done:
+            assert torch.equal(k[0], engine.cache.gather(0, 1)[0][0])
+    assert lengths == [4, 6, 7, 8]
+    with pytest.raises(TypeError):
+        request.kv_cache[0, 0] = ()  # pyright: ignore

@@ -11,8 +11,8 @@ from nanogpt import Engine, EngineConfig, Request, generate, load_model
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.config import ModelConfig
 from nanogpt.executors import prepacked
-from nanogpt.executors.int8 import FEWER_STEPS, Int8Executor, Int8Products, exact_steps
-from nanogpt.executors.prepacked import PrepackedProducts, is_available, products_for
+from nanogpt.executors.int8 import FEWER_STEPS, Int8Backend, Int8Executor, exact_steps
+from nanogpt.executors.prepacked import PrepackedBackend, backend_for, is_available
 from nanogpt.model import GPT, PLAIN
 
 # Those of every processor, and those of this one.
@@ -33,7 +33,7 @@ def layer_of(weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.nn
     return layer
 
 
-@pytest.mark.parametrize("kind", [PrepackedProducts, Int8Products])
+@pytest.mark.parametrize("kind", [PrepackedBackend, Int8Backend])
 def test_a_weight_that_is_changed_in_place_is_prepared_anew(kind, monkeypatch):
     monkeypatch.setattr(prepacked, "rows_to_win", lambda *shape: 1)
     layer, x, products = layer_of(torch.ones(384, 384)), torch.ones(3, 384), kind()
@@ -55,7 +55,7 @@ def test_each_product_gives_the_plain_ones_numbers(shape, num_rows, biased, monk
     x = torch.randn(num_rows, shape[1], generator=generator)
     residual = torch.randn(num_rows, shape[0], generator=generator)
     bias = torch.randn(shape[0], generator=generator) * biased
-    layer, products = layer_of(weight, bias if biased else None), PrepackedProducts()
+    layer, products = layer_of(weight, bias if biased else None), PrepackedBackend()
     exact = F.linear(x.double(), weight.double(), bias.double())
     close = {"rtol": 1e-5, "atol": 1e-5}
     torch.testing.assert_close(products.linear(x, layer).double(), exact, **close)
@@ -73,7 +73,7 @@ def test_few_rows_and_small_products_are_the_plain_ones(monkeypatch):
     monkeypatch.setattr(
         prepacked, "linear", lambda x, *more: called.append(len(x)) or quick(x, *more)
     )
-    large, small, products = torch.ones(1536, 384), torch.ones(512, 128), PrepackedProducts()
+    large, small, products = torch.ones(1536, 384), torch.ones(512, 128), PrepackedBackend()
     small_enough = prepacked.FEWEST // small.numel()
     for weight, num_rows in ((large, 7), (large, 8), (large, 9), (small, small_enough)):
         x = torch.ones(num_rows, weight.shape[1])
@@ -101,13 +101,13 @@ def test_the_measurement_finds_the_fewest_rows_that_win_once(monkeypatch, wins_f
 
 def test_float64_and_weights_without_a_version_keep_the_plain_products(monkeypatch):
     assert is_available() == torch.backends.mkldnn.is_available(), "private names of this PyTorch"
-    assert isinstance(products_for(float32_model()), PrepackedProducts)
+    assert isinstance(backend_for(float32_model()), PrepackedBackend)
     with torch.inference_mode():
         made_there = float32_model()
     for model in (tiny_model(), made_there):
-        assert products_for(model) is PLAIN
+        assert backend_for(model) is PLAIN
     monkeypatch.setattr(prepacked, "is_available", lambda: False)
-    assert products_for(float32_model()) is PLAIN
+    assert backend_for(float32_model()) is PLAIN
 
 
 # ---------------------------------------------------------------- 8-bit integers
@@ -124,7 +124,7 @@ def test_an_int8_product_is_the_exact_one_within_a_step_of_each_factor(steps: in
     # Half a step of either factor, in every one of the 48 terms.
     scales, step = weight.abs().amax(1) / 127, x.abs().max() / steps
     off = (step * weight.abs().sum(1) + scales * x.abs().sum(1, keepdim=True)) / 2 + 1e-4
-    products, layer, biased = Int8Products(steps), layer_of(weight), layer_of(weight, bias)
+    products, layer, biased = Int8Backend(steps), layer_of(weight), layer_of(weight, bias)
     assert ((products.linear(x, layer) - exact).abs() <= off * 1.05).all()
     assert ((products.linear(x, biased) - bias - exact).abs() <= off * 1.05).all()
     assert ((products.add(residual, x, layer) - residual - exact).abs() <= off * 1.05).all()
@@ -138,20 +138,20 @@ def test_whole_numbers_within_the_steps_are_exact_up_to_the_largest_sum(steps: i
     weight[:, 0] = 127
     x = torch.randint(-steps, steps + 1, (5, 384)).float()
     x[0, 0] = -steps
-    assert torch.equal(Int8Products(steps).linear(x, layer_of(weight)), F.linear(x, weight))
+    assert torch.equal(Int8Backend(steps).linear(x, layer_of(weight)), F.linear(x, weight))
     for sign in (1, -1):
         largest = torch.full((3, 384), float(sign * steps))
-        product = Int8Products(steps).linear(largest, layer_of(torch.full((32, 384), 127.0)))
+        product = Int8Backend(steps).linear(largest, layer_of(torch.full((32, 384), 127.0)))
         assert product.eq(sign * 384 * 127 * steps).all()
 
 
 def test_zeros_give_zeros_and_what_is_not_finite_stays_so():
     """An engine finds a request's broken logits by that."""
-    assert Int8Products().linear(torch.zeros(2, 16), layer_of(torch.zeros(16, 16))).eq(0).all()
+    assert Int8Backend().linear(torch.zeros(2, 16), layer_of(torch.zeros(16, 16))).eq(0).all()
     for broken in (float("nan"), float("inf"), -float("inf")):
         x = torch.ones(2, 16)
         x[1, 3] = broken
-        assert not Int8Products().linear(x, layer_of(torch.ones(16, 16))).isfinite().all()
+        assert not Int8Backend().linear(x, layer_of(torch.ones(16, 16))).isfinite().all()
 
 
 def test_an_int8_engine_writes_nearly_the_same_shakespeare():

@@ -8,17 +8,25 @@ from typing import Any
 import pytest
 from fakes import fake_request
 
-from nanogpt.parts.ranking import TimedKey, in_order
-from nanogpt.parts.request_view import RequestView
-from nanogpt.policies import Resumed, admit, choose_victim, record, resume, sort_key
+from nanogpt.outputs import Requeue
+from nanogpt.policies.queueing import (
+    ResumeState,
+    admit,
+    assign_tokens,
+    choose_victim,
+    requeue,
+    sort_key,
+)
+from nanogpt.policy_views import RequestView, TimedKey
 from nanogpt.posts.post_scheduler import Scheduler
 from nanogpt.request import Request
-from nanogpt.validate import PartError
+from nanogpt.request_queue import in_order
+from nanogpt.validate import PolicyError
 
 
 def waiting_ids(scheduler: Scheduler) -> list[int]:
     """As the posts print it."""
-    return [entry[3].id for entry in sorted(scheduler.waiting, key=lambda entry: entry[:3])]
+    return [request.id for request in scheduler.waiting]
 
 
 def arrive(scheduler: Scheduler, *requests: Request) -> None:
@@ -30,7 +38,7 @@ def arrive(scheduler: Scheduler, *requests: Request) -> None:
 
 def prefill_whole(scheduler: Scheduler, request: Request) -> None:
     """What the engine does after the last chunk: everything computed, one token sampled."""
-    request.prefill_cursor = request.num_known
+    request.num_computed_tokens = request.num_tokens
     request.generated_tokens.append(0)
     scheduler.promote(request)
 
@@ -42,6 +50,12 @@ def running(scheduler: Scheduler, *requests: Request) -> Scheduler:
         scheduler.admit(request)
         prefill_whole(scheduler, request)
     return scheduler
+
+
+def send_back(scheduler: Scheduler, request: Request) -> None:
+    """Preempt a request by the reference's rule."""
+    view = scheduler.view(request)
+    scheduler.preempt(Requeue(request, requeue(view), view.key, "for a test"))
 
 
 # ---------------------------------------------------------------- the queue
@@ -62,8 +76,8 @@ def test_a_policy_orders_the_queue_whatever_the_ids(policy: Any, order: list[int
     scheduler = Scheduler(policy, max_prefilling=None)
     arrive(scheduler, fake_request(5, 3, 9, 1), fake_request(3, 3, 4, 0), fake_request(1, 3, 2, 1))
     assert waiting_ids(scheduler) == order
-    assert [request.id for request in scheduler.admissible()[0]] == order
-    heap = list(scheduler.waiting)  # as the posts take from it
+    assert [request.id for request in scheduler.select_admissible()[0]] == order
+    heap = list(scheduler.waiting.heap)  # as the posts take from it
     assert [heapq.heappop(heap)[3].id for _ in range(3)] == order
 
 
@@ -77,20 +91,20 @@ def test_a_static_key_is_asked_once_also_of_what_is_preempted():
     scheduler = Scheduler(key)
     arrive(scheduler, fake_request(0, 3, 2), fake_request(1, 3, 2))
     scheduler.begin_step(1)
-    scheduler.admit(scheduler.waiting[0][3])
-    scheduler.preempt(scheduler.prefilling[0])
+    scheduler.admit(scheduler.waiting.heap[0][3])
+    send_back(scheduler, scheduler.prefilling[0])
     assert (asked, waiting_ids(scheduler)) == ([0, 1], [1, 0])
 
 
 def test_a_timed_key_ranks_what_waits_and_what_runs_anew_at_every_step():
     scheduler = Scheduler(TimedKey(lambda request, step: ((request.id * (step + 2)) % 7,)))
     arrive(scheduler, *[fake_request(i, 3, 2) for i in range(12)])
-    scheduler.admit(scheduler.waiting[5][3])
+    scheduler.admit(scheduler.waiting.heap[5][3])
     for step in range(5):
         scheduler.begin_step(step)
-        for request in (scheduler.prefilling[0], *(entry[3] for entry in scheduler.waiting)):
+        for request in (scheduler.prefilling[0], *scheduler.waiting):
             assert scheduler.view(request).key == ((request.id * (step + 2)) % 7,)
-        assert list(in_order(scheduler.waiting)) == sorted(scheduler.waiting)
+        assert list(in_order(scheduler.waiting.heap)) == sorted(scheduler.waiting.heap)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +116,7 @@ def test_a_timed_key_ranks_what_waits_and_what_runs_anew_at_every_step():
 )
 def test_a_policys_key_that_is_no_tuple_of_numbers_is_refused_and_the_id_stays_free(policy: Any):
     scheduler = Scheduler(policy)
-    with pytest.raises(PartError, match=r"policy for request 4 returned"):
+    with pytest.raises(PolicyError, match=r"policy for request 4 returned"):
         scheduler.add_request(fake_request(4, 3, 2, priority=1))
     scheduler.add_request(fake_request(4, 3, 2))
     assert waiting_ids(scheduler) == [4]
@@ -133,8 +147,8 @@ def test_a_preempted_request_keeps_its_tokens_and_its_place_but_not_its_kv():
     scheduler = running(Scheduler(max_prefilling=None), first)
     scheduler.add_request(fake_request(1, 3, 4))
     for _ in range(2):
-        scheduler.preempt(first)
-        assert (first.status, first.prefill_cursor) == ("waiting", 0)
+        send_back(scheduler, first)
+        assert (first.status, first.num_computed_tokens) == ("waiting", 0)
         assert (first.generated_tokens, first.remaining, first.arrival_time) == ([0], 4, 0)
         assert waiting_ids(scheduler) == [0, 1]
         scheduler.admit(first)
@@ -152,7 +166,7 @@ def test_policies_see_a_copy():
     assert dataclasses.astuple(view) == (
         4, 2, 6, 9, tuple(request.prompt_tokens), (0,), 5, 3, (6,), None, 1
     )  # fmt: skip
-    assert (view.num_known, view.kv_tokens_needed) == (4, 7)  # the last sampled token needs none
+    assert (view.num_tokens, view.kv_tokens_needed) == (4, 7)  # the last sampled token needs none
     request.generated_tokens.append(1)
     assert view.generated_tokens == (0,)
 
@@ -164,10 +178,10 @@ def test_one_request_prefills_at_a_time_by_default_and_the_batch_has_a_limit():
     scheduler = Scheduler()
     arrive(scheduler, *[fake_request(i, 3, 2) for i in range(2)])
     assert scheduler.schedule(0) == (scheduler.prefilling[0], [])
-    assert scheduler.admissible() == ([], "another request is being prefilled")
+    assert scheduler.select_admissible() == ([], "another request is being prefilled")
     scheduler = Scheduler(max_batch_size=2, max_prefilling=None)
     arrive(scheduler, *[fake_request(i, 3, 2) for i in range(4)])
-    admitted, reason = scheduler.admissible()
+    admitted, reason = scheduler.select_admissible()
     assert [request.id for request in admitted] == [0, 1]
     assert reason == "the batch is full (2 of 2)"
 
@@ -175,11 +189,11 @@ def test_one_request_prefills_at_a_time_by_default_and_the_batch_has_a_limit():
 def test_admission_keeps_the_kv_budget_and_nothing_overtakes_a_head_that_does_not_fit():
     scheduler = Scheduler(max_kv_tokens=10, max_prefilling=None)
     arrive(scheduler, fake_request(0, 6, 2), fake_request(1, 5, 2), fake_request(2, 1, 1))
-    admitted, reason = scheduler.admissible()
+    admitted, reason = scheduler.select_admissible()
     assert [request.id for request in admitted] == [0]
     assert reason == "the KV budget is short: 6 reserved + 5 to compute > 10"
     scheduler.admit(admitted[0])
-    assert scheduler.admissible()[0] == []
+    assert scheduler.select_admissible()[0] == []
     with pytest.raises(ValueError, match=r"4 \+ 8 - 1 = 11 KV tokens; the KV budget of 10"):
         scheduler.add_request(fake_request(3, 4, 8))
     scheduler.add_request(fake_request(3, 4, 7))
@@ -209,10 +223,10 @@ def of_priorities(*priorities: int) -> list[Request]:
 )
 def test_what_leaves_for_a_more_important_head(runners: Any, head: Request, leaving: list[int]):
     scheduler = crowded(*map(dataclasses.replace, runners), head=dataclasses.replace(head))
-    assert [victim.id for victim in scheduler.victims()] == leaving
-    assert leaving or scheduler.admissible()[0] == []
+    assert [each.request.id for each in scheduler.select_victims()] == leaving
+    assert leaving or scheduler.select_admissible()[0] == []
     quiet = crowded(*runners, head=head, preempt_to_admit=False)
-    assert quiet.victims() == []
+    assert quiet.select_victims() == ()
 
 
 # ---------------------------------------------------------------- decisions as pure functions
@@ -265,10 +279,10 @@ def test_the_victim_is_the_least_important_of_equals_the_newest_then_the_highest
 
 def test_the_way_back_computes_all_that_is_known_and_loses_only_the_kv():
     request = view(arrival_time=7, admitted_at=40, generated_tokens=(8, 9), kv_tokens=4)
-    assert resume(request) == Resumed([1, 2, 3, 8, 9], 0, 7, 2)
+    assert requeue(request) == ResumeState([1, 2, 3, 8, 9], 0, 7, 2)
 
 
 def test_a_token_belongs_to_the_row_that_was_forwarded_whatever_is_active_now():
-    assert record([4, 7], [7, 9, 4], [50, 60]) == {4: 50, 7: 60}
+    assert assign_tokens([4, 7], [7, 9, 4], [50, 60]) == {4: 50, 7: 60}
     with pytest.raises(ValueError, match="zip"):
-        record([4, 7], [4, 7], [50])
+        assign_tokens([4, 7], [4, 7], [50])

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lockstep import kv_from_scratch
 
-from nanogpt.parts.sliding_window import (
+from nanogpt.policies.sliding_window import (
+    compare_logits,
     evict,
-    held,
-    judge,
     kept_positions,
+    kv_usage,
     live_bytes,
-    ring_slot,
+    rolling_buffer_index,
     visible,
     window_mask,
 )
@@ -50,7 +50,7 @@ def test_what_is_kept_and_counted_is_what_the_next_token_sees_however_it_is_chun
     kept: list[int] = []
     end = 0
     for chunk in chunks:
-        assert held(end, chunk, window, sinks)[0] == len(kept) + chunk, "at the step's height"
+        assert kv_usage(end, chunk, window, sinks)[0] == len(kept) + chunk, "at the step's height"
         present = [*kept, *range(end, end + chunk)]
         for query in range(end, end + chunk):
             assert {p for p in range(query + 1) if visible(query, p, *rule)} <= set(present)
@@ -59,22 +59,22 @@ def test_what_is_kept_and_counted_is_what_the_next_token_sees_however_it_is_chun
         kept = kept_k[0].flatten().tolist()
         assert torch.equal(kept_k[1], kept_k[0] + 1000) and torch.equal(kept_v, -kept_k)
         assert k[0].flatten().tolist() == present, "what it was given is as it was"
-        assert held(end, chunk, window, sinks)[1] == len(kept)
+        assert kv_usage(end, chunk, window, sinks)[1] == len(kept)
         end += chunk
         assert kept == kept_positions(end, window, sinks)
         assert kept == [p for p in range(end) if visible(end, p, window, sinks)]
-        assert held(end, chunk, None, sinks) == (end + chunk, end + chunk)
+        assert kv_usage(end, chunk, None, sinks) == (end + chunk, end + chunk)
 
 
 @given(RULES, st.integers(0, 40))
 def test_kept_positions_have_slots_of_their_own_and_a_new_one_takes_that_which_left(rule, computed):
     window, sinks = rule
-    slots = [ring_slot(position, *rule) for position in kept_positions(computed, *rule)]
+    slots = [rolling_buffer_index(position, *rule) for position in kept_positions(computed, *rule)]
     assert len(set(slots)) == len(slots)
     assert all(0 <= slot < window + sinks for slot in slots)
     assert slots[:sinks] == list(range(min(sinks, computed)))
     leaves = sinks + computed
-    assert ring_slot(leaves + window, *rule) == ring_slot(leaves, *rule)
+    assert rolling_buffer_index(leaves + window, *rule) == rolling_buffer_index(leaves, *rule)
 
 
 def test_the_bytes_of_a_storage_count_once_and_whole():
@@ -95,10 +95,10 @@ def test_agreement_is_of_first_choices_and_loss_is_of_the_text():
     def loss(gap: float) -> float:
         return math.log(1 + math.exp(-gap))
 
-    agreement, added = judge(full, windowed, targets)
+    agreement, added = compare_logits(full, windowed, targets)
     assert agreement == 0.75
     assert added == pytest.approx((loss(1) - loss(2) + loss(-2) - loss(2)) / 4, abs=1e-6)
-    assert judge(full, full, targets) == (1.0, 0.0)
+    assert compare_logits(full, full, targets) == (1.0, 0.0)
 
 
 # ---------------------------------------------------------------- the oracle under a window

@@ -29,8 +29,8 @@ from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_metrics import request_metrics
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
-from nanogpt.parts.acceptance import accept
+from nanogpt.policies import Policies
+from nanogpt.policies.acceptance import rejection_sample
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.sampling import probabilities
@@ -123,9 +123,9 @@ def test_drafts_take_no_block_that_is_reserved():
     """Two decodes of 6 and 7 tokens in blocks of 4, and 3 blocks that are not reserved."""
     engine = Engine(fake_model(), EngineConfig(block_size=4, max_kv_tokens=28))
     decodes = [fake_request(0, 6, 40), fake_request(1, 7, 40)]
-    assert within_blocks(engine.scheduler, decodes, [9, 9], 12) == [2 + 4, 1 + 4]
-    assert within_blocks(engine.scheduler, decodes, [9, 9], 4) == [2, 1]
-    assert within_blocks(engine.scheduler, decodes, [1, 0], 12) == [1, 0]
+    assert within_blocks(engine.scheduler.kv, decodes, [9, 9], 12) == [2 + 4, 1 + 4]
+    assert within_blocks(engine.scheduler.kv, decodes, [9, 9], 4) == [2, 1]
+    assert within_blocks(engine.scheduler.kv, decodes, [1, 0], 12) == [1, 0]
 
 
 def test_after_every_pass_the_kv_held_is_that_of_the_text_and_no_more():
@@ -139,7 +139,7 @@ def test_after_every_pass_the_kv_held_is_that_of_the_text_and_no_more():
         record = engine.step()
         rejected += sum(len(work.drafted) - work.num_accepted for work in record.work)
         for request_id in engine.cache.holders():
-            assert engine.cache.length(request_id) == requests[request_id].num_known - 1
+            assert engine.cache.length(request_id) == requests[request_id].num_tokens - 1
         assert_holds_the_right_kv(engine, [tuple(r.tokens_so_far) for r in requests])
     assert rejected > 5
 
@@ -149,11 +149,12 @@ def test_a_failed_pass_leaves_everything_as_it_was():
     engine.submit(Request(0, prompt_of(1, 9), 9))
     engine.step()
     before = snapshot(engine)
-    right, engine.parts = engine.parts, Parts(roll_back_kv=lambda *_: 1 // 0)
+    kv = engine.scheduler.kv
+    right, kv.policies = kv.policies, Policies(roll_back_kv=lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         engine.step()
     assert snapshot(engine) == before
-    engine.parts = right
+    kv.policies = right
     engine.run([])
     assert engine.trace().generated_tokens(0) == oracle(tuple(prompt_of(1, 9)), 9)
 
@@ -176,7 +177,9 @@ def test_what_stands_after_rejection_sampling_has_exactly_the_targets_law(p_weig
         for u, chance in ((keep / 2, keep), ((1 + keep) / 2, 1 - keep)):
             for cell in range(num_cells if chance else 0):
                 v = (cell + 0.5) / num_cells
-                kept, stands = accept([*map(float, p)], [*map(float, q)], token, float(u), v)
+                kept, stands = rejection_sample(
+                    [*map(float, p)], [*map(float, q)], token, float(u), v
+                )
                 assert kept == (u < keep)
                 law[stands] += q[token] * chance / num_cells
     assert law == p
@@ -288,7 +291,7 @@ def test_a_draft_that_is_missing_no_law_or_cannot_be_verified_is_refused():
 
 
 def test_the_story_tells_each_draft_with_the_chances_that_decided():
-    from course.stories.l08_judged import story
+    from course.lesson_data.l08_judged import story
 
     config = EngineConfig(token_budget=64, num_draft_tokens=4, temperature=1.0, seed=2)
     request, draft = Request(5, prompt_of(1, 9), 20), TrigramDraft.load()

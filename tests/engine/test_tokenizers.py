@@ -152,7 +152,7 @@ def test_damaged_files_and_other_kinds_are_refused(tmp_path: Path):
         BytePairs(folder)
     path.unlink()
     (folder / "vocab.json").write_text("{")
-    with pytest.raises(ValueError, match=r"there is a vocab\.json in .*, and no merges\.txt"):
+    with pytest.raises(ValueError, match=r"no tokenizer\.json in .*, nor vocab\.json and merges"):
         BytePairs(folder)
     trained().save(str(path))
     ends = {"[0, 1]": "a whole number", "-1": "at least 0", "4294967296": "at most 4294967295"}

@@ -11,14 +11,12 @@ from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.trace_metrics import (
     all_request_metrics,
-    padding_waste,
     percentile,
     request_metrics,
-    stalls,
     summary,
     token_times_us,
 )
-from nanogpt.experiments.trace_waits import all_waits
+from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.posts.step_log import step_log
 from nanogpt.trace import (
     SCHEMA_VERSION,
@@ -118,7 +116,7 @@ def test_what_has_no_reason_of_its_own_waits_for_the_one_that_blocks_the_queue()
     step = engine.step()
     assert (step.waits, step.blocked) == ((), "the batch is full (2 of 2)")
     waits = [(), tuple(WaitRecord(i, "waiting", step.blocked) for i in (2, 3))]
-    assert all_waits(engine.trace()) == waits
+    assert wait_reasons(engine.trace()) == waits
     drawn = Timeline(engine.trace().to_json()).trace["steps"]
     assert [each["waits"] for each in drawn] == [plain(each) for each in waits]
 
@@ -161,19 +159,13 @@ def test_a_token_exists_at_the_end_of_its_step_and_a_request_is_timed_from_its_a
     with pytest.raises(ValueError, match="request 2 has no token"):
         request_metrics(TRACE, 2)
     assert [metrics.request_id for metrics in all_request_metrics(TRACE)] == [0, 1]
-    assert (stalls(TRACE, 599), stalls(TRACE, 600)) == (((0, 600),), ())
 
 
 def test_the_summary_adds_up():
     total = summary(TRACE)
-    assert (total.mean_ttft_us, total.worst_ttft_us) == (275, 350)
-    assert (total.mean_itl_us, total.worst_itl_us) == (400, 600)
-    assert (total.duration_us, total.num_forwards) == (1000, 4)
+    assert (total.mean_ttft_us, total.worst_itl_us, total.num_forwards) == (275, 600, 4)
     assert total.tokens_per_s == pytest.approx(4000)
-    assert total.padding_waste == padding_waste(TRACE) == pytest.approx(4 / 10)
-    assert padding_waste(dataclasses.replace(TRACE, steps=())) == 0
-    short = summary(dataclasses.replace(TRACE, steps=TRACE.steps[:2]))
-    assert (short.mean_itl_us, short.worst_itl_us) == (None, None)
+    assert summary(dataclasses.replace(TRACE, steps=TRACE.steps[:2])).worst_itl_us is None
     with pytest.raises(ValueError, match="no request got a token"):
         summary(dataclasses.replace(TRACE, steps=TRACE.steps[:1]))
 

@@ -10,16 +10,17 @@ import pytest
 import torch
 
 from nanogpt import planning
-from nanogpt.blocks.block_kv_cache import BlockKVCache
 from nanogpt.config import ModelConfig
-from nanogpt.parts import Parts
-from nanogpt.parts.blocks import CachedBlock
-from nanogpt.parts.fusing import full_mask, fused_rows, pack, split_kv
-from nanogpt.parts.request_view import RequestView
-from nanogpt.parts.sliding_window import mask_of_pairs, slots_of_all, visible, window_mask
-from nanogpt.parts.validate_policies import ANSWERS
-from nanogpt.policies import Resumed
-from nanogpt.validate import PartError, validated
+from nanogpt.kv_cache import KVCache
+from nanogpt.outputs import Row
+from nanogpt.policies import Policies
+from nanogpt.policies.fusing import full_mask, pack, prepare_inputs, split_kv
+from nanogpt.policies.queueing import ResumeState
+from nanogpt.policies.sliding_window import visible, window_mask
+from nanogpt.policies.validate_policies import ANSWERS
+from nanogpt.policy_views import CachedBlock, RequestView
+from nanogpt.validate import PolicyError, validated
+from nanogpt.window.window_policies import indices_of, mask_of_pairs
 
 VIEW = RequestView(3, 0, 5, 6, (1, 2), (7, 8), 4, 3)
 """Request 3: prompt [1, 2], generated [7, 8], arrived at step 5."""
@@ -29,7 +30,7 @@ K = torch.arange(3 * 7 * 2, dtype=torch.float64).view(3, 7, 2)
 HELD = torch.arange(2 * 6 * 3, dtype=torch.float64).view(2, 6, 3)
 COUNTS = [1, 2, 1, 0]
 CACHED = [CachedBlock(0, 0, 1, 0), CachedBlock(1, 2, 0, 1), CachedBlock(2, 0, 3, 0)]
-TOKENS, POSITIONS = fused_rows(KNOWN, PAST, NEW)
+TOKENS, POSITIONS = prepare_inputs(KNOWN, PAST, NEW)
 FULL, OWN = full_mask(PAST, NEW), split_kv(K, PAST, NEW)
 CU_Q, CU_K, MASK = pack(PAST, NEW)
 HALVES = [0.5, 0.5]
@@ -43,37 +44,37 @@ WORSE: dict[str, tuple[tuple[Any, ...], Any, Any]] = {
     "sort_key": (("fcfs", VIEW), [2.5, -1], (2.5, -1)),
     "admit": ((VIEW, 6, 10, 1, 8), "refuse", "refuse"),
     "choose_victim": (([VIEW],), 3.0, 3),
-    "resume": ((VIEW,), ([1, 2], 0, 9, 0), Resumed([1, 2], 0, 9, 0)),
-    "record": (([4, 5], [4], [50, 60]), {4: 60, 5: 60}, {4: 60, 5: 60}),
-    "fused_rows": ((KNOWN, PAST, NEW), [TOKENS, TOKENS], [TOKENS, TOKENS]),
+    "requeue": ((VIEW,), ([1, 2], 0, 9, 0), ResumeState([1, 2], 0, 9, 0)),
+    "assign_tokens": (([4, 5], [4], [50, 60]), {4: 60, 5: 60}, {4: 60, 5: 60}),
+    "prepare_inputs": ((KNOWN, PAST, NEW), [TOKENS, TOKENS], [TOKENS, TOKENS]),
     "full_mask": ((PAST, NEW), ~FULL, ~FULL),
     "split_kv": ((K, PAST, NEW), tuple(kv * 0 for kv in OWN), [kv * 0 for kv in OWN]),
     "pack": (
         (PAST, NEW), [torch.tensor([0, 2, 5, 6]), CU_K, ~MASK], ([0, 2, 5, 6], CU_K, ~MASK),
     ),
     "evict": ((HELD, -HELD, 3, 1), [HELD, -HELD], (HELD, -HELD)),
-    "held": ((4, 3, 5, 1), [900, 0.0], (900, 0)),
+    "kv_usage": ((4, 3, 5, 1), [900, 0.0], (900, 0)),
     "visible": (([4], [9], 3, 1), True, torch.tensor([[True]])),
-    "ring_slot": (([7, 8], 3, 1), 0, [0, 0]),
-    "accept": ((HALVES, HALVES, 1, 0.1, 0.1), [False, 1.0], (False, 1)),
+    "rolling_buffer_index": (([7, 8], 3, 1), 0, [0, 0]),
+    "rejection_sample": ((HALVES, HALVES, 1, 0.1, 0.1), [False, 1.0], (False, 1)),
     "roll_back_kv": ((7, 3, 1), 3.0, 3),
     "allocate": ((1, 17, 8, [4, 2, 9]), (9, 4), [9, 4]),
-    "release": ((COUNTS, [0, 1]), (), []),
+    "free_table": ((COUNTS, [0, 1]), (), []),
     "block_hashes": (([1, 2, 3], 2, ""), ["the same for all"], ["the same for all"]),
     "longest_match": ((["a", "b"], {"a": 3, "b": 4}, 9, 2), [[4], 2], ([4], 2)),
-    "writable": (([0, 1], COUNTS, 1, [3]), [[0, 1], None], ([0, 1], None)),
+    "copy_on_write": (([0, 1], COUNTS, 1, [3]), [[0, 1], None], ([0, 1], None)),
     "evict_order": ((CACHED,), [2], [2]),
 }  # fmt: skip
-ASKED_FOR_MANY = {"visible": mask_of_pairs, "ring_slot": slots_of_all}
+ASKED_FOR_MANY = {"visible": mask_of_pairs, "rolling_buffer_index": indices_of}
 
 
 def asked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    part = getattr(validated(Parts(**{name: function}), ANSWERS), name)
+    part = getattr(validated(Policies(**{name: function}), ANSWERS), name)
     return ASKED_FOR_MANY[name](part) if name in ASKED_FOR_MANY else part
 
 
 def refusal(name: str, answer: Any, *args: Any) -> str:
-    with pytest.raises(PartError, match=rf"^{name}\b") as refused:
+    with pytest.raises(PolicyError, match=rf"^{name}\b") as refused:
         asked(name, lambda *_: answer)(*(args or WORSE[name][0]))
     assert "\n" not in str(refused.value)
     return str(refused.value)
@@ -90,14 +91,14 @@ class EqualsAnything:
 
 
 def test_each_part_defaults_to_the_reference_of_its_name_and_only_others_are_validated():
-    assert WORSE.keys() == {field.name for field in dataclasses.fields(Parts)}, "a case for each"
-    for field in dataclasses.fields(Parts):
-        part = getattr(Parts(), field.name)
+    assert WORSE.keys() == {field.name for field in dataclasses.fields(Policies)}, "a case for each"
+    for field in dataclasses.fields(Policies):
+        part = getattr(Policies(), field.name)
         assert getattr(part, "function", part).__name__ == field.name
-    assert validated(Parts(), ANSWERS) == Parts()
-    changed = validated(Parts(plan_step=lambda *_: [(1, 1)]), ANSWERS)
+    assert validated(Policies(), ANSWERS) == Policies()
+    changed = validated(Policies(plan_step=lambda *_: [(1, 1)]), ANSWERS)
     assert changed.plan_step([1], [], [], 4) == [(1, 1)]
-    assert dataclasses.replace(changed, plan_step=planning.plan_step) == Parts()
+    assert dataclasses.replace(changed, plan_step=planning.plan_step) == Policies()
     with pytest.raises(RuntimeError, match="called"):
         asked("plan_step", EqualsAnything())()
 
@@ -137,47 +138,47 @@ def test_a_policy_that_empties_the_lists_it_is_given_changes_nothing_outside(nam
         ("sort_key", (math.nan,), "it must be a tuple of numbers"),
         ("admit", True, "for request 3 returned True; it must be 'admit', 'wait' or 'refuse'"),
         ("choose_victim", 99, "returned 99; it must be one of the running requests [3]"),
-        ("resume", None, "it must be (tokens, cursor, arrival, num_generated)"),
-        ("resume", ([1, 2, 7, 8], 0, -1, 2), "whole numbers"),
-        ("resume", ([1, 2, 7, 8], 3, 5, 2), "it must be a cursor of 0"),
-        ("resume", ([1, 2, 7, 8], 0, 5, 3), "at most 2 generated tokens"),
-        ("resume", ([1, 2], 0, 5, 2), "its prompt and the 2 generated tokens that it keeps"),
-        ("record", [(4, 50)], "a token out of [50, 60] for each of the requests [4, 5]"),
-        ("record", {4: 50, 5: 60, 9: 60}, "for each of the requests [4, 5]"),
-        ("record", {4: 51, 5: 60}, "a token out of [50, 60]"),
-        ("fused_rows", None, "it must be (tokens, positions), each 3 rows of 4"),
-        ("fused_rows", (TOKENS, [[-1, *row[1:]] for row in POSITIONS]), "whole numbers from 0"),
+        ("requeue", None, "it must be (token_ids, num_computed_tokens,"),
+        ("requeue", ([1, 2, 7, 8], 0, -1, 2), "(token_ids, num_computed_tokens,"),
+        ("requeue", ([1, 2, 7, 8], 3, 5, 2), "it must be 0 computed tokens"),
+        ("requeue", ([1, 2, 7, 8], 0, 5, 3), "at most 2 generated tokens"),
+        ("requeue", ([1, 2], 0, 5, 2), "its prompt and the 2 generated tokens that it keeps"),
+        ("assign_tokens", [(4, 50)], "a token out of [50, 60] for each of the requests [4, 5]"),
+        ("assign_tokens", {4: 50, 5: 60, 9: 60}, "for each of the requests [4, 5]"),
+        ("assign_tokens", {4: 51, 5: 60}, "a token out of [50, 60]"),
+        ("prepare_inputs", None, "it must be (tokens, positions), each 3 rows of 4"),
+        ("prepare_inputs", (TOKENS, [[-1, *row[1:]] for row in POSITIONS]), "whole numbers from 0"),
         ("full_mask", FULL[:, :, 1:], "returned a torch.bool tensor of (3, 4, 6); it must be"),
         ("split_kv", OWN[:2], "it must be 3 tensors"),
         ("split_kv", [*OWN[:2], OWN[2][1:]], "of row 2 returned a torch.float64 tensor of (3, 2)"),
         ("pack", (CU_Q, CU_K), "pack's mask returned None"),
-        ("pack", (CU_Q[1:], CU_K, MASK), "cu_q returned [1, 5, 6]; it must be 4 ascending whole"),
-        ("pack", (CU_Q, [0, 9, 2, 11], MASK), "cu_k returned [0, 9, 2, 11]; it must be 4 ascend"),
+        ("pack", (CU_Q[1:], CU_K, MASK), "cu_seqlens_q returned [1, 5, 6]; it must be 4"),
+        ("pack", (CU_Q, [0, 9, 2, 11], MASK), "cu_seqlens_k returned [0, 9, 2, 11]; it must be 4"),
         ("pack", (CU_Q, CU_K, MASK.int()), "pack's mask returned a torch.int32"),
         ("evict", HELD, "it must be (k, v) of at most 6 entries"),
         ("evict", (HELD[:, 1:], HELD), "evict's v returned"),
         ("evict", (HELD.repeat(1, 2, 1), HELD.repeat(1, 2, 1)), "at most 6 entries"),
-        ("held", (7, -1), "(4, 3, 5, 1) returned (7, -1); it must be (peak, end), whole numbers"),
+        ("kv_usage", (7, -1), "(4, 3, 5, 1) returned (7, -1); it must be (peak, end), whole"),
         ("visible", "yes", "(4, 9, 3, 1) returned 'yes'; it must be True or False"),
-        ("ring_slot", 4, "(7, 3, 1) returned 4; it must be one of the slots 0..3"),
-        ("accept", (True,), "it must be (True, 1) or (False, a token of 0..1)"),
-        ("accept", (True, 0), "it must be (True, 1)"),
-        ("accept", (False, 2), "a token of 0..1"),
+        ("rolling_buffer_index", 4, "(7, 3, 1) returned 4; it must be one of the slots 0..3"),
+        ("rejection_sample", (True,), "it must be (True, 1) or (False, a token of 0..1)"),
+        ("rejection_sample", (True, 0), "it must be (True, 1)"),
+        ("rejection_sample", (False, 2), "a token of 0..1"),
         ("roll_back_kv", 2.5, "it must be a whole number of 3..5"),
         ("roll_back_kv", 6, "K/V of rejected drafts goes"),
         ("roll_back_kv", 2, "K/V from before the pass stays"),
         ("allocate", [4, 4], "it must be 2 different blocks out of [4, 2, 9]"),
         ("allocate", None, "or None if these are too few"),
-        ("release", [0, 1], "different blocks out of [0], which no other table names"),
-        ("release", [2], "different blocks out of [0]"),
+        ("free_table", [0, 1], "different blocks out of [0], which no other table names"),
+        ("free_table", [2], "different blocks out of [0]"),
         ("block_hashes", [8], "it must be 1 strings"),
         ("longest_match", [1], "(different cached blocks, their tokens"),
         ("longest_match", ([3, 3], 4), "different cached blocks"),
         ("longest_match", ([3], 1), "2 each, fewer than 9 in all"),
-        ("writable", [[1, 1], None], "the table [0, 1] but for its block number 1"),
-        ("writable", [[0, 2], None], "one of the free blocks [3]"),
-        ("writable", [[0, 1], [1, 3]], "to the table's new one"),
-        ("writable", [[0, 3], [3, 1]], "to the table's new one"),
+        ("copy_on_write", [[1, 1], None], "the table [0, 1] but for its block number 1"),
+        ("copy_on_write", [[0, 2], None], "one of the free blocks [3]"),
+        ("copy_on_write", [[0, 1], [1, 3]], "to the table's new one"),
+        ("copy_on_write", [[0, 3], [3, 1]], "to the table's new one"),
         ("evict_order", [0, 0], "different blocks out of [0, 2], which no table names"),
         ("evict_order", [1], "which no table names"),
     ],
@@ -193,7 +194,7 @@ def test_an_illegal_answer_is_refused_with_the_policy_the_value_and_the_limit(na
         ("admit", "admit", (VIEW, 0, None, 8, 8), "the batch is full (8 of 8)"),
         ("admit", "admit", (VIEW, 7, 10, 1, 8), "7 KV tokens in use + 4 to compute > 10"),
         ("longest_match", ([3], 2), (["a"], {"a": 3}, 2, 2), "fewer than 2 in all"),
-        ("writable", ([3], (0, 3)), ([0], COUNTS, 0, []), "one of the free blocks []"),
+        ("copy_on_write", ([3], (0, 3)), ([0], COUNTS, 0, []), "one of the free blocks []"),
     ],
 )
 def test_an_answer_that_is_illegal_for_this_call_is_refused(name, answer, args, words):
@@ -205,8 +206,8 @@ def test_rules_of_single_positions_are_asked_for_many():
     pairs = [4, 5], [0, 2, 3, 4, 5]
     for rule in [(3, 1), (None, 0)]:
         assert torch.equal(mask_of(*pairs, *rule), window_mask(*pairs, *rule))
-    assert mask_of_pairs(Parts().visible) is window_mask
-    assert slots_of_all(lambda p, window, sinks: p % 4)([0, 5, 6, 7], 3, 1) == [0, 1, 2, 3]
+    assert mask_of_pairs(Policies().visible) is window_mask
+    assert indices_of(lambda p, window, sinks: p % 4)([0, 5, 6, 7], 3, 1) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -219,13 +220,13 @@ def test_rules_of_single_positions_are_asked_for_many():
 )
 def test_a_copy_on_write_that_is_wrong_acts(answer: Any, parents: Any, childs: Any):
     config = ModelConfig(num_layers=1, num_heads=1, num_channels=2, context_len=8)
-    parts = validated(Parts(writable=answer), ANSWERS)
-    cache = BlockKVCache(config, 4, 2, 2, torch.float64, torch.device("cpu"), parts, share=False)
+    policies = validated(Policies(copy_on_write=answer), ANSWERS)
+    cache = KVCache(config, 4, 2, torch.float64, torch.device("cpu"), policies, num_lanes=2)
     cache.reserve(0)
 
     def write(request_id: int, number: float) -> None:
         kv = torch.full((1, 1, 2), number).double()  # (N, H, D)
-        cache.write(0, cache.place([(request_id, 1)]), kv, kv)
+        cache.write(0, cache.slot_mapping([Row(request_id, [0], [0], 0, False, [])]), kv, kv)
         cache.commit(request_id, 1)
 
     write(0, 5.0)

@@ -14,21 +14,21 @@ from course.calling import jobs
 from course.calling.policies import Policy
 from course.prediction import hints, predict
 from course.registry import exercise, exercises
-from nanogpt import Parts
+from nanogpt import Policies
 
 pytestmark = pytest.mark.process  # an answer is checked in a process of its own
-REFERENCE = Parts()
+REFERENCE = Policies()
 MASK = """\
 import torch
 
 
-def chunk_mask(num_past, num_new):
-    return torch.ones(num_new, num_past + num_new, dtype=torch.bool).tril(num_past)
+def chunk_mask(past, new):
+    return torch.ones(new, past + new, dtype=torch.bool).tril(past)
 """
 INPUTS = """\
-def chunk_inputs(tokens, cursor, n):
-    end = cursor + n
-    return tokens[cursor:end], list(range(cursor, end)), end == len(tokens)
+def chunk_inputs(tokens, computed, scheduled):
+    end = computed + scheduled
+    return tokens[computed:end], list(range(computed, end)), end == len(tokens)
 """
 
 
@@ -128,7 +128,7 @@ def test_an_exhibit_is_judged_by_an_exercise_s_check_under_its_own_name():
     card = report._repr_html_()
     assert "<strong>Exhibit A</strong> by the check of <code>next_inputs</code>" in card
     gone = exhibit("A", "l00.next_inputs", lambda: renamed)  # noqa: F821
-    assert (gone.status, gone.idea) == ("missing", "Keep the name `exhibit_a`; fix its cell.")
+    assert (gone.status, gone.idea) == ("missing", "Keep the name `renamed`; fix its cell.")
 
 
 def test_predictions_and_hints_come_back_as_they_were_left():
@@ -152,7 +152,7 @@ app = marimo.App()
 
 with app.setup:
     import numpy as np
-    from nanogpt.parts import Parts
+    from nanogpt.policies import Policies
 
     from course.attempt import attempt
 
@@ -177,8 +177,8 @@ def _(SHIFT):
 def _(below):
     import torch
 
-    def chunk_mask(num_past, num_new):
-        return torch.from_numpy(below(num_new, num_past + num_new, num_past) == 1)
+    def chunk_mask(past, new):
+        return torch.from_numpy(below(new, past + new, past) == 1)
 
     return (chunk_mask,)
 
@@ -209,7 +209,7 @@ def test_an_answer_is_kept_with_its_helpers_and_serves_in_later_lessons(tmp_path
     assert re.findall(r"^(?:def )?(\w+)", kept.partition("torch\n")[2], re.MULTILINE) == [
         "SHIFT", "_one", "below", "chunk_mask"
     ]  # fmt: skip
-    assert answers.load_parts().whose["chunk_mask"] == "yours"
+    assert answers.load_policies().whose["chunk_mask"] == "yours"
     # The terminal checks and keeps the same.
     answers.answer_path("l01.chunk_mask").unlink()
     shutil.copy(path, progress.work_folder())
@@ -221,33 +221,33 @@ def test_an_answer_is_kept_with_its_helpers_and_serves_in_later_lessons(tmp_path
 
 
 def test_passed_answers_become_parts_and_the_others_are_the_reference():
-    assert answers.load_parts().parts == REFERENCE
-    saved_answer("l01.chunk_mask", MASK.replace("num_new):", "num_new: A) -> B:"))  # unknown here
+    assert answers.load_policies().policies == REFERENCE
+    saved_answer("l01.chunk_mask", MASK.replace("new):", "new: A) -> B:"))  # unknown here
     saved_answer("l01.chunk_inputs", INPUTS)
-    parts, whose, sentence = answers.load_parts()
+    policies, whose, sentence = answers.load_policies()
     with pytest.raises(RuntimeError, match="`chunk_mask` runs in a child process only"):
-        parts.chunk_mask(1, 2)
-    mask = jobs.run(lambda parts: parts.chunk_mask(1, 2), parts)
+        policies.chunk_mask(1, 2)
+    mask = jobs.run(lambda policies: policies.chunk_mask(1, 2), policies)
     assert mask.tolist() == [[True, True, False], [True, True, True]]
-    assert parts.plan_step is REFERENCE.plan_step
+    assert policies.plan_step is REFERENCE.plan_step
     mine = {part for part, owner in whose.items() if owner == "yours"}
     assert mine == {"chunk_mask", "chunk_inputs"}
     assert sentence == f"2 of {len(whose)} parts are yours; the others are the reference."
-    assert answers.load_parts("l01_chunked_prefill").whose == {}  # only of earlier lessons
+    assert answers.load_policies("l01_chunked_prefill").whose == {}  # only of earlier lessons
 
 
 def test_the_worked_solutions_survive_saving_and_loading():
     for item in exercises():
         source = answers.source_of(worked(item.id))
         answers.save(item.id, source.text, passed=True)
-    assert set(answers.load_parts().whose.values()) == {"yours"}
+    assert set(answers.load_policies().whose.values()) == {"yours"}
 
 
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("def chunk_mask(num_past, num_new:\n", "cannot be read ('(' was never closed)"),
-        ("def chunk_mask(num_past, num_new):\n    return None\n", "does not pass its check"),
+        ("def chunk_mask(past, new:\n", "cannot be read ('(' was never closed)"),
+        ("def chunk_mask(past, new):\n    return None\n", "does not pass its check"),
         ("def another():\n    pass\n", "does not define it"),
         ("chunk_mask = 1 / 0\n", "raised ZeroDivisionError"),
         ("\x00", "the cell at line 1 cannot be read (source code"),
@@ -256,7 +256,7 @@ def test_the_worked_solutions_survive_saving_and_loading():
 def test_an_answer_that_is_no_good_any_more_is_left_out_and_said_so(source, why):
     saved_answer("l01.chunk_mask", source)
     saved_answer("l01.chunk_inputs", INPUTS)
-    parts, whose, sentence = answers.load_parts()
+    policies, whose, sentence = answers.load_policies()
     assert (whose["chunk_mask"], whose["chunk_inputs"]) == ("reference", "yours")
-    assert parts.chunk_mask is REFERENCE.chunk_mask
+    assert policies.chunk_mask is REFERENCE.chunk_mask
     assert "Your saved `chunk_mask` was left out" in sentence and why in sentence

@@ -59,11 +59,11 @@ def test_a_wrong_answer_that_is_told_another_idea_is_found() -> None:
 
 @pytest.mark.process
 def test_a_right_answer_that_fails_is_found_and_nothing_is_made_of_it() -> None:
-    def half(budget: int, num_decodes: int, remaining: int) -> int:
-        return SIZE.right[0](budget, num_decodes, remaining) // 2
+    def half(token_budget: int, num_decodes: int, remaining: int) -> int:
+        return SIZE.right[0](token_budget, num_decodes, remaining) // 2
 
     found = audit(dataclasses.replace(SIZE, right=[*SIZE.right, half]), 2)
-    assert found.right == Count(8, 10)
+    assert found.right == Count(6, 8)
     assert found.mutants is None and found.weakened is None
     assert len(found.findings) == 1
     assert found.findings[0].startswith("a right answer fails: half, seed 0: The chunk is ")
@@ -75,14 +75,14 @@ def test_a_right_result_that_is_refused_in_another_type_is_found() -> None:
         return None if type(ask(8, 3, 5)) is int else Failure("Return an int.")
 
     wary = dataclasses.replace(SIZE, checks=[("an int", not_of_numpy)])
-    assert "refused in floats for ints: by_sorting: Return an int." in audit(wary, 1).findings
+    assert "refused in floats for ints: by_counting: Return an int." in audit(wary, 1).findings
 
 
 @pytest.mark.process
 def test_a_reason_for_what_does_not_pass_is_found_unless_it_was_not_asked_about() -> None:
     mutant, unknown = "by_cases(): return {0 => 1}", "no such line"
-    reasons = {**SIZE.still_right, mutant: "none", unknown: "none"}
-    item = dataclasses.replace(SIZE, still_right=reasons)
+    reasons = {**SIZE.equivalent_mutants, mutant: "none", unknown: "none"}
+    item = dataclasses.replace(SIZE, equivalent_mutants=reasons)
     stale = [f"has a reason to pass, and does not: {name}" for name in (mutant, unknown)]
     assert audit(item, 1).findings == tuple(stale)
     part = audit(item, 1, choose=lambda made: [m for m in made[:5] if m[0] != mutant])
@@ -124,8 +124,8 @@ def test_several_exercises_are_added_up() -> None:
 def test_a_lesson_is_audited_from_end_to_end_and_a_finding_is_the_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    item = exercise("l04.judge")
-    lax = dataclasses.replace(item, still_right={"no such line": "none"})
+    item = exercise("l04.compare_logits")
+    lax = dataclasses.replace(item, equivalent_mutants={"no such line": "none"})
     monkeypatch.setattr("course.audit.command.exercise", lambda exercise_id: lax)
     assert main(["audit", "l04b", "--seeds", "3"]) == 1
     lesson, _, row, *findings = capsys.readouterr().out.splitlines()
@@ -133,7 +133,7 @@ def test_a_lesson_is_audited_from_end_to_end_and_a_finding_is_the_status(
     num_right, num_mutants = len(item.right), sum(len(list(mutants(a))) for a in item.right)
     num_wrong = sum(len(each.written) for each in item.misconceptions)
     counts = [f"{n}/{n}" for n in (3 * num_right, num_wrong, num_mutants)]
-    assert row.split()[:4] == ["l04.judge", *counts]
+    assert row.split()[:4] == ["l04.compare_logits", *counts]
     assert findings[0].endswith("does not: no such line") and findings[1] == "1 finding."
 
 

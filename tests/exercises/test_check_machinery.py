@@ -17,15 +17,16 @@ from tiers import examples, some, tier
 from course.audit.auditing import SCORED
 from course.checks.voting import Votes, play
 from course.registry import exercise
-from nanogpt import EngineConfig, planning, policies, slo
+from nanogpt import EngineConfig, planning
 from nanogpt.fleet import decisions
-from nanogpt.parts import acceptance, blocks, fusing, masks, sliding_window
-from nanogpt.preemption import agreement, cleanup, suspended
-from nanogpt.server import server_parts
+from nanogpt.policies import acceptance, blocks, fusing, masks, queueing, sliding_window
+from nanogpt.preemption import agreement, cleanup
+from nanogpt.server import server_policies
+from nanogpt.slo import policy, predictor
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload, start_over
 from solutions.l02_scheduling._workloads import MAX_STEPS
 from solutions.l05_slo_policy import _prefills as prefills
-from solutions.l05_slo_policy.gate import STARVED
+from solutions.l05_slo_policy.select_victim import STARVED
 from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
 from solutions.l09_blocks._hashing import pattern, right_labels
 from solutions.l09_blocks.block_hashes import any_texts
@@ -33,9 +34,9 @@ from solutions.l09_blocks.block_hashes import any_texts
 # --- the engine's own functions, and drawn cases --------------------------------------------------
 
 OWN: dict[str, tuple[ModuleType, ...]] = {
-    "l01": (planning, masks), "l02": (policies,), "l03": (fusing,), "l04": (sliding_window,),
-    "l05": (slo,), "l06": (agreement, cleanup, suspended), "l07": (decisions,),
-    "l08": (acceptance,), "l09": (blocks,), "l10": (server_parts,),
+    "l01": (planning, masks), "l02": (queueing,), "l03": (fusing,), "l04": (sliding_window,),
+    "l05": (policy, predictor), "l06": (agreement, cleanup), "l07": (decisions,),
+    "l08": (acceptance,), "l09": (blocks,), "l10": (server_policies,),
 }  # fmt: skip
 NOT_THE_ENGINE_S = {"l01.pick_budget", "l02.aged_key", SCORED}
 
@@ -49,7 +50,7 @@ def test_the_engine_s_own_functions_pass_the_checks(lesson: str) -> None:
         item = exercise(exercise_id)
         own = next(getattr(m, item.name) for m in OWN[lesson] if hasattr(m, item.name))
         if item.name == "resume_or_abort":  # whose arguments have to be named
-            own = lambda a, b, urgent, short, bound: suspended.resume_or_abort(  # noqa: E731
+            own = lambda a, b, urgent, short, bound: cleanup.resume_or_abort(  # noqa: E731
                 a, b, urgent_waits=urgent, memory_is_short=short, bound=bound
             )
         for seed in range(25 if tier() == "all" else 4):
@@ -57,7 +58,7 @@ def test_the_engine_s_own_functions_pass_the_checks(lesson: str) -> None:
             assert report.status == "passed", report.text()
 
 
-FEW_DRAWN = {"l00.cached_attention", "l04.ring_slot", "l09.block_hashes", SCORED}
+FEW_DRAWN = {"l00.cached_attention", "l04.rolling_buffer_index", "l09.block_hashes", SCORED}
 
 
 @pytest.mark.process
@@ -79,7 +80,11 @@ def test_drawn_cases_alone_catch_most_wrong_answers(exercise_id: str) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("exercise_id", "name"),
-    [("l01.plan_step", "prefill_first"), ("l02.choose_victim", "oldest"), ("l05.gate", "never")],
+    [
+        ("l01.plan_step", "prefill_first"),
+        ("l02.choose_victim", "oldest"),
+        ("l05.select_victim", "never"),
+    ],
 )
 def test_a_failing_workload_is_shrunk_to_two_requests(exercise_id: str, name: str) -> None:
     item = exercise(exercise_id)
@@ -108,7 +113,7 @@ def short_of_memory(draw: st.DrawFn) -> Workload:
 @given(short_of_memory())
 def test_the_tiny_scheduler_takes_the_engine_s_steps(workload: Workload) -> None:
     config = EngineConfig(
-        max_kv_tokens=workload.kv_budget,
+        max_kv_tokens=workload.max_kv_tokens,
         max_batch_size=workload.slots,
         max_prefilling=1,
         policy=workload.policy,
@@ -129,7 +134,7 @@ def test_the_tiny_scheduler_takes_the_engine_s_steps(workload: Workload) -> None
     for step, marks in enumerate(serving.diary):
         assert marks == expected.get(step, {})
     assert max(expected) == serving.step - 1
-    assert Serving(workload, Decisions(resume=start_over)).run(MAX_STEPS)
+    assert Serving(workload, Decisions(requeue=start_over)).run(MAX_STEPS)
 
 
 # --- lesson 5: prefills one after the other -------------------------------------------------------
@@ -147,7 +152,7 @@ def test_the_tiny_scheduler_takes_the_engine_s_steps(workload: Workload) -> None
 def test_under_the_right_gate_everybody_gets_done(
     jobs: list[prefills.Job], mode: str, slots: int
 ) -> None:
-    run = prefills.Prefills(prefills.Workload(mode, 1.2, slots, tuple(jobs)), slo.gate)
+    run = prefills.Prefills(prefills.Workload(mode, 1.2, slots, tuple(jobs)), policy.select_victim)
     assert run.run(100)
     # Each preemption has a victim that was never preempted before.
     assert sum("thrown away" in line for line in run.diary) <= len(jobs)
@@ -156,8 +161,8 @@ def test_under_the_right_gate_everybody_gets_done(
 
 def test_without_rule_1_a_long_prompt_begins_anew_for_every_urgent_one() -> None:
     lost: list[list[int]] = []
-    for gate in (slo.gate, written("l05.gate", "ignores_rule_1")):
-        run = prefills.Prefills(STARVED, gate)
+    for select_victim in (policy.select_victim, written("l05.select_victim", "ignores_rule_1")):
+        run = prefills.Prefills(STARVED, select_victim)
         assert run.run(40)
         lost.append(run.lost)
     assert lost == [[1, 0, 0, 0, 0], [4, 0, 0, 0, 0]]
@@ -172,7 +177,7 @@ def test_all_leave_or_none_does_in_whatever_order_they_come(
 ) -> None:
     ranks = list(range(len(votes)))
     turns = [*data.draw(st.permutations(ranks)), *data.draw(st.permutations(ranks))]
-    played = play(agreement.checkpoint, Votes((tuple(votes),), tuple(turns)))
+    played = play(agreement.preemption_point, Votes((tuple(votes),), tuple(turns)))
     assert not played.hangs and played.problem is None
     assert played.places == (("left" if any(votes) else "done"),) * len(votes)
     assert played.did == tuple(
@@ -184,10 +189,10 @@ def test_all_leave_or_none_does_in_whatever_order_they_come(
 
 
 def test_the_cells_give_the_exact_law_of_every_right_answer() -> None:
-    for accept in (acceptance.accept, *right("l08.accept")):
+    for rejection_sample in (acceptance.rejection_sample, *right("l08.rejection_sample")):
         mass = dict.fromkeys(range(4), Fraction(0))
         for weight, args in law_cases():
-            mass[accept(*args)[1]] += Fraction(weight, sum(LAW_Q) * 36)
+            mass[rejection_sample(*args)[1]] += Fraction(weight, sum(LAW_Q) * 36)
         assert list(mass.values()) == [Fraction(n, 6) for n in LAW_P]
 
 

@@ -24,9 +24,9 @@ from nanogpt.preemption import races
 
 pytestmark = pytest.mark.process
 
-accept, allocate = worked("l08.accept"), worked("l09.allocate")
+rejection_sample, allocate = worked("l08.rejection_sample"), worked("l09.allocate")
 block_hashes, evict = worked("l09.block_hashes"), worked("l04.evict")
-clean_up, judge = worked("l06.clean_up"), worked("l04.judge")
+rollback_step, judge = worked("l06.rollback_step"), worked("l04.compare_logits")
 my_policy, pack = worked("l07.my_policy"), worked("l03.pack")
 
 
@@ -42,22 +42,23 @@ def card(exercise_id: str, name: str) -> dict[str, str]:
 # --- slips, and the misconception that is named ---------------------------------------------------
 
 
-def by_identity(tokens: list[int], cursor: int, n: int) -> Any:
+def by_identity(tokens: list[int], computed: int, scheduled: int) -> Any:
     """Python keeps one object for each int up to 256."""
-    end = cursor + n
-    return tokens[cursor:end], list(range(cursor, end)), end is len(tokens)
+    end = computed + scheduled
+    return tokens[computed:end], list(range(computed, end)), end is len(tokens)
 
 
-def blind_for_one_query(past_lens: list[int], num_new: list[int]) -> Tensor:
-    mask = worked("l03.full_mask")(past_lens, num_new)
-    if max(num_new) - min(num_new) > 1:
-        mask[num_new.index(min(num_new)), 1] = False
+def blind_for_one_query(context_lens: list[int], num_scheduled_tokens: list[int]) -> Tensor:
+    mask = worked("l03.full_mask")(context_lens, num_scheduled_tokens)
+    shortest = min(num_scheduled_tokens)
+    if max(num_scheduled_tokens) - shortest > 1:
+        mask[num_scheduled_tokens.index(shortest), 1] = False
     return mask
 
 
-def borders_changed_places(past_lens: list[int], num_new: list[int]) -> Any:
-    cu_q, cu_k, mask = pack(past_lens, num_new)
-    return cu_k, cu_q, mask
+def borders_changed_places(context_lens: list[int], num_scheduled_tokens: list[int]) -> Any:
+    cu_seqlens_q, cu_seqlens_k, mask = pack(context_lens, num_scheduled_tokens)
+    return cu_seqlens_k, cu_seqlens_q, mask
 
 
 def is_true(wish: int) -> Any:
@@ -67,7 +68,7 @@ def is_true(wish: int) -> Any:
 
 
 def yields_another(wish: int) -> Any:
-    yield worked("l06.checkpoint")(wish)
+    yield worked("l06.preemption_point")(wish)
 
 
 def hashed(says: Callable[[Any, str], Any]) -> Callable[..., Any]:
@@ -91,22 +92,22 @@ def a_slice_below_0(num_blocks: int, num_tokens: int, size: int, free: Any) -> A
 
 SLIPS: list[tuple[str, Callable[..., Any], str | None]] = [
     ("l01.chunk_inputs", by_identity, None),
-    ("l03.sample_rows", lambda *args: list(set(worked("l03.sample_rows")(*args))), "order"),
+    ("l03.logits_indices", lambda *args: list(set(worked("l03.logits_indices")(*args))), "order"),
     ("l03.full_mask", blind_for_one_query, "all_masked"),
     ("l03.pack", borders_changed_places, "changed_places"),
     ("l04.evict", lambda k, v, *rest: evict(k.float(), v.float(), *rest), "dtype"),
     ("l06.local_vote", races.vote_if_flagged, "flag"),
-    ("l06.checkpoint", races.leave_alone, "no_collective"),
-    ("l06.checkpoint", races.leave_first, "leaves_first"),
-    ("l06.checkpoint", is_true, "never_leaves"),
-    ("l06.checkpoint", yields_another, "no_from"),
-    ("l06.clean_up", races.keep_previous_step, "keeps_previous_step"),
+    ("l06.preemption_point", races.leave_alone, "no_collective"),
+    ("l06.preemption_point", races.leave_first, "leaves_first"),
+    ("l06.preemption_point", is_true, "never_leaves"),
+    ("l06.preemption_point", yields_another, "no_from"),
+    ("l06.rollback_step", races.keep_previous_step, "keeps_previous_step"),
     ("l08.expected_tokens", lambda p, k: -math.inf, "not_finite"),
     ("l09.block_hashes", hashed(lambda tokens, salt: (tokens[-112:], salt)), None),
     ("l09.block_hashes", hashed(lambda tokens, salt: (tokens, salt.strip().lower())), None),
     ("l09.block_hashes", disguised(lambda n: 4 * f"{n % 2**64:016x}"), "word_sized"),
     ("l09.block_hashes", lambda *args: [h[:16] for h in block_hashes(*args)], "word_sized"),
-    ("l09.release", lambda *args: set(worked("l09.release")(*args)), "not_a_list"),
+    ("l09.free_table", lambda *args: set(worked("l09.free_table")(*args)), "not_a_list"),
     ("l09.allocate", lambda *args: allocate(*args) or False, "not_a_list"),
     ("l09.allocate", a_slice_below_0, "below_0"),
 ]
@@ -125,9 +126,9 @@ def test_a_slip_is_refused_for_its_own_reason(
 def with_free_cells(new_mask: Callable[..., Tensor], seed: int) -> Callable[..., Tensor]:
     """The right mask, whose padding queries see anything."""
 
-    def answer(num_new: list[int]) -> Tensor:
-        mask, rng = new_mask(num_new), random.Random(seed)
-        for row, real in enumerate(num_new):
+    def answer(num_scheduled_tokens: list[int]) -> Tensor:
+        mask, rng = new_mask(num_scheduled_tokens), random.Random(seed)
+        for row, real in enumerate(num_scheduled_tokens):
             for query in range(mask.shape[1] - real):
                 mask[row, query] = torch.tensor([rng.random() < 0.3 for _ in mask[row, query]])
         return mask
@@ -138,7 +139,7 @@ def with_free_cells(new_mask: Callable[..., Tensor], seed: int) -> Callable[...,
 def shuffled(position: int, window: int, sinks: int) -> int:
     slots = list(range(sinks + window))
     random.Random(f"{window} {sinks}").shuffle(slots)
-    return slots[worked("l04.ring_slot")(position, window, sinks)]
+    return slots[worked("l04.rolling_buffer_index")(position, window, sinks)]
 
 
 def in_one_buffer(k: Tensor, v: Tensor, window: int, sinks: int) -> tuple[Tensor, Tensor]:
@@ -152,7 +153,7 @@ def in_one_exact_number(policy: str, request: Any) -> tuple[int, ...]:
 
 
 def sorted_heap(*args: Any) -> Any:
-    heap, generations, popped = worked("l07.on_event")(*args)
+    heap, generations, popped = worked("l07.apply_event")(*args)
     return sorted(heap), generations, popped
 
 
@@ -166,10 +167,10 @@ def by_md5(tokens: list[int], size: int, salt: str) -> list[str]:
     [
         ("l02.sort_key", in_one_exact_number),
         ("l03.new_mask", with_free_cells(worked("l03.new_mask"), 1)),
-        ("l04.ring_slot", shuffled),
+        ("l04.rolling_buffer_index", shuffled),
         ("l04.evict", in_one_buffer),
-        ("l07.on_event", sorted_heap),
-        ("l09.release", lambda *args: tuple(worked("l09.release")(*args)[::-1])),
+        ("l07.apply_event", sorted_heap),
+        ("l09.free_table", lambda *args: tuple(worked("l09.free_table")(*args)[::-1])),
         ("l09.block_hashes", by_md5),
         ("l09.block_hashes", lambda *args: [each[:32] for each in block_hashes(*args)]),
     ],
@@ -181,7 +182,7 @@ def test_another_way_to_be_right_passes(exercise_id: str, answer: Callable[..., 
 
 
 @pytest.mark.parametrize("by", [1.001, 0.999])
-@pytest.mark.parametrize("name", ["l05.urgency", "l08.expected_tokens", "l08.speedup"])
+@pytest.mark.parametrize("name", ["l05.edf_score", "l08.expected_tokens", "l08.speedup"])
 def test_a_number_may_be_a_rounding_away_and_not_a_thousandth(name: str, by: float) -> None:
     rounded = checked(name, lambda *args: float(f"{worked(name)(*args):.9g}"))
     off = checked(name, lambda *args: by * worked(name)(*args))
@@ -190,7 +191,7 @@ def test_a_number_may_be_a_rounding_away_and_not_a_thousandth(name: str, by: flo
 
 @pytest.mark.parametrize(
     ("exercise_id", "right_until", "passed"),
-    [("l01.plan_step", 90, 6), ("l02.choose_victim", 32, 4), ("l07.on_event", 80, 6)],
+    [("l01.plan_step", 90, 6), ("l02.choose_victim", 32, 4), ("l07.apply_event", 80, 6)],
 )
 def test_an_answer_that_goes_wrong_after_many_calls_is_caught(
     exercise_id: str, right_until: int, passed: int
@@ -209,7 +210,7 @@ def test_an_answer_that_goes_wrong_after_many_calls_is_caught(
     ("exercise_id", "answer", "idea"),
     [
         ("l00.cached_attention", lambda q, k, v, *_: [q, k, v, v],
-         "Return three tensors, out, k and v; this is a list of 4."),
+         "Return three tensors: `return out, k_all, v_all`."),
         ("l02.sort_key", lambda *_: (1, float("nan")), "this one holds nan."),
         ("l04.evict", lambda k, v, window, sinks: k.shape[1] > window and 1 // 0,
          "raised ZeroDivisionError on its line 1"),
@@ -231,20 +232,25 @@ CARDS = [
     ("l00.next_inputs", "feeds_everything", "next_inputs([5, 3, 8, 1], 3)", "[1]", "[5, 3, 8, 1]"),
     ("l00.finish_steps", "waits_for_longest", "finish_steps([2, 5, 3], 2, True)", None, None),
     ("l01.plan_step", "prefill_first", "plan_step([0], [(1, 20)], [], 8)", None, None),
-    ("l04.held", "chunk_not_counted", "held(cursor=0, num_tokens=40, window=20, sinks=0)",
+    ("l04.kv_usage", "chunk_not_counted",
+     "kv_usage(num_computed_tokens=0, num_scheduled_tokens=40, window=20, sinks=0)",
      "(40, 20)", "(20, 20)"),
-    ("l04.ring_slot", "over_the_sinks", "ring_slot(position, window=3, sinks=2) for 0, 1, 3, 4, 5",
+    ("l04.rolling_buffer_index", "over_the_sinks",
+     "rolling_buffer_index(position, window=3, sinks=2) for 0, 1, 3, 4, 5",
      "5 slots: once 5 is computed, all of these are kept",
      "slot 0: position 0 and 5\nslot 1: position 1\nslot 3: position 3\nslot 4: position 4"),
-    ("l05.fit", "changed_places", "fit([(100, 20000.0), (200, 30000.0)])", "(a=100, c=10000)",
+    ("l05.fit_ttft", "changed_places",
+     "fit_ttft([(100, 20000.0), (200, 30000.0)])", "(a=100, c=10000)",
      "(a=10000, c=100)"),
-    ("l06.local_vote", "flag", "local_vote(target=6, step=7, layer=1, num_layers=4)", "0", "1"),
-    ("l08.accept", "at_the_threshold",
-     "accept(p=[0.0, 0.0, 1.0], q=[1.0, 0.0, 0.0], token=0, u=0.0, v=0.0)", "(False, 2)",
-     "(True, 0)"),
-    ("l08.speedup", "charged_once_each_alone", "speedup(p=0.85, k=4, alpha=0.1)", "2.64902", "4"),
-    ("l09.writable", "in_place_of_others",
-     "writable(table=[5, 2], counts=[0, 0, 2, 0, 0, 2], index=1, free=[1, 4])",
+    ("l06.local_vote", "flag",
+     "local_vote(target=6, step=7, layers_done=1, num_layers=4)", "0", "1"),
+    ("l08.rejection_sample", "at_the_threshold",
+     "rejection_sample(target_probs=[0.0, 0.0, 1.0], draft_probs=[1.0, 0.0, 0.0], draft_token=0, "
+     "u=0.0, v=0.0)", "(False, 2)", "(True, 0)"),
+    ("l08.speedup", "charged_once_each_alone",
+     "speedup(acceptance_rate=0.85, num_draft_tokens=4, draft_cost=0.1)", "2.64902", "4"),
+    ("l09.copy_on_write", "in_place_of_others",
+     "copy_on_write(table=[5, 2], ref_counts=[0, 0, 2, 0, 0, 2], index=1, free_blocks=[1, 4])",
      "([5, 1], (2, 1))", "([5, 2], None)"),
 ]  # fmt: skip
 
@@ -267,12 +273,12 @@ def test_a_misconception_is_shown_on_a_case_made_for_it(
         ("l03.pack", "top_left", "expected",
          "   0 1 2 3 | 0 1 2\n3  1 1 1 1 | . . .\n------------------\n"
          "1  . . . . | 1 1 .\n2  . . . . | 1 1 1"),
-        ("l06.checkpoint", "leaves_first", "got",
+        ("l06.preemption_point", "leaves_first", "got",
          "rank 0: leave\nrank 1: max(0), where it waits for ever for rank 0, which has left"),
-        ("l06.clean_up", "keeps_previous_step", "then",
+        ("l06.rollback_step", "keeps_previous_step", "then",
          "request 1 admitted in the next step, the engine stops: requests [1] are admitted, "
          "yet the last step was scheduled with them"),
-        ("l07.on_event", "drops_the_counter", "then",
+        ("l07.apply_event", "drops_the_counter", "then",
          "push 3 with (0, 100), remove 3, push 3 with (2, 900), push 5 with (1, 500), three pops: "
          "3, 5, none instead of 5, 3, none"),
         ("l07.route", "hotspot", "in the end",
@@ -325,4 +331,4 @@ def test_a_generator_that_does_not_come_back_is_stopped(
         if agreed:
             yield ("leave",)
 
-    assert checked("l06.checkpoint", stuck).status == "timeout"
+    assert checked("l06.preemption_point", stuck).status == "timeout"

@@ -8,7 +8,8 @@ from answers import worked
 
 from course.checks.fleet_loads import FLEET, NUM_REQUESTS, Load
 from course.registry import exercise
-from nanogpt.fleet import FleetParts, simulate
+from nanogpt.fleet.fleet_policies import FleetPolicies
+from nanogpt.fleet.simulation import simulate
 from solutions.l07_fleet import _policies, _score
 from solutions.l07_fleet._score import NUM_LOADS, Score
 from solutions.l07_fleet._serving import Habits, Served, serve, serve_by_fifo
@@ -20,7 +21,7 @@ my_policy = worked("l07.my_policy")
 def test_a_load_is_served_as_the_simulator_serves_it() -> None:
     load = Load(7)
     served = serve(my_policy, load)
-    run = simulate(FLEET, load.workload(), FleetParts(decide=my_policy))
+    run = simulate(FLEET, load.workload(), FleetPolicies(decide=my_policy))
     waits = [
         outcome.first_token_us - request.arrival_us
         for outcome, request in zip(run.outcomes, run.workload.requests, strict=True)

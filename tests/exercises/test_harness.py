@@ -20,7 +20,7 @@ from course.format_values import expected_and_got, show, show_call
 from course.harness import Failure, run_checks
 from course.report import Report
 from course.same_values import like, same
-from nanogpt.parts.request_view import RequestView
+from nanogpt.policy_views import RequestView
 
 process = pytest.mark.process
 
@@ -231,7 +231,7 @@ def test_what_is_not_plain_data_is_a_name_and_runs_no_code_in_the_judge():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "alike"),
+    ("a", "b", "same_result"),
     [
         ([1, (2.0, 3)], (1, [2, 3]), True),
         (1, True, False),
@@ -242,8 +242,8 @@ def test_what_is_not_plain_data_is_a_name_and_runs_no_code_in_the_judge():
         ({1: True}, {1: 1}, False),
     ],
 )
-def test_values_are_the_same_by_what_they_say(a, b, alike):
-    assert same(a, b) is alike
+def test_values_are_the_same_by_what_they_say(a, b, same_result):
+    assert same(a, b) is same_result
 
 
 @pytest.mark.parametrize(
@@ -353,5 +353,5 @@ def test_a_long_value_is_cut_before_it_is_drawn():
 def test_expected_and_got_never_look_alike():
     ones = torch.ones(1, 2)
     for expected, got in [(1.0, 1), ([1], [True]), (ones, ones.double()), (0.1 + 0.2, 0.3)]:
-        (_, wanted), (_, came) = expected_and_got(expected, got, lambda value: "alike")
+        (_, wanted), (_, came) = expected_and_got(expected, got, lambda value: "same_result")
         assert wanted != came

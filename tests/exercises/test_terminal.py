@@ -148,7 +148,11 @@ def test_a_plain_file_and_a_jupyter_notebook_are_read_too(tmp_path):
 @pytest.mark.parametrize(
     ("content", "argv", "sentence"),
     [
-        (None, ["L04.judge"], "l04b_window_quality.py; open the course once to get your copy"),
+        (
+            None,
+            ["L04.compare_logits"],
+            "l04b_window_quality.py; open the course once to get your copy",
+        ),
         (None, ["l77"], "There is no lesson 'l77'; the lessons are: l00_kv_cache"),
         (None, ["l00"], "open the course once to get your copy"),
         (None, ["l00", "--file", "nowhere.py"], "There is no file nowhere.py"),
@@ -169,13 +173,13 @@ def test_what_is_not_there_is_said_in_one_sentence(content, argv, sentence, lear
 def test_what_the_machine_refuses_is_said_in_one_sentence(tmp_path, capsys, monkeypatch):
     (tmp_path / "file").touch()
     assert main(["site", str(tmp_path / "file" / "site")]) == 2
-    monkeypatch.setitem(sys.modules, "course.site.command", None)
+    monkeypatch.setitem(sys.modules, "course.publish.site_files", None)
     assert main(["site", str(tmp_path / "site")]) == 2
     refused, missing = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
         r"course: \S+file: something else stands in its place: move it away\.", refused
     )
-    assert "cannot be loaded (import of course.site.command" in missing
+    assert "cannot be loaded (import of course.publish.site_files" in missing
 
 
 # --- the map --------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from nanogpt import (
     evict_kv_cache,
     interleaved_generate,
 )
-from nanogpt.parts.sliding_window import kept_positions
+from nanogpt.policies.sliding_window import kept_positions
 
 MIXES = st.lists(st.tuples(st.integers(1, 10), st.integers(1, 5)), min_size=1, max_size=4)
 """(prompt length, max_new_tokens) of each request."""
@@ -72,7 +72,7 @@ def posts_loop(
             evict_kv_cache(request, window, sinks)
         seen(all_reqs)
         for request, token in zip(all_reqs, next_tokens, strict=True):
-            if request.prefill_cursor < request.num_known:
+            if request.prefill_cursor < request.num_tokens:
                 continue
             request.generated_tokens.append(token)
             if request is prefill_req:
@@ -110,7 +110,7 @@ def assert_holds_what_texts_have(
     for request in running:
         lengths = len(request.prompt_tokens), request.max_new_tokens
         text = text_of(request.id, *lengths, 0.0, window, sinks)
-        assert request.tokens_so_far == list(text[: request.num_known])
+        assert request.tokens_so_far == list(text[: request.num_tokens])
         kept = kept_positions(request.prefill_cursor, window, sinks)
         right = kv_from_scratch(text, window, sinks)[:, :, :, kept]
         torch.testing.assert_close(held_kv(request), right, rtol=1e-9, atol=1e-9)

@@ -11,11 +11,9 @@ from support import need_sandbox
 from course.__main__ import main
 from course.answers import answer_path
 from course.calling.jobs import run
-from course.leaderboard.ablation import card_of
-from course.leaderboard.board import BoardError, Line, read_board, rules, with_line, write_board
-from course.leaderboard.notebook_face import contest_table
-from course.leaderboard.own_parts import PartsError, find_own, read_parts
-from course.leaderboard.tables import board_table, card_sentence
+from course.leaderboard.board import BoardEntry, board_rows, read_board, with_entry, write_board
+from course.leaderboard.contest_tables import card_sentence, contest_table
+from course.leaderboard.own_policies import ContestError, card_of, find_own, read_policies
 from nanogpt.contest import bound, workload
 
 SHORTEST = """\
@@ -87,7 +85,7 @@ def test_a_file_of_parts_plays_and_comes_before_passed_answers(work: Path, capsy
     assert contest("--json") == 0
     said = json.loads(capsys.readouterr().out)
     mine = said["rounds"][0]["scores"]["mine"]
-    assert said["parts"] == ["plan_step"] and not said["stopped"]
+    assert said["policies"] == ["plan_step"] and not said["stopped"]
     assert mine["points"] == len(mine["kept"]) == 18
     brought = {"part": "plan_step", "workload": "documents", "alone": 6, "among": 6, "problem": ""}
     assert said["report_card"] == [brought]
@@ -96,13 +94,16 @@ def test_a_file_of_parts_plays_and_comes_before_passed_answers(work: Path, capsy
 @pytest.mark.process
 def test_a_file_that_cannot_play_is_refused_in_a_sentence(work: Path):
     for text, words in (
-        ("def rank(:\n", "defines no part; it takes functions called rank, plan_step, "),
-        ("rank = 3\n", "cannot play: `rank` is no function."),
-        ("import nanogpt\n\ndef rank(*_):\n    return nanogpt.x\n", "comes from nanogpt: "),
+        (
+            "def priority_key(:\n",
+            "defines no part; it takes functions called priority_key, plan_step, ",
+        ),
+        ("priority_key = 3\n", "cannot play: `priority_key` is no function."),
+        ("import nanogpt\n\ndef priority_key(*_):\n    return nanogpt.x\n", "comes from nanogpt: "),
     ):
         (work / "contest.py").write_text(text)
-        with pytest.raises(PartsError) as caught:
-            read_parts(work / "contest.py")
+        with pytest.raises(ContestError) as caught:
+            read_policies(work / "contest.py")
         assert words in str(caught.value)
 
 
@@ -116,26 +117,26 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(
         "the salt has 5 characters; it must have at least 16": ("--salt", "short"),
         "There is no file nowhere.py": ("--file", "nowhere.py"),
         "--plot: ": ("--plot", "x.pdf"),
-        "has a name that is not 1 to 60": ("--name", "a\nb", "--board", "b.jsonl"),
-        "b.jsonl": ("--score", "b.jsonl"),
+        "the name of an entry has 1 to 60": ("--name", "a\nb"),
+        "b.json": ("--score", "b.json"),
         "--seeds is 1 to 20, and this is 21": ("--seeds", "21"),
     }.items():
         assert contest(*words) == 2
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
-    assert not (work / "b.jsonl").exists()
+    assert not (work / "b.json").exists()
 
 
 @pytest.mark.process
 def test_a_board_has_what_it_takes_to_verify_it(work: Path):
     (work / "contest.py").write_text(SHORTEST)
-    board = work / "board.jsonl"
+    board = work / "board.json"
     assert contest("--board", board, "--name", "ann") == 0
     (line,) = read_board(board)
     assert (line.name, line.first_seed, line.salt, line.total) == ("ann", 0, None, 18)
     assert line.points == {"documents": [18]}
     assert line.bounds == {"documents": [bound(workload("documents", 0))]}
-    assert line.rules == rules() and list(line.parts) == ["plan_step"]
+    assert list(line.policies) == ["plan_step"]
     before = board.read_bytes()
     assert contest("--board", board, "--name", "ann") == 0
     assert board.read_bytes() == before  # the same name, the same seeds, the same bytes
@@ -144,14 +145,13 @@ def test_a_board_has_what_it_takes_to_verify_it(work: Path):
 @pytest.mark.process
 def test_an_entry_is_played_again_contained_and_reaches_nothing(work: Path, capsys: Any):
     need_sandbox()
-    mark, board = work / "mark", work / "board.jsonl"
+    mark, board = work / "mark", work / "board.json"
     (work / "contest.py").write_text(SHORTEST)
     assert contest("--board", board, "--name", "ann") == 0
     (line,) = read_board(board)
     change = msgspec.structs.replace
     lied = change(line, name="liar", points={"documents": [19]})
-    other = {"plan_step": change(line.parts["plan_step"], text=SHORTEST + "\n")}
-    write_board(board, [line, lied, change(line, name="swapped", parts=other)])
+    write_board(board, [line, lied, change(line, name="swapped", policies={})])
     reaching = SHORTEST.replace("    used =", f"    open({str(mark)!r}, 'w').close()\n    used =")
     (work / "contest.py").write_text(reaching)
     assert contest("--board", board, "--name", "reaches") == 0
@@ -162,7 +162,7 @@ def test_an_entry_is_played_again_contained_and_reaches_nothing(work: Path, caps
     assert not mark.exists()
     assert "'ann' holds: 18 points." in said
     assert "'liar' says [19] in documents, and played again it is [18]." in said
-    assert "'swapped' has a text of `plan_step` that is not the one it names" in said
+    assert "'swapped' says [18] in documents, and played again it is [12]." in said
     assert "'reaches' says [18] in documents, and played again it is [0]" in said
     assert "1 of 4 entries hold." in said
 
@@ -172,7 +172,7 @@ def test_an_entry_is_played_again_contained_and_reaches_nothing(work: Path, caps
 def test_entries_are_scored_under_a_salt_that_the_board_does_not_tell(work: Path, capsys: Any):
     need_sandbox()
     (work / "contest.py").write_text(SHORTEST)
-    board, hidden = work / "board.jsonl", work / "hidden.jsonl"
+    board, hidden = work / "board.json", work / "hidden.json"
     assert contest("--board", board, "--name", "ann") == 0
     words = ["--salt", SALT, "--seeds", "1", "--board", str(hidden)]
     assert main(["contest", "--score", str(board), *words]) == 0
@@ -184,38 +184,37 @@ def test_entries_are_scored_under_a_salt_that_the_board_does_not_tell(work: Path
     assert main(["contest", "--verify", str(hidden), "--salt", SALT]) == 0
 
 
-def a_line(**changes: Any) -> Line:
+def an_entry(**changes: Any) -> BoardEntry:
     scores = {"chat": [3, 4]}
-    line = Line(1, "ann", "r", 0, None, scores, scores, scores, {})
-    return msgspec.structs.replace(line, **changes)
+    usual = {"name": "ann", "first_seed": 0, "salt": None, "policies": {}}
+    return BoardEntry(**{**usual, "points": scores, "bounds": scores, **changes})
 
 
-def test_a_line_that_cannot_be_is_refused_before_it_plays(tmp_path: Path):
+def test_an_entry_that_cannot_have_been_played_is_refused(tmp_path: Path):
     problems: dict[str, dict[str, Any]] = {
-        "has version 2": {"version": 2},
-        "says neither or both": {"salt": "x"},
-        "names 'chess'": {"points": {"chess": [1]}},
-        "has 0 seeds": {"points": {}},
-        "has workloads with 1 and 2 seeds": {"points": {"chat": [1], "bursts": [1, 2]}},
-        "has a name that": {"name": "\x1b[2J"},
+        "either a first seed or a salt": {"salt": "x"},
+        "the contest has no 'chess'": {"points": {"chess": [1]}},
+        "same number of seeds, 1 to 20": {"points": {}},
+        "the same number of seeds": {"points": {"chat": [1], "bursts": [1, 2]}},
+        "the name of an entry": {"name": "\x1b[2J"},
     }
     for words, changes in problems.items():
-        assert words in a_line(**changes).problem()
-    assert a_line().problem() == ""
-    path = tmp_path / "board.jsonl"
-    for text in (b"[1]\n", b'{"version": 1, "name": 3}\n', b"[" * 100_000):
-        path.write_bytes(b"\n" + text)
-        with pytest.raises(BoardError, match=r"board\.jsonl, line 2: "):
+        with pytest.raises(ValueError, match=words):
+            an_entry(**changes)
+    path = tmp_path / "board.json"
+    for text in (b"[1]", b'[{"name": 3}]', b"[" * 100_000, b""):
+        path.write_bytes(text)
+        with pytest.raises(ContestError, match=r"board\.json: "):
             read_board(path)
 
 
 def test_a_board_is_ranked_by_points_then_by_name(tmp_path: Path):
-    lines = [a_line(name="bob"), a_line(name="cy", points={"chat": [5, 4]}), a_line()]
-    write_board(tmp_path / "b", lines)
+    entries = [an_entry(name="bob"), an_entry(name="cy", points={"chat": [5, 4]}), an_entry()]
+    write_board(tmp_path / "b", entries)
     assert [each.name for each in read_board(tmp_path / "b")] == ["cy", "ann", "bob"]
-    assert board_table(lines).row_count == 3
-    assert len(with_line(lines, a_line(name="bob", first_seed=9))) == 4
-    assert len(with_line(lines, a_line(name="bob"))) == 3
+    assert [row[0] for row in board_rows(entries)] == ["entry", "cy", "ann", "bob"]
+    assert len(with_entry(entries, an_entry(name="bob", first_seed=9))) == 4
+    assert len(with_entry(entries, an_entry(name="bob"))) == 3
 
 
 @pytest.mark.process
@@ -223,17 +222,17 @@ def test_the_report_card_takes_each_part_in_and_out():
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    card = card_of({"plan_step": shortest_first(), "record": broken}, ["documents"], 0)
+    card = card_of({"plan_step": shortest_first(), "assign_tokens": broken}, ["documents"], 0)
     by_part = {each.part: each for each in card}
-    plan, record = by_part["plan_step"], by_part["record"]
+    plan, record = by_part["plan_step"], by_part["assign_tokens"]
     assert (plan.alone, plan.among) == (6, 0)  # with the other one, nothing is scored at all
     assert (record.alone, record.among) == (-12, -18)
-    assert "With record a run fails: " in card_sentence(card)
+    assert "With assign_tokens a run fails: " in card_sentence(card)
 
 
 @pytest.mark.process
 def test_a_notebook_gets_the_same_as_markdown():
     said = contest_table({"plan_step": shortest_first()}, ["documents"])
     assert said.startswith("| documents | seed 0 | all |\n| --- | ---: | ---: |\n| FCFS | 6 | 6 |")
-    with pytest.raises(ValueError, match="the contest asks no part 'pack'; it asks rank, "):
+    with pytest.raises(ValueError, match="the contest asks no part 'pack'; it asks priority_key, "):
         contest_table({"pack": shortest_first()})

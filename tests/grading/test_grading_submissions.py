@@ -351,7 +351,7 @@ def unreadable() -> Iterator[tuple[str, str | bytes, str]]:
     for data in (b"PK nonsense", ONE[:-30], no_text, list_of_33_megabytes()):
         yield ".zip", data, "is damaged or no zip file: pack it again"
     many = packed({f"{number}.txt": "" for number in range(20_001)})
-    yield ".zip", many, "holds more than 20,000 files: pack the lessons' files alone"
+    yield ".zip", many, "holds more than 20,000 files: pack only the lessons' files"
     yield ".zip", altered(8, "<H", 1), "is locked with a password: pack it without one"
     unusual = "is packed in an unusual way: pack it as an ordinary zip file"
     yield ".zip", altered(10, "<H", zipfile.ZIP_LZMA), unusual
@@ -360,7 +360,7 @@ def unreadable() -> Iterator[tuple[str, str | bytes, str]]:
     yield ".zip", altered(38, "<I", stat.S_IFIFO << 16), ordinary
     yield ".zip", altered(16, "<I", 5), "is damaged: pack it again"  # another checksum
     bomb = packed({"l01.ipynb": bytes(1_048_577) + b"#" * 7_000_000})
-    yield ".zip", bomb, "unpacks to over 100 times its size: hand in the lesson's file alone"
+    yield ".zip", bomb, "unpacks to over 100 times its size: hand in only the lesson's file"
     deep = packed({"l01.zip": packed({"x.zip": ONE})})
     yield ".zip", deep, "lies too deep in other zip files: unpack them"
     for name in ("../l01.py", "/l01.py", "C:/bob/l01.py", r"..\bob\l01.py"):

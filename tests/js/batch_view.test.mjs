@@ -9,7 +9,7 @@ import {
 const rows = [{ id: 0, kind: "decode", label: "A" }, { id: 1, kind: "prefill", label: "B" }];
 const numNew = [1, 3];
 const right = { tokens: [[0, 0, 7], [1, 2, 3]], positions: [[0, 0, 2], [0, 1, 2]], texts: null, packed: null };
-const stairs = { cu_q: [0, 1, 4], cu_k: [0, 3, 6], mask: [
+const stairs = { cu_seqlens_q: [0, 1, 4], cu_seqlens_k: [0, 3, 6], mask: [
   [true, true, true, false, false, false],
   [false, false, false, true, false, false],
   [false, false, false, true, true, false],
@@ -93,8 +93,8 @@ test("leaks, a look into the future and an empty row are said", () => {
   assert.equal(hasPacked(leaky, stairs, (cell) => cell.differs), true);
 });
 
-test("keys beyond cu_k belong to no request", () => {
-  assert.match(sightOfQuery(rows, { ...stairs, cu_k: [0, 3, 4] }, 3), /and keys 4 and 5 of no request\.$/);
+test("keys beyond cu_seqlens_k belong to no request", () => {
+  assert.match(sightOfQuery(rows, { ...stairs, cu_seqlens_k: [0, 3, 4] }, 3), /and keys 4 and 5 of no request\.$/);
 });
 
 test("a query of the strip says its token, and in the mask what it sees", () => {

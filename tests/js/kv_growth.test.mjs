@@ -8,7 +8,7 @@ import { growthStepWords, growthTotalsWords, runWords } from "../../widgets/stat
 import { decode, prefill, smallTrace, step } from "./trace_fixture.mjs";
 
 const entry = (id, tokens, counted = tokens, live = null) =>
-  ({ request_id: id, kv_tokens: tokens, counted_tokens: counted, live_bytes: live });
+  ({ request_id: id, kv_tokens: tokens, kv_tokens_charged: counted, live_bytes: live });
 const did = (kv, computed, useful, more = {}) => ({
   kv, kv_peak: null, forwards: [{ useful_tokens: useful, computed_tokens: computed }],
   kv_after: kv.reduce((sum, each) => sum + each.kv_tokens, 0), ...more,

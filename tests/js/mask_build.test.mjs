@@ -9,11 +9,11 @@ import {
 const names = ["yours", "the reference"];
 const bits = (...rows) => rows.map((row) => [...row].map((each) => each === "1"));
 const mask = (label, rows, sizes = {}) =>
-  ({ label, mask: bits(...rows), key_labels: null, past_len: null, num_new: null, ...sizes });
-const step = (name, numPast, masks, compare = null) => ({ name, words: "Words.", num_past: numPast, masks, compare });
+  ({ label, mask: bits(...rows), key_labels: null, context_len: null, num_scheduled_tokens: null, ...sizes });
+const step = (name, numPast, masks, compare = null) => ({ name, words: "Words.", context_columns: numPast, masks, compare });
 
 // Two rows: one token held of two, two new ones; two held, one new one.
-const [a, b] = [{ past_len: 1, num_new: 2 }, { past_len: 2, num_new: 1 }];
+const [a, b] = [{ context_len: 1, num_scheduled_tokens: 2 }, { context_len: 2, num_scheduled_tokens: 1 }];
 const causal = ["1110", "1111"];
 const steps = [
   step("All true", 2, [mask("every row", ["1111", "1111"])]),
@@ -70,7 +70,7 @@ test("a query is said by its position and what it sees", () => {
 });
 
 test("a row that sees nothing and one that sees its future are said", () => {
-  const odd = step("odd", 2, [mask("A", ["0000", "0111"], a), mask("C", ["1111", "1111"], { past_len: 2, num_new: 2 })]);
+  const odd = step("odd", 2, [mask("A", ["0000", "0111"], a), mask("C", ["1111", "1111"], { context_len: 2, num_scheduled_tokens: 2 })]);
   assert.match(queryWords(odd, { index: 0, row: 0 }, names), /It sees no key at all: softmax makes this row NaN\.$/);
   assert.match(queryWords(odd, { index: 1, row: 0 }, names), /should not see its own future: position 3\.$/);
 });
@@ -83,19 +83,19 @@ test("two masks are compared cell by cell and in words", () => {
   assert.match(queryWords({ ...both, compare: [both.masks[0].mask] }, { index: 0, row: 1 }, names),
     /Yours and the reference agree in this row\.$/);
   assert.equal(buildWords([{ ...both, compare: [both.masks[0].mask] }], 0), "Beside. Words. No cell differs.");
-  assert.equal(comparedMask(both, 0).num_new, 1);
+  assert.equal(comparedMask(both, 0).num_scheduled_tokens, 1);
 });
 
 test("a mask of another shape is compared without its padding", () => {
   const both = step("Short", 2, [last.masks[0]], [bits("011")]);
-  assert.equal(comparedMask(both, 0).past_len, null);
+  assert.equal(comparedMask(both, 0).context_len, null);
   assert.equal(countCells([both], 0, (cell) => cell.differs), 5);
   assert.match(queryWords(both, { index: 0, row: 1 }, names), /The reference has no such row\.$/);
 });
 
 test("queries of all masks are one list, and all decodes have a row each", () => {
   assert.deepEqual(queriesOf(last).map(({ index, row }) => [index, row]), [[0, 0], [0, 1], [1, 0], [1, 1]]);
-  const decode = mask("A", ["0111"], { past_len: 2, num_new: 1 });
+  const decode = mask("A", ["0111"], { context_len: 2, num_scheduled_tokens: 1 });
   assert.equal(queryName(decode, 3, 0), "A, query 0 at position 2");
   assert.equal(matrixWords(last, 0), "A: 2 rows by 4 columns, 2 of them past");
   assert.equal(columnsWords([0, 1, 4], 4), "past columns 0 and 1 and new column 0");

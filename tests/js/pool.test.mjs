@@ -23,7 +23,7 @@ function pool(tables, idle, more = {}) {
 }
 
 function held(...pairs) {
-  return pairs.map(([id, tokens]) => ({ request_id: id, kv_tokens: tokens, counted_tokens: tokens, live_bytes: 0 }));
+  return pairs.map(([id, tokens]) => ({ request_id: id, kv_tokens: tokens, kv_tokens_charged: tokens, live_bytes: 0 }));
 }
 
 // Blocks of two. Request 0 brings a b c and is given d; request 1 brings a b d d and finds a b.

@@ -23,8 +23,8 @@ test("a slack of 0 still makes it", () => {
 
 // ---- slack ----------------------------------------------------------------------------------
 
-const moment = (now, done, predicted, slack, urgency) =>
-  ({ now_us: now, done_tokens: done, predicted_us: predicted, whole_us: predicted + 100 * done, slack_us: slack, urgency });
+const moment = (now, done, predicted, slack, edf_score) =>
+  ({ now_us: now, done_tokens: done, predicted_us: predicted, whole_us: predicted + 100 * done, slack_us: slack, edf_score });
 const item = {
   label: "a prefill", arrival_us: 1000, deadline_us: 101000, total_tokens: 500, a: 100, c: 10000,
   moments: [moment(1000, 0, 60000, 40000, 0.01), moment(51000, 100, 50000, 0, 0.02), moment(71000, 100, 50000, -20000, -0.0333)],
@@ -59,14 +59,14 @@ test("a moment is told with its tokens, its bar, slack and score", () => {
 
 // ---- the gate -------------------------------------------------------------------------------
 
-const runner = (id, slack, urgency, immune = false) => ({ id, slack_us: slack, urgency, immune });
+const runner = (id, slack, edf_score, immune = false) => ({ id, slack_us: slack, edf_score, immune });
 const decision = {
-  waiter: { id: 7, slack_us: 20000, urgency: 0.02 }, margin: 1.2, mode: "conservative", words: "It passes.",
+  waiter: { id: 7, slack_us: 20000, edf_score: 0.02 }, margin: 1.2, mode: "conservative", words: "It passes.",
   runners: [runner(1, 300000, 0.001), runner(2, 80000, 0.01), runner(3, 9000, 0.05, true)],
   reference: 2, victim: 1, bar: 0.012,
 };
 const doomed = {
-  ...decision, waiter: { id: 7, slack_us: -2, urgency: -0.011 }, runners: [runner(2, -1, -0.01)], bar: -0.012, victim: null,
+  ...decision, waiter: { id: 7, slack_us: -2, edf_score: -0.011 }, runners: [runner(2, -1, -0.01)], bar: -0.012, victim: null,
 };
 
 test("each decision is one of the four cases, and none without a reference", () => {

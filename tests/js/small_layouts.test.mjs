@@ -11,8 +11,8 @@ import { corners, costAt, costWords, tokensPerMs, topUs }
 import { barsOf, mostTokens, numSteps, stepWords as workWords, totalAt }
   from "../../widgets/static/work_bars_layout.js";
 
-const right = { name: "right", num_past: 2, mask: [[true, true, true, false], [true, true, true, true]] };
-const yours = { name: "yours", num_past: 2, mask: [[true, true, true, true], [false, true, true, true]] };
+const right = { name: "right", context_columns: 2, mask: [[true, true, true, false], [true, true, true, true]] };
+const yours = { name: "yours", context_columns: 2, mask: [[true, true, true, true], [false, true, true, true]] };
 
 test("a mask cell knows whether it is visible, in the future, its own, different", () => {
   assert.deepEqual(cellsOfRow(yours, 0, right)[3],
@@ -24,7 +24,7 @@ test("a mask cell knows whether it is visible, in the future, its own, different
 });
 
 test("masks of different shapes differ where one has no cell", () => {
-  const short = { name: "short", num_past: 0, mask: [[true, false]] };
+  const short = { name: "short", context_columns: 0, mask: [[true, false]] };
   assert.equal(differingCells(yours, short), 7);
   assert.equal(numRows([short, yours]), 2);
   assert.equal(rowWords(short, 1), "short has no row 1");
@@ -37,7 +37,7 @@ test("a query row is said in words, its future and its differences too", () => {
   assert.match(maskStep([yours, right], 1), /Against right, yours misses key 0\.$/);
   assert.match(maskStep([right, right], 1), /They agree in this row\.$/);
   assert.equal(maskStep([right], 1), "Query row 1, position 3: right sees keys 0 to 3 (2 of 2 past and 2 new).");
-  assert.equal(rowWords({ name: "none", num_past: 0, mask: [[false]] }, 0), "none sees no key at all");
+  assert.equal(rowWords({ name: "none", context_columns: 0, mask: [[false]] }, 0), "none sees no key at all");
   assert.equal(maskWords(right), "Mask right: 2 query rows by 4 keys, 2 of them past");
 });
 

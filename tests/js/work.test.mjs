@@ -17,7 +17,7 @@ const verified = (at, drafted, accepted, sampled) => ({
 function speculative() {
   const base = smallTrace();
   const kv = (tokens) => ({
-    kv: tokens ? [{ request_id: 0, kv_tokens: tokens, counted_tokens: tokens, live_bytes: tokens }] : [],
+    kv: tokens ? [{ request_id: 0, kv_tokens: tokens, kv_tokens_charged: tokens, live_bytes: tokens }] : [],
     kv_after: tokens, kv_peak: tokens,
   });
   return {

@@ -16,10 +16,9 @@ from support import REQUIREMENTS, ROOT, lend_python, write_program
 
 from course.launcher.failure import Failure, cannot_load, reason
 from course.launcher.install import COURSE, TESTS, Installation
-from course.launcher.pip import configuration_in
-from course.launcher.ticker import Ticker
-from course.launcher.turn import turn
-from course.launcher.uv import UV, environment_for
+from course.launcher.install_lock import install_lock
+from course.launcher.installers import UV, configuration_in, environment_for
+from course.launcher.running import Ticker
 
 CONFIGURATION = """\
 global.cert='/etc/ssl/company.pem'
@@ -236,10 +235,10 @@ def test_a_second_installation_waits_for_its_turn_and_says_for_whom(tmp_path: Pa
     path, order = tmp_path / ".installing", []
 
     def second() -> None:
-        with turn(path, Ticker()):
+        with install_lock(path, Ticker()):
             order.append("second")
 
-    with turn(path, Ticker()):
+    with install_lock(path, Ticker()):
         waiting = threading.Thread(target=second)
         waiting.start()
         said = ""

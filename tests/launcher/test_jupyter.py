@@ -13,7 +13,7 @@ from tiers import some
 LESSON = (ROOT / "lessons" / "l01_chunked_prefill.py").read_text(encoding="utf-8")
 NAME = "l01_chunked_prefill"
 STUB = 'raise NotImplementedError("Exercise 1.1: how many prompt tokens fit into this step?")'
-ANSWER = "return max(0, min(budget - num_decodes, remaining))"
+ANSWER = "return max(0, min(token_budget - num_decodes, remaining))"
 
 
 def to_notebook(text: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from course.launcher.light_styles import LightStyles
+from course.launcher.marimo_hooks import LightStyles
 
 
 def rules(sheet: bytes) -> list[bytes]:

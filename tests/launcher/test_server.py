@@ -22,7 +22,7 @@ from support import write_program
 from course.launcher import host, server
 from course.launcher.failure import Failure
 from course.launcher.kept import keep, note
-from course.launcher.page_guard import PageGuard
+from course.launcher.marimo_hooks import PageGuard
 from course.launcher.server import choose_host, choose_port, parse_options, serve
 
 Opener = Callable[..., tuple["subprocess.Popen[str]", str, str]]

@@ -41,7 +41,7 @@ class Demo:
 
     def engines(self) -> set[int]:
         tree = family(self.process.pid)
-        return {each.pid for each in tree if "engine_process" in " ".join(each.cmdline())}
+        return {each.pid for each in tree if "live_engine" in " ".join(each.cmdline())}
 
 
 def say(page: Any, message: dict[str, Any]) -> None:
@@ -137,10 +137,10 @@ def test_a_server_that_is_killed_takes_its_engine_with_it(opened: Callable[[], D
 
 
 def test_tokens_and_codes_are_only_where_no_server_sees_them(monkeypatch):
-    from course.live.command import joining
+    from course.live.live_command import joining
     from course.live.room import Room
+    from course.live.room_web import House
     from course.live.serving import Serving
-    from course.live.web import House
 
     house = House(Serving(Room()))
     told = joining("0.0.0.0", 2720, house)

@@ -148,7 +148,6 @@ def test_nothing_grows_with_the_number_of_requests(monkeypatch):
         stage.finish()
     engine = stage.worker.live.engine
     assert len(engine.steps) == len(engine.arrived) == 1
-    assert engine.scheduler.preempted == []
     assert stage.worker.live._inside == {}
     assert len(stage.room.asked) == 5
     assert len(stage.room.recent.trace([], 64, 640)["steps"]) == SHOWN_STEPS

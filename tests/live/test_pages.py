@@ -15,7 +15,7 @@ from living import LocalWorker, assert_texts_are_the_oracles
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """What is there to slow attackers down need not slow tests down."""
-    monkeypatch.setattr("course.live.web._WRONG_CODE_S", 0.01)
+    monkeypatch.setattr("course.live.room_web._WRONG_CODE_S", 0.01)
     monkeypatch.setattr("course.live.serving.AGAIN_AFTER_S", 0.01)
     monkeypatch.setattr("course.live.prompts.GAP_S", 0.0)
     with torch.inference_mode():
@@ -76,11 +76,11 @@ def in_a_room(**tuning: Any) -> Callable[[Callable[..., Awaitable[None]]], Calla
     async def main(test: Callable[..., Awaitable[None]]) -> None:
         import uvicorn
 
-        from course.live.command import LiveServer, joining
+        from course.live.live_command import LiveServer, joining
         from course.live.room import Room
+        from course.live.room_web import MAX_MESSAGE, House
         from course.live.serving import Serving
         from course.live.tuning import Tuning
-        from course.live.web import MAX_MESSAGE, House
 
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
@@ -148,8 +148,8 @@ async def test_pages_may_load_nothing_from_elsewhere_and_stand_in_no_frame(room:
 
 
 def test_a_room_has_so_many_pages_no_silent_ones_and_forgets_those_that_leave(monkeypatch):
-    monkeypatch.setattr("course.live.web.MAX_PAGES", 3)
-    monkeypatch.setattr("course.live.web._FIRST_WORD_S", 0.05)
+    monkeypatch.setattr("course.live.room_web.MAX_PAGES", 3)
+    monkeypatch.setattr("course.live.room_web._FIRST_WORD_S", 0.05)
 
     @in_a_room()
     async def fill(room: Open) -> None:
@@ -225,7 +225,7 @@ async def test_a_paused_room_steps_when_told_and_survives_its_worker(room: Open)
 def test_a_page_that_reads_nothing_holds_nothing_up_and_gets_the_newest_in_the_end(monkeypatch):
     """Nothing is queued for it: what it has missed it has missed."""
     for name, value in (("_MESSAGES", 1000), ("_SCREEN_EVERY_S", 0.0), ("_GUEST_EVERY_S", 0.0)):
-        monkeypatch.setattr(f"course.live.web.{name}", value)
+        monkeypatch.setattr(f"course.live.room_web.{name}", value)
 
     @in_a_room()
     async def read_late(room: Open) -> None:

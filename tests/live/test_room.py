@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from living import Clock, Stage
 
-from course.live import prompts, views
+from course.live import prompts, room_views
 from course.live.prompts import Refused, checked_prompt
 from course.live.recent_steps import RecentSteps
 from course.live.room import MAX_GUESTS, Room
@@ -80,10 +80,10 @@ def test_a_guest_that_comes_back_finds_its_requests_which_were_served_meanwhile(
     stage.finish()
     stage.ask("To be")
     stage.finish()
-    assert views.of_screen(room)["slo"] == {"kept": 1, "of": 2}
+    assert room_views.of_screen(room)["slo"] == {"kept": 1, "of": 2}
     assert (asked.state, len(asked.tokens)) == ("done", prompts.NEW_TOKENS)
     assert room.join(guest.key) is guest
-    assert [each["id"] for each in views.of_guest(room, guest)["mine"]] == [1]
+    assert [each["id"] for each in room_views.of_guest(room, guest)["mine"]] == [1]
     assert room.join("no key of ours") is not guest
     while len(room.guests) < MAX_GUESTS:
         assert room.join(["a list"]) is not guest
@@ -126,15 +126,15 @@ def test_hidden_texts_are_in_nothing_that_is_sent_but_to_the_guest_that_wrote_th
     stage.room.show(hidden=True)
     text = decode(asked.tokens)
     assert len(text) >= 5
-    screen, seen = views.of_screen(stage.room), views.of_guest(stage.room, other)
+    screen, seen = room_views.of_screen(stage.room), room_views.of_guest(stage.room, other)
     assert [(each["prompt"], each["text"]) for each in screen["newest"]] == [(None, None)]
     assert [(each["prompt"], each["text"]) for each in seen["others"]] == [(None, None)]
-    assert set(screen["alphabet"]) == {views.HIDDEN}
+    assert set(screen["alphabet"]) == {room_views.HIDDEN}
     assert "Fie" not in json.dumps([screen, seen], ensure_ascii=False)
-    mine = views.of_guest(stage.room, guest)["mine"]
+    mine = room_views.of_guest(stage.room, guest)["mine"]
     assert [(each["prompt"], each["text"]) for each in mine] == [("Fie on thee", text)]
     stage.room.show(hidden=False)
-    screen = views.of_screen(stage.room)
+    screen = room_views.of_screen(stage.room)
     assert screen["newest"][0]["prompt"] == "Fie on thee"
     assert screen["trace"]["requests"][0]["prompt_tokens"] == [0] * 11, "only its length"
 
@@ -184,8 +184,10 @@ def test_the_screen_says_of_a_full_room_no_more_than_it_shows_and_why_one_was_pr
     assert {(victim.state, victim.words) for victim in victims} == {("preempted", words)}
     assert [list(each.tokens) for each in victims] == [texts[each.id - 1] for each in victims]
     stage.step(25)
-    screen = views.of_screen(stage.room)
-    assert len(screen["rows"]) == views.ROWS and len(screen["queue"]) == views.HEAP_ENTRIES
+    screen = room_views.of_screen(stage.room)
+    assert (
+        len(screen["rows"]) == room_views.ROWS and len(screen["queue"]) == room_views.HEAP_ENTRIES
+    )
     known = {request["id"] for request in screen["trace"]["requests"]}
     assert set(screen["rows"]) <= known
     for step in screen["trace"]["steps"]:

@@ -1,6 +1,5 @@
 """The benchmarks: every contender writes the oracle's tokens, and each module runs once."""
 
-import asyncio
 import copy
 import importlib.util
 from typing import Any
@@ -95,8 +94,8 @@ def test_a_target_is_the_ratio_of_two_speeds_and_a_fit_finds_the_costs() -> None
 
 
 PLOTTING = (
-    "batches", "blocks", "engine", "fleet", "grading", "growth", "live", "pages", "preemption",
-    "server", "window",
+    "batches", "blocks", "calibrate", "engine", "fleet", "grading", "growth", "pages", "server",
+    "speculation", "window",
 )  # fmt: skip
 
 
@@ -104,5 +103,33 @@ PLOTTING = (
 def test_a_benchmark_draws_only_into_a_png_or_svg(name: str, capsys) -> None:
     main = importlib.import_module(f"benchmarks.{name}").main
     with pytest.raises(SystemExit):
-        asyncio.run(main(["--plot", "run.pdf"]))  # only one of them is a coroutine
+        main(["--plot", "run.pdf"])
     assert capsys.readouterr().err.endswith("--plot: 'run.pdf' does not end in .png or .svg\n")
+
+
+def test_the_charts_of_the_benchmarks_are_drawn_from_their_rows() -> None:
+    from benchmarks import blocks, engine, fleet, growth, window
+
+    speeds = {"model": "character", "tokens_per_s": 2.0, "repeats": [1.0, 2.0], "requests": 8}
+    rows = [
+        speeds | {"load": load, "contender": name}
+        for load in ("mixed-8", "decode-8")
+        for name in ("packed", "baseline")
+    ]
+    assert len(engine.plot(rows, "here").axes) == 2
+    run = {"policy": "adaptive", "cost": "source", "trace": False, "repeats": [90.0, 120.0]}
+    rows = [run, run | {"cost": "calibrated"}]
+    assert len(fleet.plot(rows, [{"workers": 4, "us_per_request": 100.0}], "here").axes) == 3
+    rows = [
+        {"what": "step", "n": 10, "median_ms": 1.0},
+        {"what": "drained request", "n": 10, "median_ms": 1.0},
+        {"what": "trace", "n": 10, "mb": 2.0, "steps": 1.0},
+        *({"what": "memory", "n": 10, "keep_steps": each, "mib": 1.0} for each in (None, 100)),
+    ]
+    assert len(growth.plot(rows, "here").axes) == 4
+    row = window.Row("decode-3", 20, "packed", 1.0, {"ring": [1.0], "evict": [0.9]}, 9, 5)
+    assert len(window.plot([row], "here").axes) == 1
+    memories = [blocks.Memory(size, 5, 9, 8, 4) for size in (None, 16)]
+    costs = [blocks.Timed("decode-8", "blocks of 16", 5.0, (1.0, 1.1))]
+    hits = {0: (0, (9.0, 10.0)), 499: (496, (2.0, 3.0))}
+    assert len(blocks.plot(memories, hits, costs, "here").axes) == 3

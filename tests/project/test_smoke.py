@@ -11,8 +11,7 @@ from serving import SAVED
 from smoke import by_name
 from support import ROOT, copy_course, lend_python, run, unavailable
 
-from course.launcher.pip import configuration_in
-from course.launcher.uv import beside, environment_for
+from course.launcher.installers import beside, configuration_in, environment_for
 
 pytestmark = pytest.mark.process
 QUICK = ("first_run", "encodings", "answers", "progress_files")

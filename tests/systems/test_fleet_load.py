@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from fleets import load, request
 
-from nanogpt.fleet import ADAPTIVE, CALIBRATED_COST, SOURCE_COST, make_workload
-from nanogpt.fleet.costs import decode_us, prefill_us
-from nanogpt.fleet.prefixes import make_cache
+from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST, decode_us, prefill_us
+from nanogpt.fleet.prefix_caches import make_cache
+from nanogpt.fleet.presets import ADAPTIVE
 from nanogpt.fleet.speculating import Drafts, break_even
+from nanogpt.fleet.workload import make_workload
 
 # --- the load -------------------------------------------------------------------------------------
 
@@ -22,16 +23,13 @@ def many() -> Any:
 
 
 def test_the_same_seed_gives_the_same_load_and_each_kind_of_draw_has_its_own_stream():
-    """Another rate or acceptance leaves every other draw of the n-th request as it was."""
+    """Another rate leaves every other draw of the n-th request as it was."""
     assert make_workload("burst", 30, 9, 7) == make_workload("burst", 30.0, 9.0, 7)
     assert make_workload("burst", 30, 9, 7) != make_workload("burst", 30, 9, 8)
     slow, fast = make_workload("steady", 30, 20, 3).requests, make_workload("steady", 60, 10, 3)
-    other = make_workload("steady", 30, 20, 3, acceptance=0.5).requests
-    for a, b, c in zip(slow, fast.requests, other, strict=False):
+    for a, b in zip(slow, fast.requests, strict=False):
         assert (a.prompt, a.max_new_tokens, a.priority) == (b.prompt, b.max_new_tokens, b.priority)
-        assert a == dataclasses.replace(c, acceptance=a.acceptance)
         assert abs(a.arrival_us - 2 * b.arrival_us) <= 1
-    assert statistics.fmean(each.acceptance for each in other) == pytest.approx(0.5, abs=0.03)
 
 
 def test_the_load_is_the_sources(many: Any):
@@ -75,7 +73,6 @@ def test_the_scenarios_are_the_sources_at_its_rate(scenario: Any, phases: Any):
         (("steady", 0, 5, 1), "the rate is 0; it must be a number above 0"),
         (("steady", 3, float("nan"), 1), "the duration is nan"),
         (("calm", 3, 5, 1), "no scenario 'calm'; choose from steady, burst, mixed_priority"),
-        (("steady", 3, 5, 1, 1.5), "the acceptance is 1.5; it must be from 0 to 1"),
     ],
 )
 def test_a_load_that_cannot_be_made_is_refused(arguments: Any, message: str):
@@ -141,15 +138,16 @@ def test_the_prefix_used_longest_ago_is_forgotten_first(kind: str, length: int):
     prompts = [(number,) * 80 for number in range(3)]
     cache = make_cache(kind, 1000)
     for prompt in prompts:
-        cache.publish(prompt, 1000)
+        cache.insert(prompt)
     assert cache.match(prompts[0], touch=True) == length
     assert cache.match(prompts[1], touch=False) == length  # to look is not to use
-    cache.fit(2 * length)
+    cache.shrink(2 * length)
     assert cache.num_tokens == 2 * length
     assert [cache.match(prompt, touch=False) for prompt in prompts] == [length, 0, length]
-    cache.fit(2 * length)
+    cache.shrink(2 * length)
     assert cache.num_tokens == 2 * length
-    cache.publish(prompts[1], length)
+    cache.insert(prompts[1])
+    cache.shrink(length)
     assert cache.num_tokens <= length and cache.match(prompts[2], touch=False) == 0
 
 

@@ -12,27 +12,20 @@ from typing import Any
 
 import pytest
 import tiers
-from fleets import SECOND, decisions_of, load, plain, request, run, runs_of, small_load
+from fleets import SECOND, check, decisions_of, load, plain, request, run, runs_of, small_load
 from hypothesis import given
 from hypothesis import strategies as st
 from support import ROOT
 
-from nanogpt.fleet import (
-    ADAPTIVE,
-    AS_SOURCE,
-    CALIBRATED_COST,
-    FIFO,
-    PRESETS,
-    SOURCE_COST,
-    FleetRun,
-    Simulation,
-    make_workload,
-    simulate,
-)
+from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST
 from nanogpt.fleet.decisions import route_source, source_score
-from nanogpt.fleet.metrics import percentile, weighted_percentile
-from nanogpt.fleet.views import WorkerView
-from nanogpt.fleet.worker import Worker
+from nanogpt.fleet.fleet_record import FleetRun
+from nanogpt.fleet.fleet_views import WorkerView
+from nanogpt.fleet.metrics import percentile
+from nanogpt.fleet.presets import ADAPTIVE, AS_SOURCE, FIFO, PRESETS
+from nanogpt.fleet.simulated_worker import SimulatedWorker
+from nanogpt.fleet.simulation import Simulation, simulate
+from nanogpt.fleet.workload import make_workload
 
 COSTS = [SOURCE_COST, CALIBRATED_COST]
 
@@ -394,7 +387,7 @@ def test_the_invariants_hold_of_every_small_load_and_looking_in_between_changes_
     simulation = Simulation(config, given_load, trace=True)
     while not simulation.finished:
         simulation.advance(simulation.now_us + draw.choice((50, 5000, 300_000)))
-        simulation.check()
+        check(simulation)
         simulation.sample()
         simulation.result()
     check_run(simulation)
@@ -407,9 +400,9 @@ def test_the_invariants_hold_of_every_small_load_and_looking_in_between_changes_
 
 
 def test_many_steps_at_once_are_the_same_as_one_by_one():
-    start, preemptions, refused = Worker.start, 0, 0
+    start, preemptions, refused = SimulatedWorker.start, 0, 0
 
-    def start_one(self: Worker, now_us: int) -> bool:
+    def start_one(self: SimulatedWorker, now_us: int) -> bool:
         started = start(self, now_us)
         self._num_steps = min(self._num_steps, 1)  # pyright: ignore[reportPrivateUsage]
         return started
@@ -419,7 +412,7 @@ def test_many_steps_at_once_are_the_same_as_one_by_one():
         changes, given_load = {**small_fleet(draw), "dispatch_us": 0}, small_load(draw)
         together = run(config, given_load, **changes).result()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Worker, "start", start_one)
+            patch.setattr(SimulatedWorker, "start", start_one)
             one_by_one = run(config, given_load, **changes).result()
         assert together.outcomes == one_by_one.outcomes
         assert (together.totals, together.samples) == (one_by_one.totals, one_by_one.samples)
@@ -430,7 +423,9 @@ def test_many_steps_at_once_are_the_same_as_one_by_one():
 
 ALL_BYTES = """
 import json
-from nanogpt.fleet import PRESETS, make_workload, simulate
+from nanogpt.fleet.presets import PRESETS
+from nanogpt.fleet.simulation import simulate
+from nanogpt.fleet.workload import make_workload
 for config in PRESETS.values():
     run = simulate(config, make_workload("mixed_priority", 60, 2, 7), trace=True)
     print(json.dumps(run.trace.to_json()) + repr((run.outcomes, run.samples)))
@@ -466,10 +461,9 @@ def test_the_trace_is_plain_json_of_version_1():
 
 def test_a_run_that_is_stopped_says_so_and_has_what_there_is():
     given_load = make_workload("steady", 100, 5, 1)
-    seen = list[Any]()
-    result = simulate(ADAPTIVE, given_load, trace=True, until_us=1_234_567,
-                      on_progress=lambda *progress: seen.append(progress))  # fmt: skip
-    assert seen[0][0] == SECOND and seen[0][2] == len(given_load.requests)
+    simulation = Simulation(ADAPTIVE, given_load, trace=True)
+    simulation.advance(1_234_567)
+    result = simulation.result()
     assert result.stopped and result.end_us == 1_234_567
     assert len(result.samples) == 1
     assert 100 < result.totals.arrived < 150 and result.totals.completed > 90
@@ -484,15 +478,13 @@ def test_a_run_that_is_stopped_says_so_and_has_what_there_is():
 
 
 def test_percentiles_are_nearest_rank():
-    found = [percentile([30, 10, 20], percent) for percent in (1, 33, 34, 50, 99, 100)]
-    assert found == [10, 10, 20, 20, 30, 30]
-    assert percentile([], 50) is None
-    with pytest.raises(ValueError, match="the percentile is 0"):
-        percentile([1], 0)
-    counts = {4: 3, 1: 2, 9: 5}
-    spread = [value for value, count in counts.items() for _ in range(count)]
-    for percent in range(1, 101):
-        assert weighted_percentile(counts, percent) == percentile(spread, percent)
+    for counts, expected in (
+        ({30: 1, 10: 1, 20: 1}, [10, 10, 20, 20, 30, 30]),
+        ({4: 3, 1: 2, 9: 5}, [1, 4, 4, 4, 9, 9]),
+        ({}, [None] * 6),
+    ):
+        found = [percentile(counts, percent) for percent in (1, 33, 34, 50, 99, 100)]
+        assert found == expected
 
 
 def test_the_rolling_metrics_forget_what_is_ten_seconds_old():

@@ -13,15 +13,13 @@ def test_the_t_values_are_those_of_the_tables_and_of_the_closed_forms():
     assert student_t(1) == pytest.approx(math.tan(0.475 * math.pi), rel=1e-12)
     assert student_t(2) == pytest.approx(0.95 * math.sqrt(2 / (1 - 0.95**2)), rel=1e-12)
     assert student_t(20_000) == pytest.approx(1.959964, abs=2e-4)
-    with pytest.raises(ValueError, match="there are 0 degrees of freedom; it must be at least 1"):
-        student_t(0)
 
 
 def test_a_difference_is_taken_pair_by_pair():
     """The pairs differ by a thousand from seed to seed, the two sides by 9, 10 and 11."""
     got = paired([1000, 2000, 3000], [1009, 2011, 3010])
     half = 4.302652729 * 1 / math.sqrt(3)
-    assert (got.mean, got.n) == (10, 3) and not got.within_noise
+    assert got.mean == 10 and not got.within_noise
     assert (got.low, got.high) == (pytest.approx(10 - half), pytest.approx(10 + half))
     assert paired([5, 5], [3, 3]).mean == -2
 
@@ -31,19 +29,4 @@ def test_an_interval_that_holds_zero_is_within_noise_and_a_single_pair_has_no_in
     assert not paired([0, 0], [2, 2]).within_noise
     assert paired([1, 2], [1, 2]).within_noise
     got = paired([4], [7])
-    assert (got.mean, got.low, got.high, got.n, got.within_noise) == (3, None, None, 1, True)
-
-
-@pytest.mark.parametrize(
-    ("baseline", "other", "message"),
-    [
-        ([], [], "there are 0 pairs; a difference needs at least 1"),
-        ([1], [1, 2], "there are 1 and 2 values; they must be pairs"),
-        ([float("inf")], [1.0], "a value is inf; it must be finite"),
-    ],
-)
-def test_values_that_make_no_pairs_are_refused(
-    baseline: list[float], other: list[float], message: str
-):
-    with pytest.raises(ValueError, match=message):
-        paired(baseline, other)
+    assert (got.mean, got.low, got.high, got.within_noise) == (3, None, None, True)

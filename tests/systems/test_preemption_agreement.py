@@ -13,7 +13,7 @@ from preempting import first_hurried, prompt, wait_for
 from torch import Tensor
 
 from nanogpt.preemption import monitor as monitor_module
-from nanogpt.preemption.agreement import AGREEMENTS, RANK_PARTS, Ballot, local_vote
+from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, Ballot, local_vote
 from nanogpt.preemption.monitor import (
     Arrival,
     Inbox,
@@ -84,8 +84,8 @@ class ScriptedState:
         return self.real.stop
 
     @stop.setter
-    def stop(self, checkpoint: int) -> None:
-        self.real.stop = checkpoint
+    def stop(self, preemption_point: int) -> None:
+        self.real.stop = preemption_point
 
 
 def layers_left(agreement: str, shared: SharedState, sees_from: tuple[int, ...]) -> set[int]:
@@ -95,7 +95,7 @@ def layers_left(agreement: str, shared: SharedState, sees_from: tuple[int, ...])
     def one_rank(rank: int) -> int:
         state = ScriptedState(shared, sees_from[rank])
         collectives = ThreadCollectives(rank, len(sees_from), meeting)
-        agreed = AGREEMENTS[agreement](Ballot(state, collectives, RANK_PARTS, STEP, LAYERS))
+        agreed = AGREEMENTS[agreement](Ballot(state, collectives, RANK_POLICIES, STEP, LAYERS))
         for layer in range(LAYERS):
             if agreed.leave(layer):
                 return layer

@@ -25,13 +25,12 @@ from preempting import (
 
 from nanogpt import EngineConfig, Request, generate
 from nanogpt.preemption import preemptive_engine
-from nanogpt.preemption.cleanup import admission_problem, clean_up
+from nanogpt.preemption.cleanup import admission_problem, resume_or_abort, rollback_step
 from nanogpt.preemption.monitor import Snapshot, Target, now_us
 from nanogpt.preemption.preemption_settings import Preemption
 from nanogpt.preemption.preemptive_engine import PreemptiveEngine
-from nanogpt.preemption.scheduler_books import Books
+from nanogpt.preemption.scheduler_state import SchedulerState
 from nanogpt.preemption.slo_gate import slo_batching, slo_gate
-from nanogpt.preemption.suspended import resume_or_abort
 from nanogpt.slo.slo_view import SloRequest
 
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
@@ -42,7 +41,7 @@ URGENT_US = 10**8
 
 def test_a_sleeping_pass_is_woken_in_time():
     for slept_us, urgent_waits, memory_is_short, way in (
-        (999, True, False, "sleep"), (1000, True, True, "resume"),
+        (999, True, False, "stay_suspended"), (1000, True, True, "resume"),
         (0, False, True, "resume"), (0, True, True, "abort"),
     ):  # fmt: skip
         given = {"urgent_waits": urgent_waits, "memory_is_short": memory_is_short}
@@ -50,14 +49,16 @@ def test_a_sleeping_pass_is_woken_in_time():
 
 
 def test_clean_up_undoes_all_that_an_aborted_pass_left_in_the_books():
-    before = Books((4, 5), (1, 2, 3), frozenset({1, 2, 3}), frozenset({1, 2, 3}), None)
-    after = clean_up(before, [3, 2], 5)
-    assert after == Books((2, 3, 4, 5), (1,), frozenset({1}), frozenset({1}), 5)
+    before = SchedulerState((4, 5), (1, 2, 3), frozenset({1, 2, 3}), frozenset({1, 2, 3}), None)
+    after = rollback_step(before, [3, 2], 5)
+    assert after == SchedulerState((2, 3, 4, 5), (1,), frozenset({1}), frozenset({1}), 5)
     assert admission_problem([2, 3], after.previous_step) is None
     assert admission_problem([3, 2], before.previous_step) == (
         "requests [2, 3] are admitted, yet the last step was scheduled with them"
     )
-    assert clean_up(before, [3, 2], 9).next_up is None  # a request that is gone is not waited for
+    assert (
+        rollback_step(before, [3, 2], 9).admit_next is None
+    )  # a request that is gone is not waited for
 
 
 def test_an_immune_request_protects_the_pass_that_it_is_in():
@@ -116,12 +117,12 @@ def work_of(engine: PreemptiveEngine) -> list[dict[int, tuple[int, int]]]:
 @pytest.mark.parametrize("agreement", ["vote", "carried", "epoch"])
 def test_an_urgent_arrival_in_mid_pass_aborts_it_and_goes_next(agreement: str):
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
-    preemption = Preemption(first_hurried, agreement=agreement, rank_parts=HELD)
+    preemption = Preemption(first_hurried, agreement=agreement, rank_policies=HELD)
     with engine_with(preemption) as engine:
         engine.arrive(long)
         arrive_in_mid_pass(engine, urgent)
         assert engine.cache.held_tokens() == 0
-        assert long.status == "waiting" and long.prefill_cursor == 0
+        assert long.status == "waiting" and long.num_computed_tokens == 0
         assert engine.promises.seen(long).num_preemptions == 1
         engine.serve()
     assert work_of(engine)[:3] == [{}, {1: (0, 8)}, {0: (0, 90), 1: (8, 9)}]
@@ -146,7 +147,7 @@ def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_the
     decode, long = Request(0, prompt(6), 9), Request(1, prompt(60, 1), 2)
     urgent = Request(2, prompt(5, 2), 2)
     config = EngineConfig(token_budget=20, max_batch_size=4)
-    with engine_with(Preemption(first_hurried, rank_parts=HELD), config) as engine:
+    with engine_with(Preemption(first_hurried, rank_policies=HELD), config) as engine:
         engine.arrive(decode)
         engine.step()
         engine.arrive(long)
@@ -164,7 +165,7 @@ def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_the
 def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
     everything = lambda chosen, others: [chosen.id, *(other.id for other in others)]  # noqa: E731
-    preemption = Preemption(first_hurried, "suspend", batch=everything, rank_parts=HELD)
+    preemption = Preemption(first_hurried, "suspend", batch=everything, rank_policies=HELD)
     with engine_with(preemption) as engine:
         engine.arrive(long)
         arrive_in_mid_pass(engine, urgent, layer=2)
@@ -183,11 +184,11 @@ def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
 def test_a_pass_that_has_slept_enough_goes_on_before_the_waiter_is_through(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    ways = iter(["sleep", "sleep", "resume"])
+    ways = iter(["stay_suspended", "stay_suspended", "resume"])
     monkeypatch.setattr(preemptive_engine, "resume_or_abort", lambda *_, **__: next(ways))
     long, urgent = Request(0, prompt(20), 2), Request(1, prompt(100, 2), 2)
     config = EngineConfig(token_budget=20, max_batch_size=4)
-    with engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config) as engine:
+    with engine_with(Preemption(first_hurried, "suspend", rank_policies=HELD), config) as engine:
         engine.arrive(long)
         arrive_in_mid_pass(engine, urgent, layer=3)
         assert work_of(engine) == [{1: (0, 20)}, {1: (20, 40)}, {0: (0, 20)}]
@@ -200,7 +201,7 @@ def test_a_sleeping_pass_whose_room_is_needed_is_aborted(monkeypatch: pytest.Mon
     config = EngineConfig(token_budget=128, max_batch_size=4, max_kv_tokens=100)
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(30, 2), 2)
     dropped: list[int] = []
-    with engine_with(Preemption(first_hurried, "suspend", rank_parts=HELD), config) as engine:
+    with engine_with(Preemption(first_hurried, "suspend", rank_policies=HELD), config) as engine:
         drop = engine.runner.drop
         monkeypatch.setattr(engine.runner, "drop", lambda step: (dropped.append(step), drop(step)))
         engine.arrive(long)
@@ -243,8 +244,8 @@ def test_an_engine_with_a_gate_needs_its_monitor_and_one_without_has_none():
         engine.arrive(Request(0, prompt(5), 3), slo_us=1)
         engine.serve()
     assert not [thread for thread in threading.enumerate() if thread.name == "slo-monitor"]
-    with pytest.raises(ValueError, match="there is no way 'sleep'; choose from"):
-        Preemption(way="sleep")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="there is no way 'stay_suspended'; choose from"):
+        Preemption(way="stay_suspended")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="there is no agreement 'shout'; choose from"):
         Preemption(agreement="shout")
 
@@ -269,7 +270,7 @@ def test_the_slo_policy_preempts_for_the_urgent_and_lets_it_run_alone():
     long, urgent = Request(0, prompt(90), 2), Request(1, prompt(8, 2), 2)
     other = Request(2, prompt(10, 3), 2)
     batch = slo_batching(1000.0, 1000.0)
-    preemption = Preemption(slo_gate(a=1000.0, c=1000.0), batch=batch, rank_parts=HELD)
+    preemption = Preemption(slo_gate(a=1000.0, c=1000.0), batch=batch, rank_policies=HELD)
     with engine_with(preemption) as engine:
         engine.arrive(long, slo_us=10**10)
         engine.arrive(other, slo_us=10**10)
@@ -290,9 +291,9 @@ def test_a_request_is_cancelled_in_the_inbox_and_while_it_runs():
         engine.arrive(requests[3])
         engine.cancel(3)
         engine.cancel(0)
-        engine.next_up = 2
+        engine.admit_next = 2
         engine.cancel(2)
-        assert engine.next_up is None and not engine.previous_step & {0, 2, 3}
+        assert engine.admit_next is None and not engine.previous_step & {0, 2, 3}
         engine.serve()
     assert [request.status for request in requests] == ["failed", "done", "failed", "failed"]
     assert_served_as_by_the_oracle(engine, requests[1:2])
@@ -302,7 +303,7 @@ def test_a_request_is_cancelled_in_the_inbox_and_while_it_runs():
 def test_an_engine_that_forgets_its_steps_keeps_nothing_of_who_was_in_them():
     """The ids come again, each time with another promise, and once as a request that is refused."""
     config = replace(CONFIG, max_kv_tokens=120, keep_steps=1)
-    with engine_with(Preemption(first_hurried, rank_parts=HELD), config) as engine:
+    with engine_with(Preemption(first_hurried, rank_policies=HELD), config) as engine:
         for number in range(2):
             long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
             third = Request(2, prompt(5, 4), 2 if number else 119)

@@ -45,8 +45,8 @@ from support import ROOT
 from nanogpt import Engine, EngineConfig, Request, generate, load_model
 from nanogpt.preemption import races
 from nanogpt.preemption import runner as runner_module
-from nanogpt.preemption.agreement import BY_STEP, RANK_PARTS, Signal, checkpoint
-from nanogpt.preemption.monitor import Inbox, Monitor, MonitorParts, Snapshot, now_us
+from nanogpt.preemption.agreement import BY_STEP, RANK_POLICIES, Signal, preemption_point
+from nanogpt.preemption.monitor import Inbox, Monitor, MonitorPolicies, Snapshot, now_us
 from nanogpt.preemption.pass_outcome import (
     Abandoned,
     Complete,
@@ -182,9 +182,9 @@ def test_an_aborted_chunk_leaves_what_earlier_steps_committed_as_it_was():
     runner.run(runner.new_step(), [pass_row(tokens[:25])])
     step = runner.new_step()
     runner.shared.target = step
-    left = runner.run(step, [pass_row(prompt(35, 11), num_past=25)], vote=True)
+    left = runner.run(step, [pass_row(prompt(35, 11), context_len=25)], vote=True)
     assert isinstance(left, Abandoned)
-    assert_predicts(runner.run(runner.new_step(), [pass_row(tokens[25:], num_past=25)]), tokens)
+    assert_predicts(runner.run(runner.new_step(), [pass_row(tokens[25:], context_len=25)]), tokens)
 
 
 def test_ranks_that_cannot_be_set_up_are_refused_with_the_reason_and_live_on():
@@ -196,9 +196,6 @@ def test_ranks_that_cannot_be_set_up_are_refused_with_the_reason_and_live_on():
         runner.load(odd, 1)
     with pytest.raises(ValueError, match="there is no agreement 'shout'"):
         runner.load(tiny_model(), 1, "shout")
-    parts = replace(RANK_PARTS, checkpoint=lambda vote: iter(()))  # no other process has it
-    with pytest.raises(ValueError, match="must be a function of a module that they can import"):
-        runner.load(tiny_model(), 1, parts=parts)
     for settings in ({"sliding_window": 8}, {"block_size": 8}):
         config = EngineConfig(**settings)
         with pytest.raises(ValueError, match="no sliding window"):
@@ -240,7 +237,7 @@ def test_the_users_of_the_memory_are_ended_before_it_is_released(monkeypatch: py
 
 def test_a_rank_that_is_killed_in_mid_pass_is_named_and_the_others_are_ended():
     runner = Runner(2, timeout_s=20)
-    runner.load(tiny_model(), 1, parts=HELD)
+    runner.load(tiny_model(), 1, policies=HELD)
     process_ids = runner.process_ids
     step = runner.new_step()
     hold_at(runner.shared, 1, step, 2)
@@ -266,7 +263,7 @@ ENGINE = """
         print("in mid-pass", *runner.process_ids, flush=True)
 
     with Runner({num_ranks}) as runner:
-        runner.load(tiny_model(), 1, parts=HELD)
+        runner.load(tiny_model(), 1, policies=HELD)
         step = runner.new_step()
         hold_at(runner.shared, 0, step, 1)
         threading.Thread(target=tell, daemon=True).start()
@@ -334,15 +331,15 @@ def test_a_late_write_hits_the_next_step_only_if_it_is_a_flag(
 ):
     """The monitor decides in one pass, and writes when that is over and the flag is cleared."""
     runner = ranks(2)
-    runner.load(tiny_model(), 1, parts=replace(RANK_PARTS, signal=signal))
+    runner.load(tiny_model(), 1, policies=replace(RANK_POLICIES, signal=signal))
     decided, may_write = threading.Event(), threading.Event()
 
     def hesitate() -> None:
         decided.set()
         assert may_write.wait(30)
 
-    parts = MonitorParts(before_write=hesitate)
-    with Monitor(runner.shared, first_hurried, Inbox(), signal, parts) as monitor:
+    policies = MonitorPolicies(before_write=hesitate)
+    with Monitor(runner.shared, first_hurried, Inbox(), signal, policies) as monitor:
         step = runner.new_step()
         hurried = SloRequest(1, 5, 0, now_us() + 10**8, 10**8, 0)
         monitor.publish(Snapshot(step, now_us(), now_us(), (hurried,), ()))
@@ -358,7 +355,7 @@ def test_a_late_write_hits_the_next_step_only_if_it_is_a_flag(
 @pytest.mark.parametrize(
     "rule",
     [
-        checkpoint,
+        preemption_point,
         *(
             pytest.param(each, marks=pytest.mark.nightly)
             for each in (races.leave_alone, races.leave_first)
@@ -367,9 +364,9 @@ def test_a_late_write_hits_the_next_step_only_if_it_is_a_flag(
 )
 def test_who_leaves_without_the_collective_leaves_the_other_hanging_in_it(rule: Callable):
     """Rank 1 has read at layer 1 when the target is written; rank 0 has not."""
-    right = rule is checkpoint
+    right = rule is preemption_point
     runner = ranks(2) if right else Runner(2, timeout_s=2.0)
-    runner.load(tiny_model(), 1, parts=replace(HELD, checkpoint=rule))
+    runner.load(tiny_model(), 1, policies=replace(HELD, preemption_point=rule))
     step, shared = runner.new_step(), runner.shared
     hold_at(shared, 0, step, 1, "read")
     hold_at(shared, 1, step, 1, "agree")

@@ -6,9 +6,9 @@ not.
 """
 
 import dataclasses
-import io
 import json
 from collections.abc import Callable
+from multiprocessing import Pipe
 from typing import Any
 
 import msgspec
@@ -21,8 +21,7 @@ from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.request import Request
 from nanogpt.trace import RequestRecord
-from nanogpt.workers import worker_messages
-from nanogpt.workers.worker_fleet import _order
+from nanogpt.workers.worker_messages import receive, send
 from nanogpt.workers.worker_process import Worker
 
 SET_BY_CALLERS: dict[str, st.SearchStrategy[Any]] = {
@@ -38,19 +37,18 @@ NEED_NOT_CROSS = (
     "arrival_time",  # the step in which an engine takes it: every engine has its own
     "generated_tokens",  # the text: an engine refuses a request that comes with some
     "status",  # a request comes as "waiting", and every engine moves it on itself
-    "prefill_cursor",  # what is computed lies in one engine's memory
-    "kv_view",  # and so does the K/V: another process cannot see it
+    "num_computed_tokens",  # what is computed lies in one engine's memory
+    "was_submitted",  # to an engine, which a request comes to new
 )
 REQUESTS = st.fixed_dictionaries(SET_BY_CALLERS).map(lambda values: Request(**values))
 CONFIG = EngineConfig(block_size=4, share_prefixes=True)
 
 
 def through_a_workers_messages(request: Request) -> Request:
-    pipe = io.BytesIO()
-    worker_messages.send(pipe, _order(request, want_logits=False))  # type: ignore[arg-type]
-    pipe.seek(0)
+    ours, theirs = Pipe()
+    send(ours, request)
     worker = Worker(tiny_model(), CONFIG)
-    worker.take(worker_messages.receive(pipe))
+    worker.engine.submit(receive(theirs))
     return worker.engine.requests[request.id]
 
 

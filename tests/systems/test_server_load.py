@@ -297,7 +297,7 @@ def test_the_steps_told_are_the_engines_own_and_nothing_is_kept_unwatched():
 
 
 def test_the_key_is_asked_for_the_state_and_the_page_asks_nothing_of_other_machines():
-    from nanogpt.server.live_page import FILES
+    from nanogpt.server.app import PAGE_FILES
 
     key = {"Authorization": "Bearer secret"}
     with serving(api_key="secret") as guarded:
@@ -308,7 +308,7 @@ def test_the_key_is_asked_for_the_state_and_the_page_asks_nothing_of_other_machi
             refused = guarded.get("/live/state", params={"after": wrong}, headers=key)
             assert refused.status_code == 400
             assert "it must be a whole number" in refused.json()["error"]["message"]
-        for path in FILES:
+        for path in PAGE_FILES:
             answer = guarded.get(path)
             assert answer.status_code == 200
             assert "default-src 'none'" in answer.headers["content-security-policy"]

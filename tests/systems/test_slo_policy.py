@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from nanogpt.slo.policy import (
     by_urgency,
-    choose_victim,
     done_in,
-    gate,
+    edf_score,
+    least_urgent,
     predict,
     refuses_preemption,
+    select_victim,
     slack,
     slept_enough,
     slo_batch,
-    urgency,
 )
-from nanogpt.slo.predictor import fit, fit_polynomial, read_sweep, sweep
-from nanogpt.slo.slo_parts import SloParts, validated_slo_parts
+from nanogpt.slo.predictor import fit_polynomial, fit_ttft, read_sweep
+from nanogpt.slo.slo_policies import SloPolicies, validated_slo_policies
 from nanogpt.slo.slo_view import SloRequest, SloView
-from nanogpt.validate import PartError
+from nanogpt.validate import PolicyError
 
 A, C = 100.0, 10_000.0  # 0.1 ms per token, 10 ms per pass
 POST = (173.046, 34_133.0)
@@ -43,7 +43,7 @@ def seen(
         "tokens": 100,
         "slack_us": slack_us,
         "time_to_deadline_us": left_us,
-        "urgency": urgency(slack_us, left_us),
+        "edf_score": edf_score(slack_us, left_us),
         "slo_us": 200_000,
         "num_preemptions": 0,
     }
@@ -80,7 +80,7 @@ def test_slack_is_what_is_left_after_the_remaining_work_and_urgency_its_sign_by_
     for slack_us, left_us, score in (
         (0, 100_000, 0.01), (-1, 100_000, -0.01), (-1, 0, -1), (5, 999, 1), (-1, -100_000, -0.01)
     ):  # fmt: skip
-        assert urgency(slack_us, left_us) == pytest.approx(score, rel=1e-12)
+        assert edf_score(slack_us, left_us) == pytest.approx(score, rel=1e-12)
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7), st.integers(1, 8000), st.data())
@@ -101,12 +101,12 @@ def test_the_doomed_sort_below_all_others_and_the_rest_by_deadline(views: list[S
     assume(all(each.time_to_deadline_us >= 0 or each.is_doomed for each in views))
     ranked = by_urgency(views)
     assert [each.is_doomed for each in ranked] == sorted(each.is_doomed for each in ranked)
-    doomed = [each.urgency for each in ranked if each.is_doomed]
+    doomed = [each.edf_score for each in ranked if each.is_doomed]
     assert doomed == sorted(doomed, reverse=True), "the nearest deadline is last"
     hopeful = [max(each.time_to_deadline_us, 1000) for each in ranked if not each.is_doomed]
     assert hopeful == sorted(hopeful)
     for each in views:
-        assert 0 < abs(each.urgency) <= 1 and (each.urgency > 0) == (each.slack_us >= 0)
+        assert 0 < abs(each.edf_score) <= 1 and (each.edf_score > 0) == (each.slack_us >= 0)
 
 
 # --- the gate -------------------------------------------------------------------------------------
@@ -127,32 +127,32 @@ def test_the_doomed_sort_below_all_others_and_the_rest_by_deadline(views: list[S
 def test_the_four_cases_of_slack_signs(
     waiter: SloView, runner: SloView, victim: int | None, mode: Any
 ):
-    assert gate(waiter, [runner], 1.2, mode) == victim
+    assert select_victim(waiter, [runner], 1.2, mode) == victim
 
 
 @given(VIEWS, SOME_VIEWS, st.floats(1, 3))
 def test_the_gate_against_its_definition(waiter: SloView, runners: list[SloView], margin: float):
     fair = [each for each in runners if not each.num_preemptions]
-    beaten = [each.is_doomed or waiter.urgency > each.urgency * margin for each in fair]
-    best = max(fair, key=lambda each: each.urgency, default=None)
+    beaten = [each.is_doomed or waiter.edf_score > each.edf_score * margin for each in fair]
+    best = max(fair, key=lambda each: each.edf_score, default=None)
     # The most urgent of them is measured: what beats it beats them all.
-    beats_best = best is not None and (best.is_doomed or waiter.urgency > best.urgency * margin)
+    beats_best = best is not None and (best.is_doomed or waiter.edf_score > best.edf_score * margin)
     for mode, enough in (("conservative", beats_best), ("aggressive", any(beaten))):
-        victim = gate(waiter, runners, margin, mode)  # type: ignore[arg-type]
+        victim = select_victim(waiter, runners, margin, mode)  # type: ignore[arg-type]
         assert (victim is not None) == (not waiter.is_doomed and enough)
         if victim is not None:
-            assert victim == choose_victim(fair)
-            assert [each.urgency for each in fair if each.id == victim] == [
-                min(each.urgency for each in fair)
+            assert victim == least_urgent(fair)
+            assert [each.edf_score for each in fair if each.id == victim] == [
+                min(each.edf_score for each in fair)
             ]
 
 
 def test_an_unknown_mode_and_a_margin_below_one_are_refused():
     with pytest.raises(ValueError, match=r"'fcfs'; choose 'conservative' or 'aggressive'"):
-        gate(seen(), [], 1.2, "fcfs")  # type: ignore[arg-type]
+        select_victim(seen(), [], 1.2, "fcfs")  # type: ignore[arg-type]
     for margin in (0.99, math.nan):
         with pytest.raises(ValueError, match=rf"the margin is {margin}; it must be at least 1"):
-            gate(seen(), [], margin)
+            select_victim(seen(), [], margin)
 
 
 # --- SLO-aware batches ----------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_a_batch_is_the_longest_prefix_that_leaves_the_head_its_guard(
         spare = head.time_to_deadline_us - (A * tokens + C)
         return tokens <= bound and spare >= guard * head.slo_us
 
-    ids = slo_batch(head, waiters, A, C, bound=bound, guard=guard)
+    ids = slo_batch(head, waiters, A, C, max_batch_tokens=bound, slack_reserve=guard)
     assert ids == [1000, *(each.id for each in waiters[: len(ids) - 1])]
     assert len(ids) == 1 or bearable(waiters[: len(ids) - 1])
     assert len(ids) > len(waiters) or not bearable(waiters[: len(ids)])
@@ -187,10 +187,10 @@ def test_a_batch_is_the_longest_prefix_that_leaves_the_head_its_guard(
 
 def test_a_line_is_found_again_exactly_and_one_by_hand():
     points = [(tokens, 173.0 * tokens + 34_000) for tokens in (242, 512, 1024, 2048, 4096, 7986)]
-    assert fit(points) == (173.0, 34_000.0)
+    assert fit_ttft(points) == (173.0, 34_000.0)
     assert fit_polynomial(points, 1).r_squared == 1.0
     three = [(1, 1.0), (2, 2.0), (3, 2.0)]
-    assert fit(three) == (0.5, pytest.approx(2 / 3, rel=1e-15))
+    assert fit_ttft(three) == (0.5, pytest.approx(2 / 3, rel=1e-15))
     assert fit_polynomial(three, 1).r_squared == pytest.approx(0.75)
     curve = [(n, 5e-6 * n**3 + 0.01 * n * n + 100 * n + 9000.0) for n in range(500, 8001, 500)]
     cubic = fit_polynomial(curve, 3)
@@ -210,13 +210,6 @@ def test_a_line_is_found_again_exactly_and_one_by_hand():
 def test_too_few_points_are_refused(points: list[tuple[int, float]], degree: int, message: str):
     with pytest.raises(ValueError, match=message):
         fit_polynomial(points, degree)
-
-
-def test_a_sweep_runs_every_length_twice_more_than_it_counts():
-    calls: list[int] = []
-    points = sweep(calls.append, [10, 20], repeats=2)
-    assert calls == [10] * 4 + [20] * 4
-    assert [tokens for tokens, _ in points] == [10, 20]
 
 
 def test_a_sweep_is_read_back_and_a_line_that_is_no_point_is_named(tmp_path: Path):
@@ -244,9 +237,9 @@ GATED = (seen(9, 100), [seen(1, 130)], 1.2, "conservative")
     ("part", "function", "arguments", "message"),
     [
         ("slack", lambda *_: None, (0, 9, 1, 0, A, C), "returned None; it must be a number"),
-        ("urgency", lambda *_: math.inf, (1, 0), "returned inf; it must be a finite number"),
-        ("gate", lambda *_: 5, GATED, r"None or one of \[1\]"),
-        ("gate", lambda *_: True, GATED, "gate returned True"),
+        ("edf_score", lambda *_: math.inf, (1, 0), "returned inf; it must be a finite number"),
+        ("select_victim", lambda *_: 5, GATED, r"None or one of \[1\]"),
+        ("select_victim", lambda *_: True, GATED, "select_victim returned True"),
         ("slo_batch", lambda *_: [1], (seen(9), [seen(1)], A, C, 9, 0.1), "begin with the head 9"),
         ("slo_batch", lambda *_: [9, 9], (seen(9), [], A, C, 9, 0.1), "different ids"),
         ("slo_batch", lambda *_: [9, 4], (seen(9), [], A, C, 9, 0.1), r"out of \[9\]"),
@@ -256,24 +249,24 @@ GATED = (seen(9, 100), [seen(1, 130)], 1.2, "conservative")
 def test_an_answer_that_makes_no_sense_is_refused_in_a_sentence(
     part: str, function: Any, arguments: tuple[Any, ...], message: str
 ):
-    parts = validated_slo_parts(SloParts(**{part: function}))
-    with pytest.raises(PartError, match=message):
-        getattr(parts, part)(*arguments)
+    policies = validated_slo_policies(SloPolicies(**{part: function}))
+    with pytest.raises(PolicyError, match=message):
+        getattr(policies, part)(*arguments)
 
 
 def test_a_legal_answer_passes_through_and_the_reference_runs_unwrapped():
-    assert validated_slo_parts(SloParts()) == SloParts()
-    mine = SloParts(
+    assert validated_slo_policies(SloPolicies()) == SloPolicies()
+    mine = SloPolicies(
         slack=lambda *a: float(slack(*a)),
-        urgency=lambda s, t: urgency(s, t),
-        gate=lambda *a: gate(*a),
+        edf_score=lambda s, t: edf_score(s, t),
+        select_victim=lambda *a: select_victim(*a),
         slo_batch=lambda *a: tuple(slo_batch(*a)),
     )
-    parts = validated_slo_parts(mine)
-    assert parts.slack(0, 200_000, 1000, 0, A, C) == 90_000
-    assert parts.urgency(1, 100_000) == 0.01
+    policies = validated_slo_policies(mine)
+    assert policies.slack(0, 200_000, 1000, 0, A, C) == 90_000
+    assert policies.edf_score(1, 100_000) == 0.01
     request = SloRequest(7, 1000, 400, 200_000, 150_000, 1)
     expected = SloView(7, 600, 30_000, 100_000, 0.01, 150_000, 1)
-    assert parts.view(request, 100_000, A, C) == expected
-    assert parts.gate(*GATED) == 1  # type: ignore[arg-type]
-    assert parts.slo_batch(seen(0, 10_000), [seen(1)], A, C, 2048, 0.1) == [0, 1]
+    assert policies.view(request, 100_000, A, C) == expected
+    assert policies.select_victim(*GATED) == 1  # type: ignore[arg-type]
+    assert policies.slo_batch(seen(0, 10_000), [seen(1)], A, C, 2048, 0.1) == [0, 1]

@@ -14,28 +14,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from preempting import CONFIG, prompt, tiny_model
 
-from nanogpt.blocks import BlockKVCache
-from nanogpt.config import EngineConfig
-from nanogpt.fleet.fleet_parts import routed
-from nanogpt.fleet.views import WorkerView
-from nanogpt.parts.blocks import block_hashes
+from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.extensions import Drafter
+from nanogpt.fleet.fleet_policies import routed
+from nanogpt.fleet.fleet_views import WorkerView
+from nanogpt.kv_cache import KVCache
+from nanogpt.kv_cache_manager import KVCacheManager
+from nanogpt.kv_store import KVStore
+from nanogpt.policies import Policies
+from nanogpt.policies.blocks import block_hashes
 from nanogpt.posts.oracle import generate
 from nanogpt.request import Request
 from nanogpt.scheduler import Scheduler
 from nanogpt.trace import PrefixHitRecord, WorkRecord
-from nanogpt.validate import PartError
-from nanogpt.workers.router_state import Ticket, WorkerBook
-from nanogpt.workers.routing import RoundRobin
-from nanogpt.workers.shared_model import map_model, write_model
-from nanogpt.workers.worker_messages import Serve, Stepped
-from nanogpt.workers.worker_process import Worker
+from nanogpt.validate import PolicyError
+from nanogpt.workers.router_state import RoundRobin, Ticket, WorkerBook
+from nanogpt.workers.worker_messages import Stepped
+from nanogpt.workers.worker_process import Worker, map_model, write_model
 
 SETTINGS = EngineConfig(token_budget=8, max_batch_size=2, block_size=4, share_prefixes=True)
 VIEWS = [WorkerView(i, 0, 0, 4, 100, 100) for i in (1, 4, 6)]
-
-
-def serve_order(request_id: int, tokens: list[int], new: int = 3, logits: bool = False) -> Serve:
-    return Serve(request_id, tuple(tokens), new, 0, logits)
 
 
 def hashes(tokens: Sequence[int]) -> frozenset[str]:
@@ -43,7 +41,7 @@ def hashes(tokens: Sequence[int]) -> frozenset[str]:
 
 
 def stepped(*work: WorkRecord, **rest: object) -> Stepped:
-    empty = {"hits": (), "preempted": (), "finished": (), "logits": {}}
+    empty = {"hits": (), "preempted": (), "finished": ()}
     told = {"published": frozenset(), "evicted": frozenset()}
     return Stepped(work=work, **{**empty, **told, **rest})  # type: ignore[arg-type]
 
@@ -56,11 +54,11 @@ def book_with(*tickets: Ticket) -> WorkerBook:
 
 
 def hit(book: WorkerBook, tokens: list[int]) -> int:
-    return book.hit(serve_order(99, tokens))
+    return book.hit(Request(99, tokens, 3))
 
 
 def test_the_backlog_is_what_was_promised_and_is_not_computed():
-    first, second = (Ticket(serve_order(i, prompt(20)), arrival_ns=0) for i in range(2))
+    first, second = (Ticket(Request(i, prompt(20), 3), arrival_ns=0) for i in range(2))
     book = book_with(first)
     assert book.view().backlog_tokens == 20
     book.hear(stepped(WorkRecord(0, "prefill", 0, 8, None), published=hashes(prompt(8))), 1)
@@ -76,8 +74,8 @@ def test_the_backlog_is_what_was_promised_and_is_not_computed():
 
 
 def test_a_worker_has_room_while_neither_its_batch_nor_its_kv_is_full():
-    ticket = Ticket(serve_order(9, prompt(20), new=5), arrival_ns=0)
-    small, large = (Ticket(serve_order(i, prompt(20 * i)), arrival_ns=0) for i in (1, 5))
+    ticket = Ticket(Request(9, prompt(20), 5), arrival_ns=0)
+    small, large = (Ticket(Request(i, prompt(20 * i), 3), arrival_ns=0) for i in (1, 5))
     assert book_with(small).has_room(ticket)
     assert not book_with(small, large).has_room(ticket)  # 2 of 2
     settings = EngineConfig(max_batch_size=8, max_kv_tokens=45)
@@ -85,14 +83,14 @@ def test_a_worker_has_room_while_neither_its_batch_nor_its_kv_is_full():
     book.take(small)
     assert book.view().kv_free_tokens == 45 - 22
     assert not book.has_room(ticket)  # needs 24
-    assert book.has_room(Ticket(serve_order(9, prompt(20), new=4), arrival_ns=0))
+    assert book.has_room(Ticket(Request(9, prompt(20), 4), arrival_ns=0))
     in_blocks = replace(settings, block_size=8)
     book = WorkerBook(0, in_blocks, 128)
     book.take(small)
     assert book.view().kv_tokens == 40, "five whole blocks"
     assert book.view().kv_free_tokens == 40 - 24
     assert not book.has_room(ticket)
-    assert book.has_room(Ticket(serve_order(9, prompt(12), new=5), arrival_ns=0))
+    assert book.has_room(Ticket(Request(9, prompt(12), 5), arrival_ns=0))
     roomy = WorkerBook(0, replace(in_blocks, max_kv_tokens=None), 125)
     assert roomy.view().kv_tokens == 8 * 128, "a context in whole blocks for each"
 
@@ -109,20 +107,19 @@ def test_an_idle_worker_has_room_for_whatever_its_engine_takes(
 ):
     sinks = sinks if window else 0
     request = Request(0, prompt(prompt_len), new)
-    ticket = Ticket(serve_order(0, prompt(prompt_len), new), arrival_ns=0)
+    ticket = Ticket(request, arrival_ns=0)
     for budget in range(size or 1, 100):
-        scheduler = Scheduler(
-            max_kv_tokens=budget, sliding_window=window, num_sinks=sinks, block_size=size or 1
-        )
         config = EngineConfig(
             max_kv_tokens=budget, sliding_window=window, num_sinks=sinks, block_size=size
         )
+        kv = KVCacheManager(config, Policies(), KVStore())
+        scheduler = Scheduler(config, Policies(), ModelConfig(), kv, Drafter())
         taken = refusal(lambda asked=scheduler.check_new: asked(request)) is None
         assert WorkerBook(0, config, 128).has_room(ticket) == taken, budget
 
 
 def test_a_result_counts_what_its_last_worker_did_and_the_first_token_that_anybody_saw():
-    ticket = Ticket(serve_order(0, prompt(4), new=2), arrival_ns=1_000_000)
+    ticket = Ticket(Request(0, prompt(4), 2), arrival_ns=1_000_000)
     lost = WorkerBook(0, SETTINGS, 128)
     lost.take(ticket)
     lost.hear(stepped(WorkRecord(0, "prefill", 0, 4, 7)), 3_000_000)
@@ -150,15 +147,15 @@ def test_the_router_knows_exactly_what_a_worker_can_find_evictions_included(
     )  # fmt: skip
     worker, book = Worker(tiny_model(), settings), WorkerBook(0, settings, 128)
     cache = worker.engine.cache
-    assert isinstance(cache, BlockKVCache)
+    assert isinstance(cache, KVCache)
     draw, num_evicted, num_hits = random.Random(kv_tokens), 0, 0
     stems = [[draw.randrange(4) for _ in range(30)] for _ in range(3)]
     prompts = [draw.choice(stems)[: draw.randint(1, 30)] + prompt(3, start=i) for i in range(25)]
     salts = [draw.choice((None, None, "a")) for _ in prompts]
-    orders = [replace(serve_order(i, p), cache_salt=salts[i]) for i, p in enumerate(prompts)]
+    orders = [Request(i, p, 3, cache_salt=salts[i]) for i, p in enumerate(prompts)]
     for i, order in enumerate(orders):
         book.take(Ticket(order, arrival_ns=0))
-        worker.take(order)
+        worker.engine.submit(replace(order))
         while len(book.tickets) == 4 or (i == 24 and book.tickets):
             told = worker.step()
             num_evicted += len(told.evicted)
@@ -168,10 +165,10 @@ def test_the_router_knows_exactly_what_a_worker_can_find_evictions_included(
                 assert list(result.tokens) == text
                 num_hits += result.hit_tokens
             for asked in orders:
-                found = cache.find(asked.prompt_tokens, asked.cache_salt)
+                found = cache.match(asked.prompt_tokens, asked.cache_salt)
                 assert book.hit(asked) == (found.num_tokens if found else 0)
             assert book._published.keys() == cache.pool.block_of.keys()
-    assert worker.is_idle and worker.found() == cache.pool.block_of.keys()
+    assert worker.is_idle and worker.block_hashes() == cache.pool.block_of.keys()
     assert num_hits and (num_evicted > 0) == (kv_tokens < 1000)
 
 
@@ -198,6 +195,8 @@ def test_round_robin_goes_round_those_that_have_room():
 
 @pytest.mark.parametrize("answer", [0, "1", True, None])
 def test_a_route_that_names_no_worker_with_room_is_told_so(answer: object):
-    with pytest.raises(PartError, match=rf"route returned {answer!r}; .* of \[1, 4, 6\], the work"):
+    with pytest.raises(
+        PolicyError, match=rf"route returned {answer!r}; .* of \[1, 4, 6\], the work"
+    ):
         routed(answer, VIEWS, {})
     assert routed(4, VIEWS, {}) == 4

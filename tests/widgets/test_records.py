@@ -15,7 +15,7 @@ from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
 from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.model import GPT
-from nanogpt.parts import fusing
+from nanogpt.policies import fusing
 from nanogpt.request import Request
 from widgets import assets
 from widgets.timeline import SHAKESPEARE
@@ -83,7 +83,7 @@ def test_what_an_older_trace_does_not_say_is_filled_in():
     del step["kv_peak"]
     step["kv"] = [{"request_id": 0, "kv_tokens": 3}]
     drawn = make("KVGrowth", runs=[old]).runs[0]["trace"]["steps"][0]
-    more = {"counted_tokens": 3, "live_bytes": None}
+    more = {"kv_tokens_charged": 3, "live_bytes": None}
     assert (drawn["kv_peak"], drawn["kv"]) == (None, [{"request_id": 0, "kv_tokens": 3, **more}])
 
 
@@ -91,7 +91,7 @@ def test_what_an_older_trace_does_not_say_is_filled_in():
 def test_the_pictures_words_and_marks_fit_the_engine_s_own_records(model, tmp_path):
     """One preemption, ten tokens computed twice; and no cell of a right mask is called wrong."""
     past, new = samples.CURSORS, samples.NUM_NEW
-    cu_q, cu_k, mask = fusing.pack(past, new)
+    cu_seqlens_q, cu_seqlens_k, mask = fusing.pack(past, new)
     masks = [
         {**each, "key_labels": None}
         for each in samples.matrices(fusing.full_mask(past, new).tolist(), past, new)
@@ -99,8 +99,12 @@ def test_the_pictures_words_and_marks_fit_the_engine_s_own_records(model, tmp_pa
     trace = trace_of(model)
     data = {
         "trace": trace,
-        "packed": {"cu_q": cu_q, "cu_k": cu_k, "mask": mask.tolist()},
-        "step": {"name": "n", "words": "", "num_past": 21, "masks": masks, "compare": None},
+        "packed": {
+            "cu_seqlens_q": cu_seqlens_q,
+            "cu_seqlens_k": cu_seqlens_k,
+            "mask": mask.tolist(),
+        },
+        "step": {"name": "n", "words": "", "context_columns": 21, "masks": masks, "compare": None},
     }
     (tmp_path / "data.json").write_text(json.dumps(data), encoding="utf-8")
     static = assets.scripts()[0].parent.as_uri()
@@ -298,22 +302,22 @@ def test_a_comparison_of_two_fleets_has_the_metrics_of_a_family_first_unless_the
 
 
 def test_a_heap_story_s_events_have_names_and_its_entries_say_whether_they_count():
-    from course.stories.l07_lazy_heap import heap_story
-    from nanogpt.fleet.decisions import on_event
+    from course.lesson_data.l07_lazy_heap import heap_story
+    from nanogpt.fleet.decisions import apply_event
 
     events = [("push", 3, (1, 200)), ("push", 5, (0, 300)), ("remove", 3), ("pop",)]
-    steps = make("LazyHeap", story=heap_story(on_event, events)).story["steps"]
+    steps = make("LazyHeap", story=heap_story(apply_event, events)).story["steps"]
     assert steps[0]["event"] == {"kind": "push", "id": 3, "key": [1, 200]}
     assert [step["event"]["kind"] for step in steps] == ["push", "push", "remove", "pop"]
     assert steps[2]["generations"] == {"3": 2, "5": 1}
     assert [entry["live"] for entry in steps[2]["entries"]] == [True, False]
     assert steps[3]["popped"] == 5
-    failed = {"version": 1, "steps": [], "error": "your on_event raised."}
+    failed = {"version": 1, "steps": [], "error": "your apply_event raised."}
     assert make("LazyHeap", story=failed).story == {"steps": [], "error": failed["error"]}
 
 
 def test_an_engine_s_own_speculation_is_taken_and_a_share_just_above_1_is_1():
-    from course.stories.l08_judged import story
+    from course.lesson_data.l08_judged import story
     from nanogpt.speculative.trigram import TrigramDraft
 
     config, draft = EngineConfig(num_draft_tokens=3), TrigramDraft.load()

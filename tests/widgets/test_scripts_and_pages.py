@@ -54,9 +54,9 @@ def test_a_page_holds_everything_and_no_text_can_end_its_data():
     assert "<h1>One &amp; two</h1>" in page
     assert re.findall(r'(?:src|href)="', page) == []
     data = json.loads(re.search(r'id="widgets">(.*)</script>', page)[1])
-    assert [each["kind"] for each in data["widgets"]] == ["Hints", "Hints"]
+    assert [each["kind"] for each in data["widgets"]] == ["hints", "hints"]
     assert data["widgets"][0]["state"]["hints"][0] == "</script><b>a</b>"
-    assert list(data["modules"]) == ["Hints"]
+    assert list(data["modules"]) == ["hints"]
 
 
 @pytest.mark.process

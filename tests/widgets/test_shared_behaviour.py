@@ -58,11 +58,13 @@ def test_what_the_learner_has_not_written_is_the_reference_s_and_compared_with_n
 
 
 def test_what_may_be_left_out_is_filled_in():
-    masks = make("MaskStepper", masks=[{"name": "a", "num_past": 0, "mask": [[True]]}]).masks
+    masks = make("MaskStepper", masks=[{"name": "a", "context_columns": 0, "mask": [[True]]}]).masks
     assert (masks[0]["labels"], masks[0]["note"]) == (None, "")
     step = make("MaskBuild").steps[0]
     assert step["compare"] is None
-    assert [step["masks"][0][name] for name in ("key_labels", "past_len", "num_new")] == [None] * 3
+    assert [
+        step["masks"][0][name] for name in ("key_labels", "context_len", "num_scheduled_tokens")
+    ] == [None] * 3
     bare = make("BatchView", texts=None, packed=None)
     assert (bare.batch["texts"], bare.batch["packed"], bare.reference) == (None, None, None)
     blocks = [{"owner": 3, "filled": 1}]
@@ -99,9 +101,11 @@ def test_spans_without_a_slot_take_the_lowest_that_is_free():
 
 def test_a_wrong_batch_is_drawn_and_not_refused():
     wrong = {"tokens": [[7]] * 4, "positions": [[-1]] * 4}
-    drawn = make("BatchView", **wrong, packed={"cu_q": [1, 4], "cu_k": [], "mask": [[True]]}).batch
+    drawn = make(
+        "BatchView", **wrong, packed={"cu_seqlens_q": [1, 4], "cu_seqlens_k": [], "mask": [[True]]}
+    ).batch
     assert {name: drawn[name] for name in wrong} == wrong
-    assert (drawn["packed"]["cu_q"], drawn["packed"]["cu_k"]) == ([1, 4], [])
+    assert (drawn["packed"]["cu_seqlens_q"], drawn["packed"]["cu_seqlens_k"]) == ([1, 4], [])
 
 
 def test_a_series_points_are_put_in_order():

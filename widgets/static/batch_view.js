@@ -52,11 +52,11 @@ function cumulativeLine(packed, wanted) {
     const words = `${name} = [${packed[name].join(", ")}]`;
     return node("span", {}, node("code", {}, words), wrong ? node("span", { class: "sn-bv-cu-wrong" }, ` the reference: [${wanted[name].join(", ")}]`) : null);
   };
-  return [one("cu_q"), one("cu_k")];
+  return [one("cu_seqlens_q"), one("cu_seqlens_k")];
 }
 
 function build(root, model) {
-  const [rows, numNew, batch, reference, title] = ["rows", "num_new", "batch", "reference", "title"].map((name) => model.get(name));
+  const [rows, numNew, batch, reference, title] = ["rows", "num_scheduled_tokens", "batch", "reference", "title"].map((name) => model.get(name));
   const { packed } = batch;
   const wanted = reference?.packed ?? null;
   const cells = batchCells(batch, numNew, reference);
@@ -146,7 +146,7 @@ function build(root, model) {
 
 export default {
   render: ({ model, el }) => mount({
-    model, el, name: "batch-view", label: "A padded batch", inputs: ["rows", "num_new", "batch", "reference", "title"],
+    model, el, name: "batch-view", label: "A padded batch", inputs: ["rows", "num_scheduled_tokens", "batch", "reference", "title"],
     build: (root) => build(root, model),
   }),
 };

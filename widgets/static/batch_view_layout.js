@@ -83,7 +83,7 @@ export function stretchOf(boundaries, index) {
 
 // For every key of one query: visible, leak (another request's), future (bottom-right causal
 // within its own stretch), own, wrong, differs from the reference's mask.
-export function packedCells({ cu_q: cuQ, cu_k: cuK, mask }, query, reference = null) {
+export function packedCells({ cu_seqlens_q: cuQ, cu_seqlens_k: cuK, mask }, query, reference = null) {
   const mine = stretchOf(cuQ, query);
   const own = mine === null || cuK[mine + 1] === undefined ? null : cuK[mine + 1] - (cuQ[mine + 1] - query);
   return mask[query].map((visible, key) => {
@@ -147,7 +147,7 @@ export function sightOfQuery(rows, packed, query, reference = null) {
   const own = seen.filter((key) => !cells[key].leak);
   const parts = own.length ? [`its own ${keysOf(own)}`] : [];
   for (const stretch of [...rows.keys(), null]) {
-    const theirs = seen.filter((key) => cells[key].leak && stretchOf(packed.cu_k, key) === stretch);
+    const theirs = seen.filter((key) => cells[key].leak && stretchOf(packed.cu_seqlens_k, key) === stretch);
     if (theirs.length) parts.push(`${keysOf(theirs)} of ${stretch === null ? "no request" : `another request, ${rows[stretch].label}`}`);
   }
   const sentences = [`It sees ${listed(parts)}.`];
@@ -179,7 +179,7 @@ export function viewWords(view, rows, cells, packed, uncounted = false) {
     return `${shape}, ${number(useful)} of them real tokens. ${padding}`;
   }
   if (view === "strip") {
-    return `The packed strip: the same ${count(useful, "token")} in one row, and none of the ${number(computed - useful)} cells of padding. cu_q says where each request's queries begin.`;
+    return `The packed strip: the same ${count(useful, "token")} in one row, and none of the ${number(computed - useful)} cells of padding. cu_seqlens_q says where each request's queries begin.`;
   }
-  return `The staircase mask: ${count(packed.mask.length, "query").replace("querys", "queries")} by ${count(packed.mask[0].length, "key")}. cu_k says where each request's keys begin; outside its own block, a query sees nothing.`;
+  return `The staircase mask: ${count(packed.mask.length, "query").replace("querys", "queries")} by ${count(packed.mask[0].length, "key")}. cu_seqlens_k says where each request's keys begin; outside its own block, a query sees nothing.`;
 }

@@ -1,4 +1,4 @@
-// The staircase mask of a packed batch: blocks in their request's colour, cu_q and cu_k at its edges.
+// The staircase mask of a packed batch: blocks in their request's colour, cu_seqlens_q and cu_seqlens_k at its edges.
 
 import { node, svg } from "./dom.js";
 import { packedCells, stretchOf } from "./batch_view_layout.js";
@@ -10,7 +10,7 @@ import { count } from "./words.js";
 const OWNERS = 16;
 const LABELS = 16;
 const BOUNDARIES = 21;
-const QUERY_ROOM = 52;
+const QUERY_ROOM = 84;
 const MOST_SIDE = 20;
 
 export function staircaseLabel(packed) {
@@ -44,26 +44,26 @@ function drawEdges(packed, wanted, size, top) {
   const [right, bottom] = [QUERY_ROOM + keys * size, top + queries * size];
   const parts = [];
   let free = -Infinity;
-  packed.cu_k.forEach((value, at) => {
+  packed.cu_seqlens_k.forEach((value, at) => {
     if (value < 0 || value > keys) return;
     const x = QUERY_ROOM + value * size;
     parts.push(svg("path", { d: `M${x} ${top - 3}V${bottom + 5}`, class: "sn-bv-boundary" }));
     if (x - free < 20) return;
     free = x;
-    const wrong = wanted !== null && wanted.cu_k[at] !== value;
+    const wrong = wanted !== null && wanted.cu_seqlens_k[at] !== value;
     parts.push(small(x, bottom + 16, "middle", String(value), wrong ? "sn-bv-cu sn-bv-cu-wrong" : "sn-bv-cu"));
   });
-  packed.cu_q.forEach((value) => {
+  packed.cu_seqlens_q.forEach((value) => {
     if (value < 0 || value > queries) return;
     parts.push(svg("path", { d: `M${QUERY_ROOM - 5} ${top + value * size}H${right + 3}`, class: "sn-bv-boundary" }));
   });
-  parts.push(small(0, bottom + 16, "start", "cu_k"));
+  parts.push(small(0, bottom + 16, "start", "cu_seqlens_k"));
   return parts;
 }
 
 function drawQuery({ packed, wanted, cell, query, size, top }) {
   const y = top + query * size;
-  const owner = stretchOf(packed.cu_q, query);
+  const owner = stretchOf(packed.cu_seqlens_q, query);
   const group = svg("g", { class: `sn-bv-query ${owner === null ? "" : hueOf(owner)}`, "data-query": query });
   const words = cell ? `${visibleText(cell.text).slice(0, 3)} ${cell.position ?? "?"}` : "?";
   group.append(
@@ -92,7 +92,7 @@ export function createStaircase({ rows, strip, packed, wanted }) {
     const picture = svg("svg", { width, height: bottom + BOUNDARIES, role: "img", "aria-label": staircaseLabel(packed) });
     const cursor = svg("rect", { x: 1, width: QUERY_ROOM + keys * size + 3, height: size, rx: 5, class: "sn-mk-cursor" });
     picture.append(
-      ...drawOwners(rows, packed.cu_k, size), ...drawKeyLabels(packed.key_labels, size),
+      ...drawOwners(rows, packed.cu_seqlens_k, size), ...drawKeyLabels(packed.key_labels, size),
       ...packed.mask.map((_, query) => drawQuery({ packed, wanted, cell: strip[query], query, size, top })),
       ...drawEdges(packed, wanted, size, top), cursor,
     );

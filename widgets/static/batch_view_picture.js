@@ -22,7 +22,7 @@ export function hueOf(row) {
 // Room for the labels before the rows, and the side of a cell, in `available` pixels.
 export function batchSizes(rows, columns, available) {
   const words = rows.flatMap(({ label, kind }) => [label.length * 7.6, kind.length * 6.4]);
-  const label = Math.max(44, Math.ceil(Math.max(...words)) + 16);
+  const label = Math.max(84, Math.ceil(Math.max(...words)) + 16);
   const cell = Math.max(LEAST_CELL, Math.min(MOST_CELL, Math.floor((available - label - EDGE) / columns)));
   return { label, cell, width: label + columns * cell + EDGE };
 }
@@ -75,7 +75,7 @@ function drawBoundaries(cuQ, wanted, sizes, top) {
       svg("text", { x, y: top + CELL_HEIGHT + 18, class: wrong ? "sn-bv-cu sn-bv-cu-wrong" : "sn-bv-cu", "text-anchor": "middle" }, String(value)),
     );
   });
-  group.append(svg("text", { x: 0, y: top + CELL_HEIGHT + 18, class: "sn-bv-kind" }, "cu_q"));
+  group.append(svg("text", { x: 0, y: top + CELL_HEIGHT + 18, class: "sn-bv-kind" }, "cu_seqlens_q"));
   return group;
 }
 
@@ -120,7 +120,7 @@ export function createBatchPicture({ rows, cells, packed, reference }) {
       });
       picture.append(group);
     });
-    if (packed) picture.append(drawBoundaries(packed.cu_q, reference?.packed?.cu_q ?? null, sizes, stripTop));
+    if (packed) picture.append(drawBoundaries(packed.cu_seqlens_q, reference?.packed?.cu_seqlens_q ?? null, sizes, stripTop));
     const cursor = svg("rect", { width: sizes.cell + 4, height: CELL_HEIGHT + 4, rx: 8, class: "sn-bv-cursor", "aria-hidden": "true" });
     picture.append(cursor);
     scroller.replaceChildren(picture);

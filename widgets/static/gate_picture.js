@@ -52,8 +52,8 @@ function drawAxis(range, x, base, width) {
 function drawMargin(decision, x, base) {
   const reference = referenceOf(decision);
   if (!reference) return svg("g", {});
-  const [from, to] = [x(reference.urgency), x(decision.bar)];
-  const inverted = decision.bar < reference.urgency;
+  const [from, to] = [x(reference.edf_score), x(decision.bar)];
+  const inverted = decision.bar < reference.edf_score;
   const group = svg("g", {});
   group.append(
     svg("rect", { x: Math.min(from, to), y: TOP - 16, width: Math.abs(to - from), height: base - TOP + 16, class: inverted ? "sn-gp-inverted" : "sn-gp-band" }),
@@ -79,7 +79,7 @@ function drawDot(row, x, y) {
 // Where a row's roles are said: beside its dot, clear of the line at `bar` if one side is, or below
 // the dot where neither side has room.
 function rolePlace(row, x, bar) {
-  const at = x(row.urgency);
+  const at = x(row.edf_score);
   const needed = roleWords(row).length * CHARACTER + 2;
   const sides = [
     { side: "right", from: at + BESIDE, to: at + BESIDE + needed },
@@ -90,7 +90,7 @@ function rolePlace(row, x, bar) {
 }
 
 function drawRole(row, x, y, bar) {
-  const at = x(row.urgency);
+  const at = x(row.edf_score);
   const place = rolePlace(row, x, bar);
   if (place === "below") return chartText(x.end, y + 27, "end", roleWords(row), "sn-gp-role");
   const [from, anchor] = place === "left" ? [at - BESIDE, "end"] : [at + BESIDE, "start"];
@@ -105,7 +105,7 @@ function drawRow(row, x, y, wide, bar) {
     : [chartText(0, y - 16, "start", name, "sn-gp-name"), chartText(72, y - 16, "start", fate)];
   return svg("g", {},
     svg("path", { d: `M${x.start} ${y}H${x.end}`, class: "sn-gp-track" }), ...label,
-    drawDot(row, x(row.urgency), y), drawRole(row, x, y, bar));
+    drawDot(row, x(row.edf_score), y), drawRole(row, x, y, bar));
 }
 
 function drawScores(decision, width) {

@@ -30,7 +30,7 @@ export function isCase(cell, decision) {
 
 // The waiter first, then the runners, the highest score first, each with what it is here.
 export function rowsOf(decision) {
-  const runners = [...decision.runners].sort((one, other) => other.urgency - one.urgency || one.id - other.id);
+  const runners = [...decision.runners].sort((one, other) => other.edf_score - one.edf_score || one.id - other.id);
   return [
     { ...decision.waiter, kind: "waiter", roles: ["waits"] },
     ...runners.map((runner) => ({
@@ -46,7 +46,7 @@ export function rowsOf(decision) {
 
 // The scores from the lowest to the highest that must be seen, with room on both sides of 0.
 export function scoreRange(decision) {
-  const scores = [...rowsOf(decision).map((row) => row.urgency), decision.bar ?? 0, 0];
+  const scores = [...rowsOf(decision).map((row) => row.edf_score), decision.bar ?? 0, 0];
   const [low, high] = [Math.min(...scores), Math.max(...scores)];
   const room = (high - low || 1) * 0.1;
   return { low: low - room, high: high + room };
@@ -60,7 +60,7 @@ export function scoreTicks({ low, high }, wanted) {
 }
 
 export function roleWords(row) {
-  return [scoreWords(row.urgency), ...row.roles].join(" · ");
+  return [scoreWords(row.edf_score), ...row.roles].join(" · ");
 }
 
 // The decision's numbers in words, behind the words that came with it.
@@ -68,10 +68,10 @@ export function decisionWords(decision) {
   const { waiter, mode, margin, bar, victim } = decision;
   const reference = referenceOf(decision);
   const which = mode === "conservative" ? "most" : "least";
-  const facts = [`Request ${waiter.id} waits with slack ${signedDuration(waiter.slack_us)}, score ${scoreWords(waiter.urgency)}.`];
+  const facts = [`Request ${waiter.id} waits with slack ${signedDuration(waiter.slack_us)}, score ${scoreWords(waiter.edf_score)}.`];
   if (reference) {
     facts.push(`It is measured by the ${which} urgent runner that is not immune (${mode}), request ${reference.id}: ` +
-      `slack ${signedDuration(reference.slack_us)}, score ${scoreWords(reference.urgency)}; ${margin} times that is ${scoreWords(bar)}.`);
+      `slack ${signedDuration(reference.slack_us)}, score ${scoreWords(reference.edf_score)}; ${margin} times that is ${scoreWords(bar)}.`);
   } else {
     facts.push(decision.runners.length ? "Every runner is immune: there is none to measure it by." : "Nothing runs.");
   }

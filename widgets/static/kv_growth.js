@@ -37,7 +37,7 @@ function swatch(className, words, hue = "sn-hue-0", fill = null) {
 function legend(runs, stripes) {
   const requests = runs[0].trace.requests.map((request, at) => swatch("sn-kg-held", `request ${request.id}`, `sn-hue-${at % 8}`));
   const steps = runs.flatMap((run) => run.trace.steps);
-  const miscounted = steps.some((step) => step.kv.some((each) => each.counted_tokens !== each.kv_tokens));
+  const miscounted = steps.some((step) => step.kv.some((each) => each.kv_tokens_charged !== each.kv_tokens));
   return node(
     "ul", { class: "sn-legend" }, ...requests,
     swatch("sn-kg-finished", "released because done"),

@@ -52,7 +52,7 @@ export function growthSteps(trace, unit) {
   return trace.steps.map((step) => {
     const kv = [...step.kv].sort((one, other) => order.indexOf(one.request_id) - order.indexOf(other.request_id));
     const stack = kv.map((entry) => ({
-      id: entry.request_id, amount: unit.of(entry), counted: unit.times(entry.counted_tokens),
+      id: entry.request_id, amount: unit.of(entry), counted: unit.times(entry.kv_tokens_charged),
     })).filter((each) => each.amount > 0 || each.counted > 0);
     const computed = (id) => {
       const work = step.work.find((each) => each.request_id === id);

@@ -12,7 +12,7 @@ const GAP = 28;
 // Explains the kinds of cells that the steps hold, and no others.
 function buildLegend(steps) {
   const has = (test) => steps.some((_, at) => countCells(steps, at, test) > 0);
-  const thrown = steps.some(({ masks, num_past: numPast }) =>
+  const thrown = steps.some(({ masks, context_columns: numPast }) =>
     masks.some((mask) => mask.mask.some((_, row) => !isRealQuery(mask, numPast, row))));
   const plain = { visible: false, wrong: false, own: false, differs: false, padding: false, changed: false };
   return node(
@@ -34,7 +34,7 @@ function firstQuery(steps, at) {
   const telling = queries.findIndex(({ index, row }) =>
     buildCells(steps, at, index, row).some((cell) => cell.differs || cell.wrong));
   if (telling >= 0) return telling;
-  const { masks, num_past: numPast } = steps[at];
+  const { masks, context_columns: numPast } = steps[at];
   return queries.findIndex(({ index, row }) => isRealQuery(masks[index], numPast, row));
 }
 

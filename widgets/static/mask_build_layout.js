@@ -15,9 +15,9 @@ function hasQueries(mask, numPast) {
 
 // Whether a column holds a real key; every column does where nothing is said about padding.
 export function isRealKey(mask, numPast, key) {
-  if (mask.past_len === null) return true;
+  if (mask.context_len === null) return true;
   const end = key < numPast ? numPast : columnsOf(mask);
-  return key >= end - (key < numPast ? mask.past_len : mask.num_new);
+  return key >= end - (key < numPast ? mask.context_len : mask.num_scheduled_tokens);
 }
 
 export function isRealQuery(mask, numPast, row) {
@@ -26,15 +26,15 @@ export function isRealQuery(mask, numPast, row) {
 
 // The position of a real key in its request's text, or null.
 export function positionOf(mask, numPast, key) {
-  if (mask.past_len === null || !isRealKey(mask, numPast, key)) return null;
-  const first = key < numPast ? numPast - mask.past_len : columnsOf(mask) - mask.num_new - mask.past_len;
+  if (mask.context_len === null || !isRealKey(mask, numPast, key)) return null;
+  const first = key < numPast ? numPast - mask.context_len : columnsOf(mask) - mask.num_scheduled_tokens - mask.context_len;
   return key - first;
 }
 
 // What stands over a column: its label, its position, "·" for padding, or its place in its part.
 export function columnLabel(mask, numPast, key) {
   if (mask.key_labels) return mask.key_labels[key];
-  if (mask.past_len === null) return String(key < numPast ? key : key - numPast);
+  if (mask.context_len === null) return String(key < numPast ? key : key - numPast);
   return isRealKey(mask, numPast, key) ? String(positionOf(mask, numPast, key)) : "·";
 }
 
@@ -43,7 +43,7 @@ export function queryLabel(mask, numPast, row) {
   if (!hasQueries(mask, numPast)) return "all";
   const position = positionOf(mask, numPast, numPast + row);
   if (position !== null) return String(position);
-  return mask.past_len === null ? String(row) : "·";
+  return mask.context_len === null ? String(row) : "·";
 }
 
 // ---- cells ----------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ function before(steps, step, index) {
 // said only where the padding is known), changed (hidden since `earlier`), differs from `other`.
 export function cellsOfQuery(mask, numPast, row, other = null, earlier = null) {
   const own = hasQueries(mask, numPast) ? numPast + row : null;
-  const judged = own !== null && mask.past_len !== null && isRealQuery(mask, numPast, row);
+  const judged = own !== null && mask.context_len !== null && isRealQuery(mask, numPast, row);
   return mask.mask[row].map((visible, key) => {
     const padding = !isRealKey(mask, numPast, key);
     return {
@@ -77,7 +77,7 @@ export function cellsOfQuery(mask, numPast, row, other = null, earlier = null) {
 }
 
 export function buildCells(steps, step, index, row) {
-  const { num_past: numPast, masks, compare } = steps[step];
+  const { context_columns: numPast, masks, compare } = steps[step];
   return cellsOfQuery(masks[index], numPast, row, compare?.[index] ?? null, before(steps, step, index));
 }
 
@@ -86,7 +86,7 @@ export function comparedMask(step, index) {
   const mine = step.masks[index];
   const mask = step.compare[index];
   if (mask.length === mine.mask.length && mask[0].length === mine.mask[0].length) return { ...mine, mask };
-  return { label: mine.label, mask, key_labels: null, past_len: null, num_new: null };
+  return { label: mine.label, mask, key_labels: null, context_len: null, num_scheduled_tokens: null };
 }
 
 // All cells of one step that `test` holds for.
@@ -134,7 +134,7 @@ function positionsWords(mask, numPast, row, keys) {
   const real = keys.filter((key) => isRealKey(mask, numPast, key));
   const past = real.filter((key) => key < numPast).length;
   const positions = real.map((key) => positionOf(mask, numPast, key));
-  const parts = [`${past} of ${mask.past_len} past`, `${real.length - past} of ${mask.num_new} new`];
+  const parts = [`${past} of ${mask.context_len} past`, `${real.length - past} of ${mask.num_scheduled_tokens} new`];
   const sees = real.length
     ? `It sees ${positions.length === 1 ? "position" : "positions"} ${ranges(positions)} (${parts.join(", ")})`
     : "It sees no real key";
@@ -149,7 +149,7 @@ function positionsWords(mask, numPast, row, keys) {
 function sightWords(mask, numPast, row) {
   const keys = seenKeys(mask.mask[row]);
   if (!keys.length) return "It sees no key at all: softmax makes this row NaN.";
-  if (mask.past_len !== null && hasQueries(mask, numPast) && isRealQuery(mask, numPast, row)) {
+  if (mask.context_len !== null && hasQueries(mask, numPast) && isRealQuery(mask, numPast, row)) {
     return positionsWords(mask, numPast, row, keys);
   }
   if (hasQueries(mask, numPast)) return `It sees ${columnsWords(keys, numPast)}.`;
@@ -161,7 +161,7 @@ export function queryName(mask, numPast, row) {
   if (!hasQueries(mask, numPast)) return `${mask.label}, laid over every query`;
   const position = positionOf(mask, numPast, numPast + row);
   if (position !== null) return `${mask.label}, query ${row} at position ${position}`;
-  const padding = mask.past_len === null ? "" : ", a padding row whose output is thrown away";
+  const padding = mask.context_len === null ? "" : ", a padding row whose output is thrown away";
   return `${mask.label}, query ${row}${padding}`;
 }
 
@@ -180,8 +180,8 @@ function comparisonWords(mask, other, numPast, row, names) {
 // One query of one step in words.
 export function queryWords(step, { index, row }, names) {
   const mask = step.masks[index];
-  const sentences = [`${capital(queryName(mask, step.num_past, row))}.`, sightWords(mask, step.num_past, row)];
-  if (step.compare) sentences.push(comparisonWords(mask, step.compare[index], step.num_past, row, names));
+  const sentences = [`${capital(queryName(mask, step.context_columns, row))}.`, sightWords(mask, step.context_columns, row)];
+  if (step.compare) sentences.push(comparisonWords(mask, step.compare[index], step.context_columns, row, names));
   return sentences.join(" ");
 }
 
@@ -198,5 +198,5 @@ export function buildWords(steps, index) {
 
 export function matrixWords(step, index) {
   const mask = step.masks[index];
-  return `${mask.label}: ${count(mask.mask.length, "row")} by ${count(columnsOf(mask), "column")}, ${step.num_past} of them past`;
+  return `${mask.label}: ${count(mask.mask.length, "row")} by ${count(columnsOf(mask), "column")}, ${step.context_columns} of them past`;
 }

@@ -68,7 +68,7 @@ function showNewest(element, key, size) {
 export function createMatrix({ steps, at, index, names, room }) {
   const step = steps[at];
   const mask = step.masks[index];
-  const numPast = step.num_past;
+  const numPast = step.context_columns;
   const widest = Math.max(mask.mask[0].length, step.compare?.[index][0].length ?? 0);
   const size = cellSize(widest, room - MATRIX_FIXED);
   const label = matrixWords(step, index);

@@ -16,8 +16,8 @@ export function cellsOfRow(mask, row, other = null) {
   const keys = mask.mask[row] ?? [];
   return keys.map((visible, key) => ({
     visible,
-    future: key > mask.num_past + row,
-    own: key === mask.num_past + row,
+    future: key > mask.context_columns + row,
+    own: key === mask.context_columns + row,
     differs: other !== null && other.mask[row]?.[key] !== visible,
   }));
 }
@@ -40,12 +40,12 @@ export function rowWords(mask, row) {
   if (!mask.mask[row]) return `${mask.name} has no row ${row}`;
   const keys = visibleKeys(mask, row);
   if (!keys.length) return `${mask.name} sees no key at all`;
-  const past = keys.filter((key) => key < mask.num_past).length;
+  const past = keys.filter((key) => key < mask.context_columns).length;
   const fresh = keys.length - past;
   const parts = [];
-  if (mask.num_past) parts.push(`${past} of ${mask.num_past} past`);
+  if (mask.context_columns) parts.push(`${past} of ${mask.context_columns} past`);
   parts.push(`${fresh} new`);
-  const future = keys.filter((key) => key > mask.num_past + row);
+  const future = keys.filter((key) => key > mask.context_columns + row);
   const warning = future.length
     ? `, and ${keysWords(future)} ${future.length === 1 ? "lies" : "lie"} in its future` : "";
   return `${mask.name} sees ${keysWords(keys)} (${listed(parts)})${warning}`;
@@ -65,12 +65,12 @@ function differenceWords(mask, other, row) {
 
 // One query row in words, over all masks; the first is compared with the second.
 export function stepWords(masks, row) {
-  const position = masks[0].num_past + row;
+  const position = masks[0].context_columns + row;
   const sentences = [`Query row ${row}, position ${position}: ${masks.map((mask) => rowWords(mask, row)).join("; ")}.`];
   if (masks.length > 1) sentences.push(differenceWords(masks[0], masks[1], row));
   return sentences.join(" ");
 }
 
 export function maskWords(mask) {
-  return `Mask ${mask.name}: ${count(mask.mask.length, "query row")} by ${count(mask.mask[0].length, "key")}, ${mask.num_past} of them past`;
+  return `Mask ${mask.name}: ${count(mask.mask.length, "query row")} by ${count(mask.mask[0].length, "key")}, ${mask.context_columns} of them past`;
 }

@@ -33,7 +33,7 @@ function drawMask(mask, other, size) {
   const rows = mask.mask.map((_, row) => {
     const y = HEAD + row * size;
     const group = svg("g", { class: "sn-mk-row" });
-    group.append(svg("text", { x: ROW_LABEL - 9, y: y + size / 2 + 4, class: "sn-mk-label", "text-anchor": "end" }, String(mask.num_past + row)));
+    group.append(svg("text", { x: ROW_LABEL - 9, y: y + size / 2 + 4, class: "sn-mk-label", "text-anchor": "end" }, String(mask.context_columns + row)));
     cellsOfRow(mask, row, other).forEach((cell, key) =>
       group.append(...drawMaskCell({ ...cell, wrong: seesFuture(cell) }, ROW_LABEL + key * size, y, size)));
     picture.append(group);
@@ -41,7 +41,7 @@ function drawMask(mask, other, size) {
   });
   picture.append(drawPastDivider({
     left: ROW_LABEL, top: 4, bottom: HEAD + mask.mask.length * size + 4,
-    past: mask.num_past, fresh: keys - mask.num_past, size,
+    past: mask.context_columns, fresh: keys - mask.context_columns, size,
   }));
   const cursor = svg("rect", { x: ROW_LABEL - 29, width: 29 + keys * size + 2, height: size, rx: 5, class: "sn-mk-cursor" });
   picture.append(cursor);

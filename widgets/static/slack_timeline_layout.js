@@ -30,7 +30,7 @@ export function agrees(moment) {
 }
 
 export function scoreLine(moment) {
-  return `slack ${signedDuration(moment.slack_us)}, score ${scoreWords(moment.urgency)} per ms`;
+  return `slack ${signedDuration(moment.slack_us)}, score ${scoreWords(moment.edf_score)} per ms`;
 }
 
 // A case at a moment in words.

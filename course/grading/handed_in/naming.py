@@ -164,7 +164,7 @@ def named_inside(where: tuple[str, ...], around: int) -> str:
 
 
 def _owners(names: tuple[str, ...]) -> list[Owner]:
-    """Whose the names say it is, the outermost first. A section around tells namesakes apart."""
+    """The owners that the names tell, the outermost first. A section tells namesakes apart."""
     found = [owner for name in names if (owner := _owner(name)).name]
     people = (n for n, each in enumerate(found) if each.number or not _SECTION.fullmatch(each.name))
     first = next(people, 0)
@@ -180,7 +180,7 @@ def _owner(name: str) -> Owner:
 
 
 def _rest(name: str) -> str:
-    """What a name says besides lesson and date: "ada" of "ada_l01.zip", "" of "submitted"."""
+    """A name without lesson and date: "ada" of "ada_l01.zip", "" of "submitted"."""
     rest = _stem(name)
     if suffix_of(name) in LARGEST:
         rest = _BROWSERS_COPY.sub("", rest)

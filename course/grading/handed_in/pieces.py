@@ -1,18 +1,25 @@
-"""The files below a folder as bytes: no link is followed, nothing but ordinary files is opened."""
+"""The files below a folder as bytes, and the notes of a learner's progress among them.
 
+No link is followed, and nothing but ordinary files is opened.
+"""
+
+import json
 import os
 import stat
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 KB, MB = 1024, 1024 * 1024
 # A notebook comes with its outputs; .json is what the course has noted of a learner's progress.
 LARGEST = {".py": 256 * KB, ".ipynb": 8 * MB, ".zip": 256 * MB, ".json": 16 * KB}
 PROGRESS = ("progress", "exercises")
 """The folders of these notes, beside the lessons' files."""
+_MOST_NOTED = 100_000  # attempts or minutes
 _TOOLS = {"__pycache__", "__marimo__", "__MACOSX", "node_modules", "venv"}  # and hidden ones
 
 
@@ -139,7 +146,7 @@ def read_piece(path: Path, where: tuple[str, ...]) -> Piece:
 
 
 def _entry(path: Path, where: tuple[str, ...]) -> Piece | Skipped | None:
-    """What a folder's entry is; None for a folder to look into."""
+    """A folder's entry as a piece, or why it is skipped; None for a folder to look into."""
     try:
         is_folder = stat.S_ISDIR(path.lstat().st_mode)
     except OSError as error:
@@ -156,3 +163,50 @@ def _unusual(mode: int) -> str:
         return ""
     kind = "a folder" if stat.S_ISDIR(mode) else "a link" if stat.S_ISLNK(mode) else "a device"
     return f"is {'a pipe' if stat.S_ISFIFO(mode) else kind}: hand in the file itself"
+
+
+class Notes:
+    """Attempts and minutes that the course has noted, by folder and exercise. Mutable.
+
+    A student may write there what they like: it says how it went, and counts for no mark.
+    """
+
+    def __init__(self) -> None:
+        self._attempts: dict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
+        self._minutes: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+
+    def add(self, piece: Piece) -> None:
+        """Take a note, "progress/exercises/l01.chunk_size.json", if it is one."""
+        try:
+            said = json.loads(piece.content)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(said, dict):
+            return
+        folder = piece.where[: -len(PROGRESS) - 1]
+        exercise = piece.where[-1].removesuffix(".json")
+        attempts, minutes = said.get("attempts"), _minutes(said)
+        if isinstance(attempts, int) and 0 < attempts <= _MOST_NOTED:
+            self._attempts[folder][exercise] = attempts
+        if minutes is not None and 0 <= minutes <= _MOST_NOTED:
+            self._minutes[folder][exercise] = minutes
+
+    def beside(
+        self, folder: tuple[str, ...], lesson: str
+    ) -> tuple[dict[str, int], dict[str, float]]:
+        """Attempts and minutes of a lesson's exercises, noted beside a file in this folder."""
+        number = f"{lesson[:3]}."  # of a lesson that was split, its exercises keep the number
+        attempts, minutes = self._attempts.get(folder, {}), self._minutes.get(folder, {})
+        return (
+            {name: value for name, value in attempts.items() if name.startswith(number)},
+            {name: value for name, value in minutes.items() if name.startswith(number)},
+        )
+
+
+def _minutes(said: dict[str, Any]) -> float | None:
+    """Minutes from the first checked answer to the first that passed."""
+    try:
+        first, last = map(datetime.fromisoformat, (said["first_tried"], said["first_passed"]))
+        return round((last - first).total_seconds() / 60, 1)
+    except (KeyError, TypeError, ValueError):
+        return None

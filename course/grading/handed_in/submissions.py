@@ -23,6 +23,7 @@ from course.grading.handed_in.naming import (
 from course.grading.handed_in.pieces import (
     LARGEST,
     MB,
+    Notes,
     Piece,
     Skipped,
     passed_over,
@@ -31,7 +32,6 @@ from course.grading.handed_in.pieces import (
     read_piece,
     suffix_of,
 )
-from course.grading.handed_in.progress_notes import Notes
 from course.grading.handed_in.texts import text_of
 from course.grading.handed_in.zips import members
 from course.lesson_map import find_lesson
@@ -144,7 +144,7 @@ def find_submissions(place: Path, lessons: Sequence[str], apart: Path | None = N
 def _drafts(
     pieces: Iterable[Piece | Skipped], asked: Sequence[str], notes: Notes, *, in_folder: bool
 ) -> tuple[list[_Draft], list[Skipped]]:
-    """The files that may be students', and the others; notes of progress are added to `notes`."""
+    """The files that may be students', and the others; adds notes of progress to `notes`."""
     drafts: list[_Draft] = []
     skipped: list[Skipped] = []
     folders: set[tuple[str, ...]] = set()
@@ -171,7 +171,7 @@ def _without_the_course(
     folders: Set[tuple[str, ...]],
     inside: int,
 ) -> tuple[list[_Draft], list[Skipped]]:
-    """The same, each folder of the course's own files skipped as one."""
+    """Skip each folder of the course's own files as one."""
     theirs: list[_Draft] = []
     others: list[Skipped] = []
     courses: set[str] = set()
@@ -195,7 +195,7 @@ def _without_the_course(
 
 
 def _all_pieces(place: Path, apart: Path | None) -> Iterator[Piece | Skipped]:
-    """All files below the place, those in zip files instead of these. Raises: as the finder."""
+    """All files below the place, with those in zip files. Raises: as `find_submissions` does."""
     if place.is_dir():
         is_class = _holds_one(place, apart)
         for found in pieces_below(place, apart):
@@ -217,7 +217,7 @@ def _all_pieces(place: Path, apart: Path | None) -> Iterator[Piece | Skipped]:
 
 
 def _holds_one(folder: Path, apart: Path | None) -> bool:
-    """Whether one folder or file lies there that is looked at."""
+    """Whether the folder holds a single folder or file, hidden ones aside."""
     names = [
         each.name
         for each in folder.iterdir()
@@ -247,7 +247,7 @@ def _unpacked(
 
 
 def _drafted(piece: Piece, asked: Sequence[str], inside: int) -> _Draft | Skipped:
-    """Which lesson's it is, with its text or what is wrong with it."""
+    """A file as a draft of its lesson, with its text or its problem."""
     text, problem = "", piece.problem
     try:
         text = "" if problem else text_of(piece.suffix, piece.content)
@@ -271,7 +271,7 @@ def _drafted(piece: Piece, asked: Sequence[str], inside: int) -> _Draft | Skippe
 def _by_student(
     drafts: Sequence[_Draft], around: int, place: str
 ) -> dict[tuple[str, str], list[_Draft]]:
-    """The files by student and lesson. A number tells two students with one name apart."""
+    """The files by student and lesson. A number tells two students of one name apart."""
     owned = [(owner_of(draft.names, around, place), draft) for draft in drafts]
     numbers: dict[tuple[str, str], set[str]] = defaultdict(set)
     for owner, draft in owned:
@@ -289,7 +289,7 @@ def _student(owner: Owner, shared: set[str]) -> str:
 
 
 def _passed_over_for(best: _Draft, other: _Draft) -> Skipped:
-    """Why the other is not the submission."""
+    """The other file as skipped, with the reason."""
     pairs = zip(best.rank(), other.rank(), strict=True)
     first = next((n for n, (one, two) in enumerate(pairs) if one != two), len(_BETTER) - 1)
     why = f"{best.said.source} is taken, which {_BETTER[first]}"
@@ -297,7 +297,7 @@ def _passed_over_for(best: _Draft, other: _Draft) -> Skipped:
 
 
 def _doubt(student: str, names: Set[str]) -> list[str]:
-    """A sentence where files of one student and lesson lie under several names."""
+    """A sentence if files of one student and lesson lie under several names."""
     shown = sorted(names - {""})
     if len(shown) < 2:
         return []

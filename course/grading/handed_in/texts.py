@@ -1,11 +1,11 @@
 """The Python text in the bytes of a .py file, or of a notebook: its code cells. Nothing is run."""
 
 import ast
+import sys
 import warnings
 from typing import Any
 
 from course.grading.handed_in.pieces import LARGEST, too_large
-from course.quick_schemas import leave_out_address_grammars
 from course.source.cutting import CELL_MARK
 from course.source.indentation import split_lines
 from course.source.magics import UNREADABLE, as_python
@@ -39,8 +39,9 @@ def _decoded(content: bytes) -> str:
 
 
 def _code_cells(text: str) -> str:
-    """The code cells as a plain file's."""
-    leave_out_address_grammars()
+    """The text of a notebook's code cells, as of a plain file."""
+    # Where JupyterLab is, jsonschema would compile grammars of addresses for 1.5 s.
+    sys.modules.setdefault("rfc3987_syntax", None)  # pyright: ignore[reportArgumentType]
     import nbformat  # here, for a class of marimo files does not need it
 
     try:
@@ -58,7 +59,7 @@ def _code_cells(text: str) -> str:
 
 
 def _as_statements(cell: str) -> str:
-    """The cell; or, where Python cannot read it, a text, as marimo keeps it, hiding no other."""
+    """The cell's code; a cell that Python cannot read becomes a string, as in marimo's files."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

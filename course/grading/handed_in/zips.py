@@ -50,7 +50,7 @@ _TIMES = (  # of extra fields with a time in UTC: tag, place, form, counts per s
 
 
 class _Bounded(io.BytesIO):
-    """A zip file's bytes; a list of millions of members is refused before it is unfolded."""
+    """A zip file's bytes. Refuses a list of millions of members before it is unfolded."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _MOST_AT_ONCE:
@@ -68,7 +68,7 @@ def members(zipped: Piece, *, is_class: bool = False) -> Iterator[Piece | Skippe
     except _DAMAGED as error:
         raise ValueError("is damaged or no zip file: pack it again") from error
     if len(archive.infolist()) > _MOST_MEMBERS and not is_class:
-        raise ValueError(f"holds more than {_MOST_MEMBERS:,} files: pack the lessons' files alone")
+        raise ValueError(f"holds more than {_MOST_MEMBERS:,} files: pack only the lessons' files")
     left: dict[str, int] = defaultdict(lambda: _MOST_UNPACKED)
     for member in archive.infolist():
         if member.is_dir():
@@ -105,7 +105,7 @@ def _names(member: zipfile.ZipInfo) -> tuple[tuple[str, ...], str]:
 
 
 def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo, left: int) -> tuple[bytes, str]:
-    """A member's bytes, at most one more than it may have, and what is wrong with it."""
+    """A member's bytes, at most one more than allowed, and the problem with it."""
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
         what = "a link" if kind == stat.S_IFLNK else "no ordinary file"
@@ -128,7 +128,7 @@ def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo, left: int) -> tu
         return content, too_large(limit)
     if bound == left:
         return content, f"is too much: all of its zip file is over {_MOST_UNPACKED // MB} MB"
-    return content, f"unpacks to over {_RATIO} times its size: hand in the lesson's file alone"
+    return content, f"unpacks to over {_RATIO} times its size: hand in only the lesson's file"
 
 
 def _changed_at(member: zipfile.ZipInfo) -> str:
@@ -150,7 +150,7 @@ def _changed_at(member: zipfile.ZipInfo) -> str:
 
 
 def _extra(fields: bytes) -> dict[int, bytes]:
-    """A member's extra fields by their tags, as far as they can be read."""
+    """A member's extra fields by their tags."""
     found: dict[int, bytes] = {}
     while len(fields) >= 4:
         tag, size = struct.unpack_from("<HH", fields)

@@ -1,8 +1,8 @@
-"""What an instructor and a student get, made from the records alone.
+"""What an instructor and a student get, made from the records only.
 
 scheme              points, late days, partial credit
 exports             gradebooks and the files of other systems
-feedback            a page for each student
-class_report, tallies       a page on the class, and what it counts
-words, output       statuses and lessons in words; files and pages
+pages               a page for each student, and one for the class
+tallies             what the class's page counts
+words               statuses, lessons and numbers in words
 """

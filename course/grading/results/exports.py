@@ -115,7 +115,7 @@ def _csv(rows: Iterable[Sequence[str | float | None]]) -> str:
 
 
 def _cell(value: str | float | None) -> str:
-    """A text that a spreadsheet would compute gets an apostrophe in front, and is text again."""
+    """A cell's text; an apostrophe keeps a spreadsheet from computing it."""
     if not isinstance(value, str):
         return "" if value is None else number(value)
     computed = value.startswith(_FORMULA) or value.lstrip().startswith(_FORMULA)
@@ -137,7 +137,7 @@ def _test(mark: Mark, score: Score) -> dict[str, Any]:
 
 
 def _told(mark: Mark) -> str:
-    """The feedback as text. What the grader says of its own failure is not for students."""
+    """The feedback as text, without the grader's own failures."""
     lines = [STATUSES[mark.status].word + "."]
     if mark.status == "internal":
         return lines[0]

@@ -16,16 +16,18 @@ share = 0.5              # of an exercise's points, what that can come to
 from __future__ import annotations
 
 import functools
-import math
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
 
 from course import registry
-from course.files import explain, read_bytes
+from course.files import read_bytes
 from course.grading.record import Mark, Record
 from course.lesson_map import LESSONS
 
@@ -148,17 +150,43 @@ def known_exercise(exercise: str) -> Exercise | None:
         return None
 
 
-def read_scheme(path: Path | None) -> Scheme:
-    """The rules in a file; where there is no file, the exercises' own points and no other rule.
+_Points = Annotated[float, Meta(ge=0, le=1e6)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+_Days = Annotated[int, Meta(ge=0)]
+T = TypeVar("T")
 
-    Raises: SchemeError.
+
+class _File(Struct, forbid_unknown_fields=True):
+    lessons: dict[str, dict[str, Any]] = {}
+    points: dict[str, Any] = {}
+    late: dict[str, Any] = {}
+    partial: dict[str, Any] = {}
+
+
+class _Lesson(Struct, forbid_unknown_fields=True):
+    due: Annotated[datetime, Meta(tz=True)]
+
+
+class _Late(Struct, forbid_unknown_fields=True):
+    per_day: _Share = 0.0
+    days_free: _Days = 0
+    most_days: _Days | None = None
+
+
+class _Partial(Struct, forbid_unknown_fields=True):
+    credit: Literal["none", "checks"] = "none"
+    share: _Share | None = None
+
+
+def read_scheme(path: Path | None) -> Scheme:
+    """The rules in a file; without one, the exercises' own points and no other rule.
+
+    Raises: SchemeError, OSError.
     """
     if path is None:
         return Scheme()
     try:
         return _scheme(tomllib.loads(read_bytes(path).decode("utf-8-sig")))
-    except OSError as error:
-        raise SchemeError(explain(error)) from error
     except SchemeError as error:
         raise SchemeError(f"{path.name}: {error}") from error
     except ValueError as error:
@@ -166,102 +194,48 @@ def read_scheme(path: Path | None) -> Scheme:
 
 
 def _scheme(said: dict[str, Any]) -> Scheme:
-    _only(said, ("lessons", "points", "late", "partial"), "the file")
-    due = _due(_table(said, "lessons"))
-    points = _points(_table(said, "points"))
-    late = _table(said, "late")
-    _only(late, ("per_day", "days_free", "most_days"), "[late]")
-    if late and not due:
+    file = _read(said, _File, "the file")
+    _all_known("lesson", file.lessons, [lesson.stem for lesson in LESSONS])
+    due = {
+        stem: _read(each, _Lesson, f"[lessons.{stem}]").due for stem, each in file.lessons.items()
+    }
+    _all_known("exercise", file.points, [each.id for each in registry.exercises()])
+    points = {
+        name: _read({name: value}, dict[str, _Points], "[points]")[name]
+        for name, value in file.points.items()
+    }
+    late, partial = _read(file.late, _Late, "[late]"), _read(file.partial, _Partial, "[partial]")
+    if file.late and not due:
         raise SchemeError("[late] counts from a due date, but no lesson has one.")
-    per_day = _number(late, "per_day", "[late]", 0.0, most=1.0)
-    days_free = _days(late, "days_free") or 0
-    most_days = _days(late, "most_days")
-    if most_days is not None and most_days < days_free:
+    if late.most_days is not None and late.most_days < late.days_free:
         raise SchemeError(
-            f"[late] most_days is {most_days}, but must be at least days_free, {days_free}."
+            f"[late] most_days is {late.most_days}, but must be at least days_free, "
+            f"{late.days_free}."
         )
-    return Scheme(due, points, per_day, days_free, most_days, _partial(_table(said, "partial")))
-
-
-def _due(lessons: dict[str, Any]) -> dict[str, datetime]:
-    stems = [lesson.stem for lesson in LESSONS]
-    found: dict[str, datetime] = {}
-    for stem in lessons:
-        if stem not in stems:
-            known = ", ".join(stems)
-            raise SchemeError(f"there is no lesson {_shown(stem)}; the lessons are: {known}.")
-        where = f"[lessons.{stem}]"
-        table = _table(lessons, stem, where)
-        _only(table, ("due",), where)
-        due = table.get("due")
-        if not isinstance(due, datetime) or due.tzinfo is None:
-            given = f"is {_shown(due)}" if "due" in table else "is not given"
-            raise SchemeError(
-                f"{where} due {given}, but must be a date and time with its time zone, such as "
-                "2026-12-01T23:59:00+01:00."
-            )
-        found[stem] = due
-    return found
-
-
-def _points(table: dict[str, Any]) -> dict[str, float]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            raise SchemeError(f'[points] {name} must be an exercise in quotes: "{name}.NAME" = 3.')
-        if known_exercise(name) is None:
-            known = ", ".join(each.id for each in registry.exercises())
-            raise SchemeError(f"there is no exercise {_shown(name)}; the exercises are: {known}.")
-    return {name: _number(table, name, "[points]", 0.0) for name in table}
-
-
-def _partial(table: dict[str, Any]) -> float:
-    _only(table, ("credit", "share"), "[partial]")
-    credit = table.get("credit", "none")
-    if credit not in ("none", "checks"):
-        raise SchemeError(f'[partial] credit is {_shown(credit)}, but must be "none" or "checks".')
-    share = _number(table, "share", "[partial]", 1.0, most=1.0)
-    if "share" in table and credit == "none":
+    if partial.share is not None and partial.credit == "none":
         raise SchemeError(
-            f'[partial] share is {_shown(share)}, but counts only where credit is "checks".'
+            f'[partial] share is {partial.share}, but counts only where credit is "checks".'
         )
-    return share if credit == "checks" else 0.0
+    share = 1.0 if partial.share is None else partial.share
+    share = share if partial.credit == "checks" else 0.0
+    return Scheme(due, points, late.per_day, late.days_free, late.most_days, share)
 
 
-def _table(said: dict[str, Any], name: str, where: str = "") -> dict[str, Any]:
-    table = said.get(name, {})
-    if not isinstance(table, dict):
-        raise SchemeError(f"{where or f'[{name}]'} must be a table, not {_shown(table)}.")
-    return table
-
-
-def _only(table: dict[str, Any], known: Collection[str], where: str) -> None:
-    for name in table:
+def _all_known(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
         if name not in known:
-            may = ", ".join(known)
-            raise SchemeError(f"{where} has the unknown key {_shown(name)}; it may have: {may}.")
+            raise SchemeError(f"there is no {what} {name!r}; there are: {', '.join(known)}.")
 
 
-def _number(
-    table: dict[str, Any], name: str, where: str, default: float, most: float = math.inf
-) -> float:
-    value: object = table.get(name, default)
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
-    if 0 <= number <= most and number < math.inf:
-        return float(number)
-    limit = "0 or more" if most == math.inf else f"from 0 to {most:g}"
-    raise SchemeError(f"{where} {name} is {_shown(value)}, but must be a number, {limit}.")
-
-
-def _days(late: dict[str, Any], name: str) -> int | None:
-    value: object = late.get(name)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise SchemeError(
-        f"[late] {name} is {_shown(value)}, but must be a whole number of days, 0 or more."
-    )
-
-
-def _shown(value: object) -> str:
-    """A value as it may stand in a sentence, however long."""
-    text = str(value) if hasattr(value, "isoformat") else repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+def _read(table: dict[str, Any], kind: type[T], where: str) -> T:
+    """A table of the file. Raises: SchemeError naming the field, its value and what it may be."""
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        why, _, place = str(error).partition(" - at `$")
+        name = place.strip(".`") if place.startswith(".") else next(iter(table), "")
+        if place:
+            value = table.get(name)
+            shown = str(value) if isinstance(value, datetime) else repr(value)
+            where += f" {name} is {shown[:60]}"
+        raise SchemeError(f"{where}: {why}.") from None

@@ -161,7 +161,7 @@ def _held(exercise: str, key: str, ideas: list[str]) -> Held:
 
 
 def _length(mark: Mark) -> tuple[bool, int, tuple[tuple[str, str], ...], str]:
-    """Orders examples: one that says something before none, the shorter before the longer."""
+    """Sort key of examples: none last, shorter first."""
     long = sum(len(label) + len(text) for label, text in mark.example)
     return not mark.example, long, mark.example, mark.idea
 

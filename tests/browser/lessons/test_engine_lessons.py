@@ -97,7 +97,7 @@ def test_on_a_phone_a_wide_table_fades_where_it_goes_on_and_the_hourglass_hides_
 
 # The post's words: who knows 22 tokens decodes at position 22.
 ROWS_AHEAD = """\
-def fused_rows(known, cursors, num_new):
+def prepare_inputs(known, cursors, num_new):
     longest = max(num_new)
     tokens, positions = [], []
     for mine, cursor, n in zip(known, cursors, num_new):
@@ -131,15 +131,15 @@ def assert_first_difference_is_shown(lesson):
 @in_lesson("l03_interleaving")
 def test_a_batch_and_a_mask_are_drawn_as_they_were_made_and_marked_where_they_differ(lesson):
     lesson.answer(ROWS_AHEAD)
-    expect(lesson.report("fused_rows", "failed")).to_contain_text("positions count from 0")
+    expect(lesson.report("prepare_inputs", "failed")).to_contain_text("positions count from 0")
     batch = lesson.widget("batch-view", "Your batch")
     expect(batch.locator(".sn-bv-differs:not(.sn-legend *)")).to_have_count(3)  # the decodes
     assert_first_difference_is_shown(lesson)
-    lesson.answer_right("fused_rows")
+    lesson.answer_right("prepare_inputs")
     expect(batch.locator(".sn-legend")).to_contain_text("no cell differs from the reference")
     same = lesson.timeline.locator(".sn-note-good")
     expect(same).to_have_text("Both did the same work in every step.")
-    expect(lesson.page.get_by_text("In this run fused_rows came from you")).to_be_attached()
+    expect(lesson.page.get_by_text("In this run prepare_inputs came from you")).to_be_attached()
     lesson.answer(GENEROUS_MASK)
     lesson.report("full_mask", "passed")
     mask = lesson.widget("mask-build", "full_mask([4, 2, 0], [1, 3, 2])")
@@ -159,13 +159,13 @@ def visible(query, key, window, sinks):
 """
 # Legal, and not the reference's: the ring turns backwards, behind it lie the sinks.
 RING = """\
-def ring_slot(position, window, sinks):
+def rolling_buffer_index(position, window, sinks):
     if position < sinks:
         return window + position
     return window - 1 - position % window
 """
 EXHIBIT_A = """\
-def exhibit_a(k, v, window, sinks):
+def evict_one_per_step(k, v, window, sinks):
     kept = [i for i in range(k.shape[1]) if i < sinks or i >= k.shape[1] - window]
     return k[:, kept], v[:, kept]
 """
@@ -195,8 +195,8 @@ def test_the_window_s_slider_draws_another_run_and_a_narrow_window_is_marked(les
 @in_lesson("l04_sliding_window")
 def test_another_ring_is_as_right_as_the_reference_and_a_repaired_eviction_passes(lesson):
     lesson.answer(RING)
-    lesson.report("ring_slot", "passed")
-    ring = lesson.widget("storage-strip", "A window of 5 and 2 sinks, by your ring_slot")
+    lesson.report("rolling_buffer_index", "passed")
+    ring = lesson.widget("storage-strip", "A window of 5 and 2 sinks, by your rolling_buffer_index")
     expect(ring).to_be_attached()
     assert press_on(ring, "Home").startswith("Position 0 goes into slot 5.")
     assert "Overwritten: 2" in press_on(ring, *["ArrowRight"] * 7)
@@ -215,7 +215,7 @@ def test_another_ring_is_as_right_as_the_reference_and_a_repaired_eviction_passe
 # ---- lesson 5 ------------------------------------------------------------------------------------
 
 FIT_THROUGH_0 = """\
-def fit(points):
+def fit_ttft(points):
     return sum(x * y for x, y in points) / sum(x * x for x, _ in points), 0.0
 """
 # The post's words: the time left minus the predicted TTFT.
@@ -224,8 +224,8 @@ def slack(now, deadline, total, done, a, c):
     return deadline - now - (a * total + c)
 """
 OUTRANKS = """\
-def exhibit_a(waiter, runner, margin):
-    return waiter >= 0 and (runner < 0 or waiter > margin * runner)
+def exhibit_a(candidate, incumbent, margin):
+    return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 """
 
 
@@ -233,10 +233,10 @@ def exhibit_a(waiter, runner, margin):
 def test_a_wrong_fit_and_a_wrong_slack_are_drawn_beside_the_reference(lesson):
     curves = lesson.figure("Our model on a CPU, measured once")
     lesson.answer(FIT_THROUGH_0)
-    lesson.report("fit", "failed")
+    lesson.report("fit_ttft", "failed")
     expect(curves).to_contain_text("your line")
     expect(curves).to_contain_text("the reference's line")
-    lesson.answer_right("fit")
+    lesson.answer_right("fit_ttft")
     expect(curves).not_to_contain_text("the reference's line")
     compared = lesson.page.locator(".output table", has_text="preemptions, computed in vain")
     lesson.answer(SLACK_OF_ALL)
@@ -257,9 +257,9 @@ def test_a_wrong_fit_and_a_wrong_slack_are_drawn_beside_the_reference(lesson):
 
 
 @in_lesson("l05_slo_policy")
-def test_a_right_gate_decides_the_eight_moments_and_a_repaired_exhibit_loses_its_symptom(lesson):
-    lesson.answer_right("gate")
-    picture = lesson.widget("gate-picture", "Eight moments, by your gate")
+def test_a_right_choice_decides_the_eight_moments_and_a_repaired_exhibit_loses_its_symptom(lesson):
+    lesson.answer_right("select_victim")
+    picture = lesson.widget("gate-picture", "Eight moments, by your function")
     expect(picture).to_be_attached()
     press_on(picture, "Home")
     victims = []
@@ -274,7 +274,7 @@ def test_a_right_gate_decides_the_eight_moments_and_a_repaired_exhibit_loses_its
         expect(ladder.locator(".sn-live")).to_contain_text(words)
     seen = lesson.shows("10,200 ms").locator("table").first
     expect(seen).to_contain_text("aborted")
-    lesson.report("gate", "failed", place=1)
+    lesson.report("select_victim", "failed", place=1)
     lesson.answer(OUTRANKS)
-    lesson.report("gate", "passed", place=1)
+    lesson.report("select_victim", "passed", place=1)
     expect(seen).not_to_contain_text("aborted")

@@ -9,14 +9,14 @@ import pytest
 from driving import expect, focus_toolbar, in_lesson, press_on
 from launching import wait_for
 
-from course.stories.l01_chunks import six_requests
-from nanogpt import Engine, EngineConfig, Parts, load_model
+from course.lesson_data.l01_chunks import six_requests
+from nanogpt import Engine, EngineConfig, Policies, load_model
 from nanogpt.clock import CostClock
 from nanogpt.experiments.machines import LARGE_GPU
 
 pytestmark = [pytest.mark.browser, in_lesson("l01_chunked_prefill")]
 
-SIZE = "return max(0, min(budget - num_decodes, remaining))"
+SIZE = "return max(0, min(token_budget - num_decodes, remaining))"
 INPUTS = """\
 def chunk_inputs(tokens, cursor, n):
     end = cursor + n * ONCE
@@ -72,8 +72,10 @@ DRAWN = """(picture) => {
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def run_with(parts):
-    engine = Engine(load_model(), EngineConfig(token_budget=32), parts, clock=CostClock(LARGE_GPU))
+def run_with(policies):
+    engine = Engine(
+        load_model(), EngineConfig(token_budget=32), policies, clock=CostClock(LARGE_GPU)
+    )
     return engine.run(six_requests()).steps
 
 
@@ -102,7 +104,7 @@ def words_of_yours(lesson):
 
 
 def test_an_answer_that_is_typed_turns_the_check_red_then_green_and_is_saved(lesson, course_server):
-    wrong, keyboard = "return budget", lesson.page.keyboard
+    wrong, keyboard = "return token_budget", lesson.page.keyboard
     for old, new, status in (("raise NotImpl", wrong, "failed"), (wrong, SIZE, "passed")):
         lesson.cell("chunk_size").locator(".cm-line", has_text=old).click()
         keyboard.press("Home")
@@ -118,9 +120,9 @@ def test_an_answer_that_is_typed_turns_the_check_red_then_green_and_is_saved(les
 def test_another_legal_plan_is_drawn_as_it_ran_and_compared_with_the_reference(lesson):
     names = {}
     exec(NEWEST_FIRST, names)
-    steps = run_with(Parts(plan_step=names["plan_step"]))
+    steps = run_with(Policies(plan_step=names["plan_step"]))
     plans = [plan_of(step) for step in steps]
-    reference = [plan_of(step) for step in run_with(Parts())]
+    reference = [plan_of(step) for step in run_with(Policies())]
     pairs = enumerate(zip(plans, reference, strict=False))
     first = next(index for index, (mine, other) in pairs if mine != other)
     assert first > 0

@@ -24,7 +24,7 @@ def exhibit(letter, exercise_id):
 # ---- lesson 6 ------------------------------------------------------------------------------------
 
 CHECKPOINT_ALONE = """\
-def checkpoint(vote):
+def preemption_point(vote):
     if vote:
         yield ("leave",)
 """
@@ -44,13 +44,13 @@ def ranks_below():
 def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_together(lesson):
     board = lesson.widget("vote-board", "The target is written between two glances at layer 3")
     lesson.answer(CHECKPOINT_ALONE)
-    expect(lesson.report("checkpoint", "failed")).to_contain_text("waits for ever")
+    expect(lesson.report("preemption_point", "failed")).to_contain_text("waits for ever")
     mine = board.get_by_role("button", name="yours", exact=True)
     mine.click(timeout=60_000)
     press_on(board, "End")
     expect(board.locator(".sn-chip-strong")).to_have_text("hangs")
     expect(board.locator("svg[role=img] .sn-vb-alone")).to_have_count(1)
-    lesson.answer_right("checkpoint")
+    lesson.answer_right("preemption_point")
     expect(board.locator(".sn-chip-strong")).not_to_have_text("hangs")
     mine.click()
     press_on(board, "Home", *["ArrowRight"] * 3)
@@ -63,13 +63,13 @@ def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
     lesson.answer_right("resume_or_abort")
     asked = lesson.shows("By your resume_or_abort:")
     expect(asked).to_contain_text("sleeps 1,200 ms, then: resume")
-    lesson.answer_right("clean_up")
+    lesson.answer_right("rollback_step")
     books = lesson.page.locator(".output table", has_text="scheduled last")
     cells = books.locator("tr", has_text="yours").locator("td")
     expect(cells).to_have_text(["yours", "2 8 5 3", "6", "6", "6", "3"])
     # A machine that is too busy shows the recording instead, and says so.
     ran = lesson.shows("The pass over 1,400 tokens takes")
-    words = re.compile("^(On this machine, just now, with your clean_up|Recorded, not run here)")
+    words = re.compile("^(On this machine, just now, with your rollback|Recorded, not run here)")
     expect(ran).to_contain_text(words)
     expect(lesson.widget("slo-cycle", "The same preemption, thread by thread")).to_be_attached()
 
@@ -78,7 +78,7 @@ def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
 def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson, course_server):
     lesson.wait_until_open()
     assert ranks_below() == []
-    lesson.answer_right("clean_up")  # the run with another function is not known yet
+    lesson.answer_right("rollback_step")  # the run with another function is not known yet
     wait_for(lambda: len(ranks_below()) == 2, limit_s=180)
     ranks = ranks_below()
     lesson.page.goto(course_server.address)  # the lesson's own page is closed by that
@@ -91,7 +91,7 @@ def test_no_rank_is_left_when_the_page_is_closed_in_the_middle_of_a_pass(lesson,
 # ---- lesson 7 ------------------------------------------------------------------------------------
 
 ON_EVENT_STALE = """\
-def on_event(heap, generations, event):
+def apply_event(heap, generations, event):
     heap, newest = heap.copy(), dict(generations)
     kind, *rest = event
     if kind != "pop":
@@ -106,7 +106,7 @@ def on_event(heap, generations, event):
     return heap, newest, who
 """
 BUMP_BY_DEADLINE = """\
-def bump(priority, now, deadline, remaining):
+def boosted_priority(priority, now, deadline, remaining):
     return max(priority - 2, 0) if 0 <= deadline - now <= 50_000 else priority
 """
 BY_ARRIVAL = """\
@@ -143,14 +143,14 @@ def test_a_wrong_heap_is_shown_stale_and_stops_the_fleet_and_a_right_one_keeps_i
     rush = lesson.widget("fleet-view", "300 requests per second, in order of arrival")
     expect(rush).to_contain_text("232 wait")
     lesson.answer(ON_EVENT_STALE)
-    expect(lesson.report("on_event", "failed")).to_contain_text("stale")
-    heap = lesson.widget("lazy-heap", "A queue, by your on_event")
+    expect(lesson.report("apply_event", "failed")).to_contain_text("stale")
+    heap = lesson.widget("lazy-heap", "A queue, by your apply_event")
     expect(heap).to_be_attached()
     press_on(heap, "End")
     expect(heap.locator(".sn-lh-popped.sn-lh-wrong").first).to_contain_text("did not wait")
-    expect(fleets).to_contain_text("The run stopped: on_event popped")
+    expect(fleets).to_contain_text("The run stopped: apply_event popped")
     expect(lesson.widget("fleet-view", "The reference's fleet in a burst")).to_be_attached()
-    lesson.answer_right("on_event")
+    lesson.answer_right("apply_event")
     expect(fleets).to_contain_text(LIKE_THE_REFERENCE)
     press_on(heap, "End")
     expect(heap.locator(".sn-lh-popped")).to_have_text(["#3", "#7", "#5"])
@@ -162,12 +162,13 @@ def test_a_wrong_bump_is_named_where_the_decisions_part_and_right_ones_are_the_r
     lesson, fleets
 ):
     lesson.answer(BUMP_BY_DEADLINE)
-    expect(lesson.report("bump", "failed")).to_contain_text("not of the deadline alone")
+    expect(lesson.report("boosted_priority", "failed")).to_contain_text("not of the deadline alone")
     parts = re.compile(r"differs first at [\d.,]+ ms: yours .* request \d+.*, the reference ")
     expect(fleets).to_contain_text(parts)
-    lesson.answer_right("bump", "route")
+    lesson.answer_right("boosted_priority", "route")
     expect(fleets).to_contain_text(LIKE_THE_REFERENCE)
-    expect(lesson.shows("In this run on_event, bump, route came from you.")).to_be_attached()
+    said = "In this run apply_event, boosted_priority, route came from you."
+    expect(lesson.shows(said)).to_be_attached()
     hottest = lesson.page.locator(".output table", has_text="requests per worker").first
     *_, reference, mine = hottest.locator("tr").all()
     cells = [row.locator("td").all_text_contents() for row in (reference, mine)]
@@ -332,7 +333,7 @@ def test_a_wrong_release_stops_your_engine_and_a_wrong_order_is_seen_in_the_pool
 
 @in_lesson("l09_blocks")
 def test_all_six_are_yours_and_measured_and_a_repaired_exhibit_loses_its_symptom(lesson, shared):
-    lesson.answer_right("allocate", "longest_match", "writable")
+    lesson.answer_right("allocate", "longest_match", "copy_on_write")
     expect(shared).to_contain_text(f"In this run {ALL_SIX} came from you.")
     expect(shared).to_contain_text("112 more were found in blocks")
     sixteen = lesson.page.locator(".output tr", has_text="blocks of 16, yours")
@@ -352,12 +353,12 @@ def test_all_six_are_yours_and_measured_and_a_repaired_exhibit_loses_its_symptom
 
 # ---- lesson 10 -----------------------------------------------------------------------------------
 
-DOOR_WITHOUT_END = """\
-def admit_or_refuse(queue, limits, request):
+ADMITS_ALL = """\
+def admission_control(queue, limits, request):
     return "accept"
 """
 EVENTS_ENDLESS = """\
-def next_events(committed, sent, is_done):
+def stream_delta(committed, sent, is_done):
     while True:
         sent += 1
 """
@@ -371,7 +372,7 @@ def served(lesson):
 
 @in_lesson("l10_capstone")
 def test_the_server_that_stands_answers_whatever_asks_it(lesson, served):
-    expect(served).to_contain_text("The reference stands in for admit_or_refuse, next_events")
+    expect(served).to_contain_text("The reference stands in for admission_control, stream_delta")
     expect(served).to_contain_text("All six texts are the oracle's")
     said = lesson.shows("Your engine is served at")
     [address] = re.findall(r"http://127\.0\.0\.1:\d+", said.text_content())[:1]
@@ -380,27 +381,27 @@ def test_the_server_that_stands_answers_whatever_asks_it(lesson, served):
 
 
 @in_lesson("l10_capstone")
-def test_a_door_without_an_end_fails_and_a_right_one_refuses_with_seconds(lesson):
-    lesson.answer(DOOR_WITHOUT_END)
-    expect(lesson.report("admit_or_refuse", "failed")).to_contain_text("only looks kind")
+def test_admission_without_an_end_fails_and_a_right_one_refuses_with_seconds(lesson):
+    lesson.answer(ADMITS_ALL)
+    expect(lesson.report("admission_control", "failed")).to_contain_text("only looks kind")
     crowd = lesson.shows("12 clients at once")
     expect(crowd).to_contain_text("12 were served, 0 were answered by 429")
-    lesson.answer_right("admit_or_refuse")
+    lesson.answer_right("admission_control")
     expect(crowd).to_contain_text(re.compile(r"with Retry-After: \d"))
 
 
 @in_lesson("l10_capstone")
 def test_a_stream_that_repeats_or_never_ends_is_told_and_a_right_one_serves_again(lesson, served):
-    lesson.answer(worked_source("l10.next_events").replace("[sent:]", ""))
-    card = lesson.report("next_events", "failed")
+    lesson.answer(worked_source("l10.stream_delta").replace("[sent:]", ""))
+    card = lesson.report("stream_delta", "failed")
     expect(card).to_contain_text("what has been sent is not sent again")
-    expect(lesson.shows("A stream of six tokens")).to_contain_text("by your next_events")
+    expect(lesson.shows("A stream of six tokens")).to_contain_text("by your stream_delta")
     expect(served).to_contain_text("0 of 6 texts are the oracle's")
     lesson.answer(EVENTS_ENDLESS)
-    expect(lesson.report("next_events", "timeout")).to_contain_text("Took too long")
-    expect(lesson.stand_in("next_events")).to_be_visible()
-    lesson.answer_right("next_events")
-    expect(lesson.stand_in("next_events")).to_have_count(0)
+    expect(lesson.report("stream_delta", "timeout")).to_contain_text("Took too long")
+    expect(lesson.stand_in("stream_delta")).to_be_visible()
+    lesson.answer_right("stream_delta")
+    expect(lesson.stand_in("stream_delta")).to_have_count(0)
     expect(served).to_contain_text("All six texts are the oracle's")
     timeline = lesson.widget("timeline", "Six clients, as the engine")
     assert "tep 0: " in press_on(timeline, "Home")

@@ -1,0 +1,124 @@
+"""What the course changes in marimo's server: which pages it answers, its styles, its kernels."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.forkserver
+import re
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_RULE = re.compile(rb"[^{};]*:has\([^{}]*\{[^{}]*\}")
+_THEME = b":root:has(body.dark)"  # all colours of the page hang on it
+_ITS_CHILD = b":root:has(>body.dark)"  # the same, and nothing below the body can change it
+_PRELOADED = ("marimo._runtime.runtime", "anywidget", "numpy", "torch", "course.launcher.frozen")
+
+
+class PageGuard:
+    """ASGI middleware that lets only the course's own pages open its websockets.
+
+    A browser sends the learner's cookie to every port of a host, and says in `Origin` whose page
+    is asking. marimo takes the cookie and does not look at the origin: without this, a page of
+    another local server could open a terminal here.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Close a websocket that another page asks for; pass everything else on."""
+        if scope["type"] == "websocket" and not _may_open(scope):
+            await receive()  # the request to connect
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await self.app(scope, receive, send)
+
+
+def _may_open(scope: Scope) -> bool:
+    """Whether a page of the host that it names asks for the websocket.
+
+    What is not a browser names no origin, and needs the token like everything else. Behind a
+    proxy, the host that the page knows is the one forwarded; a page cannot set that header.
+    """
+    headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    origin = headers.get(b"origin")
+    hosts = {headers.get(b"host"), headers.get(b"x-forwarded-host")}
+    return origin is None or urlsplit(origin).netloc in hosts
+
+
+class LightStyles:
+    """ASGI middleware that takes rules with `:has()` out of style sheets, as a bundler writes them.
+
+    With such rules, Chromium looks at all cells again whenever anything in one changes: 8 ms each
+    time in a lesson, ninety times for an edit (docs/benchmarks.md). What they are for, menus that
+    are open, tables and AI edits, looks a little plainer without them. The rule that makes the
+    page dark stays, in words that look at the root's own children only.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send style sheets whole and lighter; pass everything else on."""
+        if scope["type"] != "http" or not scope["path"].endswith(".css"):
+            await self.app(scope, receive, send)
+            return
+        start: Message = {}
+        body = b""
+
+        async def hold(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            body += message.get("body", b"")
+            if message.get("more_body", False):
+                return
+            body = _RULE.sub(_lighter, body)
+            length = (b"content-length", str(len(body)).encode())
+            headers = [each for each in start["headers"] if each[0].lower() != length[0]]
+            await send({**start, "headers": [*headers, length]})
+            await send({"type": "http.response.body", "body": body})
+
+        await self.app(scope, receive, hold)
+
+
+def _lighter(rule: re.Match[bytes]) -> bytes:
+    return rule[0].replace(_THEME, _ITS_CHILD) if _THEME in rule[0] else b""
+
+
+def install(mode: str) -> None:
+    """Change every server that marimo makes in this process; `mode` is marimo's."""
+    from marimo._server.registry import MIDDLEWARE_REGISTRY
+    from starlette.middleware import Middleware
+
+    MIDDLEWARE_REGISTRY.register("page guard", Middleware(PageGuard))
+    MIDDLEWARE_REGISTRY.register("light styles", Middleware(LightStyles))
+    # Where torch cannot be trusted after a fork, kernels start as marimo starts them.
+    if mode == "edit" and sys.platform == "linux":
+        _fork_kernels()
+
+
+def _fork_kernels() -> None:
+    """Fork kernels from a process that has the large imports behind it.
+
+    marimo starts a new Python for each open lesson, which imports marimo, torch and anywidget
+    before its first cell runs: two to three seconds. Here they are imported once, while the
+    learner reads the first page. The course is not among them, so that a kernel started after an
+    update has its new modules.
+    """
+    from marimo._session.managers import kernel
+
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload(list(_PRELOADED))
+
+    def instead(method: str) -> Any:
+        return forking
+
+    setattr(kernel, "get_context", instead)  # noqa: B010 (it is not exported)
+    threading.Thread(target=multiprocessing.forkserver.ensure_running, daemon=True).start()

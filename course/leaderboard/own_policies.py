@@ -1,0 +1,184 @@
+"""The learner's own policies in the contest: finding them, playing them, and a report card.
+
+They come from passed answers and from a file. A policy is kept as its text, which is all that it
+needs, and runs only in child processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from course.answers import load_policies
+from course.calling.answers import load
+from course.calling.channel import LostError, TooSlowError
+from course.calling.jobs import RunError, run
+from course.calling.policies import SavedPolicy
+from course.calling.processes import own_starter
+from course.files import read_bytes
+from course.registry import exercises
+from course.source.cutting import read_notebook
+from course.source.surroundings import surroundings
+from nanogpt.contest import BASELINES, Entry, Round, Score, Workload, play, play_round, workload
+from nanogpt.contest import priority_key as reference_key
+from nanogpt.policies import Policies
+
+PLAYED = (
+    "priority_key", "plan_step", "admit", "choose_victim", "requeue", "chunk_inputs", "chunk_mask",
+    "assign_tokens",
+)  # fmt: skip
+"""What an engine of the contest asks: its priority key, and seven fields of `Policies`."""
+ANY = f"{', '.join(PLAYED[:-1])} or {PLAYED[-1]}"
+
+MINE = "mine"
+"""The name of the learner's entry."""
+
+PLAY_S = 60.0
+"""Limit of the computing time for one workload."""
+
+Functions = Mapping[str, Callable[..., Any]]
+
+
+class ContestError(Exception):
+    """Why the contest cannot be played so, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPolicies:
+    """Saved functions by name, and their origin in a sentence."""
+
+    functions: Mapping[str, SavedPolicy]
+    sentence: str
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """By the same names, all that each function needs."""
+        return {name: function.text for name, function in self.functions.items()}
+
+
+def entry_of(functions: Functions) -> Entry:
+    """The entry MINE with these policies; the others are the reference."""
+    policies = {name: function for name, function in functions.items() if name != "priority_key"}
+    return Entry(MINE, Policies(**policies), functions.get("priority_key", reference_key))
+
+
+def play_mine(name: str, number: int, seed: int, functions: Functions) -> Round:
+    """One workload: the baselines play in this process, and the entry MINE in one of its own."""
+    made, entry = workload(name, seed), entry_of(functions)
+    try:
+        score = run(play, made, entry, limit_s=PLAY_S)
+    except RunError as error:
+        score = Score(len(made.calls), (), 0, 0, str(error))
+    played = play_round(name, number, seed, BASELINES)
+    return replace(played, scores=(*played.scores, (MINE, score)))
+
+
+def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
+    """The passed answers that play, and before them what the file defines, if it exists.
+
+    Raises: ContestError for a file that defines no policy or a broken one, or, if it `is_wanted`,
+    that does not exist; OSError when it cannot be read.
+    """
+    answers = load_policies()
+    mine: dict[str, SavedPolicy] = {
+        item.part: getattr(answers.policies, item.part)
+        for item in exercises()
+        if item.part in PLAYED and answers.whose.get(item.part) == "yours"
+    }
+    sentences = [f"From your lessons: {_listed(mine)}."] if mine else []
+    if file.exists():
+        written = read_policies(file)
+        mine.update(written)
+        sentences.append(f"From {file.name}: {_listed(written)}.")
+    elif is_wanted:
+        raise ContestError(f"There is no file {file}; name one with functions called {ANY}.")
+    if not mine:
+        sentences = [
+            f"No part is yours yet, so the reference plays: pass an exercise whose function the "
+            f"engine uses, or write a function called {ANY} into {file}."
+        ]
+    return OwnPolicies(mine, " ".join(sentences))
+
+
+def read_policies(file: Path) -> dict[str, SavedPolicy]:
+    """The policies that a file defines. Raises: ContestError, OSError."""
+    try:
+        content = read_bytes(file).decode()
+    except ValueError:
+        raise ContestError(f"{file} is not text in UTF-8.") from None
+    notebook = read_notebook(content)
+    wanted = [name for name in PLAYED if notebook.binding(name)]
+    try:
+        with own_starter().start() as channel:
+            loaded = load(channel, content, wanted)
+    except (LostError, TooSlowError) as error:
+        why = error.words if isinstance(error, LostError) else f"took {error.cpu_s:.0f} s"
+        raise ContestError(f"{file} cannot play: reading it {why}.") from None
+    problems = [problem for name in wanted for problem in loaded.problems[name]]
+    problems += [f"`{name}` is no function." for name in wanted if name not in loaded.answers]
+    if problems:
+        raise ContestError(f"{file} cannot play: {problems[0]}")
+    if not wanted:
+        broken = f" {notebook.broken[0]}" if notebook.broken else ""
+        raise ContestError(f"{file} defines no part; it takes functions called {ANY}.{broken}")
+    return {
+        name: SavedPolicy(surroundings(notebook, notebook.binding(name)).text(), name)
+        for name in wanted
+    }
+
+
+def _listed(policies: Mapping[str, object]) -> str:
+    return ", ".join(name for name in PLAYED if name in policies)
+
+
+# --- the report card ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """The points that a policy brings in one workload.
+
+    `alone`: the reference with this one policy, less the reference. `among`: all own policies, less
+    all but this one. `problem` is why a run with it failed.
+    """
+
+    part: str
+    workload: str
+    alone: int
+    among: int
+    problem: str
+
+
+def card_of(functions: Functions, names: Sequence[str], seed: int) -> list[Contribution]:
+    """The report card, policy by policy, under one seed; a child process plays each workload."""
+    card: list[Contribution] = []
+    mine = [part for part in PLAYED if part in functions]
+    for name in names:
+        try:
+            limit_s = PLAY_S * len(functions)
+            card += run(contributions, functions, workload(name, seed), limit_s=limit_s)
+        except RunError as error:
+            card += [Contribution(part, name, 0, 0, str(error)) for part in mine]
+    return sorted(card, key=lambda each: PLAYED.index(each.part))
+
+
+def contributions(functions: Functions, made: Workload) -> list[Contribution]:
+    """What each of these policies brings in one workload. Plays them in this process."""
+    scores: dict[frozenset[str], Score] = {}
+
+    def score(parts: set[str]) -> Score:
+        key = frozenset(parts)
+        if key not in scores:
+            scores[key] = play(made, entry_of({part: functions[part] for part in parts}))
+        return scores[key]
+
+    everything, reference = set(functions), score(set()).points
+    card: list[Contribution] = []
+    for part in (part for part in PLAYED if part in functions):
+        alone, together = score({part}), score(everything)
+        among = together.points - score(everything - {part}).points
+        problem = alone.problem or together.problem
+        card.append(Contribution(part, made.name, alone.points - reference, among, problem))
+    return card

@@ -1,0 +1,247 @@
+"""Behind lesson 0's first half and its last: a cache in the model, its time, bug or rounding."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from course.calling.jobs import RunError, run
+from course.calling.policies import Policy
+from nanogpt import GPT, Engine, EngineConfig, Policies, Request, decode, generate
+from nanogpt.checkpoints.weights import load_model
+from nanogpt.clock import WallClock
+from nanogpt.executors.packed import PackedExecutor
+from nanogpt.outputs import ModelOutput, Row
+
+Attention = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+NextInputs = Callable[[list[int], int], list[int]]
+Writer = Callable[..., tuple[list[int], torch.Tensor]]
+
+_BUG_S = 60.0  # of computing, for each cache in three formats: few processors compute in 16 bits
+
+# --- the learner's cache in the model ----------------------------------------------------------
+
+
+class Cache:
+    """K and V of one request per head and layer, grown by `attend(q, k_cache, v_cache, k, v)`."""
+
+    def __init__(self, attend: Attention) -> None:
+        self._attend = attend
+        self._held: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+
+    @torch.inference_mode()
+    def feed(self, model: GPT, token: int, position: int) -> torch.Tensor:
+        """The logits (V,) after one more token."""
+        hidden = model.hidden(torch.tensor([token]), torch.tensor([position]), self._every_head)
+        return model.logits(hidden)[0]
+
+    def _every_head(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+    ) -> torch.Tensor:
+        out = torch.empty_like(q)  # (1, H, D)
+        for head in range(q.shape[1]):
+            k_cache, v_cache = self._held.get((layer, head), (k[:0, head], v[:0, head]))
+            out[:, head], k_all, v_all = self._attend(
+                q[:, head], k_cache, v_cache, k[:, head], v[:, head]
+            )
+            self._held[layer, head] = k_all, v_all
+        return out
+
+
+@torch.inference_mode()
+def uncached_logits(model: GPT, prompt: Sequence[int], new_tokens: Sequence[int]) -> torch.Tensor:
+    """The logits (N, V) that each new token is predicted from when everything is fed every time."""
+    texts = [[*prompt, *new_tokens[:i]] for i in range(len(new_tokens))]
+    return torch.stack([model(torch.tensor([text]))[0][0, -1] for text in texts])
+
+
+def your_text(
+    write: Writer,
+    prompt: Sequence[int],
+    next_inputs: NextInputs,
+    cached_attention: Attention,
+) -> str:
+    """40 characters written by `write` with two passed answers, beside the oracle's; Markdown."""
+    mine = Policy(next_inputs), Policy(cached_attention)
+    oracles_new, oracles_logits = _oracle(tuple(prompt))
+    try:
+        new, logits = run(_written, write, prompt, *mine)
+        if new != oracles_new:
+            guilty = run(_guilty, write, prompt, oracles_new, *mine)
+            return _drawn(_said_of_another_text(guilty), prompt, new)
+    except RunError as error:
+        return f"The run stopped: {error}."
+    gap = float((logits - oracles_logits).abs().max())
+    said = (
+        "**This text was written with your two functions.** The oracle, which recomputes "
+        "everything, writes the same 40 characters. The largest difference between any logit of "
+        f"yours and the oracle's, in float64, is {gap:.1e}."
+    )
+    return _drawn(said, prompt, new)
+
+
+@functools.cache
+def _oracle(prompt: tuple[int, ...]) -> tuple[list[int], torch.Tensor]:
+    """The oracle's 40 characters and their logits (40, V), worked out once."""
+    model = load_model(dtype=torch.float64)
+    new = generate(model, list(prompt), 40)
+    return new, uncached_logits(model, prompt, new)
+
+
+@functools.cache
+def _by_the_engine(prompt: tuple[int, ...]) -> tuple[int, ...]:
+    engine = Engine(load_model(dtype=torch.float64), EngineConfig(token_budget=512))
+    return engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0)
+
+
+def reference_text(prompt: Sequence[int]) -> str:
+    """The same 40 characters by the engine's own cache, while the two answers are not there."""
+    new = _by_the_engine(tuple(prompt))
+    said = (
+        "**This text was written with the engine's own cache**, the reference, since your two "
+        "functions have not both passed yet. As soon as they have, they write it, and your logits "
+        "are compared with the oracle's."
+    )
+    return _drawn(said, prompt, new)
+
+
+def _written(
+    write: Writer, prompt: Sequence[int], *answers: Callable[..., Any]
+) -> tuple[list[int], torch.Tensor]:
+    return write(load_model(dtype=torch.float64), prompt, 40, *answers)
+
+
+def _guilty(
+    write: Writer,
+    prompt: Sequence[int],
+    oracle: list[int],
+    next_inputs: NextInputs,
+    cached_attention: Attention,
+) -> list[str]:
+    """Which of two answers make another text than the oracle's, each beside a right one."""
+    pairs = {
+        "next_inputs": (next_inputs, _plain_attention),
+        "cached_attention": (_plain_inputs, cached_attention),
+    }
+    return [name for name, both in pairs.items() if _written(write, prompt, *both)[0] != oracle]
+
+
+def _said_of_another_text(guilty: list[str]) -> str:
+    whose = " and ".join(f"`{name}`" for name in guilty) or "the two of them together"
+    return (
+        "**This text was written with your two functions, and the oracle writes another.** Both "
+        f"passed their checks, so the checks have missed something. The difference is made by "
+        f"{whose}: put next to right ones, it changes the text by itself."
+    )
+
+
+def _plain_inputs(tokens: list[int], num_cached: int) -> list[int]:
+    return tokens[num_cached:]
+
+
+def _plain_attention(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    k_all, v_all = torch.cat([k_cache, k]), torch.cat([v_cache, v])
+    out = F.scaled_dot_product_attention(q[None], k_all[None], v_all[None])[0]
+    return out, k_all, v_all
+
+
+def _drawn(said: str, prompt: Sequence[int], new: Sequence[int]) -> str:
+    return "\n".join([said, "", "```text", decode(prompt) + decode(new), "```"])
+
+
+# --- time -----------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def timed_both_ways(model: GPT, prompt: Sequence[int], count: int) -> tuple[list[int], list[int]]:
+    """Microseconds until each of `count` tokens is there: everything fed every time, and cached."""
+    clock, tokens, uncached_us = WallClock(), list(prompt), list[int]()
+    generate(model, list(prompt), 5)  # the first calls are slow, whatever they do
+    Engine(model, EngineConfig(token_budget=512)).run([(0, Request(0, list(prompt), 5))])
+    begin_us = clock.now_us()
+    for _ in range(count):
+        logits, _ = model(torch.tensor([tokens]))
+        tokens.append(int(logits[0, -1].argmax()))
+        uncached_us.append(clock.now_us() - begin_us)
+    engine = Engine(model, EngineConfig(token_budget=512), clock=clock)
+    steps = engine.run([(0, Request(0, list(prompt), count))]).steps
+    return uncached_us, [step.end_us - steps[0].start_us for step in steps]
+
+
+def time_table(num_prompt: int, uncached_us: Sequence[int], cached_us: Sequence[int]) -> str:
+    """Tokens and times with and without a cache after some numbers of characters, as Markdown."""
+    lines = [
+        "| new characters | tokens computed, no cache | with cache | time, no cache "
+        "| with cache | saved |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for n in (1, 20, 50, 100, 200):
+        plain, kept = sum(range(num_prompt, num_prompt + n)), num_prompt + n - 1
+        plain_ms, kept_ms = uncached_us[n - 1] / 1000, cached_us[n - 1] / 1000
+        lines.append(
+            f"| {n} | {plain:,} | {kept:,} | {plain_ms:,.0f} ms | {kept_ms:,.0f} ms "
+            f"| {plain_ms / kept_ms:.1f} × |"
+        )
+    return "\n".join([*lines, "", "*Times: measured on this machine just now. Tokens: counted.*"])
+
+
+# --- bug or rounding -----------------------------------------------------------------------------
+
+
+class _KeepsLogits(PackedExecutor):
+    """The engine's executor, which also keeps the logits of each step."""
+
+    def execute(self, rows: Sequence[Row]) -> ModelOutput:
+        result = super().execute(rows)
+        self.kept = [*getattr(self, "kept", []), result.logits[0]]
+        return result
+
+
+def bug_or_rounding(prompt: Sequence[int], caches: dict[str, Policies]) -> str:
+    """Each cache's largest difference from the oracle's logits in three formats, as Markdown."""
+    try:
+        experiments = run(_experiments, prompt, caches, limit_s=_BUG_S)
+    except RunError as error:
+        return f"The run stopped: {error}."
+    lines, text = list[str](), ""
+    for name, found in experiments.items():
+        gaps = " | ".join(f"{gap:.0e}" for gap, _, _ in found)
+        _, new, is_same = found[-1]
+        lines.append(f"| {name} | {gaps} | {'the same' if is_same else 'differs'} |")
+        text = decode(prompt) + decode(new)
+    return "\n".join(
+        [
+            *["The text of the cache with the bug:", "", "```text", text, "```", ""],
+            "| largest difference of any logit | bfloat16 | float32 | float64 "
+            "| text in float64, beside the oracle's |",
+            "|:---|---:|---:|---:|---:|",
+            *lines,
+        ]
+    )
+
+
+def _experiments(
+    prompt: Sequence[int], caches: dict[str, Policies]
+) -> dict[str, list[tuple[float, list[int], bool]]]:
+    dtypes = (torch.bfloat16, torch.float32, torch.float64)
+    return {
+        name: [_experiment(prompt, policies, dtype) for dtype in dtypes]
+        for name, policies in caches.items()
+    }
+
+
+def _experiment(
+    prompt: Sequence[int], policies: Policies, dtype: torch.dtype
+) -> tuple[float, list[int], bool]:
+    model = load_model(dtype=dtype)
+    config = EngineConfig(token_budget=512)
+    engine = Engine(model, config, policies, make_executor=_KeepsLogits)
+    new = list(engine.run([(0, Request(0, list(prompt), 40))]).generated_tokens(0))
+    oracle = uncached_logits(model, prompt, new)
+    kept: list[torch.Tensor] = getattr(engine.executor, "kept")  # noqa: B009
+    gap = float((torch.stack(kept) - oracle).abs().max())
+    return gap, new, new == oracle.argmax(dim=1).tolist()

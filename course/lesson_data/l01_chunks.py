@@ -1,0 +1,188 @@
+"""Behind lesson 1: its requests, its two exhibits, and the tables of what chunks bring and cost."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from course.attempt import Attempt
+from course.calling.jobs import RunError, call, run
+from course.calling.plain_values import as_whole
+from course.calling.policies import Policy
+from course.lesson_data.texts import served
+from nanogpt import GPT, EngineConfig, ModelConfig, Request, Trace, encode
+from nanogpt.experiments.trace_metrics import Summary, summary
+from nanogpt.policies import masks
+
+Arrivals = list[tuple[int, Request]]
+
+SOLILOQUY = (
+    "To be, or not to be: that is the question:\n"
+    "Whether 'tis nobler in the mind to suffer\n"
+    "The slings and arrows of outrageous fortune,\n"
+    "Or to take arms against a sea of troubles,\n"
+    "And by opposing end them? To die: to sleep;\n"
+    "No more; and by a sleep to say we end\n"
+    "The heart-ache and the thousand natural shocks\n"
+    "That flesh is heir to, 'tis a consummation\n"
+    "Devoutly to be wish'd. To die, to sleep;\n"
+    "To sleep: perchance to dream: ay, there's the rub;"
+)[:400]
+_OPENINGS = ("ROMEO:\n", "JULIET:\n", "HAMLET:\n", "PORTIA:\n")
+_MERCY = (
+    "PORTIA:\nThe quality of mercy is not strain'd,\nIt droppeth as the gentle rain from heaven\n"
+    "Upon the place beneath: it is twice blest;\nIt blesseth him that gives and him that takes:\n"
+)
+_MACBETH = (
+    "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\n"
+    "Creeps in this petty pace from day to day\n"
+    "To the last syllable of recorded time,\nAnd all our yesterdays have lighted fools\n"
+    "The way to dusty death. "
+)
+_SIX = (  # arrival step, prompt, new tokens
+    (0, "ROMEO:\nBut, soft! what light", 24),
+    (0, "JULIET:\nO Romeo, Romeo! ", 24),
+    (4, _MACBETH, 16),
+    (5, "HAMLET:\nAlas, poor Yorick! ", 20),
+    (9, _MERCY, 16),
+    (18, "RICHARD:\nA horse! a horse! ", 16),
+)
+
+
+def pristine_workspace() -> Arrivals:
+    """Four streams from step 0 on, and a prompt of 400 tokens that arrives at step 6."""
+    streams = [(0, Request(i, encode(text), 24)) for i, text in enumerate(_OPENINGS)]
+    return [*streams, (6, Request(4, encode(SOLILOQUY), 8))]
+
+
+def six_requests() -> Arrivals:
+    """Fresh requests of the same six prompts: the engine writes into the ones that it is given."""
+    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_SIX)]
+
+
+def one_tiny_layer() -> GPT:
+    """A model that costs next to nothing to run, for runs of which only the plan matters."""
+    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8))
+
+
+# --- what chunks bring and cost -----------------------------------------------------------------
+
+
+def changed_by_chunks(gpu: tuple[Trace, Trace], cpu: tuple[Trace, Trace]) -> str:
+    """Worst gap, mean TTFT and throughput of whole prompts and of chunks, on both machines."""
+
+    def change(name: str, part: Callable[[Summary], float]) -> str:
+        pairs = [(part(summary(whole)), part(summary(chunks))) for whole, chunks in (gpu, cpu)]
+        on_gpu, on_cpu = (f"{before:,.4g} to {after:,.4g}" for before, after in pairs)
+        return f"{name}: {on_gpu} on the GPU, {on_cpu} on the CPU."
+
+    return "\n".join(
+        [
+            "From whole prompts to chunks, both modelled:",
+            change("**Worst gap** in ms", lambda s: _ms(s.worst_itl_us)),
+            change("**Mean TTFT** in ms", lambda s: _ms(s.mean_ttft_us)),
+            change("**Throughput** in tokens/s", lambda s: s.tokens_per_s),
+        ]
+    )
+
+
+def bill(title: str, runs: Mapping[str, Summary]) -> str:
+    """Throughput, mean TTFT, worst gap and forwards of each run, as a Markdown table."""
+    base = next(iter(runs.values()))
+    rows = [
+        f"| {title} | tokens/s | | mean TTFT | | worst gap | | forwards |",
+        "|:--|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, each in runs.items():
+        pairs = [
+            (each.tokens_per_s, base.tokens_per_s, "{:,.0f}"),
+            (_ms(each.mean_ttft_us), _ms(base.mean_ttft_us), "{:,.1f} ms"),
+            (_ms(each.worst_itl_us), _ms(base.worst_itl_us), "{:,.1f} ms"),
+        ]
+        cells = [f"{form.format(value)} | ×{value / first:.2f}" for value, first, form in pairs]
+        rows.append(f"| {name} | {' | '.join(cells)} | {each.num_forwards} |")
+    return "\n".join(rows)
+
+
+def _ms(us: float | None) -> float:
+    assert us is not None, "a run without two tokens of a request has no gap"
+    return us / 1000
+
+
+def picked_budget(attempt: Attempt, step_us: Callable[[int], int], limit_us: int) -> int | None:
+    """What the learner's `pick_budget` chooses beside four decodes; None if that is no budget."""
+    if not attempt.started or attempt.function is None:
+        return None
+    try:
+        picked = as_whole(run(Policy(attempt.function), step_us, 4, limit_us))
+    except RunError:
+        return None
+    return picked if picked is not None and picked >= 1 else None
+
+
+def budget_verdict(
+    attempt: Attempt, picked: int | None, limit_us: int, worst_gap_us: Callable[[int], float]
+) -> str:
+    """What the learner's `pick_budget` chose, and whether a run with it keeps the promise."""
+    limit = f"a limit of {limit_us / 1000:g} ms"
+    if not attempt.started:
+        return f"Write `pick_budget`, and this line says what it makes of {limit}."
+    if picked is None:
+        return "`pick_budget` gave no budget here; its check says more."
+    gap_us = worst_gap_us(picked)
+    kept = "the promise is kept" if gap_us <= limit_us else "**the promise is broken**"
+    return (
+        f"Your `pick_budget` chose **{picked}** for {limit}. The worst gap with it is "
+        f"{gap_us / 1000:.1f} ms (modelled): {kept}."
+    )
+
+
+# --- the learner's run --------------------------------------------------------------------------
+
+
+def drawn_masks(attempt: Attempt | None) -> list[dict[str, Any]]:
+    """Masks for a MaskStepper: the learner's beside the right one; exhibit A's for None."""
+    if attempt is None:
+        labels = list("To be, or not to")
+        return [
+            {"name": name, "context_columns": 8, "mask": of(8, 8).tolist(), "labels": labels}
+            for name, of in (("exhibit A", unmasked_later), ("right", masks.chunk_mask))
+        ]
+    labels = list("To be, ")
+    right = masks.chunk_mask(4, 3).tolist()
+    beside = {"name": "right", "context_columns": 4, "mask": right, "labels": labels}
+    if not attempt.started or attempt.function is None:
+        note = (
+            "Your chunk holds the last three of these seven queries; four keys are past. Once you "
+            "have written chunk_mask, yours stands here."
+        )
+        whole = masks.chunk_mask(0, 7).tolist()
+        named = {"name": "the whole prompt at once", "context_columns": 0, "note": note}
+        return [{**named, "mask": whole, "labels": labels}]
+    mine = call(attempt.function, (4, 3)).value
+    if not isinstance(mine, torch.Tensor) or mine.dtype != torch.bool or mine.shape != (3, 7):
+        return [
+            {**beside, "note": "Yours is not a bool tensor of shape (3, 7): it cannot be drawn."}
+        ]
+    return [{**beside, "name": "yours", "mask": mine.tolist()}, beside]
+
+
+def unmasked_later(context_len: int, num_scheduled_tokens: int) -> torch.Tensor:
+    """Exhibit A, bool (T, S): causal in the first chunk; every key in sight of later ones."""
+    if context_len > 0:
+        return torch.ones(
+            num_scheduled_tokens, context_len + num_scheduled_tokens, dtype=torch.bool
+        )
+    return masks.chunk_mask(context_len, num_scheduled_tokens)
+
+
+def texts_table(
+    attempts: Mapping[str, Attempt],
+    model: GPT,
+    settings: EngineConfig,
+    yours: Trace,
+    reference: Trace,
+) -> str:
+    """Which parts of the run were the learner's, whether its texts are the oracle's, the texts."""
+    blame = "A plan cannot do that; look at `chunk_mask` and `chunk_inputs`."
+    return served(attempts, six_requests(), model, settings, yours, reference, blame)

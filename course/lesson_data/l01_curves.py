@@ -1,0 +1,62 @@
+"""Behind lesson 1's figures: how waits are spread, what budgets cost, and which keeps a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from nanogpt.experiments.trace_metrics import Summary
+from nanogpt.figures.drawing import INK, TEXT_PT, course_style, curve, label_axes, mark, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_WHOLE = "whole prompts"
+
+
+@course_style()
+def bill_chart(machines: Mapping[str, Mapping[str, Summary]]) -> Figure:
+    """Throughput against the longest ITL on each machine: whole prompts, and chunks by budget."""
+    figure = new_figure("What a smaller gap costs in throughput", len(machines), "modelled")
+    for axes, (machine, runs) in zip(figure.axes, machines.items(), strict=True):
+        found = {
+            name: (run.worst_itl_us / 1000, run.tokens_per_s)
+            for name, run in runs.items()
+            if run.worst_itl_us is not None
+        }
+        curve(axes, _WHOLE, [found.pop(_WHOLE)])
+        curve(axes, "chunks, by budget", found.values())
+        for name, point in found.items():  # to the left of and above a curve that rises
+            axes.annotate(
+                name.rpartition(" ")[2], point, xytext=(-4, 7), textcoords="offset points",
+                color=INK, fontsize=TEXT_PT, ha="right",
+            )  # fmt: skip
+        axes.margins(x=0.1)
+        label_axes(axes, "longest ITL (ms)", f"throughput, {machine} (tokens/s)", log_x=True)
+    return figure
+
+
+@course_style()
+def promise_chart(
+    step_us: Callable[[int], int], runs: Mapping[str, Summary], picked: int | None, limit_us: int
+) -> Figure:
+    """A step's cost by its tokens, the longest ITL by budget, the promise, the learner's budget.
+
+    `picked` is that budget, None where there is none.
+    """
+    figure = new_figure("Which budget keeps the promise?", 1, "modelled: a large GPU")
+    [axes] = figure.axes
+    longest = {
+        int(name.rpartition(" ")[2]): run.worst_itl_us
+        for name, run in runs.items()
+        if name != _WHOLE
+    }
+    steps = [(n, step_us(n) / 1000) for n in range(4, max(longest) + 1, 4)]
+    curve(axes, "a full step", steps, marker="none")
+    known = [(n, us / 1000) for n, us in longest.items() if us is not None]
+    curve(axes, "longest ITL", known, linestyle="none")
+    mark(axes, "the promise", y=limit_us / 1000)
+    if picked is not None and picked <= max(longest):
+        mark(axes, "your budget", x=picked)
+    label_axes(axes, "token budget (tokens)", "a step, and the longest ITL (ms)")
+    return figure

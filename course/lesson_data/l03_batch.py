@@ -1,0 +1,275 @@
+"""Behind lesson 3: one step of four requests as a batch, its masks as pictures, its costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course.attempt import Attempt
+from course.calling.jobs import call
+from course.lesson_data.l01_chunks import SOLILOQUY
+from course.lesson_data.texts import served
+from nanogpt import (
+    GPT,
+    EngineConfig,
+    Request,
+    Trace,
+    decode,
+    encode,
+    generate,
+    interleaved_generate,
+)
+from nanogpt.clock import SERVER_CPU, CostModel
+from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.policies import fusing
+from nanogpt.trace import ForwardRecord
+
+NAMES = ("A", "B", "C", "D")
+TOKEN_IDS = [  # every token that each of the four requests knows
+    encode("ROMEO:\nBut, soft! what"),
+    encode("JULIET:\nO Romeo"),
+    encode("HAMLET:\nA"),
+    encode(SOLILOQUY),
+]
+NUM_COMPUTED = [21, 14, 8, 0]  # how many of them are computed: all but the newest; D's none
+NUM_SCHEDULED = [1, 1, 1, 8]  # how many this step computes
+
+GPU = replace(LARGE_GPU, prompt_scale=1)  # in lesson 3 a token is a token
+MACHINES = {"a large GPU (modelled)": GPU, "a server CPU (modelled)": SERVER_CPU}
+
+_SIX = (  # arrival step, prompt, new tokens
+    (0, "ROMEO:\nBut, soft! what light", 24),
+    (0, "JULIET:\nO Romeo, Romeo! ", 24),
+    (4, "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ", 16),
+    (5, "HAMLET:\nAlas, poor Yorick! ", 20),
+    (9, "PORTIA:\nThe quality of mercy is not strain'd,\n", 16),
+    (14, "RICHARD:\nA horse! a horse! ", 16),
+)
+
+
+# --- what forwards cost -------------------------------------------------------------------------
+
+
+def cost_ms(clock: CostModel, *computed: int) -> float:
+    """What forwards over so many tokens each cost together, in ms."""
+    return sum(clock.forward_us(ForwardRecord(n, 0, n, 0)) for n in computed) / 1000
+
+
+def useful_shares(trace: Trace) -> str:
+    """How many of a run's computed tokens are useful, and where the worst step stands."""
+    forwards = [forward for step in trace.steps for forward in step.forwards]
+    mixed = [each for each in forwards if each.computed_tokens > each.useful_tokens]
+    worst = max(mixed, key=lambda each: each.computed_tokens / each.useful_tokens)
+    useful = sum(each.useful_tokens for each in forwards)
+    computed = sum(each.computed_tokens for each in forwards)
+    return (
+        f"In the run above: **{useful} useful tokens, {computed:,} computed** "
+        f"({useful / computed:.0%}). Padding stands in only {len(mixed)} of its {len(forwards)} "
+        f"steps; the worst of them computed {worst.computed_tokens} tokens for "
+        f"{worst.useful_tokens}."
+    )
+
+
+# --- the batch as a picture ---------------------------------------------------------------------
+
+
+def batch_rows() -> list[dict[str, Any]]:
+    """The four rows as BatchView wants them."""
+    return [
+        {"id": i, "kind": "decode" if n == 1 else "prefill", "label": name}
+        for i, (name, n) in enumerate(zip(NAMES, NUM_SCHEDULED, strict=True))
+    ]
+
+
+def batch(answer: Any = None) -> dict[str, Any]:
+    """Tokens, positions and letters of the step: the reference's, or those of an answer.
+
+    Raises: TypeError, ValueError, IndexError or KeyError for an answer that cannot be drawn.
+    """
+    tokens, positions = (
+        fusing.prepare_inputs(TOKEN_IDS, NUM_COMPUTED, NUM_SCHEDULED)
+        if answer is None
+        else (answer[0], answer[1])
+    )
+    return {"tokens": tokens, "positions": positions, "texts": _letters(tokens)}
+
+
+def _letters(tokens: Sequence[Sequence[int]]) -> list[list[str]]:
+    """What to write into the cells: letters, and 0 where a row is padded."""
+    return [
+        [
+            "0" if column < len(row) - n else decode([token]).replace("\n", "⏎").replace(" ", "␣")
+            for column, token in enumerate(row)
+        ]
+        for row, n in zip(tokens, NUM_SCHEDULED, strict=True)
+    ]
+
+
+# --- masks as pictures --------------------------------------------------------------------------
+
+
+def posts_example() -> list[dict[str, Any]]:
+    """The interleaving post's mask in five steps: a past of 4 columns, two chunks of 3 tokens."""
+    open_ = torch.ones(3, 7, dtype=torch.bool)
+    triangle = torch.ones(3, 3, dtype=torch.bool).tril()
+    causal = open_.clone()
+    causal[:, 4:] = triangle
+    padded = causal.expand(2, -1, -1).clone()
+    padded[0, :, :2] = False  # A holds 2 tokens of 4
+    lens = [{"context_len": past, "num_scheduled_tokens": 3} for past in (2, 4)]
+    return [
+        {
+            "name": "1. all visible",
+            "words": "Every new token may see every column. For a single decode that is right.",
+            "context_columns": 4,
+            "masks": [_one("every row", open_)],
+        },
+        {
+            "name": "2. a triangle",
+            "words": "Among the new tokens none may look ahead: the lower triangle of 3 by 3.",
+            "context_columns": 0,
+            "masks": [_one("the new columns", triangle)],
+        },
+        {
+            "name": "3. pasted over the new columns",
+            "words": "All of the past lies before the chunk. This is lesson 1's chunk_mask.",
+            "context_columns": 4,
+            "masks": [_one("every row", causal)],
+        },
+        {
+            "name": "4. one for each row",
+            "words": "The same mask for both rows: (T, S + T) becomes (B, T, S + T).",
+            "context_columns": 4,
+            "masks": [_one(f"row {name}", causal) for name in "AB"],
+        },
+        {
+            "name": "5. the padding laid over it",
+            "words": "A holds 2 tokens, so its first two past columns are padding: hidden from A.",
+            "context_columns": 4,
+            "masks": [
+                _one(f"row {name}", mask) | length
+                for name, mask, length in zip("AB", padded, lens, strict=True)
+            ],
+        },
+    ]
+
+
+def _one(label: str, mask: Tensor) -> dict[str, Any]:
+    return {"label": label, "mask": mask.tolist()}
+
+
+def new_mask_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
+    """The learner's `new_mask([1, 3])` beside the right one; a sentence where it is not to draw."""
+    if not attempt.started or attempt.function is None:
+        return "Once you have written `new_mask`, it is drawn here."
+    mine = call(attempt.function, ([1, 3],)).value
+    return compared_masks("AB", [0, 0], [1, 3], mine, fusing.new_mask([1, 3]))
+
+
+def full_mask_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
+    """The learner's mask of a decode, a chunk and a first chunk, in the same way."""
+    if not attempt.started or attempt.function is None:
+        return "Once you have written `full_mask`, it is drawn here."
+    lengths = [4, 2, 0], [1, 3, 2]
+    return compared_masks(
+        "ABC", *lengths, call(attempt.function, lengths).value, fusing.full_mask(*lengths)
+    )
+
+
+def compared_masks(
+    names: Sequence[str],
+    context_lens: Sequence[int],
+    num_scheduled_tokens: Sequence[int],
+    mine: object,
+    right: Tensor,
+) -> list[dict[str, Any]] | str:
+    """A batch's mask beside the reference's; a sentence when it has not its type and shape."""
+    if not isinstance(mine, Tensor) or mine.dtype != torch.bool or mine.shape != right.shape:
+        shape = tuple(right.shape)
+        return f"Yours is not a bool tensor of shape {shape}, so it cannot be drawn."
+    context_columns = right.shape[2] - right.shape[1]
+    right = right.clone()
+    for i, n in enumerate(num_scheduled_tokens):  # what a padding query sees is free
+        for query in range(len(right[i]) - n):
+            if context_columns == 0 or mine[i, query].any():
+                right[i, query] = mine[i, query]
+    masks = [
+        _one(f"row {name}", mine[i])
+        | {"context_len": context_lens[i], "num_scheduled_tokens": num_scheduled_tokens[i]}
+        for i, name in enumerate(names)
+    ]
+    words = "One matrix for each row of the batch, past keys before new ones."
+    step = {"name": "The mask", "words": words, "context_columns": context_columns, "masks": masks}
+    return [{**step, "compare": right.tolist()}]
+
+
+def cut_letters(attempt: Attempt) -> str:
+    """What the learner's `split_kv` cuts out of letters that stand for keys, as a table."""
+    rows = ["ROME··O", "·PUC··K", "····LEA"]  # past of 4 columns, new of 3
+    k = torch.tensor([[[float(ord(c))] for c in row] for row in rows])  # (3, 7, 1)
+    mine: Any = None
+    if attempt.started and attempt.function is not None:
+        mine = call(attempt.function, (k, [4, 3, 0], [1, 1, 3])).value
+    lines = ["| in the tensor (past, new) | what `split_kv` cut out |", "|:--|:--|"]
+    lines += [f"| `{row[:4]}` `{row[4:]}` | {_cut(mine, i)} |" for i, row in enumerate(rows)]
+    return "\n".join(lines)
+
+
+def _cut(mine: Any, row: int) -> str:
+    try:
+        return "`" + "".join(chr(int(c)) for c in mine[row].flatten().tolist()) + "`"
+    except (TypeError, IndexError, AttributeError, ValueError):
+        return "not written yet" if mine is None else "nothing that can be read"
+
+
+# --- the learner's run --------------------------------------------------------------------------
+
+
+def six_requests() -> list[tuple[int, Request]]:
+    """Fresh requests of the same six prompts: the engine writes into the ones it is given."""
+    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_SIX)]
+
+
+def your_run(
+    attempts: Mapping[str, Attempt],
+    earlier: str,
+    model: GPT,
+    settings: EngineConfig,
+    yours: Trace,
+    reference: Trace,
+) -> str:
+    """Whose parts ran, whether the texts are the oracle's, in how many calls of the model."""
+    blame = "Step to the first difference: which rows stood in the batch when it began?"
+    calls = sum(len(step.forwards) for step in yours.steps)
+    return served(
+        attempts,
+        six_requests(),
+        model,
+        settings,
+        yours,
+        reference,
+        blame,
+        earlier=f"Of the earlier lessons: {earlier}",
+        counted=f"{calls} model calls in {len(yours.steps)} steps.",
+    )
+
+
+def posts_call(model: GPT) -> str:
+    """The interleaving post's own call, and its claim: one forward a step, the oracle's texts."""
+    prompts = (("O Romeo, ", 10), ("To be or not to be, that ", 10), ("K", 1))
+    requests = [Request(i, encode(prompt), n) for i, (prompt, n) in enumerate(prompts)]
+    done = interleaved_generate(
+        model, requests, policy="fcfs", token_budget=16, max_kv_tokens=256
+    )  # fmt: skip
+    alone = [generate(model, r.prompt_tokens, r.max_new_tokens) for r in requests]
+    same = [list(request.generated_tokens) for request in requests] == alone
+    assert done.trace is not None
+    calls = [len(step.forwards) for step in done.trace.steps]
+    claim = "holds" if same and calls == [1] * len(calls) else "**does not hold**"
+    return (
+        'The post\'s own call, `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, '
+        f"max_kv_tokens=256)`, on three requests: {len(calls)} steps, {sum(calls)} model calls. "
+        f"Its claim, one call per step and the oracle's texts, {claim}."
+    )

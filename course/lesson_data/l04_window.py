@@ -1,0 +1,254 @@
+"""Behind lesson 4: its requests, storage in pictures, and what the learner's functions did."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from course.attempt import Attempt
+from course.calling.jobs import RunError, run
+from course.calling.plain_values import as_whole
+from course.lesson_data.texts import oracle
+from nanogpt import GPT, Engine, EngineConfig, Request, Trace, encode
+from nanogpt.clock import SERVER_CPU, CostClock
+from nanogpt.policies import sliding_window
+from nanogpt.policies.sliding_window import kept_positions
+from nanogpt.trace import BlockStepRecord, StepRecord, WorkRecord
+from widgets import whose
+
+Arrivals = list[tuple[int, Request]]
+LiveBytes = Callable[[list[torch.Tensor]], int]
+
+_THREE = ((0, "MERCUTIO"), (0, "ROMEO:"), (5, "BENVOLIO"))
+_FIVE = (  # arrival step, prompt, new tokens
+    (
+        0,
+        "MACBETH:\nTo-morrow, and to-morrow, and to-morrow,\nCreeps in this petty pace ",
+        24,
+    ),
+    (0, "ROMEO:\nBut, soft! what light", 20),
+    (2, "PORTIA:\nThe quality of mercy is not strain'd,\n", 24),
+    (6, "JULIET:\nO Romeo, Romeo! ", 16),
+    (9, "HAMLET:\nAlas, poor Yorick! ", 20),
+)
+
+# --- what is held -------------------------------------------------------------------------------
+
+
+def grown(model: GPT, window: int | None) -> dict[str, Any]:
+    """A run of three requests of 40 new tokens each, as a KVGrowth takes it."""
+    arrivals = [(at, Request(i, encode(text), 40)) for i, (at, text) in enumerate(_THREE)]
+    engine = Engine(model, EngineConfig(sliding_window=window), clock=CostClock(SERVER_CPU))
+    label = "no window" if window is None else f"W = {window}"
+    return {"label": label, "window": window, "trace": engine.run(arrivals).to_json()}
+
+
+def held_after(run: Mapping[str, Any], step: int) -> tuple[str, int]:
+    """What the requests of a run hold after a step: "38 + 36 + 33", and the sum."""
+    record = run["trace"]["steps"][step]
+    return " + ".join(str(each["kv_tokens"]) for each in record["kv"]), record["kv_after"]
+
+
+# --- who sees what ------------------------------------------------------------------------------
+
+
+def drawn_masks(attempt: Attempt) -> list[dict[str, Any]]:
+    """A window of 4 and 1 sink for a MaskStepper, by the learner's `visible` and the reference."""
+    labels = list("The quality of")
+
+    def pairs(visible: Callable[..., bool]) -> list[list[bool]]:
+        mask = [[visible(q, k, 4, 1) for k in range(len(labels))] for q in range(len(labels))]
+        if any(cell not in (False, True) for row in mask for cell in row):
+            raise ValueError("neither True nor False")
+        return [[bool(cell) for cell in row] for row in mask]
+
+    mask = pairs(sliding_window.visible)
+    right = {"name": "the reference", "context_columns": 0, "labels": labels, "mask": mask}
+    if not attempt.started:
+        return [{**right, "name": whose(False)}]
+    try:
+        mine = run(pairs, attempt.or_reference(sliding_window.visible))
+    except RunError:
+        note = "Yours does not answer True or False for every pair, so it cannot be drawn."
+        return [{**right, "note": note}]
+    return [{**right, "name": "yours", "mask": mine}, right]
+
+
+# --- what lies where ----------------------------------------------------------------------------
+
+
+def storage_story(live: LiveBytes = sliding_window.live_bytes) -> list[dict[str, Any]]:
+    """Ten requests of 40 entries in one batch, one head's K: steps of a StorageStrip."""
+    batch = torch.zeros(10, 40, 8)  # (B, S, D), float32
+    mine = batch[3:4]  # what disassembling the batch gives request 3
+    last = mine[:, -20:]
+    copy = last.clone()
+    moments: list[tuple[str, dict[str, torch.Tensor], dict[str, torch.Tensor]]] = [
+        (
+            "One head's keys of ten requests, 40 entries each, as the batch leaves them.",
+            {"the batch": batch},
+            {"the whole batch": batch},
+        ),
+        (
+            "The batch is taken apart: request 3 keeps its row, a view. The others are done.",
+            {"the batch": batch},
+            {"request 3": mine},
+        ),
+        (
+            "Evict by slicing: request 3 now shows its last 20 entries.",
+            {"the batch": batch},
+            {"request 3": last},
+        ),
+        (
+            "Evict by copying: 20 entries in a storage of their own. For a moment there are both.",
+            {"the batch": batch, "the copy": copy},
+            {"the view": last, "request 3": copy},
+        ),
+        (
+            "The view is gone, and with it the last reason to keep the batch.",
+            {"the copy": copy},
+            {"request 3": copy},
+        ),
+    ]
+    return [_moment(*each, live) for each in moments]
+
+
+def _moment(
+    words: str,
+    buffers: Mapping[str, torch.Tensor],
+    tensors: Mapping[str, torch.Tensor],
+    live: LiveBytes,
+) -> dict[str, Any]:
+    storages = {name: each.untyped_storage() for name, each in buffers.items()}
+    places = {each.data_ptr(): index for index, each in enumerate(storages.values())}
+    return {
+        "words": words,
+        "storages": [{"label": n, "nbytes": each.nbytes()} for n, each in storages.items()],
+        "views": [
+            {
+                "label": name,
+                "storage": places[each.untyped_storage().data_ptr()],
+                "offset_bytes": each.storage_offset() * each.element_size(),
+                "nbytes": each.numel() * each.element_size(),
+            }
+            for name, each in tensors.items()
+        ],
+        "live_bytes": live([*tensors.values()]),
+        "counted_bytes": sum(each.numel() * each.element_size() for each in tensors.values()),
+    }
+
+
+def ring_steps(attempt: Attempt) -> list[dict[str, Any]] | str:
+    """Steps of a StorageStrip by the learner's `rolling_buffer_index`, or a sentence."""
+    window, sinks = 5, 2
+    if not attempt.started:
+        return (
+            "Once you have written `rolling_buffer_index`, sixteen positions go into your seven "
+            "slots here."
+        )
+
+    def slots_of(rolling_buffer_index: Callable[..., int]) -> list[int]:
+        found = (as_whole(rolling_buffer_index(position, window, sinks)) for position in range(16))
+        inside = [slot for slot in found if slot is not None and 0 <= slot < window + sinks]
+        if len(inside) < 16:
+            raise ValueError("a slot that there is not")
+        return inside
+
+    try:
+        found = run(slots_of, attempt.or_reference(sliding_window.rolling_buffer_index))
+    except RunError:
+        return (
+            "Your `rolling_buffer_index` leaves the seven slots, so it cannot be drawn; its check "
+            "says more."
+        )
+    slots: list[int | None] = [None] * (window + sinks)
+    steps: list[dict[str, Any]] = []
+    for position, slot in enumerate(found):
+        over = "" if slots[slot] is None else f", over position {slots[slot]}"
+        slots[slot] = position
+        cells = [{"position": each, "new": each == position} for each in slots]
+        words = f"Position {position} goes into slot {slot}{over}."
+        steps.append({"words": words, "slots": cells, "sinks": sinks, "window": window})
+    return steps
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def block_steps(model: GPT) -> list[dict[str, Any]]:
+    """A run with eight blocks of 4 under a window of 5 with one sink, as a BlockTable takes it."""
+    settings = EngineConfig(
+        10, max_kv_tokens=32, max_batch_size=2, sliding_window=5, num_sinks=1, block_size=4
+    )
+    asks = [(0, "MERCUTIO:\n", 12), (0, "ROMEO:", 6), (2, "JULIET:\nO ", 5)]
+    arrivals = [(at, Request(i, encode(text), new)) for i, (at, text, new) in enumerate(asks)]
+    trace = Engine(model, settings).run(arrivals)
+    computed: dict[int, int] = {}
+    return [_block_step(step, trace, computed) for step in trace.steps]
+
+
+def _block_step(step: StepRecord, trace: Trace, computed: dict[int, int]) -> dict[str, Any]:
+    """One step of it; how far each request is computed goes on in `computed`."""
+    assert isinstance(step, BlockStepRecord)
+    computed.update((work.request_id, work.end) for work in step.work)
+    pool, window, sinks = step.blocks, trace.sliding_window, trace.num_sinks
+    size = pool.block_size
+    free: dict[str, Any] = {"owner": None, "filled": 0, "outside": []}
+    blocks = [free] * pool.num_blocks
+    tables: dict[str, list[int | None]] = {}
+    for request_id, held in pool.tables:
+        end = computed[request_id]
+        seen = kept_positions(end, window, sinks)
+        table: list[int | None] = [None] * -(-end // size)
+        tables[str(request_id)] = table
+        for index, block in zip(sorted({p // size for p in seen}), held, strict=True):
+            table[index] = block
+            inside = range(index * size, min(end, (index + 1) * size))
+            outside = [p - inside.start for p in inside if p not in seen]
+            blocks[block] = {"owner": request_id, "filled": len(inside), "outside": outside}
+    words = [f"Request {work.request_id} brings {_positions(work)}." for work in step.work]
+    words += [f"Request {request_id} is done." for request_id in step.finished]
+    if freed := sorted({*pool.freed}):
+        words.append(f"Given back: block{'s' * (len(freed) > 1)} {', '.join(map(str, freed))}.")
+    return {"words": " ".join(words), "blocks": blocks, "tables": tables, "block_size": size}
+
+
+def _positions(work: WorkRecord) -> str:
+    last = work.end - 1
+    return f"position {last}" if work.start == last else f"positions {work.start} to {last}"
+
+
+# --- the learner's run --------------------------------------------------------------------------
+
+
+def five_requests() -> Arrivals:
+    """Fresh requests of the same prompts: the engine writes into the ones that it is given."""
+    return [(step, Request(i, encode(text), n)) for i, (step, text, n) in enumerate(_FIVE)]
+
+
+def runs_table(model: GPT, settings: EngineConfig, runs: Mapping[str, Trace]) -> str:
+    """Of each run: its texts beside the oracle's, the most KV tokens, and whether books agree."""
+    wanted = {r.id: oracle(model, settings, r) for _, r in five_requests()}
+    rows = [
+        "| run | texts, beside the oracle's | most held by one | highest peak of all "
+        "| held and counted | held and live bytes |",
+        "|:--|:--|--:|--:|:--|:--|",
+    ]
+    for name, trace in runs.items():
+        wrong = [i for i in wanted if list(trace.generated_tokens(i)) != wanted[i]]
+        texts = f"not those of request {', '.join(map(str, wrong))}" if wrong else "all equal"
+        said = f" ({trace.error})" if trace.error else ""
+        rows.append(f"| {name}{said} | {texts} | {_books(model, trace)} |")
+    return "\n".join(rows)
+
+
+def _books(model: GPT, trace: Trace) -> str:
+    """The four right cells of `runs_table`."""
+    kv = [each for step in trace.steps for each in step.kv]
+    size = 2 * model.config.num_layers * model.config.num_channels * 8  # K and V, float64
+    counted = all(each.kv_tokens == each.kv_tokens_charged for each in kv)
+    alive = all(each.live_bytes == each.kv_tokens * size for each in kv)
+    most = max((each.kv_tokens for each in kv), default=0)
+    peak = max((step.kv_peak for step in trace.steps), default=0)
+    counts, bytes_ = ("equal" if same else "**differ**" for same in (counted, alive))
+    return f"{most} | {peak} | {counts} | {bytes_}"

@@ -1,0 +1,211 @@
+"""Behind lesson 5: its requests, runs under a policy, and what its pictures and tables show."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from course.attempt import Attempt
+from course.calling.jobs import RunError, call, run
+from course.calling.plain_values import as_number
+from course.lesson_data import recorded
+from nanogpt.figures.curves import step_cost
+from nanogpt.slo import policy, predictor
+from nanogpt.slo.load import Arrival, PrefillCost
+from nanogpt.slo.prefill_simulation import simulate
+from nanogpt.slo.slo_policies import SloPolicies
+from nanogpt.slo.slo_record import Run, Variant
+from nanogpt.slo.variants import ROUND_COST
+from widgets import bar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SelectVictim = Callable[..., int | None]
+
+REPORT_AND_VOICE = (  # id, arrival, tokens, urgent, promised within: times in µs
+    Arrival(0, 0, 4000, False, 5_000_000),
+    Arrival(1, 50_000, 200, True, 100_000),
+)
+
+# --- runs ---------------------------------------------------------------------------------------
+
+
+def simulated(
+    load: Sequence[Arrival],
+    variant: Variant,
+    cost: PrefillCost = ROUND_COST,
+    most: int = 300,
+    **policies: Any,
+) -> Run | str:
+    """A run with these functions in the policy; a sentence instead when one of them fails.
+
+    It is stopped after `most` preemptions: a gate may go on for ever.
+    """
+    wanted = SloPolicies(**policies)
+    if wanted == SloPolicies():
+        return simulate(tuple(load), variant, cost)
+    try:
+        return run(_bounded, tuple(load), variant, cost, most, wanted)
+    except RunError as error:
+        return f"**The run stopped:** {error}"
+
+
+def _bounded(
+    load: Sequence[Arrival], variant: Variant, cost: PrefillCost, most: int, policies: SloPolicies
+) -> Run | str:
+    """The run, or a sentence once it has had more than `most` preemptions."""
+    granted: list[int] = []
+
+    def select_victim(*moment: Any) -> int | None:
+        victim = policies.select_victim(*moment)
+        if victim is not None:
+            granted.append(victim)
+        if len(granted) > most:
+            raise RuntimeError("too many preemptions")
+        return victim
+
+    try:
+        return simulate(load, variant, cost, replace(policies, select_victim=select_victim))
+    except Exception:
+        if len(granted) > most:
+            return f"**The run was stopped** after {most} preemptions: hardly a request got done."
+        raise
+
+
+def ttft_ms(run: Run, request: int) -> float:
+    """From a request's arrival to its first token."""
+    first_us = run.results[request].first_token_us
+    assert first_us is not None
+    return (first_us - run.arrivals[request].arrival_us) / 1000
+
+
+def passes(run: Run | str, most: int = 8) -> str:
+    """The first passes of a run and how its first requests fared, as two Markdown tables."""
+    if isinstance(run, str):
+        return run
+    layers = run.cost.num_layers
+    lines = ["| ms | whose pass | layers |", "|--:|:--|:--|"]
+    for each in run.passes[:most]:
+        before, after = each.layers
+        end = "" if each.ending == "finished" else f", **{each.ending}**"
+        drawn = bar([(after - before) / layers, before / layers], f"{after - before} of {layers}")
+        who = " + ".join(str(i) for i in each.ids)
+        span = f"{each.start_us / 1000:,.0f} to {each.end_us / 1000:,.0f}"
+        lines.append(f"| {span} | {who} | {drawn}{end} |")
+    if len(run.passes) > most:
+        lines.append(f"| … | … | {len(run.passes) - most} more passes |")
+    lines += ["", "| request | arrives | deadline | first token |", "|--:|--:|--:|:--|"]
+    for arrival, result in list(zip(run.arrivals, run.results, strict=True))[:4]:
+        first = "never"
+        if result.first_token_us is not None:
+            first = f"{result.first_token_us / 1000:,.0f} ms"
+        verdict = "in time" if result.attained else "**missed**"
+        lines.append(
+            f"| {arrival.id} | {arrival.arrival_us / 1000:,.0f} "
+            f"| {arrival.deadline_us / 1000:,.0f} ms | {first}, {verdict} |"
+        )
+    return "\n".join(lines)
+
+
+# --- the line -----------------------------------------------------------------------------------
+
+
+def sweep() -> list[tuple[int, float]]:
+    """(tokens, µs) of one prefill each: our model on a CPU, measured once."""
+    points = recorded("step_costs")["points"]
+    return [(each["tokens"], each["us"]) for each in points if each["tokens"] >= 16]
+
+
+def fitted(attempt: Attempt) -> tuple[Figure, str]:
+    """The measured points and the curves through them as a chart, and what they say."""
+    points = sweep()
+    right, mine = predictor.fit_ttft(points), _answered(attempt, points)
+    lines = {} if mine is None else {"your line": mine}
+    if mine is None or not _close(mine, right):
+        lines["the reference's line"] = right
+    straight, cubic = (predictor.fit_polynomial(points, degree) for degree in (1, 3))
+    curves: dict[str, Callable[[int], float]] = {
+        name: functools.partial(policy.predict, a=a, c=c) for name, (a, c) in lines.items()
+    }
+    curves["a cubic"] = cubic.predict_us
+    drawn = {name: [(n, curve(n)) for n, _ in points] for name, curve in curves.items()}
+    a, c = mine or right
+    said = (
+        f"The line says **{a / 1000:.4f} ms per token and {c / 1000:.2f} ms per pass**. R², the "
+        f"share of the ups and downs that a curve explains: {straight.r_squared:.4f} for the best "
+        f"line, {cubic.r_squared:.4f} for a cubic."
+    )
+    source = "" if attempt.started else "your line is not written yet"
+    return step_cost(points, drawn, "Our model on a CPU, measured once", source), said
+
+
+def _answered(attempt: Attempt, points: list[tuple[int, float]]) -> tuple[float, float] | None:
+    """The learner's (a, c), None while there are no two numbers."""
+    if not attempt.started or attempt.function is None:
+        return None
+    match call(attempt.function, (points,)).value:
+        case [a, c]:
+            slope, at_0 = as_number(a), as_number(c)
+            line = () if slope is None or at_0 is None else (float(slope), float(at_0))
+            return line if line and all(map(math.isfinite, line)) else None
+        case _:
+            return None
+
+
+def _close(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return all(abs(a - b) <= 1e-6 * abs(b) for a, b in zip(one, other, strict=True))
+
+
+# --- slack and the gate -------------------------------------------------------------------------
+
+
+def slack_case(
+    label: str, deadline: int, rate: float = 0.0, slack: Callable[..., float] = policy.slack
+) -> dict[str, Any]:
+    """500 tokens seen every 10 ms, for a SlackTimeline; `rate` tokens are computed per µs."""
+    a, c = ROUND_COST.a_us, ROUND_COST.c_us
+    moments: list[dict[str, Any]] = []
+    for now in range(0, 40_001, 10_000):
+        done = int(now * rate)
+        spare = as_number(slack(now, deadline, 500, done, a, c))
+        if spare is None:
+            raise ValueError("slack gave no number")
+        moments.append(
+            {
+                "now_us": now,
+                "done_tokens": done,
+                "predicted_us": policy.predict(500 - done, a, c),
+                "slack_us": spare,
+                "edf_score": policy.edf_score(round(spare), deadline - now),
+            }
+        )
+    return {
+        "label": label,
+        "arrival_us": 0,
+        "deadline_us": deadline,
+        "total_tokens": 500,
+        "a": a,
+        "c": c,
+        "moments": moments,
+    }
+
+
+def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
+    """A runner and a waiter by the learner's `slack`, or a sentence while they cannot be drawn."""
+    if not attempt.started:
+        return "Once you have written `slack`, a runner and a waiter are drawn here by it."
+
+    def cases(slack: Callable[..., float]) -> list[dict[str, Any]]:
+        return [
+            slack_case("it runs", 80_000, rate=1 / ROUND_COST.a_us, slack=slack),
+            slack_case("it waits", 80_000, slack=slack),
+        ]
+
+    try:
+        return run(cases, attempt.or_reference(policy.slack))
+    except RunError:
+        return "What `slack` gives cannot be drawn; the check says more."

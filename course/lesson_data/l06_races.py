@@ -1,0 +1,247 @@
+"""Lesson 6's race lab, second part: the reply, the rollback, the monitor; all races."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from course.lesson_data.l06_ranks import random_model, recording
+from course.lesson_data.l06_stage_ranks import (
+    beside,
+    in_words,
+    race_late_write,
+    race_leave_first,
+    race_no_vote,
+    short_row,
+    small_engine,
+    staged,
+    urgent_first,
+    wait_for,
+)
+from nanogpt import Request
+from nanogpt.preemption import cleanup, races
+from nanogpt.preemption.agreement import RANK_POLICIES, write_step
+from nanogpt.preemption.monitor import MonitorPolicies, Snapshot, Target, with_arrivals
+from nanogpt.preemption.pass_outcome import RUNNER_POLICIES, Abandoned, RanksFailed, RunnerPolicies
+from nanogpt.preemption.preemption_settings import Preemption
+from nanogpt.preemption.runner import Runner
+from nanogpt.preemption.shared_state import (
+    checkpoint_number,
+    hold,
+    let_go,
+    wait_if_held,
+    wait_until_held,
+)
+from nanogpt.preemption.slo_gate import GATE_PARTS, slo_gate
+from nanogpt.slo.slo_policies import SloPolicies
+
+Race = Callable[[Runner, bool], str]
+
+_CARDS = {
+    "late_write": "**A flag instead of a step number.** The monitor decides in one step and writes "
+    "when that is over.",
+    "no_vote": "**Leave without a vote.** Rank 1 glances just before the write, rank 0 just after.",
+    "leave_first": "**Leave before the collective.** A rank that votes 1 leaves, then the others "
+    "vote. Two lines in the wrong order.",
+    "replies": "**A reply left behind.** The engine stops reading at the first rank that has left.",
+    "too_late": "**The target believed.** Written after the last layer; the engine asks the target "
+    "and not the ranks.",
+    "state": "**The aborted step.** The victim is admitted again in the very next step.",
+    "unseen": "**Only the snapshot.** An urgent request arrives in mid-pass, and only the next "
+    "step would tell the monitor.",
+    "doomed": "**Progress ignored.** A prefill on time is charged for its whole prompt each time.",
+    "nobody_immune": "**None is immune.** A policy finds what waits more urgent than what runs.",
+}
+
+
+def cards() -> str:
+    """The nine races with what was recorded of them; Markdown."""
+    said = recording()["races"]
+    rows = [
+        f"| `{name}` | {what} | {said[name]['wrong']} | {said[name]['right']} |"
+        for name, what in _CARDS.items()
+    ]
+    return "| `RACE` | the wrong piece | with it | with the reference |\n|:--|:--|:--|:--|\n" + (
+        "\n".join(rows)
+    )
+
+
+def raced(name: str | None) -> str:
+    """A race run here, in words; Markdown."""
+    if name is None:
+        return "No race was run here: `RACE` is None."
+    if name not in all_races():
+        return f"There is no race {name!r}; choose one of {', '.join(all_races())}."
+    try:
+        said = run_race(all_races()[name])
+    except (OSError, RuntimeError, TimeoutError) as failed:
+        return f"It could not be run here: {failed}"
+    return (
+        f"`{name}`, just now. With the wrong piece: **{said['wrong']}**. "
+        f"With the reference: {said['right']}."
+    )
+
+
+def race_replies(runner: Runner, wrong: bool) -> str:
+    """Rank 1 is slow to say that it has left. Does the engine wait to hear it?"""
+    runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, at_point=wait_if_held))
+    if wrong:
+        runner.policies = RunnerPolicies(read_replies=races.read_until_preempted)
+    step = runner.new_step()
+    hold(runner.shared, 1, "reply", checkpoint_number(step, 4, 4))
+    runner.shared.target = step
+
+    def be_slow() -> None:
+        wait_until_held(runner.shared, 1)
+        threading.Event().wait(0.1)
+        let_go(runner.shared, 1)
+
+    left = beside(be_slow, lambda: runner.run(step, short_row(), vote=True))
+    try:
+        return f"{in_words(left)}; {in_words(runner.run(runner.new_step(), short_row()))}"
+    except RanksFailed as mixed_up:
+        return f"{in_words(left)}; then the engine ENDS: {mixed_up}"
+
+
+def race_too_late(runner: Runner, wrong: bool) -> str:
+    """The target is written when the last rank has looked for the last time."""
+    runner.load(random_model(4, 32), 1, policies=replace(RANK_POLICIES, at_point=wait_if_held))
+    if wrong:
+        runner.policies = RunnerPolicies(judge=races.believe_target)
+    work = staged(runner, 4, lambda step: write_step(runner.shared, step))
+    outcome = beside(work, lambda: runner.run(runner.new_step(), short_row(), vote=True))
+    runner.policies = RUNNER_POLICIES
+    if isinstance(outcome, Abandoned):
+        return f"all four layers of step {outcome.step} were computed, and thrown away as preempted"
+    return in_words(outcome)
+
+
+def race_state(runner: Runner, wrong: bool) -> str:
+    """The victim is admitted again in the very next step, beside the urgent request."""
+    preemption = Preemption(
+        urgent_first,
+        batch=lambda chosen, others: [chosen.id, *(other.id for other in others)],
+        rollback_step=races.keep_previous_step if wrong else cleanup.rollback_step,
+        rank_policies=replace(RANK_POLICIES, at_point=wait_if_held),
+    )
+    with small_engine(runner, preemption) as engine:
+        engine.arrive(Request(0, [1] * 60, 2))
+
+        def interrupted(step: int) -> None:
+            engine.arrive(Request(1, [2] * 5, 2), 10**8)
+            wait_for(lambda: runner.shared.target == step)
+
+        beside(staged(runner, 1, interrupted), engine.step)
+        try:
+            return f"the next step admitted requests {sorted(engine.step().admitted)}"
+        except AssertionError as refused:
+            return f"the next step ENDS the engine: {refused}"
+
+
+def race_unseen(runner: Runner, wrong: bool) -> str:
+    """An urgent request arrives while the pass runs. Does the monitor know?"""
+    looks: list[int] = []
+
+    def gate(seen: Snapshot) -> Target | None:
+        looks.append(len(seen.waiting))
+        return urgent_first(seen)
+
+    see = races.only_the_snapshot if wrong else with_arrivals
+    held = replace(RANK_POLICIES, at_point=wait_if_held)
+    preemption = Preemption(gate, rank_policies=held, monitor_policies=MonitorPolicies(see=see))
+    with small_engine(runner, preemption) as engine:
+        engine.arrive(Request(0, [1] * 60, 2))
+
+        def arrive(step: int) -> None:
+            wait_for(lambda: looks)
+            engine.arrive(Request(1, [2] * 5, 2), 10**8)
+            before = len(looks)
+            wait_for(lambda: runner.shared.target == step or len(looks) > before + 3)
+
+        beside(staged(runner, 1, arrive), engine.step)
+        engine.serve()
+    order = sorted(engine.first_token_us, key=lambda each: engine.first_token_us[each])
+    return (
+        f"preempted passes: {len(engine.preemptions)}; "
+        f"first tokens in the order of requests {order}"
+    )
+
+
+def race_doomed(runner: Runner, wrong: bool) -> str:
+    """120 tokens of 1/12 s each by the fit, promised within 10.15 s: on time. Another one waits."""
+    elapsed: list[int] = []
+    progress = races.without_progress if wrong else GATE_PARTS.progress
+    judged = slo_gate(1e6 / 12, 0.0, policies=replace(GATE_PARTS, progress=progress))
+
+    def gate(seen: Snapshot) -> Target | None:
+        answer = judged(seen)
+        elapsed.append(seen.now_us - seen.started_us)
+        return answer
+
+    held = replace(RANK_POLICIES, at_point=wait_if_held)
+    with small_engine(runner, Preemption(gate, rank_policies=held)) as engine:
+        engine.arrive(Request(0, [1] * 120, 1), 10_150_000)
+
+        def arrive(step: int) -> None:  # a request that is in no hurry at all
+            engine.arrive(Request(1, [2] * 5, 1), 10**9)
+            wait_for(lambda: runner.shared.target == step or max(elapsed, default=0) > 250_000)
+
+        beside(staged(runner, 1, arrive), engine.step)
+        engine.serve()
+    return f"preempted passes: {len(engine.preemptions)}"
+
+
+def race_nobody_immune(runner: Runner, wrong: bool) -> str:
+    """Two requests, and a policy that finds what waits more urgent than what runs."""
+    policies = replace(GATE_PARTS, immune=races.nobody_is_immune) if wrong else GATE_PARTS
+    jumpy = SloPolicies(select_victim=lambda waiter, runners, margin, mode: runners[0].id)
+    judged = slo_gate(1.0, 1.0, policy=jumpy, policies=policies)
+    answers: dict[int, Target | None] = {}
+
+    def gate(seen: Snapshot) -> Target | None:
+        answers[seen.step] = judged(seen)
+        return answers[seen.step]
+
+    with small_engine(runner, Preemption(gate), max_prefilling=1) as engine:
+        begin_pass = engine.begin_pass
+
+        def begin_once_the_monitor_has_looked(step: int, rows: Any) -> Any:
+            mode = begin_pass(step, rows)
+            if mode != "plain":
+                wait_for(lambda: step in answers)
+                wait_for(lambda: answers[step] is None or runner.shared.target == step)
+            return mode
+
+        engine.begin_pass = begin_once_the_monitor_has_looked
+        engine.arrive(Request(0, [1] * 60, 1))
+        engine.arrive(Request(1, [2] * 50, 1))
+        for _ in range(30):
+            if engine.inbox.look() or not engine.scheduler.is_done():
+                engine.step()
+    steps = engine.trace().steps
+    wasted = sum(not step.work for step in steps)
+    return (
+        f"{wasted} of {len(steps)} steps computed nothing; "
+        f"{len(engine.first_token_us)} of 2 requests got a token"
+    )
+
+
+def all_races() -> dict[str, Race]:
+    """The nine races by name."""
+    return {
+        "late_write": race_late_write,
+        "no_vote": race_no_vote,
+        "leave_first": race_leave_first,
+        "replies": race_replies,
+        "too_late": race_too_late,
+        "state": race_state,
+        "unseen": race_unseen,
+        "doomed": race_doomed,
+        "nobody_immune": race_nobody_immune,
+    }
+
+
+def run_race(race: Race) -> dict[str, str]:
+    """The race with the reference and then with the wrong piece, on one pair of ranks; in words."""
+    with Runner(2, timeout_s=2.0) as runner:
+        return {"right": race(runner, False), "wrong": race(runner, True)}

@@ -1,0 +1,73 @@
+"""Behind lesson 7's figures: seeds in pairs, which piece pays, two real workers, all recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from course.calling.jobs import RunError, run
+from course.lesson_data import recorded
+from course.lesson_data.l07_recording import real_workers
+from nanogpt.figures.drawing import course_style, curve, label_axes, new_figure
+from nanogpt.fleet.costs import CALIBRATED_COST, SOURCE_COST, CostModel, decode_us
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TTFT = ["ttft_p50_ms", "ttft_p99_ms"]
+_MOST_S = 60.0  # of computing in the router, beside which the workers compute
+
+
+def order_pairs() -> dict[str, dict[str, Any]]:
+    """Ten seeds of the rush: by priority, without and with ageing, against by arrival."""
+    return recorded("fleet")["order"]
+
+
+# --- which piece pays ---------------------------------------------------------------------------
+
+
+def gains_of_a_batch() -> tuple[float, float]:
+    """Tokens per second of a batch of 32 against one request, by the source's and real costs."""
+
+    def gain(cost: CostModel) -> float:
+        return 32 * decode_us(cost, 1, 0) / decode_us(cost, 32, 0)
+
+    return gain(SOURCE_COST), gain(CALIBRATED_COST)
+
+
+# --- two real workers ---------------------------------------------------------------------------
+
+
+def two_workers(now: bool, route: Callable[..., Any]) -> tuple[dict[str, Any], str]:
+    """(figures, where they come from): measured with `route` if `now`, else recorded."""
+    if not now:
+        return recorded("fleet")["workers"], "recorded, with the reference's route"
+    try:
+        return run(real_workers, route, limit_s=_MOST_S), "measured here, just now"
+    except RunError as failed:
+        return recorded("fleet")["workers"], f"recorded, since it could not be run here: {failed}"
+
+
+@course_style()
+def hit_chart(real: Mapping[str, Any], where_from: str) -> Figure:
+    """TTFT of a prompt of 500 tokens by how many of them were a prefix hit."""
+    figure = new_figure("TTFT of a prompt of 500 tokens on a real worker", 1, where_from)
+    [axes] = figure.axes
+    curve(axes, "one prompt", [(row["hit"], row["ttft_ms"]) for row in real["by_hit"]])
+    label_axes(axes, "prefix hit (tokens)", "TTFT (ms)")
+    return figure
+
+
+def routes_table(real: Mapping[str, Any]) -> str:
+    """Two routes of the same requests over two real workers; Markdown."""
+    rows = [
+        f"| {name} | {run['computed']:,} | {run['hits']:,} | "
+        f"{', '.join(map(str, run['per_worker']))} | {run['mean_ttft_ms']:.0f} ms |"
+        for name, run in real["by_route"].items()
+    ]
+    head = "| route | prompt tokens computed | hit | requests per worker | mean TTFT |"
+    return (
+        f"{real['num_requests']} requests with {real['num_prefixes']} system prompts of "
+        f"{real['prefix']} tokens, in random order:\n\n{head}\n|:--|--:|--:|:--|--:|\n"
+        + "\n".join(rows)
+    )

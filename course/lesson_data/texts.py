@@ -1,0 +1,125 @@
+"""A run of the learner's parts in words: whose parts they were, and whether its texts are right."""
+
+import functools
+import re
+from collections.abc import Mapping
+
+from course.attempt import Attempt
+from nanogpt import GPT, EngineConfig, Request, Trace, decode, generate
+
+Arrivals = list[tuple[int, Request]]
+
+
+def served(
+    attempts: Mapping[str, Attempt],
+    arrivals: Arrivals,
+    model: GPT,
+    settings: EngineConfig,
+    yours: Trace,
+    reference: Trace,
+    blame: str,
+    *,
+    earlier: str = "",
+    counted: str = "",
+) -> str:
+    """Which parts were the learner's, the verdict on the texts, and the texts, as Markdown.
+
+    `blame` is the sentence that follows a wrong text; `earlier` says what came from earlier
+    lessons, and `counted` what the run counted.
+    """
+    rows = [
+        f"| {request.id} | …{shown(decode(request.prompt_tokens)[-24:])} "
+        f"| {shown(decode(list(yours.generated_tokens(request.id))))} |"
+        for _, request in arrivals
+    ]
+    head = "| request | end of its prompt | what it got (⏎ is a line break) |\n|--:|:--|:--|\n"
+    verdict = _verdict(wrong_texts(arrivals, model, settings, yours), yours, reference, blame)
+    said = f"{whose_policies(attempts)} {earlier}".strip()
+    return f"{said}\n\n{f'{verdict} {counted}'.strip()}\n\n{head}" + "\n".join(rows)
+
+
+def whose_policies(attempts: Mapping[str, Attempt], runs: str = "this run") -> str:
+    """Which parts of a run, or of "these runs", are the learner's, as a sentence."""
+    mine = ", ".join(f"`{name}`" for name, each in attempts.items() if each.started)
+    others = ", ".join(f"`{name}`" for name, each in attempts.items() if not each.started)
+    if not mine:
+        return f"{runs.capitalize()} used the reference for {others}: not written yet."
+    rest = f" and {others} from the reference" if others else ""
+    return f"In {runs} {mine} came from you{rest}."
+
+
+def wrong_texts(arrivals: Arrivals, model: GPT, settings: EngineConfig, trace: Trace) -> list[int]:
+    """The ids of the requests whose text is not the oracle's."""
+    return [
+        request.id
+        for _, request in arrivals
+        if list(trace.generated_tokens(request.id)) != oracle(model, settings, request)
+    ]
+
+
+def oracle(model: GPT, settings: EngineConfig, request: Request) -> list[int]:
+    """What the oracle writes for a request under `settings`, worked out once.
+
+    Its cell runs again after every edit of an exercise, and the oracle's text stays what it was.
+    """
+    return list(
+        _text(
+            model,
+            tuple(request.prompt_tokens),
+            request.max_new_tokens,
+            settings.temperature,
+            settings.seed,
+            request.id,
+            settings.sliding_window,
+            settings.num_sinks,
+        )
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _text(
+    model: GPT,
+    prompt: tuple[int, ...],
+    num_tokens: int,
+    temperature: float,
+    seed: int,
+    request_id: int,
+    window: int | None,
+    sinks: int,
+) -> tuple[int, ...]:
+    return tuple(
+        generate(
+            model,
+            list(prompt),
+            num_tokens,
+            temperature=temperature,
+            seed=seed,
+            request_id=request_id,
+            sliding_window=window,
+            num_sinks=sinks,
+        )
+    )
+
+
+def shown(text: str) -> str:
+    """Text as Markdown code in a table cell: line breaks drawn, and spaces at its ends."""
+    drawn = text.replace("\n", "⏎").replace("|", "/")
+    return f"`{re.sub('^ +| +$', _spaces, drawn)}`" if text else "nothing"
+
+
+def _spaces(found: re.Match[str]) -> str:
+    return "␣" * len(found[0])
+
+
+def _verdict(wrong: list[int], yours: Trace, reference: Trace, blame: str) -> str:
+    if yours.error:
+        return f"**The run stopped early:** {yours.error}"
+    if wrong:
+        ids = ", ".join(map(str, wrong))
+        return f"**Not what the oracle `generate()` says: the text of request {ids}.** {blame}"
+    same = (
+        "and step for step the plan is the reference's too"
+        if yours.steps == reference.steps
+        else "though the plan is not the reference's: step to the first difference"
+    )
+    return f"**All six texts equal those of the oracle `generate()`, token for token**, {same}."

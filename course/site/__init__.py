@@ -1,1 +1,0 @@
-"""The course as a static site: lessons to read, pictures to step through, nothing to install."""

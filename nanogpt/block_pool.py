@@ -1,0 +1,198 @@
+"""The books of a pool of blocks: how many tables name each, by what it is found, what is free.
+
+A block is in a table, or free. A free block that has a hash can still be found, until it gives way:
+
+    empty --take--> in tables --drop--> cached (free, with a hash) --take, then without--> in tables
+      ^                |   ^                       |
+      +----- drop -----+   +-------- hold ---------+
+
+Knows neither tensors nor requests. The choices are parts (`policies/blocks.py`).
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from itertools import chain
+from typing import Any
+
+from nanogpt.policies import Policies
+from nanogpt.policies.blocks import num_lacking
+from nanogpt.policy_views import CachedBlock
+
+_BOOKS = (
+    "ref_counts", "block_of", "_alike", "_hash_of", "_worth", "_empty", "_idle", "_now",
+    "_published",
+)  # fmt: skip
+
+
+class BlockPool:
+    """`num_blocks` blocks, for about `num_lanes` tables at a time.
+
+    Mutable: all of its books, and what happened since `events` was last asked.
+    """
+
+    def __init__(self, num_blocks: int, num_lanes: int, policies: Policies) -> None:
+        self.policies = policies
+        self.ref_counts = [0] * num_blocks
+        self.block_of: dict[str, int] = {}  # by hash; the first of its blocks that hold the same
+        self._alike: dict[str, tuple[int, ...]] = {}  # by hash, all of them
+        self._hash_of: dict[int, str] = {}
+        self._worth: dict[int, tuple[int, int]] = {}  # last used, depth; of those with a hash
+        self._empty = set(range(num_blocks))
+        self._idle: dict[int, None] = {}  # free and with a hash, least recently used first
+        self._lane = max(1, num_blocks // num_lanes)
+        self._now = 0
+        self._events: dict[str, list[int]] = {"allocated": [], "freed": [], "evicted": []}
+        self._published: list[tuple[int, str]] = []
+
+    def take(self, table: Sequence[int], num_tokens: int, size: int) -> list[int]:
+        """Give a table the blocks of `size` that it needs besides, to hold `num_tokens` tokens.
+
+        Cached ones are evicted where nothing is empty. Raises: ValueError, as `choose` does.
+        """
+        blocks = self.choose(table, num_tokens, size)
+        self.claim(blocks)
+        return blocks
+
+    def choose(self, table: Sequence[int], num_tokens: int, size: int) -> list[int]:
+        """The free blocks that `take` would give; they stay free.
+
+        Raises: ValueError when there are too few, of which admission has to take care.
+        """
+        more = num_lacking(len(table), num_tokens, size)
+        free = self.best_first(table, more)
+        blocks = self.policies.allocate(len(table), num_tokens, size, free)
+        if blocks is None:
+            raise ValueError(
+                f"{more} blocks are wanted; {self.num_free} of {len(self.ref_counts)} are free"
+            )
+        return blocks
+
+    def claim(self, blocks: Sequence[int]) -> None:
+        """Give free blocks to a table; what was cached in them is found no more."""
+        for block in blocks:
+            self._empty.discard(block)
+            if block in self._hash_of:
+                self._evict(block)
+            self.ref_counts[block] = 1
+        self._events["allocated"] += blocks
+
+    def hold(self, blocks: Sequence[int]) -> None:
+        """Count blocks once more, for another table that names them."""
+        for block in blocks:
+            self.ref_counts[block] += 1
+            self._idle.pop(block, None)
+            self._empty.discard(block)
+
+    def drop(self, blocks: Sequence[int]) -> None:
+        """Count blocks once less; those that no table names are free, and found if they can be."""
+        if not blocks:
+            return
+        freed = set(self.policies.free_table(self.ref_counts, blocks))
+        self._now += 1
+        for block in reversed(blocks):  # the last is the first to give way
+            self.ref_counts[block] -= 1
+            if block in freed and block in self._hash_of:
+                self._worth[block] = self._now, self._worth[block][1]
+                self._idle[block] = None
+            elif block in freed:
+                self._empty.add(block)
+        self._events["freed"] += [block for block in blocks if block in freed]
+
+    def publish(self, blocks: Iterable[tuple[int, int, str]]) -> None:
+        """Let blocks be found: (how deep it lies in its text, the block, its hash) of each.
+
+        Requests that ran side by side may have computed the same: the first block is found, and
+        another when that is gone.
+        """
+        for depth, block, block_hash in blocks:
+            if block not in self._hash_of:
+                self._alike[block_hash] = (*self._alike.get(block_hash, ()), block)
+                self.block_of[block_hash] = self._alike[block_hash][0]
+                self._hash_of[block] = block_hash
+                self._worth[block] = 0, depth
+                self._published.append((block, block_hash))
+
+    def put_back(self, blocks: Sequence[int]) -> None:
+        """Free blocks again that were claimed and never filled."""
+        for block in blocks:
+            self.ref_counts[block] = 0
+        self._empty.update(blocks)
+        self._events["freed"] += blocks
+
+    @property
+    def num_free(self) -> int:
+        """How many blocks may be taken."""
+        return len(self._empty) + len(self._idle)
+
+    def idle(self) -> tuple[int, ...]:
+        """The free blocks that can still be found, least recently used first."""
+        return tuple(self._idle)
+
+    def events(self) -> tuple[dict[str, list[int]], list[tuple[int, str]]]:
+        """What was allocated, freed and evicted, and what was published, since this was asked."""
+        events, published = self._events, self._published
+        self._events, self._published = {name: [] for name in events}, []
+        return events, published
+
+    def books(self) -> dict[str, Any]:
+        """A copy of the books, for `restore`."""
+        events = {name: list(blocks) for name, blocks in self._events.items()}
+        return {name: copy(getattr(self, name)) for name in _BOOKS} | {"_events": events}
+
+    def restore(self, books: Mapping[str, Any]) -> None:
+        """Undo a step that failed. Cached blocks that it evicted stay evicted: it wrote to them."""
+        evicted = self._events["evicted"][len(books["_events"]["evicted"]) :]
+        for name, book in books.items():
+            setattr(self, name, book)
+        for block in evicted:
+            if block in self._idle:
+                self._evict(block)
+                self._empty.add(block)
+
+    def check(self, tables: Sequence[Sequence[int]]) -> None:
+        """Assert that every block is empty, cached or in tables, and counted as often as named."""
+        named = list(chain(*tables))
+        times = Counter(named)
+        assert [times[block] for block in range(len(self.ref_counts))] == self.ref_counts
+        assert all(len(set(table)) == len(table) for table in tables), tables
+        states = [*self._empty, *self._idle, *set(named)]
+        assert sorted(states) == list(range(len(self.ref_counts))), states
+        assert self._worth.keys() == self._hash_of.keys() >= self._idle.keys()
+        assert {b: name for name, alike in self._alike.items() for b in alike} == self._hash_of
+        assert self.block_of == {name: alike[0] for name, alike in self._alike.items()}
+        assert not self._hash_of.keys() & self._empty
+        assert not self.policies.are_references or self._evictable() == list(self._idle)
+
+    def best_first(self, table: Sequence[int], n: int) -> list[int]:
+        """Free blocks in the order to take them, `n` if there are: neighbours, so that K/V is read
+        where it lies; then empty ones; then cached ones, in the order of the part.
+        """
+        lanes = range(0, len(self.ref_counts), self._lane)
+        start = table[-1] + 1 if table else next((b for b in lanes if b in self._empty), 0)
+        chosen: list[int] = []
+        while len(chosen) < n and start + len(chosen) in self._empty:
+            chosen.append(start + len(chosen))
+        if len(chosen) < n:
+            chosen += heapq.nsmallest(n - len(chosen), self._empty.difference(chosen))
+        if len(chosen) < n and self._idle:
+            chosen += sorted(self._evictable()[: n - len(chosen)])
+        return chosen
+
+    def _evictable(self) -> list[int]:
+        """The cached blocks that may give way, first the one to go first."""
+        worth = self._worth.items()
+        return self.policies.evict_order(
+            [CachedBlock(b, self.ref_counts[b], used, depth) for b, (used, depth) in worth]
+        )
+
+    def _evict(self, block: int) -> None:
+        """Let a free block be found no more."""
+        block_hash = self._hash_of.pop(block)
+        del self._worth[block], self.block_of[block_hash]
+        self._idle.pop(block, None)  # a policy may have lost it
+        alike = tuple(each for each in self._alike.pop(block_hash) if each != block)
+        if alike:
+            self._alike[block_hash], self.block_of[block_hash] = alike, alike[0]
+        self._events["evicted"].append(block)

@@ -1,0 +1,71 @@
+"""The strip executor: one flat row of new tokens, one flat row of keys, one mask over both.
+
+The packed form at its simplest, to read and to draw: nothing is padded, and a staircase of blocks
+keeps requests apart. The mask also spends N * K scores on pairs that may never see each other,
+which is why `packed` attends group by group instead.
+
+Shapes: N new tokens, K keys (held and new, request after request), H heads, D head size.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanogpt.executors.base import CachedExecutor, forward_record
+from nanogpt.kv_store import KVStore
+from nanogpt.outputs import ModelOutput, Row
+from nanogpt.policies import Policies
+
+
+class SingleMaskExecutor(CachedExecutor):
+    """One unpadded forward per step under a single mask."""
+
+    name = "single_mask"
+
+    def forward(self, rows: Sequence[Row]) -> ModelOutput:
+        """Shapes: -> logits (R, V) in the order of `rows`."""
+        tokens = torch.tensor([token for row in rows for token in row.input_ids])  # (N,)
+        positions = torch.tensor([p for row in rows for p in row.positions])  # (N,)
+        attend = SingleMaskAttention(self.cache, rows, self.policies)
+        hidden = self.model.hidden(tokens, positions, attend)  # (N, C)
+        last_of_row = torch.tensor(attend.cu_seqlens_q[1:]) - 1  # (R,)
+        logits = self.model.logits(hidden[last_of_row])  # (R, V)
+        return ModelOutput(logits, (forward_record(rows, self.cache, len(tokens)),))
+
+
+class SingleMaskAttention:
+    """Every query against every key of the step, all but its own request's masked away."""
+
+    def __init__(self, cache: KVStore, rows: Sequence[Row], policies: Policies) -> None:
+        self.cache = cache
+        self.rows = rows
+        self.slot_mapping = cache.slot_mapping(rows)
+        context_lens = [cache.length(row.request_id) for row in rows]
+        self.query_lens = [len(row.input_ids) for row in rows]
+        self.cu_seqlens_q, _, self.mask = policies.pack(
+            context_lens, self.query_lens
+        )  # mask (N, K)
+        windows = [cache.mask(row.request_id, len(row.input_ids)) for row in rows]
+        near = [window for window in windows if window is not None]
+        if near:
+            self.mask = self.mask & torch.block_diag(*near).bool()  # (N, K)
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q, k, v (N, H, D) -> (N, H, D)."""
+        self.cache.write(layer, self.slot_mapping, k, v)
+        keys: list[Tensor] = []
+        values: list[Tensor] = []
+        news = zip(k.split(self.query_lens), v.split(self.query_lens), strict=True)
+        for row, (new_k, new_v) in zip(self.rows, news, strict=True):
+            held_k, held_v = self.cache.gather(row.request_id, layer)  # (H, S, D) each
+            keys += [held_k, new_k.transpose(0, 1)]
+            values += [held_v, new_v.transpose(0, 1)]
+        out = F.scaled_dot_product_attention(
+            q.transpose(0, 1),  # (H, N, D)
+            torch.cat(keys, dim=1),  # (H, K, D)
+            torch.cat(values, dim=1),
+            attn_mask=self.mask.to(q.device),
+        )
+        return out.transpose(0, 1)  # (N, H, D)

@@ -1,0 +1,56 @@
+"""A plan laid out in rows of tokens, which executors run."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from nanogpt.config import EngineConfig, ModelConfig
+from nanogpt.outputs import PrefixHit, Row
+from nanogpt.request import Request
+from nanogpt.validate import PolicyError
+
+
+def make_rows(
+    planned: Sequence[tuple[Request, int]],
+    hits: Mapping[int, PrefixHit],
+    drafts: Mapping[int, tuple[int, ...]],
+    chunk_inputs: Callable[..., tuple[list[int], list[int], bool]],
+    config: EngineConfig,
+    model_config: ModelConfig,
+) -> tuple[Row, ...]:
+    """The planned tokens as rows, drafts behind the decodes; a prefix hit is not computed again.
+
+    Raises: PolicyError for a row that the model has no embedding for.
+    """
+    rows: list[Row] = []
+    for request, num_scheduled_tokens in planned:
+        token_ids = request.tokens_so_far
+        context_len = request.num_computed_tokens
+        if request.id in hits:
+            context_len += hits[request.id].num_tokens
+        ids, positions, samples = chunk_inputs(token_ids, context_len, num_scheduled_tokens)
+        drafted = drafts.get(request.id, ())
+        row = Row(
+            request_id=request.id,
+            input_ids=[*ids, *drafted],
+            positions=[*positions, *range(len(token_ids), len(token_ids) + len(drafted))],
+            context_len=context_len,
+            is_decode=request.status == "active",
+            token_ids=token_ids,
+            drafted=drafted,
+            sampling=request.sampling(config),
+            samples=samples,
+        )
+        _check_embeddings(row, model_config)
+        rows.append(row)
+    return tuple(rows)
+
+
+def _check_embeddings(row: Row, config: ModelConfig) -> None:
+    pairs = (
+        ("token", max(row.input_ids), "vocabulary", config.vocab_size),
+        ("position", max(row.positions), "context", config.context_len),
+    )
+    for what, value, of, size in pairs:
+        if value >= size:
+            raise PolicyError(
+                f"request {row.request_id}: {what} {value} is outside the {of} 0..{size - 1}"
+            )

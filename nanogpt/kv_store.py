@@ -1,0 +1,124 @@
+"""What the engine asks of a store of K/V, whatever form it has.
+
+Shapes: L layers, H heads, S entries held, D head size, N new tokens of all rows in order, T new
+tokens of one row.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from nanogpt.model import Attend
+from nanogpt.outputs import PrefixHit, Row, SchedulerOutput
+from nanogpt.request import Request
+from nanogpt.trace import StepRecord
+
+
+class PrefixCache:
+    """Where the K/V of shared prefixes is found; this one never finds any."""
+
+    def match(self, token_ids: Sequence[int], salt: str | None = None) -> PrefixHit | None:
+        """What a request with these tokens need not compute. Changes nothing."""
+        return None
+
+    def attach(self, request_id: int, hit: PrefixHit) -> None:
+        """Let the request's empty table name the blocks of a hit, which hold its first tokens."""
+
+    def register(self, request: Request, new: Sequence[int] = ()) -> None:
+        """Let others find the request's full blocks. `new` are tokens that it does not list yet."""
+
+    def shared(self, requests: Sequence[Request]) -> int:
+        """KV tokens that several of these requests are charged for, and that are stored once."""
+        return 0
+
+    def annotate(self, record: StepRecord) -> StepRecord:
+        """The step's record, with what there is to say of blocks."""
+        return record
+
+
+class KVStore(PrefixCache):
+    """Holds the K/V of running requests. A step writes; from its commit on, what it wrote is held.
+
+    A store that nothing is written to is what the posts' own loops give their scheduler.
+    """
+
+    def reserve(self, request_id: int) -> None:
+        """Take the request in, holding nothing."""
+        raise NotImplementedError
+
+    def free(self, request_id: int) -> None:
+        """Give all of the request's memory back."""
+        raise NotImplementedError
+
+    def commit(self, request_id: int, num_tokens: int) -> None:
+        """Commit the first `num_tokens` tokens that the step wrote for the request."""
+        raise NotImplementedError
+
+    def discard_written(self, request_id: int) -> None:
+        """Let go of what was written and never committed."""
+        raise NotImplementedError
+
+    def slot_mapping(self, rows: Sequence[Row]) -> Any:
+        """Where the rows' new tokens will go, for `write`."""
+        raise NotImplementedError
+
+    def write(self, layer: int, slot_mapping: Any, k: Tensor, v: Tensor) -> None:
+        """Put down one layer's K/V of the step, first to last. Shapes: k, v (N, H, D)."""
+        raise NotImplementedError
+
+    def attention(self, rows: Sequence[Row]) -> Attend:
+        """The attention of a flat batch; `rows` are sorted by their number of tokens."""
+        raise NotImplementedError
+
+    def held(self, request_id: int) -> Tensor:
+        """What is held in all layers, oldest first. Shapes: -> (2, L, H, S, D)."""
+        raise NotImplementedError
+
+    def positions(self, request_id: int) -> Sequence[int]:
+        """The positions whose K/V is held, in the order of `held`."""
+        raise NotImplementedError
+
+    def live_bytes(self, request_id: int) -> int:
+        """Bytes of memory that the request's K/V keeps from others."""
+        raise NotImplementedError
+
+    def holders(self) -> Sequence[int]:
+        """Ids of the requests that are in, in the order they came."""
+        return ()
+
+    def gather(self, request_id: int, layer: int) -> tuple[Tensor, Tensor]:
+        """What is held in one layer, oldest first. Shapes: -> k, v (H, S, D)."""
+        k, v = self.held(request_id)[:, layer]
+        return k, v
+
+    def length(self, request_id: int) -> int:
+        """S, how many KV tokens the request holds; 0 when it is unknown."""
+        return len(self.positions(request_id))
+
+    def held_tokens(self) -> int:
+        """KV tokens held by all requests together."""
+        return sum(map(self.length, self.holders()))
+
+    def slot(self, request_id: int) -> int:
+        """The request's place in storage; executors sort by it, so that neighbours share a view."""
+        return 0
+
+    def mask(self, request_id: int, num_new: int) -> Tensor | None:
+        """Which keys, held and new, a query sees, (T, S + T) bool; None: the causal mask."""
+        return None
+
+    @contextmanager
+    def transaction(self, scheduled: SchedulerOutput) -> Generator[None]:
+        """A step: the admitted are taken in, and an error takes back all that was written."""
+        for request_id in scheduled.admitted:
+            self.reserve(request_id)
+        try:
+            yield
+        except BaseException:
+            for row in scheduled.rows:
+                self.discard_written(row.request_id)
+            for request_id in scheduled.admitted:
+                self.free(request_id)
+            raise

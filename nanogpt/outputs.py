@@ -1,0 +1,147 @@
+"""What scheduler, executor and sampler hand on within one step: frozen, and gone with the step.
+
+Shapes: R logits (one for each row, and one more for each draft), V vocabulary.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from torch import Tensor
+
+from nanogpt.planning import Candidates, Plan
+from nanogpt.policies.queueing import ResumeState
+from nanogpt.policy_views import Key
+from nanogpt.request import Request
+from nanogpt.sampling import GREEDY, SamplingParams
+from nanogpt.trace import ForwardRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request's tokens in this step: T ids, and the positions to embed them at.
+
+    The K/V of `input_ids[i]` belongs to position `context_len + i`. `token_ids` are all tokens that
+    the request knows, computed or not. `drafted` are guessed tokens, with which the row ends.
+    """
+
+    request_id: int
+    input_ids: Sequence[int]
+    positions: Sequence[int]
+    context_len: int
+    is_decode: bool
+    token_ids: Sequence[int]
+    drafted: tuple[int, ...] = ()
+    sampling: SamplingParams = GREEDY
+    samples: bool = True
+
+    @property
+    def num_logits(self) -> int:
+        """How many of the row's last tokens get logits: the last known one and every draft.
+
+        A row that does not sample has them too; the sampler ignores them.
+        """
+        return 1 + len(self.drafted)
+
+    @property
+    def seq_len(self) -> int:
+        """How many positions there are up to the row's last token."""
+        return self.context_len + len(self.input_ids)
+
+    def new_tokens(self, sampled: Mapping[int, "Sampled"]) -> list[int]:
+        """The tokens that the row gives its request: accepted drafts, and the sampled one."""
+        own = sampled.get(self.request_id)
+        return [] if own is None else [*self.drafted[: own.num_accepted], own.token]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixHit:
+    """The blocks that hold the first `num_tokens` of a request's tokens."""
+
+    blocks: tuple[int, ...]
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """A request to preempt, what it goes back to the queue with, its key there, and the reason."""
+
+    request: Request
+    state: ResumeState
+    key: Key
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOutput:
+    """What a step will do. Nothing of it has happened yet.
+
+    `kv_before` are the KV tokens held, and `active_ids` the requests that decode, when it was
+    scheduled; `blocked` says why the first waiting request that is no candidate could not start.
+    """
+
+    step: int
+    start_us: int
+    kv_before: int
+    active_ids: tuple[int, ...]
+    preempted: tuple[Requeue, ...]
+    candidates: Candidates
+    blocked: str | None
+    plan: Plan
+    prefix_hits: Mapping[int, PrefixHit]
+    rows: tuple[Row, ...]
+
+    @property
+    def admitted(self) -> tuple[int, ...]:
+        """The waiting requests that start in this step, by id."""
+        could_start = dict(self.candidates.waiting)
+        return tuple(row.request_id for row in self.rows if row.request_id in could_start)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOutput:
+    """`logits` (R, V) after the last token of each row, and the forward passes that it took.
+
+    A row with K drafts has K + 1 logits, one after another.
+    """
+
+    logits: Tensor
+    forwards: tuple[ForwardRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a row gave its request: the first `num_accepted` drafts, and `token` after them."""
+
+    token: int
+    num_accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What a step changed, by request id: tokens computed by now, and KV tokens charged.
+
+    `kv_peak` are the KV tokens held when preempted requests are freed and all new K/V is written,
+    and rejected drafts, evicted K/V and finished requests are not freed yet.
+    """
+
+    kv_peak: int
+    num_computed_tokens: Mapping[int, int]
+    kv_tokens_charged: Mapping[int, int]
+    finished: tuple[int, ...]
+
+
+class NotFiniteError(ValueError):
+    """Logits with NaN or infinity in them; `request_ids` says whose."""
+
+    def __init__(self, step: int, request_ids: list[int]) -> None:
+        super().__init__(
+            f"step {step}: the logits of request {request_ids[0]} are not finite (NaN or "
+            "infinity); the step was dropped"
+        )
+        self.request_ids = request_ids
+
+
+def logits_starts(rows: Sequence[Row]) -> list[int]:
+    """Where each row's logits begin, and where the last one's end."""
+    return [0, *accumulate(row.num_logits for row in rows)]

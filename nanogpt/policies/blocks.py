@@ -1,0 +1,92 @@
+"""The block store's decisions: which blocks to take, what may be shared, what gives way.
+
+A block holds the K/V of `size` tokens in a row. The tables of several requests may name the same
+block; `ref_counts[block]` says how many do. Nothing here changes what it is given: the store does.
+Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with
+PagedAttention", arXiv 2309.06180, section 4; vLLM's design document "Automatic Prefix Caching".
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from nanogpt.policy_views import CachedBlock
+
+Copy = tuple[int, int]
+"""(from, to): the block whose K/V is to be copied, and the block that gets it."""
+
+
+def num_lacking(num_blocks: int, num_tokens: int, size: int) -> int:
+    """How many blocks of `size` tokens a table of `num_blocks` lacks to hold `num_tokens`."""
+    return max(0, -(-num_tokens // size) - num_blocks)
+
+
+def allocate(
+    num_blocks: int, num_tokens: int, size: int, free_blocks: Sequence[int]
+) -> list[int] | None:
+    """The blocks that a table of `num_blocks` needs besides, to hold `num_tokens` tokens.
+
+    They are the first of `free_blocks`, which stand best first; None when those are too few. All or
+    nothing: a request with some of its blocks could not go on, and would keep the others.
+    """
+    more = num_lacking(num_blocks, num_tokens, size)
+    return list(free_blocks[:more]) if more <= len(free_blocks) else None
+
+
+def free_table(ref_counts: Sequence[int], table: Sequence[int]) -> list[int]:
+    """Which blocks of a table are free once it is gone: those that no other table names."""
+    return [block for block in table if ref_counts[block] == 1]
+
+
+def block_hashes(tokens: Sequence[int], size: int, salt: str) -> list[str]:
+    """One hash for every full block of `tokens`: of the block before it, its tokens and `salt`.
+
+    K/V depends on a token and all tokens before it, so a block's hash has to name them all: it
+    does by the hash of its parent. `salt` is what else makes K/V differ. A last block that is not
+    full has none, since what it holds will still change.
+    """
+    hashes: list[str] = []
+    parent = ""
+    for end in range(size, len(tokens) + 1, size):
+        said = repr((parent, salt, list(tokens[end - size : end])))
+        parent = hashlib.sha256(said.encode()).hexdigest()
+        hashes.append(parent)
+    return hashes
+
+
+def longest_match(
+    hashes: Sequence[str], cached: Mapping[str, int], num_tokens: int, size: int
+) -> tuple[list[int], int]:
+    """The blocks that a request of `num_tokens` known tokens need not compute, and their tokens.
+
+    From the first block up to the first that is not there. At least one token is left to compute,
+    since the last one's logits are needed: a text that is there whole gives its last block up.
+    """
+    blocks: list[int] = []
+    for block_hash in hashes[: (num_tokens - 1) // size]:
+        if block_hash not in cached:
+            break
+        blocks.append(cached[block_hash])
+    return blocks, len(blocks) * size
+
+
+def copy_on_write(
+    table: Sequence[int], ref_counts: Sequence[int], index: int, free_blocks: Sequence[int]
+) -> tuple[list[int], Copy | None]:
+    """The table to write block number `index` of, and what has to be copied for it.
+
+    A block that other tables name is theirs too: the request gets the first free block instead.
+    """
+    block = table[index]
+    if ref_counts[block] == 1:
+        return list(table), None
+    return [*table[:index], free_blocks[0], *table[index + 1 :]], (block, free_blocks[0])
+
+
+def evict_order(blocks: Sequence[CachedBlock]) -> list[int]:
+    """The blocks that may give way, first the one to go first: never one that a table names.
+
+    Least recently used first. Of those that left a table together the last goes first: without its
+    parent a block is never found.
+    """
+    free_blocks = [block for block in blocks if not block.count]
+    return [block.id for block in sorted(free_blocks, key=lambda b: (b.last_used, -b.depth, b.id))]

@@ -1,0 +1,210 @@
+"""One rank's share of a model, and a forward pass over it that stops at every attention op.
+
+Heads and the MLP's inner channels are split over the ranks, the rest is copied. qkv and up are
+split by their output (each rank computes its heads, its inner channels), proj and down by their
+input: each rank's product is a term of a sum over the ranks.
+
+    x ──> qkv[heads of rank] ──> attention ──> proj[:, heads of rank] ──> sum over ranks ──> + x
+    x ──> up[inner of rank]  ──> gelu      ──> down[:, inner of rank] ──> sum over ranks ──> + x
+
+Between two attention ops a serving engine replays compiled code; at the attention op it is back in
+Python, once per layer, so that is where a pass can be left. The pass is a generator: a discarded
+one is an aborted pass. One that is kept, with its activations and the K/V it has written, is a
+suspended pass: the next `next` resumes it.
+
+Source: Megatron-LM (Shoeybi et al., 2019), section 3, for the split.
+Shapes: N tokens of all rows in one flat row, C channels, H heads, D head size, h = H / R heads of
+one of R ranks, S context, L layers, P slots, V vocabulary; R is also the number of rows.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanogpt.config import ModelConfig
+from nanogpt.kv_cache import zeros_on_demand
+from nanogpt.model import GPT
+from nanogpt.validate import check_int
+
+Reduce = Callable[[Tensor], Tensor]
+"""Add up a tensor over all ranks; every rank gets the sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShard:
+    """One layer's weights on one rank.
+
+    Shapes: ln_1, ln_2 (C,); qkv (3, h, D, C); proj (C, h * D); up (4C / R, C); down (C, 4C / R).
+    """
+
+    ln_1: Tensor
+    qkv: Tensor
+    proj: Tensor
+    ln_2: Tensor
+    up: Tensor
+    down: Tensor
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """This rank's heads of the attention's input. Shapes: x (N, C) -> (N, h, D) each."""
+        normed = F.layer_norm(x, self.ln_1.shape, self.ln_1)  # (N, C)
+        qkv = F.linear(normed, self.qkv.flatten(0, -2))  # (N, 3 * h * D)
+        q, k, v = qkv.unflatten(-1, self.qkv.shape[:-1]).unbind(-3)  # (N, h, D) each
+        return q, k, v
+
+    def project(self, mixed: Tensor) -> Tensor:
+        """This rank's term of the attention's output. Shapes: mixed (N, h, D) -> (N, C)."""
+        return F.linear(mixed.flatten(-2), self.proj)
+
+    def mlp(self, x: Tensor) -> Tensor:
+        """This rank's term of the MLP's output. Shapes: (N, C) -> (N, C)."""
+        normed = F.layer_norm(x, self.ln_2.shape, self.ln_2)  # (N, C)
+        return F.linear(F.gelu(F.linear(normed, self.up)), self.down)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What one rank holds. Shapes: token_embedding (V, C), position_embedding (S, C), ln_f (C,)."""
+
+    config: ModelConfig
+    num_heads: int
+    token_embedding: Tensor
+    position_embedding: Tensor
+    layers: tuple[LayerShard, ...]
+    ln_f: Tensor
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Shapes: (N,), (N,) -> (N, C)."""
+        return self.token_embedding[tokens] + self.position_embedding[positions]
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Shapes: x (R, C), straight from the last layer -> (R, V)."""
+        return F.linear(F.layer_norm(x, self.ln_f.shape, self.ln_f), self.token_embedding)
+
+
+def check_num_ranks(num_ranks: int, config: ModelConfig) -> None:
+    """Raises: ValueError if the heads do not split evenly, and for GPT-2's biases or GELU."""
+    if config.bias or config.tanh_gelu:
+        raise ValueError("ranks split only models without biases and with the exact GELU")
+    check_int("the number of ranks", num_ranks, 1)
+    if config.num_heads % num_ranks:
+        raise ValueError(f"{config.num_heads} heads do not split evenly over {num_ranks} ranks")
+
+
+def shard_model(model: GPT, rank: int, num_ranks: int) -> Shard:
+    """Copy one rank's share of a whole model. Raises: as `check_num_ranks` does."""
+    config = model.config
+    check_num_ranks(num_ranks, config)
+    weights = model.state_dict()
+    heads = config.num_heads // num_ranks
+    mine = slice(rank * heads, (rank + 1) * heads)
+
+    def layer(index: int) -> LayerShard:
+        def weight(name: str) -> Tensor:
+            return weights[f"blocks.{index}.{name}.weight"]
+
+        qkv = weight("qkv").unflatten(0, (3, config.num_heads, config.head_size))  # (3, H, D, C)
+        proj = weight("proj").unflatten(1, (config.num_heads, config.head_size))  # (C, H, D)
+        up, down = weight("up").chunk(num_ranks, 0)[rank], weight("down").chunk(num_ranks, 1)[rank]
+        # Cloned: a pickled view would carry the whole tensor along.
+        return LayerShard(
+            weight("ln_1").clone(), qkv[:, mine].clone(), proj[:, mine].flatten(1).clone(),
+            weight("ln_2").clone(), up.clone(), down.clone(),
+        )  # fmt: skip
+
+    return Shard(
+        config=config,
+        num_heads=heads,
+        token_embedding=weights["token_embedding.weight"].clone(),
+        position_embedding=weights["position_embedding.weight"].clone(),
+        layers=tuple(layer(index) for index in range(config.num_layers)),
+        ln_f=weights["ln_f.weight"].clone(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PassRow:
+    """One request's n tokens in a pass, their positions, and the slot of its K/V.
+
+    `mask` (n, S) bool says which entries of the context are visible; it ends with the n tokens.
+    """
+
+    slot: int
+    tokens: Sequence[int]
+    positions: Sequence[int]
+    context_len: int
+    mask: Tensor
+
+
+class RankStorage:
+    """K and V of this rank's heads, by slot and position.
+
+    Nothing is wiped: a row reads its slot only up to its own last token, and all of that was
+    written by the row or by committed steps.
+    """
+
+    def __init__(self, shard: Shard, num_slots: int) -> None:
+        config = shard.config
+        shape = (
+            2, config.num_layers, num_slots, shard.num_heads, config.context_len, config.head_size
+        )  # fmt: skip
+        storage = zeros_on_demand(shape, shard.ln_f.dtype)
+        self.k, self.v = storage.unbind(0)  # (L, P, h, S, D) each
+
+
+class RowAttention:
+    """Attention of one pass over the storage, row by row."""
+
+    def __init__(self, storage: RankStorage, rows: Sequence[PassRow]) -> None:
+        self.storage = storage
+        self.rows = rows
+        dtype = storage.k.dtype
+        self.biases = [
+            torch.zeros(row.mask.shape, dtype=dtype).masked_fill_(~row.mask, float("-inf"))
+            for row in rows
+        ]  # (N, S) each
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Shapes: q, k, v (N, h, D) -> (N, h, D)."""
+        out = torch.empty_like(q)  # (N, h, D)
+        start = 0
+        for row, bias in zip(self.rows, self.biases, strict=True):
+            end = start + len(row.tokens)
+            context = row.context_len + len(row.tokens)
+            keys = self.storage.k[layer, row.slot, :, :context]  # (h, S, D)
+            values = self.storage.v[layer, row.slot, :, :context]
+            keys[:, row.context_len :] = k[start:end].transpose(0, 1)
+            values[:, row.context_len :] = v[start:end].transpose(0, 1)
+            queries = q[start:end].transpose(0, 1)  # (h, n, D)
+            mixed = F.scaled_dot_product_attention(
+                queries[None], keys[None], values[None], attn_mask=bias
+            )  # (1, h, n, D)
+            out[start:end] = mixed[0].transpose(0, 1)
+            start = end
+        return out
+
+
+def forward_pass(
+    shard: Shard,
+    storage: RankStorage,
+    rows: Sequence[PassRow],
+    reduce_attention: Reduce,
+    reduce_mlp: Reduce,
+) -> Generator[int, None, Tensor]:
+    """Yield each layer's number at its attention op; return the rows' hidden states (R, C).
+
+    The sum of the attention output is an argument of its own: it may carry a vote.
+    """
+    attend = RowAttention(storage, rows)
+    tokens = torch.tensor([token for row in rows for token in row.tokens])  # (N,)
+    positions = torch.tensor([position for row in rows for position in row.positions])  # (N,)
+    x = shard.embed(tokens, positions)  # (N, C)
+    for layer, weights in enumerate(shard.layers):
+        q, k, v = weights.queries_keys_values(x)  # (N, h, D) each
+        yield layer
+        x = x + reduce_attention(weights.project(attend(layer, q, k, v)))  # (N, C)
+        x = x + reduce_mlp(weights.mlp(x))  # (N, C)
+    ends = torch.tensor([len(row.tokens) for row in rows]).cumsum(0)  # (R,)
+    return x[ends - 1]  # (R, C)

@@ -1,0 +1,128 @@
+"""The trace of a run as it grows: requests when they arrive, steps when they have committed."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from nanogpt.clock import Clock
+from nanogpt.config import EngineConfig
+from nanogpt.kv_store import KVStore
+from nanogpt.outputs import ModelOutput, Row, Sampled, SchedulerOutput, Update
+from nanogpt.request import Request
+from nanogpt.scheduler import Scheduler
+from nanogpt.trace import (
+    KVRecord,
+    PrefixHitRecord,
+    RequestRecord,
+    StepRecord,
+    Trace,
+    WaitRecord,
+    WorkRecord,
+)
+
+
+class Recorder:
+    """Keeps the records of a run. Mutable: `arrived`, by id, `steps`, and who was `given_up` since
+    the newest of them.
+    """
+
+    def __init__(self, scheduler: Scheduler, cache: KVStore, clock: Clock) -> None:
+        self.scheduler = scheduler
+        self.cache = cache
+        self.clock = clock
+        self.arrived: dict[int, RequestRecord] = {}
+        self.steps = deque[StepRecord]()
+        self.given_up: list[int] = []
+
+    def arrive(self, request: Request) -> None:
+        """Record a request that has just arrived."""
+        self.arrived[request.id] = RequestRecord(
+            id=request.id,
+            prompt_tokens=tuple(request.prompt_tokens),
+            max_new_tokens=request.max_new_tokens,
+            priority=request.priority,
+            arrival_step=request.arrival_time,
+            arrival_us=self.clock.now_us(),
+            temperature=request.temperature,
+            seed=request.seed,
+            cache_salt=request.cache_salt,
+        )
+
+    def record(
+        self,
+        scheduled: SchedulerOutput,
+        output: ModelOutput,
+        sampled: Mapping[int, Sampled],
+        update: Update,
+    ) -> StepRecord:
+        """Record a committed step."""
+        cache, budget = self.cache, self.scheduler.config.token_budget
+        holders = cache.holders()
+        spent = sum(num_tokens for _, num_tokens in scheduled.plan) >= budget
+        passed_over = "the token budget is spent" if spent else "the plan left it out"
+        given_up, self.given_up = self.given_up, []
+        record = StepRecord(
+            step=scheduled.step,
+            start_us=scheduled.start_us,
+            end_us=self.clock.now_us(),
+            token_budget=budget,
+            work=tuple(_work(row, sampled.get(row.request_id)) for row in scheduled.rows),
+            waits=tuple(self._waits(scheduled, passed_over)),
+            admitted=scheduled.admitted,
+            preempted=tuple(requeue.request.id for requeue in scheduled.preempted),
+            finished=update.finished,
+            forwards=output.forwards,
+            kv_before=scheduled.kv_before,
+            kv_after=sum(map(cache.length, holders)),
+            kv_peak=update.kv_peak,
+            kv=tuple(
+                KVRecord(i, cache.length(i), update.kv_tokens_charged[i], cache.live_bytes(i))
+                for i in holders
+            ),
+            prefix_hits=tuple(
+                PrefixHitRecord(i, hit.num_tokens) for i, hit in scheduled.prefix_hits.items()
+            ),
+            blocked=(scheduled.blocked or passed_over) if self.scheduler.waiting else None,
+            given_up=tuple(given_up),
+        )
+        self.steps.append(cache.annotate(record))
+        return self.steps[-1]
+
+    def trace(self, config: EngineConfig, executor: str, error: str | None) -> Trace:
+        """All records that are kept; `error` says why the run stopped early, if it did."""
+        return Trace(
+            clock=self.clock.record,
+            executor=executor,
+            token_budget=config.token_budget,
+            max_kv_tokens=config.max_kv_tokens,
+            requests=tuple(self.arrived.values()),
+            steps=tuple(self.steps),
+            error=error,
+            sliding_window=config.sliding_window,
+            num_sinks=config.num_sinks,
+        )
+
+    def _waits(self, scheduled: SchedulerOutput, passed_over: str) -> Iterator[WaitRecord]:
+        """A record for each preempted, running or admissible request that got no tokens.
+
+        The rest of the queue shares `blocked`, so a record does not grow with the queue.
+        """
+        candidates, served = scheduled.candidates, dict(scheduled.plan)
+        for requeue in scheduled.preempted:
+            yield WaitRecord(requeue.request.id, "waiting", requeue.reason)
+        could_run = {*candidates.decodes, *dict(candidates.prefilling)}
+        for request in self.scheduler.running():
+            if request.id not in served:
+                status = "active" if request.status == "active" else "prefilling"
+                reason = passed_over if request.id in could_run else scheduled.blocked
+                yield WaitRecord(request.id, status, reason or passed_over)
+        for request_id, _ in candidates.waiting:
+            if request_id not in served:
+                yield WaitRecord(request_id, "waiting", passed_over)
+
+
+def _work(row: Row, sampled: Sampled | None) -> WorkRecord:
+    kind = "decode" if row.is_decode else "prefill"
+    done = row.request_id, kind, row.context_len, row.seq_len
+    if sampled is None:
+        return WorkRecord(*done, None)
+    return WorkRecord(*done, sampled.token, row.drafted, sampled.num_accepted)

@@ -1,0 +1,80 @@
+"""Sampling a step's logits: one token for each row that samples, accepted drafts before it.
+
+Shapes: R logits, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from torch import Tensor
+
+from nanogpt.extensions import Drafter
+from nanogpt.outputs import (
+    ModelOutput,
+    NotFiniteError,
+    Row,
+    Sampled,
+    SchedulerOutput,
+    logits_starts,
+)
+from nanogpt.policies import Policies
+from nanogpt.sampling import sample_tokens, uniform
+
+
+class Sampler:
+    """Draws tokens, and returns each to its request by `assign_tokens`."""
+
+    def __init__(self, policies: Policies, drafter: Drafter) -> None:
+        self.policies = policies
+        self.drafter = drafter
+
+    def sample(self, scheduled: SchedulerOutput, output: ModelOutput) -> dict[int, Sampled]:
+        """The sampled token of each request, by id, in the order of the rows.
+
+        `assign_tokens` sees the requests that decode after this step, too; the reference does not
+        need them.
+
+        Raises: NotFiniteError for logits that are not finite.
+        """
+        if not scheduled.rows:
+            return {}
+        starts = logits_starts(scheduled.rows)
+        _check_finite(scheduled, output.logits, starts)
+        sampled = self._draw(scheduled.rows, output.logits, starts)
+        promoted = [i for i in sampled if i not in scheduled.active_ids]
+        active_ids = [*scheduled.active_ids, *promoted]
+        tokens = [each.token for each in sampled.values()]
+        owned = self.policies.assign_tokens(list(sampled), active_ids, tokens)
+        return {i: Sampled(owned[i], each.num_accepted) for i, each in sampled.items()}
+
+    def _draw(
+        self, rows: Sequence[Row], logits: Tensor, starts: Sequence[int]
+    ) -> dict[int, Sampled]:
+        chosen = [i for i, row in enumerate(rows) if row.samples]
+        plain = [i for i in chosen if not rows[i].drafted]
+        drawn: dict[int, Sampled] = {}
+        for temperature in {rows[i].sampling.temperature for i in plain}:
+            same = [i for i in plain if rows[i].sampling.temperature == temperature]
+            draws = [draw_for(rows[i]) for i in same] if temperature else []
+            own = logits if len(same) == len(logits) else logits[[starts[i] for i in same]]
+            tokens = sample_tokens(own, temperature, draws)
+            drawn |= {i: Sampled(token) for i, token in zip(same, tokens, strict=True)}
+        for i in chosen:
+            if rows[i].drafted:
+                drawn[i] = self.drafter.judge(rows[i], logits[starts[i] : starts[i + 1]])
+        return {rows[i].request_id: drawn[i] for i in chosen}
+
+
+def draw_for(row: Row) -> float:
+    """The uniform number by which the row's next token is drawn."""
+    _, seed, name = row.sampling
+    return uniform(seed, name, len(row.token_ids), "sample")
+
+
+def _check_finite(scheduled: SchedulerOutput, logits: Tensor, starts: Sequence[int]) -> None:
+    if isfinite(logits.sum()) or logits.isfinite().all():  # a sum may overflow where none did
+        return
+    fine: list[bool] = logits.isfinite().all(dim=-1).tolist()  # (R,)
+    own = zip(scheduled.rows, starts, starts[1:], strict=False)
+    bad = [row.request_id for row, start, end in own if not all(fine[start:end])]
+    raise NotFiniteError(scheduled.step, bad)

@@ -1,0 +1,165 @@
+"""Exercise 3.1: the tokens and the positions of a padded step."""
+
+import random
+
+import torch
+
+from course.checks.comparing import Args
+from course.checks.fusing import Fusing, Look
+from course.checks.lengths import any_lengths
+from course.exercise import Exercise
+from course.harness import Rows
+from course.task import Task
+from solutions.l03_interleaving._rows import BOTH, MISCONCEPTIONS, POSITIONS, TOKENS, Lists
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def prepare_inputs(
+    token_ids: list[list[int]], num_computed_tokens: list[int], num_scheduled_tokens: list[int]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return `(tokens, positions)`: what the model is fed in one fused step, a row per request."""
+    # A decode is a chunk of one token, so one rule serves all rows: the tokens and the positions
+    # after the computed ones. The padding stands in front, so that every row ends in the last
+    # column, and one look at that column finds every row's next token.
+    longest = max(num_scheduled_tokens)
+    tokens: list[list[int]] = []
+    positions: list[list[int]] = []
+    for mine, start, n in zip(token_ids, num_computed_tokens, num_scheduled_tokens, strict=True):
+        padding = [0] * (longest - n)
+        tokens.append(padding + mine[start : start + n])
+        positions.append(padding + list(range(start, start + n)))
+    return tokens, positions
+
+
+def padded_afterwards(
+    token_ids: Lists, computed: list[int], scheduled: list[int]
+) -> tuple[Lists, Lists]:
+    places = [list(range(computed[i], computed[i] + n)) for i, n in enumerate(scheduled)]
+    tokens = [[token_ids[i][place] for place in row] for i, row in enumerate(places)]
+    for row in tokens + places:
+        while len(row) < max(scheduled):
+            row.insert(0, 0)
+    return tokens, places
+
+
+def with_torch(token_ids: Lists, computed: list[int], scheduled: list[int]) -> tuple[Lists, Lists]:
+    tokens = torch.zeros(len(token_ids), max(scheduled), dtype=torch.long)  # (B, T)
+    positions = torch.zeros_like(tokens)  # (B, T)
+    for i, n in enumerate(scheduled):
+        place = torch.arange(n) + computed[i]  # (n,)
+        positions[i, -n:] = place
+        tokens[i, -n:] = torch.tensor(token_ids[i])[place]
+    return tokens.tolist(), positions.tolist()
+
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def text(rng: random.Random, length: int) -> list[int]:
+    """Token ids of which many come more than once, as letters do; 0 is one of them."""
+    return [rng.randint(0, 6) for _ in range(length)]
+
+
+def any_mix(rng: random.Random) -> list[Args]:
+    cases: list[Args] = []
+    for computed, scheduled in any_lengths(rng, 20):
+        ends = [start + n for start, n in zip(computed, scheduled, strict=True)]
+        token_ids = [text(rng, end + rng.choice((0, 0, 2))) for end in ends]
+        cases.append((token_ids, computed, scheduled))
+    return cases
+
+
+def side_by_side(args: Args, wanted: tuple[Lists, Lists], got: tuple[Lists, Lists]) -> Rows:
+    return (("expected", in_columns(*wanted)), ("got", in_columns(*got)))
+
+
+def in_columns(tokens: Lists, positions: Lists) -> str:
+    left = [" ".join(f"{entry:>2}" for entry in row) for row in tokens]
+    width = max([len("tokens"), *map(len, left)])
+    lines = [f"{'tokens':<{width}}   positions"]
+    for start, row in zip(left, positions, strict=True):
+        lines.append(f"{start:<{width}}   {' '.join(f'{entry:>2}' for entry in row)}")
+    return "\n".join(lines)
+
+
+JUDGE = Fusing(
+    prepare_inputs,
+    MISCONCEPTIONS,
+    looks=(
+        Look(
+            matters=lambda value, args: value[0],
+            mistakes=(*BOTH, *TOKENS),
+            idea="Row i feeds those tokens of request i that this step computes, in the order of "
+            "the text, with zeros in front of a short row.",
+            rows=side_by_side,
+        ),
+        Look(
+            matters=lambda value, args: value[1],
+            mistakes=(*BOTH, *POSITIONS),
+            idea="The position of a token is its place in the whole text of its own request, "
+            "counted from 0; padding has position 0.",
+            rows=side_by_side,
+        ),
+    ),
+    evidence=[
+        ([[5, 3, 8, 2, 6], [4, 1, 6, 2, 9]], [4, 2], [1, 2]),
+        ([[5, 3, 8], [4, 1, 6, 2, 9]], [0, 2], [2, 1]),
+    ],
+)
+THREE_AND_FIVE = [[5, 3, 8], [4, 1, 6, 2, 9]]
+
+EXERCISE = Exercise(
+    number=1,
+    title="Rows of unequal length",
+    minutes=8,
+    points=2,
+    part="prepare_inputs",
+    task=Task(
+        signature="prepare_inputs(token_ids: list[list[int]], num_computed_tokens: list[int], "
+        "num_scheduled_tokens: list[int]) -> tuple[list[list[int]], list[list[int]]]",
+        rules=(
+            "`token_ids[i]` are all tokens that request i knows: its prompt, then what it "
+            "generated.",
+            "The first `num_computed_tokens[i]` of them are computed already. This step computes "
+            "the next `num_scheduled_tokens[i]` (at least 1): one for a decode, a chunk for a "
+            "prefill.",
+            "Returns `(tokens, positions)`, what the model is fed: two lists with a row for each "
+            "of the B requests, in their order.",
+            "A row has T = max(num_scheduled_tokens) entries. A request with fewer new tokens is "
+            "padded on the left with 0, in `tokens` and in `positions`.",
+            "A position counts in the request's own text, from 0.",
+            "The lists that come in stay as they are.",
+        ),
+        args=([[7, 2], [4, 1, 6]], [1, 1], [1, 2]),
+        result=([[0, 2], [1, 6]], [[0, 1], [1, 2]]),
+    ),
+    hints=(
+        "Is a decode anything else than a chunk of one token? Write down how many tokens are "
+        "computed before it and the index of its token.",
+        "For each request, cut out the piece of `token_ids[i]` that this step computes, and write "
+        "down the place of each of its tokens in the text. How much is missing in front?",
+        "The piece begins at index num_computed_tokens[i] and so do its positions; both go on for "
+        "num_scheduled_tokens[i] entries. What is missing in front is the same in both lists: as "
+        "many zeros as the longest of num_scheduled_tokens is longer.",
+    ),
+    right=(prepare_inputs, padded_afterwards, with_torch),
+    misconceptions=MISCONCEPTIONS,
+    checks=(
+        ("a decode beside a first chunk", JUDGE.on(([[5, 3, 8], [4, 1, 6, 2]], [2, 0], [1, 3]))),
+        ("decodes alone", JUDGE.on(([[5, 3, 8], [4, 1]], [2, 1], [1, 1]), ([[7]], [0], [1]))),
+        (
+            "a chunk in the middle of a prompt",
+            JUDGE.on(
+                (THREE_AND_FIVE, [2, 2], [1, 2]),
+                (THREE_AND_FIVE, [0, 2], [2, 1]),
+                ([[1, 1, 2, 1], [3, 3, 3]], [1, 0], [3, 2]),
+            ),
+        ),
+        ("any mix", JUDGE.on_drawn(any_mix)),
+    ),
+    equivalent_mutants={
+        "prepare_inputs(): for mine, start, n in zip(token_ids, num_computed_tokens, "
+        "num_scheduled_tokens, strict={True => False}):": "all are equally long"
+    },
+)

@@ -1,0 +1,265 @@
+"""Exercise 4.4: in which slot of a ring a position lies."""
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from course.calling.plain_values import as_whole
+from course.checks.comparing import Args, a_kind
+from course.exercise import Exercise, Misconception
+from course.format_values import named, show
+from course.harness import Ask, Check, Failure, Rows, returned_nothing
+from course.same_values import like
+from course.task import Task
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def rolling_buffer_index(position: int, window: int, sinks: int) -> int:
+    """Return the slot, from 0 to sinks + window - 1, in which the K/V of `position` lies."""
+    # A key carries its position with it, so attention does not mind the order of the slots. The
+    # sinks stay where they are; behind them, W slots are used in turn, and a new entry falls into
+    # the slot of the one that leaves the window.
+    if position < sinks:
+        return position
+    return sinks + (position - sinks) % window
+
+
+def sinks_behind(position: int, window: int, sinks: int) -> int:
+    return window + position if position < sinks else position % window
+
+
+def by_counting(position: int, window: int, sinks: int) -> int:
+    slots = itertools.chain(range(sinks), itertools.cycle(range(sinks, sinks + window)))
+    return next(itertools.islice(slots, position, None))
+
+
+# --- wrong ideas --------------------------------------------------------------------------------
+
+
+def behind_the_sinks(turn: Callable[[int, int, int], int]) -> Callable[[int, int, int], int]:
+    """Sinks in slots of their own; the others where turn(position, window, sinks) says."""
+    return lambda position, window, sinks: (
+        position if position < sinks else turn(position, window, sinks)
+    )
+
+
+def next_free_slot(
+    position: int,
+    window: int,
+    sinks: int,
+    asked: list[int] = [],  # noqa: B006 (that is the mistake)
+) -> int:
+    asked.append(position)
+    return position if position < sinks else sinks + len(asked) % window
+
+
+NOT_INT = Misconception(
+    "not_int",
+    "Going round is a matter of dividing.",
+    lambda slot: f"A slot is a whole number (an int), not {a_kind(slot)}.",
+    examples=(lambda position, window, sinks: position / window,),
+)
+NOT_FOR_LIFE = Misconception(
+    "not_for_life",
+    "A new entry gets the next free slot.",
+    lambda position: (
+        f"Asked again, position {position} is in another slot, but nothing is ever moved: a slot "
+        "has to follow from nothing but the position."
+    ),
+    examples=(next_free_slot,),
+)
+MAPPINGS = (
+    Misconception(
+        "order_matters",
+        "Entries lie in the order of the text, so the newest is the last.",
+        "The newest cannot always have the last slot, because nothing is moved out of its way, and "
+        "the order of slots means nothing to attention: use them in turn.",
+        lambda position, window, sinks: min(position, sinks + window - 1),
+    ),
+    Misconception(
+        "over_the_sinks",
+        "The whole storage is the ring.",
+        "The sinks are kept for good, so no other position may have their slots: only the other "
+        "`window` slots are used in turn.",
+        lambda position, window, sinks: position % (sinks + window),
+        same_result=(lambda position, window, sinks: position % window,),
+    ),
+    Misconception(
+        "sinks_in_the_ring",
+        "The ring starts behind `sinks` slots, and every position is in it.",
+        "The sinks are in the ring here, where their slots are used again after `window` "
+        "positions: give them slots of their own.",
+        lambda position, window, sinks: sinks + position % window,
+    ),
+    Misconception(
+        "grows",
+        "A position's slot is its position.",
+        "A storage with a slot for every position grows with the text: a new entry takes the slot "
+        "of the one that has just left the window.",
+        lambda position, window, sinks: position,
+    ),
+    Misconception(
+        "one_slot_more",
+        "W + 1 keys are visible, so the ring has W + 1 slots.",
+        "There are sinks + window slots: a query sees W + 1 keys, but its own only joins when the "
+        "oldest of them leaves.",
+        behind_the_sinks(lambda position, window, sinks: sinks + (position - sinks) % (window + 1)),
+    ),
+)
+
+# --- judging ------------------------------------------------------------------------------------
+
+
+def judge(ask: Ask, positions: Sequence[int], window: int, sinks: int) -> Failure | None:
+    """Whether the positions, computed in this order, get slots that serve; any slots that do."""
+    slots: dict[int, int] = {}
+    for position in positions:
+        slot = like(ask(position, window, sinks), 0)
+        failure = not_a_slot(ask, slot, window + sinks)
+        if failure:
+            return failure
+        slots[position] = slot
+        failure = misplaced(ask, slots, position, window, sinks)
+        if failure:
+            mistake = explanation(ask, slots, window, sinks)
+            return mistake.failure(failure.example) if mistake else failure
+    for position in reversed(positions):
+        again = like(ask(position, window, sinks), 0)
+        if again != slots[position]:
+            rows = rows_of(ask, f"slot {slots[position]}, as at first", again)
+            return NOT_FOR_LIFE.failure(rows, position)
+    return None
+
+
+def rows_of(ask: Ask, expected: str, got: Any) -> Rows:
+    call = ask.draw_call(ask.name, ask.args)
+    return (("input", call), ("expected", expected), ("got", show(got)))
+
+
+def not_a_slot(ask: Ask, slot: Any, room: int) -> Failure | None:
+    rows = rows_of(ask, f"a slot from 0 to {room - 1}", slot)
+    if slot is None:
+        return Failure(returned_nothing(ask.name), rows, "no_return")
+    return NOT_INT.failure(rows, slot) if as_whole(slot) is None else None
+
+
+def misplaced(
+    ask: Ask, slots: dict[int, int], position: int, window: int, sinks: int
+) -> Failure | None:
+    """When the slot of the newest position is none, or is not free."""
+    room, slot = sinks + window, slots[position]
+    if not 0 <= slot < room:
+        idea = f"The storage has the slots 0 to {room - 1} and never grows: slot {slot} is none."
+        return Failure(idea, rows_of(ask, f"a slot from 0 to {room - 1}", slot), "no_such_slot")
+    kept = [other for other in slots if other < sinks or other > position - window]
+    inside = {at: [other for other in kept if slots[other] == at] for at in range(room)}
+    if all(len(found) <= 1 for found in inside.values()):
+        return None
+    names = ", ".join(str(other) for other in kept)
+    strip = [
+        f"slot {at}: position {' and '.join(str(other) for other in found)}"
+        for at, found in inside.items()
+        if found
+    ]
+    rows: Rows = (
+        ("input", f"rolling_buffer_index(position, window={window}, sinks={sinks}) for {names}"),
+        ("expected", f"{len(kept)} slots: once {position} is computed, all of these are kept"),
+        ("got", "\n".join(strip)),
+    )
+    idea = "Two positions that are kept at the same time lie in one slot, so one of them is lost."
+    return Failure(idea, rows, "collides")
+
+
+def explanation(ask: Ask, slots: dict[int, int], window: int, sinks: int) -> Misconception | None:
+    """The known mistake that would have given all these slots, and more like them.
+
+    Only a whole series tells: single slots agree with many a mapping.
+    """
+    results: list[tuple[Args, Any]] = [
+        ((position, window, sinks), slot) for position, slot in slots.items()
+    ]
+    with contextlib.suppress(Exception):  # an answer that breaks off has said enough
+        results += [((position, 4, 2), ask(position, 4, 2)) for position in range(12)]
+    for each in MAPPINGS:
+        for answer in each.answers:
+            if all(answer(*args) == slot for args, slot in results):
+                return each
+    return None
+
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def on(*rings: tuple[Sequence[int], int, int]) -> Check:
+    """The check that asks about these (positions, window, sinks)."""
+    return on_drawn(lambda rng: rings)
+
+
+def on_drawn(draw: Callable[[random.Random], Iterable[tuple[Sequence[int], int, int]]]) -> Check:
+    """The check that asks about such rings, drawn at random."""
+
+    def check(ask: Ask, rng: random.Random) -> Failure | None:
+        return next(filter(None, (judge(ask, *ring) for ring in draw(rng))), None)
+
+    return check
+
+
+def far_along(rng: random.Random) -> Iterable[tuple[Sequence[int], int, int]]:
+    for most, window, sinks in (
+        (1_000, rng.randint(2, 9), rng.randint(0, 4)),
+        (100_000, rng.randint(8, 12), rng.randint(8, 12)),
+    ):
+        start = rng.randint(most // 2, most)
+        yield [*range(sinks), *range(start, start + 2 * window + 2)], window, sinks
+
+
+EXERCISE = Exercise(
+    number=4,
+    title="A ring of slots",
+    minutes=8,
+    points=2,
+    part="rolling_buffer_index",
+    task=Task(
+        signature="rolling_buffer_index(position: int, window: int, sinks: int) -> int",
+        rules=(
+            "The K/V of a request lies in a storage of sinks + window slots, counted from 0, "
+            "which never grows.",
+            "Positions are computed in the order of the text. Kept are the first `sinks` (0 or "
+            "more) and the last `window` (at least 1), the newest included.",
+            "Positions that are kept at the same time must lie in different slots.",
+            "Nothing is ever moved: a position has the same slot for as long as it is kept.",
+            "Returns the slot of `position`. Any answer with these properties is right.",
+        ),
+        args=(5, 3, 2),
+        result=2,
+    ),
+    hints=(
+        "Which entry leaves just when a new one comes, and what becomes of its slot?",
+        "Give each sink a slot of its own for good. Behind them, `window` slots are used in turn, "
+        "so a position and the one `window` later get the same.",
+        "Count the positions behind the sinks from 0 and send them round `window` slots: the "
+        "operator that counts round is %. Then see that these slots lie behind the sinks' own.",
+    ),
+    right=(rolling_buffer_index, sinks_behind, by_counting),
+    misconceptions=(NOT_INT, *MAPPINGS, NOT_FOR_LIFE),
+    checks=(
+        ("a ring alone", on((range(8), 3, 0))),
+        ("a ring behind sinks", on((range(10), 3, 2), (range(9), 2, 3))),
+        ("a window of one", on((range(4), 1, 0), (range(4), 1, 1))),
+        ("far into a text", on_drawn(far_along)),
+    ),
+    draw_call=named("position", "window", "sinks"),
+    equivalent_mutants={
+        "window at least 1": "it is at least 1",
+        "return sinks + position % window": "where the turn begins does not matter",
+        "rolling_buffer_index(): if position {< => <=} sinks:": (
+            "position `sinks` gets slot `sinks` either way"
+        ),
+        "rolling_buffer_index(): return sinks + (position {- => +} sinks) % window": (
+            "where the turn begins does not matter"
+        ),
+    },
+)

@@ -1,0 +1,238 @@
+"""Exercise 10.1: admission control of a server."""
+
+import math
+import random
+
+from course.checks.comparing import Args, Comparison
+from course.exercise import Exercise
+from course.task import Task
+from nanogpt.server.server_policies import AdmissionLimits, NewRequest, QueueView
+from solutions.l10_capstone._verdicts import ANOTHER_STATUS, MISCONCEPTIONS, NOTHING_KNOWN
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def admission_control(
+    queue: "QueueView", limits: "AdmissionLimits", request: "NewRequest"
+) -> str | tuple[int, int | None]:
+    """Return "accept", or an HTTP status and after how many seconds to try again."""
+    # What can never fit is said first: no other answer would be true tomorrow. The last token that
+    # is sampled is never computed, so it has no K/V.
+    kv_tokens = request.num_prompt_tokens + request.max_new_tokens - 1
+    if request.num_prompt_tokens > limits.max_prompt_tokens or kv_tokens > limits.max_kv_tokens:
+        return 400, None
+    if queue.is_closing:
+        return 503, None
+    if len(queue.running) + queue.num_waiting < limits.max_requests:
+        return "accept"
+    if not queue.running or queue.tokens_per_s == 0:
+        return 429, 1  # nothing is known yet, but soon will be
+    # Each of those that run gets its share, so the one with the fewest tokens left is done first.
+    seconds = min(queue.running) * len(queue.running) / queue.tokens_per_s
+    return 429, min(math.ceil(seconds), limits.max_retry_s)
+
+
+def by_shares(
+    queue: QueueView, limits: AdmissionLimits, request: NewRequest
+) -> str | tuple[int, int | None]:
+    room = limits.max_kv_tokens - request.num_prompt_tokens
+    if limits.max_prompt_tokens < request.num_prompt_tokens or room < request.max_new_tokens - 1:
+        return (400, None)
+    if queue.is_closing:
+        return (503, None)
+    free = limits.max_requests - queue.num_waiting - len(queue.running)
+    if free > 0:
+        return "accept"
+    seconds = 1
+    if queue.running and queue.tokens_per_s > 0:
+        share = queue.tokens_per_s / len(queue.running)
+        seconds = math.ceil(sorted(queue.running)[0] / share)
+    return (429, sorted([seconds, limits.max_retry_s])[0])
+
+
+def by_match(
+    queue: QueueView, limits: AdmissionLimits, request: NewRequest
+) -> str | tuple[int, int | None]:
+    never = (
+        request.num_prompt_tokens > limits.max_prompt_tokens
+        or request.num_prompt_tokens + request.max_new_tokens > limits.max_kv_tokens + 1
+    )
+    full = queue.num_waiting + len(queue.running) >= limits.max_requests
+    match never, queue.is_closing, full:
+        case True, _, _:
+            return 400, None
+        case _, True, _:
+            return 503, None
+        case _, _, False:
+            return "accept"
+        case _:
+            try:
+                left = min(queue.running) * len(queue.running)
+                wait = -int(-left // queue.tokens_per_s)
+            except (ValueError, ZeroDivisionError):
+                wait = 1
+            return 429, min(wait, limits.max_retry_s)
+
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def draw_call(name: str, args: Args) -> str:
+    """A call with each of its records in a line."""
+    queue, limits, request = args
+    return "\n".join((f"{name}(queue, limits, request)", f"queue = {queue}", f"limits = {limits}",
+                      f"request = {request}"))  # fmt: skip
+
+
+LIMITS = AdmissionLimits(max_requests=4, max_prompt_tokens=64, max_kv_tokens=100, max_retry_s=60)
+SMALL = NewRequest(20, 30)
+
+
+def queue_of(
+    *running: int,
+    waiting: int = 0,
+    per_s: float = 16.0,
+    closing: bool = False,
+    new: NewRequest = SMALL,
+    limits: AdmissionLimits = LIMITS,
+) -> Args:
+    return QueueView(running, waiting, per_s, closing), limits, new
+
+
+BUSY = queue_of(40, 12, 30, waiting=1, per_s=8.0)
+IDLE = queue_of()
+NEVER = (
+    queue_of(new=NewRequest(64, 38)),
+    queue_of(new=NewRequest(65, 1)),
+    queue_of(30, 20, 10, waiting=1, new=NewRequest(20, 82)),
+    queue_of(30, closing=True, new=NewRequest(20, 200)),
+)
+JUST_FITS = queue_of(new=NewRequest(64, 37))
+
+
+def any_queue(rng: random.Random) -> list[Args]:
+    """Full ones above all, at paces whose seconds are no whole numbers, so that none is a toss."""
+    cases: list[Args] = []
+    while len(cases) < 60:
+        running = tuple(rng.randint(1, 90) for _ in range(rng.randint(0, 5)))
+        waiting, per_s = rng.choice((0, 1, 3, 12)), rng.choice((0.0, 0.7, 3.3, 11.3, 41.9, 170.3))
+        most = max(1, len(running) + waiting + rng.choice((-2, 0, 0, 0, 1, 3)))
+        prompt, whole = rng.choice(((64, 100), (64, 100), (30, 60), (200, 150)))
+        limits = AdmissionLimits(most, prompt, whole, rng.choice((10, 30, 60)))
+        num_prompt = rng.choice((20, 20, 20, min(prompt, whole), prompt + 1))
+        room = whole + 1 - num_prompt
+        num_new = max(1, rng.choice((1, 30, 30, room, room + 1)))
+        new = NewRequest(num_prompt, num_new)
+        seconds = min(running, default=0) * len(running) / (per_s or 1)
+        if seconds == 0 or 0.01 < seconds % 1 < 0.99:
+            closing = rng.random() < 0.15
+            cases.append(
+                queue_of(
+                    *running, waiting=waiting, per_s=per_s, closing=closing, new=new, limits=limits
+                )
+            )
+    return sorted(cases, key=lambda case: len(case[0].running) + case[0].num_waiting)
+
+
+AT_LEAST_1 = "it is at least 1"
+
+JUDGE = Comparison(
+    admission_control,
+    MISCONCEPTIONS,
+    "Ask in this order: can it ever fit, does the server go on, is there a place, and if not, "
+    "when?",
+    evidence=[
+        IDLE,
+        BUSY,
+        JUST_FITS,
+        *NEVER,
+        queue_of(9, 6, 25, waiting=1, per_s=7.0),
+        queue_of(90, 95, waiting=2, per_s=2.0),
+        queue_of(1, 2, waiting=2, per_s=512.0),
+        queue_of(waiting=4, per_s=0.0),
+        queue_of(30, closing=True),
+        queue_of(30, 17, 20, waiting=1, closing=True),
+        queue_of(5, waiting=2),
+        *any_queue(random.Random(10)),
+    ],
+    near=(ANOTHER_STATUS,),
+)
+
+EXERCISE = Exercise(
+    number=1,
+    title="Admission control",
+    minutes=10,
+    points=3,
+    draw_call=draw_call,
+    task=Task(
+        signature=(
+            "admission_control(queue: QueueView, limits: AdmissionLimits, request: NewRequest) -> "
+            "str | tuple[int, int | None]"
+        ),
+        rules=(
+            'The result is `"accept"`, or a pair: the HTTP status of the refusal, and after how '
+            "many whole seconds to try again, or `None` where coming again is no use.",
+            "`request` has `num_prompt_tokens` and `max_new_tokens`. `limits` has "
+            "`max_prompt_tokens`, and `max_kv_tokens`, the most KV tokens that one request may "
+            "come to hold. What can never fit is 400, however empty or closed the server is.",
+            "A server that is shutting down, `queue.is_closing`, takes nothing new: 503.",
+            "At most `limits.max_requests` may be unfinished, running or waiting; one more is "
+            "429, with seconds.",
+            "`queue.running` has, for each request that runs, how many tokens it still has to "
+            "give; `queue.num_waiting` more wait. The engine gives `queue.tokens_per_s`, shared "
+            "evenly by those that run. Say when the first of them is done: rounded up, and at most "
+            "`limits.max_retry_s`. Where no request runs or `tokens_per_s` is still 0: 1 s.",
+        ),
+        args=BUSY,
+        result=(429, 5),
+    ),
+    hints=(
+        "Four questions, one after the other: can it ever fit? Does the server go on? Is there a "
+        "place? If not, when?",
+        "Three run at 8 tokens per second together. How long until the one with 12 tokens left is "
+        "done?",
+        "The fewest tokens left, times the number of running requests, over `tokens_per_s`: "
+        "rounded up, and at most `max_retry_s`. The list may be empty, and `tokens_per_s` 0.",
+    ),
+    right=(admission_control, by_shares, by_match),
+    misconceptions=(*MISCONCEPTIONS, ANOTHER_STATUS),
+    checks=(
+        ("room, and none", JUDGE.on(IDLE, BUSY, queue_of(5, waiting=2), queue_of(5, 5, 5))),
+        ("what never fits", JUDGE.on(JUST_FITS, *NEVER)),
+        (
+            "shutting down",
+            JUDGE.on(queue_of(closing=True), queue_of(30, 17, 20, waiting=1, closing=True)),
+        ),
+        (
+            "when to come again",
+            JUDGE.on(
+                queue_of(9, 6, 25, waiting=1, per_s=7.0),
+                queue_of(8, 4, waiting=2, per_s=4.0),
+                queue_of(7, 9, waiting=2, per_s=2.5),
+                queue_of(4, waiting=3, per_s=4.0),
+                queue_of(1, 2, waiting=2, per_s=512.0),
+                queue_of(90, 95, waiting=2, per_s=2.0),
+            ),
+        ),
+        (
+            "nothing known yet",
+            JUDGE.on_raising(
+                NOTHING_KNOWN,
+                (ValueError, ZeroDivisionError, IndexError),
+                queue_of(40, waiting=3, per_s=0.0),
+                queue_of(waiting=4, per_s=0.0),
+                queue_of(waiting=4),
+            ),
+        ),
+        ("any queue", JUDGE.on_drawn(any_queue)),
+    ),
+    equivalent_mutants={
+        "limits.max_requests at least 1": AT_LEAST_1,
+        "limits.max_prompt_tokens at least 1": AT_LEAST_1,
+        "limits.max_kv_tokens at least 1": AT_LEAST_1,
+        "limits.max_retry_s at least 1": AT_LEAST_1,
+        "request.num_prompt_tokens at least 1": AT_LEAST_1,
+        "request.max_new_tokens at least 1": AT_LEAST_1,
+        "queue.tokens_per_s rounded to hundredths": "the seconds are whole",
+    },
+)

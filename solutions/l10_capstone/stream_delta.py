@@ -1,0 +1,202 @@
+"""Exercise 10.2: what may be sent to a client now."""
+
+import codecs
+import random
+import unicodedata
+from typing import Any
+
+from course.checks.comparing import Args, Comparison
+from course.exercise import Exercise
+from course.format_values import named, show
+from course.task import Task
+from solutions.l10_capstone._pieces import (
+    CHANGES_THE_TEXT,
+    LOST_AT_THE_END,
+    MISCONCEPTIONS,
+    MUST_DECODE,
+)
+
+# --- right answers ------------------------------------------------------------------------------
+
+
+def stream_delta(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+    """Return the events to send now: one text, or none."""
+    # Always from all the bytes: what was sent is counted in characters of the whole text, so
+    # nothing comes twice, whatever a step computed again.
+    data = b"".join(committed)
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    text = decoder.decode(data, final=is_done)  # unless final, an unfinished character waits
+    return [text[sent:]] if text[sent:] else []
+
+
+def without_its_tail(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+    data = b"".join(committed)
+    while not is_done:
+        try:
+            data.decode()
+            break
+        except UnicodeDecodeError:
+            data = data[:-1]
+    text = data.decode(errors="replace")
+    return [text[sent:]] if len(text) > sent else []
+
+
+def from_the_error(committed: list[bytes], sent: int, is_done: bool) -> list[str]:
+    data = b"".join(committed)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as unfinished:
+        text = data[: unfinished.start].decode() + ("\ufffd" if is_done else "")
+    new = text[sent:]
+    return [] if new == "" else [new]
+
+
+# --- cases --------------------------------------------------------------------------------------
+
+
+def pieces(text: str, *ends: int) -> list[bytes]:
+    """The bytes of a text, cut there."""
+    data = text.encode()
+    return [data[a:b] for a, b in zip((0, *ends), (*ends, len(data)), strict=True)]
+
+
+def a_stream(rng: random.Random) -> list[Args]:
+    """A text as it grows, asked about now and then; at times it is preempted and begins anew."""
+    words = ["né", "O, ", "so ", "naïve", "—", "Röm", "eo ", "🙂", "\n", "Ärger", "ok", "€", " "]
+    words += ["\r\n", "\ufeff", "e\u0301", "\0"]
+    data = "".join(rng.choice(words) for _ in range(rng.randint(4, 8))).encode()
+    cuts = sorted(rng.sample(range(1, len(data)), min(len(data) - 1, rng.randint(3, 9))))
+    tokens = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    if rng.random() < 0.5:
+        tokens = tokens[:-1]  # which may end it in the middle of a character
+    cases: list[Args] = []
+    known = sent = 0
+    while known < len(tokens):
+        known = min(len(tokens), known + rng.randint(1, 3))
+        cases.append((tokens[:known], sent, known == len(tokens)))
+        sent += len("".join(stream_delta(*cases[-1])))
+        if known < len(tokens) and rng.random() < 0.25:
+            cases.append((tokens[: rng.randint(0, known)], sent, False))
+    return cases
+
+
+def any_streams(rng: random.Random) -> list[Args]:
+    return [case for _ in range(12) for case in a_stream(rng)]
+
+
+CAFE = [b"O ", b"caf", b"\xc3", b"\xa9", b"!"]
+ODD = "\ufffd".encode()
+# What some ways to read text change: a mark at the start, line ends, an accent, a 0, a ligature.
+OFTEN_CHANGED = ("\ufeffO", "\r\n", "\r", "e\u0301", "\0", "\ufb01", "\u2028")
+SMILE = pieces("so 🙂 it is", 1, 5, 6, 8, 12)
+
+
+def draw(value: Any) -> str:
+    """The events, accents that stand by themselves as numbers: with a letter they look like one."""
+    return "".join(f"\\u{ord(c):04x}" if unicodedata.combining(c) else c for c in show(value))
+
+
+JUDGE = Comparison(
+    stream_delta,
+    MISCONCEPTIONS,
+    "Put all bytes together, take the characters that are whole, and leave out what was sent.",
+    draw=draw,
+    near=(CHANGES_THE_TEXT,),
+    evidence=[
+        ([b"To", b" be"], 0, False),
+        ([b"To", b" be"], 2, False),
+        ([b"To", b" be"], 5, False),
+        (CAFE[:3], 5, False),
+        (CAFE[:3], 2, False),
+        (CAFE[:4], 5, False),
+        (CAFE, 6, True),
+        (CAFE[:3], 5, True),
+        (CAFE[:2], 7, False),
+        (CAFE[:1], 5, False),
+        ([], 0, False),
+        ([b"To", b" be", b"\n"], 5, False),
+        ([b"O ", ODD], 2, False),
+        *any_streams(random.Random(10)),
+    ],
+)
+
+EXERCISE = Exercise(
+    number=2,
+    title="What may be sent",
+    minutes=8,
+    points=3,
+    draw_call=named("committed", "sent", "is_done"),
+    task=Task(
+        signature="stream_delta(committed: list[bytes], sent: int, is_done: bool) -> list[str]",
+        rules=(
+            "`committed` has the bytes of each token of the answer, from the first one on, as far "
+            "as steps have been committed. Together they are UTF-8, which may end in the middle of "
+            "a character: a token is a piece of bytes.",
+            "`sent` counts the characters of this text that the client has been sent. After a "
+            "preemption there may be fewer tokens than that for a while; the same ones come again.",
+            "The result is a list: one event with all the text that is new and whole, or no event.",
+            "`is_done` says that no more tokens come. What is unfinished then is sent as U+FFFD, "
+            '"\N{REPLACEMENT CHARACTER}", once.',
+        ),
+        args=(CAFE[:3], 2, False),
+        result=["caf"],
+    ),
+    hints=(
+        "Which bytes are surely text? And how much of that text does the client have?",
+        "`b''.join(committed)` is the whole answer. How do you decode bytes that may end in the "
+        "middle of a character? At most the last three of them are unfinished.",
+        "`codecs.getincrementaldecoder('utf-8')('replace')` makes a decoder whose `decode(data, "
+        "final)` keeps an unfinished end to itself unless `final`. Then leave out what was sent.",
+    ),
+    right=(stream_delta, without_its_tail, from_the_error),
+    misconceptions=(*MISCONCEPTIONS, CHANGES_THE_TEXT),
+    checks=(
+        (
+            "plain text",
+            JUDGE.on(
+                ([b"To"], 0, False),
+                ([b"To", b" be"], 2, False),
+                ([b"To", b" be", b", ", b"or"], 5, False),
+                ([b"To", b" be"], 5, False),
+                ([], 0, False),
+                ([b"To", b" be", b"\n"], 5, False),
+                *(([b"To ", odd.encode()], 0, False) for odd in OFTEN_CHANGED),
+                ([OFTEN_CHANGED[0].encode()], 0, False),
+            ),
+        ),
+        (
+            "a character in two tokens",
+            JUDGE.on_raising(
+                MUST_DECODE,
+                (UnicodeDecodeError,),
+                (CAFE[:3], 5, False),
+                (CAFE[:3], 2, False),
+                (CAFE[:4], 5, False),
+                (CAFE, 6, False),
+                (SMILE[:3], 4, False),
+                ([b"O ", ODD], 2, False),
+            ),
+        ),
+        (
+            "after a preemption",
+            JUDGE.on((CAFE[:2], 7, False), ([], 4, False), (CAFE[:4], 7, False), (CAFE, 6, False)),
+        ),
+        (
+            "the end",
+            JUDGE.on_raising(
+                LOST_AT_THE_END,
+                (UnicodeDecodeError,),
+                ([b"To", b" be"], 2, True),
+                ([b"To", b" be"], 5, True),
+                (CAFE[:3], 5, True),
+                (SMILE[:3], 3, True),
+                ([], 0, True),
+            ),
+        ),
+        ("any stream", JUDGE.on_drawn(any_streams)),
+    ),
+    equivalent_mutants={
+        "result: only the first": "there is one event at most",
+        "result: reversed": "there is one event at most",
+    },
+)

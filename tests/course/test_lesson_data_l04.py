@@ -1,0 +1,96 @@
+"""Behind lessons 4 and 4b: what windows keep alive, what they cost, and what can be drawn."""
+
+import re
+
+import pytest
+from notebooks import Notebooks
+
+from course.attempt import Attempt
+from course.lesson_data.l04_exhibits import evict_by_slicing, kept_by, live_bytes_table
+from course.lesson_data.l04_window import block_steps, drawn_masks, storage_story
+from course.registry import exercise
+from nanogpt import load_model
+from nanogpt.policies import sliding_window
+
+
+def attempted(exercise_id, function):
+    return Attempt(exercise(exercise_id).check(function), function)
+
+
+def not_written(*_):
+    raise NotImplementedError
+
+
+# ---- lesson 4 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+def test_slices_keep_whole_prompts_alive_and_copies_do_not():
+    model = load_model()
+    per_token = 2 * model.config.num_layers * model.config.num_channels * 4
+    sliced, copied = (kept_by(model, each) for each in (evict_by_slicing, sliding_window.evict))
+    held = [each for step in sliced.steps for each in step.kv]
+    assert all(each.kv_tokens == each.kv_tokens_charged == 20 for each in held)
+    # After its prefill a chunk is there whole; from then on only what was just dropped.
+    alive = {(each.request_id, each.live_bytes // per_token) for each in held}
+    assert alive == {(0, 40), (1, 47), (2, 44), (0, 21), (1, 21), (2, 21)}
+    kept = {each.live_bytes for step in copied.steps for each in step.kv}
+    assert kept == {20 * per_token}
+    assert [step.work for step in sliced.steps] == [step.work for step in copied.steps]
+
+
+def test_a_drawn_block_is_given_back_once_the_window_has_passed_all_of_it_but_for_the_sinks():
+    steps = block_steps(load_model())
+    gone, outside = 0, set[int]()
+    for step in steps:
+        for request_id, table in step["tables"].items():
+            assert table[0] is not None, "position 0 is the sink"
+            assert table[-1] is not None, "the newest is seen"
+            gone += table.count(None)
+            for block in table:
+                if block is not None:
+                    drawn = step["blocks"][block]
+                    assert drawn["owner"] == int(request_id)
+                    assert len(drawn["outside"]) < drawn["filled"]
+                    outside |= {*drawn["outside"]}
+    assert gone and outside == {0, 1, 2, 3}
+    assert steps[-1]["tables"] == {}
+
+
+@pytest.mark.process
+def test_masks_and_bytes_are_drawn_whatever_was_answered():
+    [alone] = drawn_masks(attempted("l04.visible", not_written))
+    assert alone["name"] == "the reference (yours is not written yet)"
+    mine, right = drawn_masks(attempted("l04.visible", lambda query, key, *_: key <= query))
+    assert (mine["name"], right["name"]) == ("yours", "the reference")
+    assert mine["mask"][9] == [True] * 10 + [False] * 4
+    [strange] = drawn_masks(attempted("l04.visible", lambda *_: "maybe"))
+    assert "cannot be drawn" in strange["note"]
+    for answer, said in (
+        (not_written, "Once you have written"),
+        (lambda tensors: "many", "does not count these steps yet"),
+        (sliding_window.live_bytes, "| 640 | 12,800 |"),
+    ):
+        assert said in live_bytes_table(attempted("l04.live_bytes", answer), storage_story)
+
+
+# ---- lesson 4b -----------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+def test_what_lesson_4b_measures_is_what_it_says(notebooks: Notebooks):
+    """Twins are lost in each other's world, a young model loses nothing, positions run out."""
+    visit = notebooks.solved("l04b_window_quality")
+    twins = visit.table("served with W = 16")
+    (own, other), (foreign, home) = ([float(loss) for loss in row] for row in twins.values())
+    assert own == pytest.approx(home, abs=0.05)
+    assert other - own > 0.4 and foreign - home > 0.4
+    young = visit.table("teacher-forced agreement")["120 steps"]
+    assert young[0] > "70%" and abs(float(young[5])) < 0.02
+    kept = {what: float(loss[0]) for what, loss in visit.table("heaviest").items()}
+    assert kept["the last 16 and the 16 heaviest"] * 2 < kept["the last 32"]
+    shown = {what: words for what, [words] in visit.table(">says<").items()}
+    rows = [shown[f"row {n} of the position table"] for n in (62, 63, 64)]
+    assert rows == ["found", "found", "IndexError: index out of range in self"]
+    assert shown["our engine, 9 new tokens"] == "9 tokens, and at most 20 held"
+    assert re.search(r"56 \+ 10 - 1 = 65 positions", shown["our engine, 10 new tokens"])
