@@ -68,7 +68,6 @@ class Scheduler:
             raise ValueError(f"step {step}: nothing can ever run again: {blocked}")
         plan = self._plan(candidates)
         hits = {request_id: hits[request_id] for request_id, _ in plan if request_id in hits}
-        # A candidate that others were preempted for counts on the room that drafts would take.
         rows = self._rows(plan, hits, may_draft=not preempted)
         kv_before, active = self.kv.cache.held_tokens(), tuple(each.id for each in self.active)
         return SchedulerOutput(
@@ -181,6 +180,7 @@ class Scheduler:
         self, plan: Plan, hits: Mapping[int, PrefixHit], *, may_draft: bool
     ) -> tuple[Row, ...]:
         planned = [(self.requests[request_id], num_tokens) for request_id, num_tokens in plan]
+        # A candidate that others were preempted for counts on the room that drafts would take.
         drafts = self.drafter.propose(planned, self.running(), self.kv) if may_draft else {}
         try:
             return make_rows(
