@@ -32,7 +32,7 @@ from nanogpt.preemption.shared_state import (
     wait_if_held,
     wait_until_held,
 )
-from nanogpt.preemption.slo_gate import GATE_PARTS, slo_gate
+from nanogpt.preemption.slo_gate import GATE_POLICIES, slo_gate
 from nanogpt.slo.slo_policies import SloPolicies
 
 Race = Callable[[Runner, bool], str]
@@ -170,8 +170,8 @@ def race_unseen(runner: Runner, wrong: bool) -> str:
 def race_doomed(runner: Runner, wrong: bool) -> str:
     """120 tokens of 1/12 s each by the fit, promised within 10.15 s: on time. Another one waits."""
     elapsed: list[int] = []
-    progress = races.without_progress if wrong else GATE_PARTS.progress
-    judged = slo_gate(1e6 / 12, 0.0, policies=replace(GATE_PARTS, progress=progress))
+    progress = races.without_progress if wrong else GATE_POLICIES.progress
+    judged = slo_gate(1e6 / 12, 0.0, policies=replace(GATE_POLICIES, progress=progress))
 
     def gate(seen: Snapshot) -> Target | None:
         answer = judged(seen)
@@ -193,7 +193,7 @@ def race_doomed(runner: Runner, wrong: bool) -> str:
 
 def race_nobody_immune(runner: Runner, wrong: bool) -> str:
     """Two requests, and a policy that finds what waits more urgent than what runs."""
-    policies = replace(GATE_PARTS, immune=races.nobody_is_immune) if wrong else GATE_PARTS
+    policies = replace(GATE_POLICIES, immune=races.nobody_is_immune) if wrong else GATE_POLICIES
     jumpy = SloPolicies(select_victim=lambda waiter, runners, margin, mode: runners[0].id)
     judged = slo_gate(1.0, 1.0, policy=jumpy, policies=policies)
     answers: dict[int, Target | None] = {}

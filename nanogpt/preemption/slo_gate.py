@@ -68,7 +68,7 @@ class GatePolicies:
     immune: Callable[[SloRequest], bool] = is_immune
 
 
-GATE_PARTS = GatePolicies()
+GATE_POLICIES = GatePolicies()
 """The reference."""
 
 
@@ -78,7 +78,7 @@ def slo_gate(
     margin: float = MARGIN,
     mode: Mode = "conservative",
     policy: SloPolicies = REFERENCE,
-    policies: GatePolicies = GATE_PARTS,
+    policies: GatePolicies = GATE_POLICIES,
 ) -> Gate:
     """The gate for passes predicted to take a * tokens + c microseconds.
 

@@ -40,7 +40,7 @@ from nanogpt.trace import StepRecord
 SHARING = EngineConfig(token_budget=64, block_size=4, share_prefixes=True)
 WINDOWS = st.one_of(st.none(), st.tuples(st.integers(1, 12), st.integers(0, 5)))
 """No window, or one with so many sinks."""
-PARTS = st.one_of(
+POLICY_SETS = st.one_of(
     st.just(Policies()),
     st.builds(lambda seed: Policies(plan_step=any_legal_plan(seed)), st.integers(0, 99)),
 )
@@ -92,7 +92,7 @@ def windowed(window: tuple[int, int] | None) -> dict[str, Any]:
         }
     ),
     drafts=st.sampled_from([0, 0, 3]),
-    policies=PARTS,
+    policies=POLICY_SETS,
 )
 def test_whatever_is_shared_the_texts_and_the_kv_are_the_oracles(
     arrivals, executor, size, window, more, settings, drafts, policies
@@ -125,7 +125,7 @@ def test_whatever_is_shared_the_texts_and_the_kv_are_the_oracles(
             "preempt_to_admit": st.booleans(),
         }
     ),
-    policies=PARTS,
+    policies=POLICY_SETS,
     nan_at=st.one_of(st.none(), st.integers(0, 20)),
 )  # fmt: skip
 def test_a_pool_that_is_hardly_enough_is_never_short_in_a_step(

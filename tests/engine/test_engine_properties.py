@@ -99,7 +99,7 @@ def empties_what_it_is_given(decodes: Any, prefilling: Any, waiting: Any, budget
 
 REPEATABLE = [backwards, one_token, plan_whole_prompts, empties_what_it_is_given, plan_step]
 VICTIMS = [longest_admitted, any_victim, choose_victim]
-PARTS = st.builds(
+POLICY_SETS = st.builds(
     Policies,
     plan_step=st.sampled_from(REPEATABLE) | st.integers(0, 10**6).map(any_legal_plan),
     choose_victim=st.sampled_from(VICTIMS),
@@ -123,7 +123,7 @@ def serve(asks: Sequence[Ask], config: EngineConfig, policies: Policies = Polici
 
 
 @tiers.examples(3)
-@given(workloads(POLICIES), PARTS)
+@given(workloads(POLICIES), POLICY_SETS)
 def test_everything_finishes_within_every_limit_and_the_trace_adds_up(
     workload: Workload, policies: Policies
 ):
@@ -131,7 +131,7 @@ def test_everything_finishes_within_every_limit_and_the_trace_adds_up(
 
 
 @tiers.examples(2)
-@given(workloads(POLICIES), PARTS, st.integers(0, 40))
+@given(workloads(POLICIES), POLICY_SETS, st.integers(0, 40))
 def test_a_step_dropped_for_nan_leaves_no_trace_whatever_it_was_about_to_do(
     workload: Workload, policies: Policies, nan_at: int
 ):

@@ -11,7 +11,10 @@ from support import ROOT
 
 from course.launcher.server import parse_options
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *(page for folder in ("docs", "nanogpt", "course") for page in ROOT.glob(f"{folder}/**/*.md")),
+]
 SCRIPTS = [ROOT / "docs/github-classroom.yml", ROOT / "docs/gradescope/run_autograder"]
 FOLDERS = "nanogpt|course|widgets|solutions|lessons|benchmarks|docs|tests"
 
@@ -45,6 +48,8 @@ def test_a_module_that_is_to_be_run_is_there():
 
 
 def test_every_file_that_a_page_names_or_links_to_is_there():
+    modules = {path.name for name in ("nanogpt", "course") for path in (ROOT / name).rglob("*.py")}
+    modules.add("learn.py")
     missing = set()
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(page)):
@@ -54,6 +59,11 @@ def test_every_file_that_a_page_names_or_links_to_is_there():
             invented = re.search(r"NAME|_x\b|last_chunk|design/metrics", path)
             if not invented and not list(ROOT.glob(path)):
                 missing.add((page.name, path))
+        if page.parent.is_relative_to(ROOT / "nanogpt") or page.parent.is_relative_to(
+            ROOT / "course"
+        ):
+            named = set(re.findall(r"`(\w+\.py)`", text_of(page)))
+            missing |= {(str(page.parent), name) for name in named - modules}
     assert missing == set()
 
 
