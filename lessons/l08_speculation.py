@@ -264,7 +264,7 @@ def _(AcceptBars, accept_attempt, drafts, whose):
             _outcomes,
             ["a", "b", "c"],
             "Three tokens, every u and every v",
-            name="your accept" if _mine else whose(False),
+            name="your rejection_sample" if _mine else whose(False),
             question="Over all u and v: does each token come out as often as **p** says?",
         ),
     )

@@ -111,7 +111,7 @@ def test_a_batch_collapses_into_the_strip_and_shows_its_mask(show):
     assert lefts == sorted(lefts) and len(lefts) == 11
     press(page, "ArrowRight")
     numbers = page.locator(".sn-bv-numbers code").all_text_contents()
-    assert numbers == ["cu_q = [0, 1, 2, 3, 11]", "cu_k = [0, 22, 37, 46, 54]"]
+    assert numbers == ["cu_seqlens_q = [0, 1, 2, 3, 11]", "cu_seqlens_k = [0, 22, 37, 46, 54]"]
     assert page.locator(".sn-bv-mask .sn-mk-seen").count() == 22 + 15 + 9 + 36
     assert page.locator(".sn-bv-mask .sn-mk-wrong").count() == 0
     page.get_by_role("grid").focus()
@@ -360,5 +360,7 @@ def test_two_pools_are_told_side_by_side_and_drawn_one_at_a_time(show):
     assert chip.text_content() == "drawn: the reference"
     assert picture.get_attribute("aria-label") != drawn
     note = page.inner_text(".sn-note-bad")
-    assert note.startswith("Yours stopped after step 9: your release frees block 0; with this one")
+    assert note.startswith(
+        "Yours stopped after step 9: free_table returned [0, 1, 2, 3, 4, 5, ...]"
+    )
     assert live(page, 1).startswith("Yours has stopped.\nThe reference, step 10: ")

@@ -131,7 +131,7 @@ def assert_first_difference_is_shown(lesson):
 @in_lesson("l03_interleaving")
 def test_a_batch_and_a_mask_are_drawn_as_they_were_made_and_marked_where_they_differ(lesson):
     lesson.answer(ROWS_AHEAD)
-    expect(lesson.report("prepare_inputs", "failed")).to_contain_text("positions count from 0")
+    expect(lesson.report("prepare_inputs", "failed")).to_contain_text("counted from 0")
     batch = lesson.widget("batch-view", "Your batch")
     expect(batch.locator(".sn-bv-differs:not(.sn-legend *)")).to_have_count(3)  # the decodes
     assert_first_difference_is_shown(lesson)

@@ -196,8 +196,8 @@ def test_a_policy_is_scored_and_drawn_and_a_repaired_exhibit_loses_its_symptoms(
 
 # ---- lesson 8 ------------------------------------------------------------------------------------
 
-ACCEPT_FROM_P = """\
-def accept(p, q, token, u, v):
+SAMPLE_FROM_P = """\
+def rejection_sample(p, q, token, u, v):
     if u < p[token] / q[token]:
         return True, token
     goal = v * sum(p)
@@ -222,16 +222,18 @@ def speculated(lesson):
 @in_lesson("l08_speculation")
 def test_a_wrong_accept_bends_the_law_which_a_right_one_keeps(lesson, speculated):
     bars = lesson.widget("accept-bars", "Three tokens")
-    off = lesson.shows("judged by your accept").locator("td strong")  # more than chance explains
-    lesson.answer(ACCEPT_FROM_P)
-    expect(lesson.report("accept", "failed")).to_contain_text("second chance")
-    expect(bars).to_contain_text("your accept")
+    off = lesson.shows("judged by your rejection_sample").locator(
+        "td strong"
+    )  # more than chance explains
+    lesson.answer(SAMPLE_FROM_P)
+    expect(lesson.report("rejection_sample", "failed")).to_contain_text("second chance")
+    expect(bars).to_contain_text("your rejection_sample")
     law = bars.get_by_role("img", name="comes out")
     wrong = re.compile(r"^a: p 0\.125, .* comes out 0\.188; b: ")
     expect(law).to_have_attribute("aria-label", wrong)
     expect(off.first).to_be_attached()
-    expect(speculated).to_contain_text("In this run accept came from you")
-    lesson.answer_right("accept")
+    expect(speculated).to_contain_text("In this run rejection_sample came from you")
+    lesson.answer_right("rejection_sample")
     right = re.compile(r"^a: p 0\.125, q 0\.625, comes out 0\.125; b: ")
     expect(law).to_have_attribute("aria-label", right)
     expect(off).to_have_count(0)
@@ -247,7 +249,7 @@ def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_t
     stopped = re.compile("The run stopped early.*: roll_back_kv.* rejected drafts")
     expect(speculated).to_contain_text(stopped)
     lesson.answer_right("roll_back_kv")
-    expect(speculated).to_contain_text("In this run accept, roll_back_kv came from you")
+    expect(speculated).to_contain_text("In this run rejection_sample, roll_back_kv came from you")
     rows = speculated.locator("tbody tr")
     expect(rows).to_have_count(3)
     for row in rows.all():
@@ -274,16 +276,16 @@ def block_hashes(tokens, size, salt):
         found.append(hashlib.sha256(said.encode()).hexdigest())
     return found
 """
-RELEASE_ALL = """\
-def release(counts, table):
+FREE_ALL = """\
+def free_table(counts, table):
     return list(table)
 """
 PARENTS_FIRST = """\
 def evict_order(blocks):
-    free = [b for b in blocks if b.count == 0]
+    free = [b for b in blocks if b.ref_count == 0]
     return [b.id for b in sorted(free, key=lambda b: (b.last_used, b.depth))]
 """
-ALL_SIX = "allocate, release, block_hashes, longest_match, writable, evict_order"
+ALL_SIX = "allocate, free_table, block_hashes, longest_match, copy_on_write, evict_order"
 
 
 @pytest.fixture
@@ -315,12 +317,12 @@ def test_a_wrong_release_stops_your_engine_and_a_wrong_order_is_seen_in_the_pool
     lesson, shared
 ):
     pool = lesson.widget("block-pool", "The pool of that run")
-    lesson.answer(RELEASE_ALL)
-    expect(lesson.report("release", "failed")).to_contain_text("still read")
-    expect(shared).to_contain_text("The run stopped early: release returned")
+    lesson.answer(FREE_ALL)
+    expect(lesson.report("free_table", "failed")).to_contain_text("still read")
+    expect(shared).to_contain_text("The run stopped early: free_table returned")
     bad = pool.locator(".sn-note-bad")
-    expect(bad).to_have_text(re.compile("^Yours stopped after step 9: release returned"))
-    lesson.answer_right("release")
+    expect(bad).to_have_text(re.compile("^Yours stopped after step 9: free_table returned"))
+    lesson.answer_right("free_table")
     expect(shared).to_contain_text("All six texts equal those of the oracle")
     lesson.answer(PARENTS_FIRST)
     expect(lesson.report("evict_order", "failed")).to_contain_text("deepest goes first")
@@ -342,7 +344,7 @@ def test_all_six_are_yours_and_measured_and_a_repaired_exhibit_loses_its_symptom
     expect(found_again).to_contain_text("107")
     stores = lesson.shows("tokens found").filter(has_text="this store")
     copies, behind_another = stores.nth(0), stores.nth(1)
-    expect(copies).to_contain_text("by your writable")
+    expect(copies).to_contain_text("by your copy_on_write")
     expect(copies).not_to_contain_text("differs")
     expect(behind_another).to_contain_text("differs")
     lesson.report("block_hashes", "failed", place=1)
