@@ -282,7 +282,7 @@ def free_table(counts, table):
 """
 PARENTS_FIRST = """\
 def evict_order(blocks):
-    free = [b for b in blocks if b.ref_count == 0]
+    free = [b for b in blocks if b.count == 0]
     return [b.id for b in sorted(free, key=lambda b: (b.last_used, b.depth))]
 """
 ALL_SIX = "allocate, free_table, block_hashes, longest_match, copy_on_write, evict_order"
