@@ -169,7 +169,7 @@ def seeds_in_pairs(compared: Comparison, title: str) -> Figure:
     rows = [row for row in compared.rows if row.metric in PAIRED_METRICS]
     if not rows:
         raise ValueError("no metric has a value in every run, so there is nothing to draw")
-    figure = new_figure(title, len(rows), "modelled" if compared.modelled else "")
+    figure = new_figure(title, len(rows), "modelled")
     for axes, row in zip(figure.axes, rows, strict=True):
         baseline, other = ([(p.seed, getattr(p, which)) for p in row.pairs]
                            for which in ("baseline", "other"))  # fmt: skip

@@ -105,7 +105,6 @@ class FleetTrace:
 
     name: str
     cost: str
-    modelled: bool
     num_workers: int
     batch_size: int
     kv_tokens: int
@@ -119,7 +118,7 @@ class FleetTrace:
     def to_json(self) -> dict[str, Any]:
         """Dicts, lists, numbers, strings and None, with the schema's version."""
         fields = plain(self)
-        cost = {"name": fields.pop("cost"), "modelled": fields.pop("modelled")}
+        cost = {"name": fields.pop("cost"), "modelled": True}
         return {"version": VERSION, "cost": cost, **fields}
 
 

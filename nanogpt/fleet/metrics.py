@@ -43,13 +43,10 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The last 10 seconds before the moment `at_us`, and counts since the start."""
+    """The last 10 seconds before the moment `at_us`."""
 
     at_us: int
     rolling: Metrics
-    arrived_so_far: int
-    completed_so_far: int
-    preemptions_so_far: int
 
 
 def percentile(counts: Mapping[int, int], percent: int) -> int | None:
@@ -144,15 +141,8 @@ class Meter:
         self._window.append(self.now)
         self._before.add(self.now)
         self.now = Tally()
-        return Sample(
-            at_us,
-            measure(
-                Tally().add(*self._window), min(at_us / 1e6, WINDOW_S), queue_depth, workers_busy
-            ),
-            self._before.arrived,
-            self._before.completed,
-            self._before.preemptions,
-        )
+        window, span_s = Tally().add(*self._window), min(at_us / 1e6, WINDOW_S)
+        return Sample(at_us, measure(window, span_s, queue_depth, workers_busy))
 
     def total(self) -> Tally:
         """Everything so far."""

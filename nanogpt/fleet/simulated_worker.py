@@ -12,7 +12,12 @@ from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.fleet.metrics import Meter
 from nanogpt.fleet.prefix_caches import make_cache
 from nanogpt.fleet.request_state import RequestState
-from nanogpt.fleet.speculating import MIN_TIME_LEFT_US, Drafts, break_even, may_speculate
+from nanogpt.fleet.speculating import (
+    MIN_ACCEPTANCE,
+    MIN_TIME_LEFT_US,
+    Drafts,
+    may_speculate,
+)
 from nanogpt.fleet.tracing import Tracer
 
 
@@ -50,9 +55,6 @@ class SimulatedWorker:
         self._speculating: list[RequestState] = []
         self._plain: list[RequestState] = []
         self._kv_at_start = (0, 0)
-        self._min_acceptance = (
-            break_even(config.num_draft_tokens, config.draft_cost) if config.backoff else None
-        )
 
     # ------------------------------------------------------------------ room
 
@@ -239,12 +241,7 @@ class SimulatedWorker:
             speculates = config.speculation and self._speculates(state, now_us)
             (self._speculating if speculates else self._plain).append(state)
         self._step_us = decode_us(
-            config.cost,
-            len(self.batch),
-            self.reserved_tokens,
-            num_speculating=len(self._speculating),
-            num_drafts=config.num_draft_tokens,
-            draft_cost=config.draft_cost,
+            config.cost, len(self.batch), self.reserved_tokens, len(self._speculating)
         )
         limits = [state.left_tokens for state in self._plain]
         for state in self._speculating:
@@ -259,8 +256,8 @@ class SimulatedWorker:
         if not may_speculate(state.left_tokens, load, time_left_us, state.priority):
             return False
         if state.drafts is None:
-            number = self.config.num_draft_tokens
-            state.drafts = Drafts(state.request, self._seed, number, self._min_acceptance)
+            least = MIN_ACCEPTANCE if self.config.backoff else None
+            state.drafts = Drafts(state.request, self._seed, least)
         return state.drafts.passes(state.generated) > 0
 
     def _emit_first(self, state: RequestState, now_us: int) -> None:

@@ -91,12 +91,6 @@ class Simulation:
             else:
                 self._next_event()
 
-    def sample(self) -> Sample:
-        """The last full second's sample; before the first second, one of what there is."""
-        if self.samples:
-            return self.samples[-1]
-        return Sample(self.now_us, self._measure(), self.num_arrived, self.num_done, 0)
-
     def result(self) -> FleetRun:
         """The run so far."""
         for worker in self.workers:

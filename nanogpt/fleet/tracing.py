@@ -60,7 +60,6 @@ class Tracer:
         return FleetTrace(
             name=config.name,
             cost=config.cost.name,
-            modelled=config.cost.modelled,
             num_workers=config.num_workers,
             batch_size=config.batch_size,
             kv_tokens=config.kv_tokens,

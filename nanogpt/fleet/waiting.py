@@ -5,7 +5,7 @@ Nothing is polled: a priority can change only at known moments, and only those a
 
 import nanogpt.fleet.decisions as policy
 from nanogpt.fleet.costs import decode_us, prefill_us
-from nanogpt.fleet.decisions import URGENT_US, Event, Key, LazyHeap
+from nanogpt.fleet.decisions import URGENT_US, Entry, Event, Key
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import ApplyEvent, FleetPolicies
 from nanogpt.fleet.request_state import RequestState
@@ -23,7 +23,8 @@ class WaitingQueue:
 
     def __init__(self, apply_event: ApplyEvent) -> None:
         self._apply_event = apply_event
-        self._heap = LazyHeap([], {})
+        self._heap: list[Entry] = []
+        self._generations: dict[int, int] = {}
         self._ids: set[int] = set()
 
     def push(self, request_id: int, key: Key) -> None:
@@ -47,10 +48,9 @@ class WaitingQueue:
 
     def _apply(self, event: Event) -> int | None:
         if self._apply_event is policy.apply_event:
-            return self._heap.apply(event)
-        heap = self._heap
-        entries, generations, popped = self._apply_event(heap.entries, heap.generations, event)
-        self._heap = LazyHeap(entries, generations)
+            return policy.apply_in_place(self._heap, self._generations, event)
+        answer = self._apply_event(self._heap, self._generations, event)
+        self._heap, self._generations, popped = answer
         return popped
 
 

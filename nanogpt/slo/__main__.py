@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nanogpt.experiments import slo_table
-from nanogpt.experiments.pool import run_jobs
+from nanogpt.experiments.pool import reported, run_jobs
 from nanogpt.figures.curves import attainment_by_load, step_cost
 from nanogpt.figures.drawing import PLOT_HELP, plot_file, write_plot
 from nanogpt.slo.load import POST_COST
@@ -90,13 +90,11 @@ def ladder(arguments: argparse.Namespace) -> int:
     trials: list[slo_table.Trial] = []
     stopped = False
     try:
-        for trial in run_jobs(slo_table.run_trial, jobs, arguments.jobs):
+        results = run_jobs(slo_table.run_trial, jobs, arguments.jobs)
+        for trial in reported(results, len(jobs), "runs"):
             trials.append(trial)
-            _progress(len(trials), len(jobs))
     except KeyboardInterrupt:
         stopped = True
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\033[K")
     table = slo_table.cells(trials)
     if arguments.json:
         record = {
@@ -167,14 +165,6 @@ def refit(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int
     formula = " + ".join(f"{value:.6g} us{power}" for value, power in terms)
     sys.stdout.write(f"predicted TTFT = {formula}   (R^2 = {fitted.r_squared:.4f})\n")
     return 0 if drawn else 1
-
-
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{done} of {total} runs")
-    elif done * 10 // total != (done - 1) * 10 // total:
-        sys.stderr.write(f"{done} of {total} runs\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from nanogpt.figures.drawing import (
     set_title,
 )
 from nanogpt.fleet.__main__ import main as fleet
-from nanogpt.fleet.presets import ADAPTIVE, FIFO
+from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import make_workload
 from nanogpt.request import Request

@@ -284,7 +284,7 @@ def test_a_fleet_s_trace_is_sent_as_columns():
 
 def test_a_comparison_of_two_fleets_has_the_metrics_of_a_family_first_unless_they_are_named():
     from nanogpt.experiments.fleet_comparison import compare
-    from nanogpt.fleet.presets import ADAPTIVE, FIFO
+    from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
 
     given = compare((FIFO, ADAPTIVE), "steady", 30, 1, [42, 43], ADAPTIVE.cost).to_json()
 
