@@ -12,10 +12,10 @@ from nanogpt.fleet import decisions
 from nanogpt.fleet.decisions import Key, queue_key
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import FleetPolicies
+from nanogpt.fleet.fleet_record import Tracer
 from nanogpt.fleet.fleet_views import FleetSnapshot, WaitingView
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.simulated_worker import SimulatedWorker
-from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.waiting import WaitingQueue, remaining_us
 
 MOST_PASSED_OVER = 16
@@ -241,7 +241,7 @@ class Dispatcher:
             if worker.is_open and worker.kv_free_tokens >= claimant.kv_needed:
                 break
             if victim.place == "decoding":
-                self._tracer.visit(victim, now_us, "preempted")
+                self._tracer.visit(victim.visit(now_us, "preempted"))
                 self._tracer.decision(now_us, "preempt", victim.id, worker.id)
                 worker.preempt(victim)
                 self._enqueue(victim)

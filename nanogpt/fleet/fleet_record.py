@@ -1,4 +1,4 @@
-"""The result of a simulated fleet's run: plain frozen data. The trace is enough to draw it all.
+"""The result of a simulated fleet's run: plain frozen data. The trace is enough to draw the run.
 
 All times are integer microseconds of the virtual clock.
 """
@@ -97,6 +97,33 @@ class DecisionRecord:
     kind: DecisionKind
     request_id: int
     worker: int | None
+
+
+class Tracer:
+    """Collects visits and runs as they end and decisions as they happen. Mutable."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
+        self.visits: list[VisitRecord] = []
+        self.runs: list[RunRecord] = []
+        self.decisions: list[DecisionRecord] = []
+
+    def decision(
+        self, at_us: int, kind: DecisionKind, request_id: int, worker: int | None = None
+    ) -> None:
+        """Add a decision of the scheduler."""
+        if self.enabled:
+            self.decisions.append(DecisionRecord(at_us, kind, request_id, worker))
+
+    def run(self, run: RunRecord | None) -> None:
+        """Add a run that has ended, unless it had no pass."""
+        if self.enabled and run is not None:
+            self.runs.append(run)
+
+    def visit(self, visit: VisitRecord) -> None:
+        """Add a visit that has ended."""
+        if self.enabled:
+            self.visits.append(visit)
 
 
 @dataclass(frozen=True, slots=True)

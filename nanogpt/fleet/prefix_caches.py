@@ -121,15 +121,8 @@ def _split(edge: _Edge, at: int) -> _Edge:
 
 
 def _common_length(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """How many tokens two different sequences begin with in common, by bisection."""
-    same, most = 0, min(len(a), len(b))
-    while same < most:
-        middle = (same + most + 1) // 2
-        if a[same:middle] == b[same:middle]:
-            same = middle
-        else:
-            most = middle - 1
-    return same
+    """How many tokens two sequences begin with in common."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(b))
 
 
 class SlotCache:

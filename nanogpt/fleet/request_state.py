@@ -60,18 +60,6 @@ class RequestState:
         """Tokens that it may still generate."""
         return self.request.max_new_tokens - self.generated
 
-    def emit_first(self, now_us: int) -> int | None:
-        """Take the token of its prefill; return the gap to the last one, None for the first."""
-        self.generated += 1
-        gap_us = None
-        if self.first_token_us is None:
-            self.first_token_us = now_us
-        else:
-            gap_us = now_us - self.last_token_us
-            self.max_gap_us = max(self.max_gap_us, gap_us)
-        self.last_token_us = now_us
-        return gap_us
-
     @property
     def is_refused(self) -> bool:
         """Whether it could never be served."""

@@ -7,7 +7,7 @@ anything may change: a request is done, stops drafting, joins or leaves.
 
 from nanogpt.fleet.costs import decode_us, prefill_us
 from nanogpt.fleet.fleet_config import FleetConfig
-from nanogpt.fleet.fleet_record import RunKind, RunRecord
+from nanogpt.fleet.fleet_record import RunKind, RunRecord, Tracer
 from nanogpt.fleet.fleet_views import WorkerView
 from nanogpt.fleet.metrics import Meter
 from nanogpt.fleet.prefix_caches import make_cache
@@ -18,7 +18,6 @@ from nanogpt.fleet.speculating import (
     Drafts,
     may_speculate,
 )
-from nanogpt.fleet.tracing import Tracer
 
 
 class SimulatedWorker:
@@ -186,7 +185,7 @@ class SimulatedWorker:
 
     def end_run(self, now_us: int) -> list[RequestState]:
         """End the run: emit tokens, publish prefixes; return the requests that are done."""
-        self._tracer.run(self.run_record, now_us)
+        self._tracer.run(self.run_record(now_us))
         if self.kind == "prefill":
             for state in self.prefilling:
                 self._emit_first(state, now_us)
@@ -263,9 +262,13 @@ class SimulatedWorker:
     def _emit_first(self, state: RequestState, now_us: int) -> None:
         state.place = "decoding"
         self.backlog_tokens -= state.computed_tokens
-        gap_us = state.emit_first(now_us)
-        if gap_us is None:
+        state.generated += 1
+        self._meter.now.tokens += 1
+        if state.first_token_us is None:
+            state.first_token_us = now_us
             self._meter.now.ttfts_us.append(now_us - state.request.arrival_us)
         else:
+            gap_us = now_us - state.last_token_us
+            state.max_gap_us = max(state.max_gap_us, gap_us)
             self._meter.now.gaps_us[gap_us] += 1
-        self._meter.now.tokens += 1
+        state.last_token_us = now_us

@@ -9,11 +9,10 @@ import heapq
 from nanogpt.fleet.dispatching import Dispatcher
 from nanogpt.fleet.fleet_config import FleetConfig
 from nanogpt.fleet.fleet_policies import REFERENCE, FleetPolicies, validated_fleet_policies
-from nanogpt.fleet.fleet_record import FleetRun
+from nanogpt.fleet.fleet_record import FleetRun, FleetTrace, Tracer
 from nanogpt.fleet.metrics import Meter, Metrics, Sample, measure
 from nanogpt.fleet.request_state import RequestState
 from nanogpt.fleet.simulated_worker import SimulatedWorker
-from nanogpt.fleet.tracing import Tracer
 from nanogpt.fleet.waiting import next_look_us, next_priority
 from nanogpt.fleet.workload import Workload
 
@@ -100,16 +99,38 @@ class Simulation:
             for state in self.states[: self.num_arrived]:
                 if state.place != "done":
                     self.meter.settle(state.id, violated=True)
-        runs = [run for worker in self.workers if (run := worker.run_record(self.now_us))]
         return FleetRun(
             config=self.config,
             workload=self.workload,
             outcomes=tuple(state.outcome() for state in self.states),
             totals=self._measure(),
             samples=tuple(self.samples),
-            trace=self._tracer.finish(self.config, self.states, self.now_us, runs),
+            trace=self._trace() if self._tracer.enabled else None,
             end_us=self.now_us,
             stopped=self.num_done < len(self.states),
+        )
+
+    def _trace(self) -> FleetTrace:
+        """The trace so far, with the runs and visits that have not ended."""
+        runs = [run for worker in self.workers if (run := worker.run_record(self.now_us))]
+        visits = [
+            state.visit(self.now_us, "running")
+            for state in self.states
+            if state.place in ("dispatched", "prefilling", "decoding")
+        ]
+        runs = sorted(self._tracer.runs + runs, key=lambda r: (r.start_us, r.worker))
+        visits = sorted(self._tracer.visits + visits, key=lambda v: (v.dispatched_us, v.request_id))
+        return FleetTrace(
+            name=self.config.name,
+            cost=self.config.cost.name,
+            num_workers=self.config.num_workers,
+            batch_size=self.config.batch_size,
+            kv_tokens=self.config.kv_tokens,
+            end_us=self.now_us,
+            requests=tuple(state.record() for state in self.states),
+            visits=tuple(visits),
+            runs=tuple(runs),
+            decisions=tuple(self._tracer.decisions),
         )
 
     # ------------------------------------------------------------------ what the dispatcher calls
@@ -171,7 +192,7 @@ class Simulation:
 
     def _end_run(self, worker: SimulatedWorker) -> None:
         for state in worker.end_run(self.now_us):
-            self._tracer.visit(state, self.now_us, "finished")
+            self._tracer.visit(state.visit(self.now_us, "finished"))
             state.finished_us = self.now_us
             state.place, state.drafts = "done", None
             self.num_done += 1
