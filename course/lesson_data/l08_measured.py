@@ -8,8 +8,7 @@ from course.calling.jobs import RunError
 from course.figure import Figure
 from course.replay import Rerun
 from nanogpt import GPT, Engine, EngineConfig, Policies, Request, Trace, encode
-from nanogpt.clock import SERVER_CPU, CostClock, WallClock
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostClock, WallClock
 from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
 from nanogpt.fleet.speculating import Drafts, break_even

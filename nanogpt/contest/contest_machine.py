@@ -14,7 +14,7 @@ WHOLE_GPU = CostModel(
     name="a large GPU, in whole microseconds", modelled=True,
     fixed_us=500.0, floor_us=4800.0, token_us=32.0, context_us=0.0625, prompt_scale=16,
 )  # fmt: skip
-"""`experiments.machines.LARGE_GPU` with 1 us for a token of context in place of 0.64.
+"""`clock.LARGE_GPU` with 1 us for a token of context in place of 0.64.
 
 Every pass then costs a whole number of microseconds, so nothing is rounded and the bound is exact.
 """

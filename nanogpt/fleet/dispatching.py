@@ -69,7 +69,7 @@ class Dispatcher:
     # ------------------------------------------------------------------ in and out of the queue
 
     def put_in(self, state: RequestState) -> None:
-        """Let a request wait."""
+        """Put a request into its queue."""
         state.place = "waiting"
         state.stay += 1
         request = state.request
@@ -86,7 +86,7 @@ class Dispatcher:
         self.rank_again(state)
 
     def rank_again(self, state: RequestState) -> None:
-        """Put a waiting request at the rank of its current priority."""
+        """Rank a waiting request by its current priority."""
         if self.is_queued:
             self.queues[state.queue].push(state.id, self._key(state))
 
@@ -177,8 +177,8 @@ class Dispatcher:
     def _preempt_for(self, state: RequestState, workers: Workers, now_us: int) -> bool:
         """Preempt running requests for this one, at the next boundary of their worker.
 
-        They are far enough below it, the lowest first, as few as it takes; of several workers the
-        one that loses the fewest tokens. Returns whether there is such a worker.
+        The victims are far enough below it, the lowest first, and as few as possible. Of several
+        workers, choose the one that loses the fewest tokens. Return whether there is one.
         """
         best: tuple[int, SimulatedWorker, list[RequestState]] | None = None
         for worker in workers:
@@ -226,13 +226,13 @@ class Dispatcher:
         return state.request.arrival_us + ageing_us * state.priority
 
     def _is_far_above(self, candidate: RequestState, running: RequestState) -> bool:
-        """By the gap, in levels or in the waiting that makes up for them."""
+        """Whether the gap between them is large enough, in levels or in the equivalent waiting."""
         assert self._config.preemption_gap is not None
         gap = self._config.preemption_gap * (self._config.ageing_us or 1)
         return self._rank(running) - self._rank(candidate) >= gap
 
     def hand_over(self, worker: SimulatedWorker, now_us: int) -> None:
-        """At a boundary: evict the preempted, as many as it still takes, and admit the claimant."""
+        """At a boundary: preempt victims until the claimant fits, and dispatch it."""
         claimant, preempted = worker.claimant, worker.preempted
         if claimant is None:
             return

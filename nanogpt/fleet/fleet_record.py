@@ -20,11 +20,11 @@ DecisionKind = Literal["dispatch", "preempt", "bump", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one request fared.
+    """The outcome of one request.
 
-    `first_token_us` and `finished_us` are None for what never came. `hit_tokens` were found in a
-    prefix cache, `computed_prefill_tokens` were not, both over all visits; `max_gap_us`: the
-    longest time between two of its tokens; `attained`: finished by its deadline.
+    `first_token_us` and `finished_us` are None if the request did not get that far. `hit_tokens`
+    were found in a prefix cache and `computed_prefill_tokens` were not, both over all visits.
+    `max_gap_us` is the longest time between two tokens; `attained`: finished by its deadline.
     """
 
     id: int
@@ -56,7 +56,7 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class VisitRecord:
-    """A request's stay at one worker: dispatched, in the batch from `start_us`, gone at the end.
+    """A request's visit to one worker: dispatched, in the batch from `start_us`, gone at the end.
 
     `start_us` is `end_us` if the trace ended before its prefill began.
     """

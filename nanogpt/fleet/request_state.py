@@ -13,10 +13,10 @@ Place = Literal["waiting", "claimed", "dispatched", "prefilling", "decoding", "d
 
 @dataclass(eq=False, slots=True)
 class RequestState:
-    """Where a request is and how far it has come. Mutable.
+    """A request's place and progress. Mutable.
 
-    "claimed": another request leaves for it at the end of a step. `priority` is the current one;
-    `stay` counts its stays in a queue. The K/V of `swapped_tokens` is on the host.
+    "claimed": running requests are preempted for it at the next step boundary. `priority` is the
+    current one; `stay` counts its stays in a queue. The K/V of `swapped_tokens` is on the host.
     """
 
     request: FleetRequest
@@ -62,11 +62,11 @@ class RequestState:
 
     @property
     def is_refused(self) -> bool:
-        """Whether it could never be served."""
+        """Whether it was refused, because it fits into no worker."""
         return self.place == "done" and self.finished_us is None
 
     def outcome(self) -> Outcome:
-        """How it fared, so far."""
+        """Its outcome so far."""
         finished_us = self.finished_us
         return Outcome(
             id=self.id,

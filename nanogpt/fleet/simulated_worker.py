@@ -1,8 +1,8 @@
 """A worker of the simulated fleet: its batch, KV tokens, prefix cache, and the run under way.
 
-A run is a prefill pass, or decode steps of one unchanged batch: they are all alike, so a run has a
-start, a step's length and a number, and costs the same however many steps it has. It ends where
-anything may change: a request is done, stops drafting, joins or leaves.
+A run is a prefill pass, or decode steps of one unchanged batch. Its steps are all alike, so a run
+is a start, a step's length and a number of steps, and costs the same to simulate however many steps
+it has. It ends where the batch may change: a request is done, stops drafting, joins or leaves.
 """
 
 from nanogpt.fleet.costs import decode_us, prefill_us

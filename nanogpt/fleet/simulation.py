@@ -1,7 +1,7 @@
-"""The fleet event by event on a virtual clock: the same load and rules always give the same run.
+"""The fleet's event loop on a virtual clock: the same load and rules always give the same run.
 
 An event is the end of a run of passes, an arrival, a look at a waiting request's priority, a
-dispatch round, or the start of a run; at one moment they come in this order.
+dispatch round, or the start of a run. Events of the same moment are handled in this order.
 """
 
 import heapq
@@ -37,7 +37,7 @@ def simulate(
 
 
 class Simulation:
-    """A run that can be advanced bit by bit and looked at in between. Mutable."""
+    """A run that can be advanced in parts and inspected in between. Mutable."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Simulation:
         return self.num_done == len(self.states) or not self._events
 
     def advance(self, until_us: int | None = None) -> None:
-        """Go on to the moment `until_us`, that moment included; None: to the end."""
+        """Handle all events up to and including the moment `until_us`; None: all events."""
         while not self.finished:
             next_us = self._events[0][0]
             second_us = (len(self.samples) + 1) * SECOND_US
@@ -95,7 +95,7 @@ class Simulation:
         for worker in self.workers:
             worker.settle(self.now_us)
         self.meter.pass_deadlines(self.now_us)
-        if self.finished:  # what still waits will wait for ever
+        if self.finished:  # a request that still waits will never finish
             for state in self.states[: self.num_arrived]:
                 if state.place != "done":
                     self.meter.settle(state.id, violated=True)
@@ -136,7 +136,7 @@ class Simulation:
     # ------------------------------------------------------------------ what the dispatcher calls
 
     def _started(self, worker: SimulatedWorker) -> None:
-        """A worker has a newcomer: it starts, or ends its run at the next boundary."""
+        """Start a worker that has a newcomer, or end its run at the next boundary."""
         if worker.kind is None:
             self._push(self.now_us, _STARTS, worker.id)
         elif worker.cut_short(self.now_us):
@@ -171,7 +171,7 @@ class Simulation:
             self._push(self.workers[whose].end_us, _RUN_ENDS, whose, self.workers[whose].version)
 
     def _await_arrival(self) -> None:
-        """Make an event of the next arrival."""
+        """Schedule the next arrival."""
         if self.num_arrived < len(self.states):
             arrival_us = self.states[self.num_arrived].request.arrival_us
             self._push(arrival_us, _ARRIVES, self.num_arrived)
@@ -218,7 +218,7 @@ class Simulation:
             self._push(next_us, _LOOK, state.id, stay)
 
     def _ask_for_round(self, queue: int) -> None:
-        """Have a dispatch round as soon as there may be one."""
+        """Schedule a dispatch round for the first moment at which one is allowed."""
         if self._round_is_due[queue] or not self.dispatcher.has_waiting(queue):
             return
         self._round_is_due[queue] = True

@@ -1,4 +1,4 @@
-"""The queue of waiting requests, and the moments at which their priority is looked at again.
+"""The queue of waiting requests, and the moments at which a priority may change.
 
 Nothing is polled: a priority can change only at known moments, and only those are events.
 """
@@ -28,12 +28,12 @@ class WaitingQueue:
         self._ids: set[int] = set()
 
     def push(self, request_id: int, key: Key) -> None:
-        """Put a request in, or at another rank."""
+        """Add a request, or change its rank."""
         self._apply(("push", request_id, key))
         self._ids.add(request_id)
 
     def pop(self) -> int | None:
-        """Take the first one out. Raises: PolicyError when that one is not waiting."""
+        """Remove and return the first request. Raises: PolicyError for one that is not waiting."""
         popped = self._apply(("pop",))
         if popped is None and self._ids:
             raise PolicyError(f"apply_event popped nothing although {len(self)} requests wait")
@@ -73,7 +73,7 @@ def next_look_us(config: FleetConfig, state: RequestState, now_us: int) -> int |
 def next_priority(
     config: FleetConfig, policies: FleetPolicies, state: RequestState, now_us: int
 ) -> int:
-    """The priority at one of those moments."""
+    """The priority of a waiting request at such a moment."""
     deadline_us = state.request.deadline_us
     if config.urgency == "source":
         return policy.bump_source(state.priority, now_us, deadline_us)

@@ -10,10 +10,9 @@ from support import find_program, run
 
 from nanogpt.checkpoints.tokenizer import ALPHABET, encode
 from nanogpt.checkpoints.weights import load_model
-from nanogpt.clock import CostClock
+from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import EngineConfig, ModelConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.model import GPT
 from nanogpt.policies import fusing
 from nanogpt.request import Request
