@@ -127,16 +127,15 @@ def configs_of(arguments: argparse.Namespace) -> tuple[FleetConfig, ...]:
     )
 
 
-def _rps(arguments: argparse.Namespace) -> float:
-    """The rate that scales the scenario: --rps only for "steady"."""
-    return arguments.rps if arguments.scenario == "steady" else workload.SOURCE_RPS
+def _load(arguments: argparse.Namespace) -> tuple[workload.Scenario, float, float]:
+    """The scenario, its rate (--rps only for "steady") and its duration."""
+    rps = arguments.rps if arguments.scenario == "steady" else workload.SOURCE_RPS
+    return arguments.scenario, rps, arguments.duration
 
 
 def run_one(arguments: argparse.Namespace) -> int:
     """One seed: the fleets side by side, drawn as they run on a terminal."""
-    load = workload.make_workload(
-        arguments.scenario, _rps(arguments), arguments.duration, arguments.seed
-    )
+    load = workload.make_workload(*_load(arguments), arguments.seed)
     simulations = [Simulation(config, load) for config in configs_of(arguments)]
     heading, console = _heading(arguments), dashboard.make_console(sys.stdout)
     screen = None if arguments.json else dashboard.make_screen(console)
@@ -223,7 +222,7 @@ def run_many(arguments: argparse.Namespace) -> int:
     """Many seeds, and the paired differences to FIFO; after Ctrl-C, of the seeds so far."""
     heading, configs = _heading(arguments), configs_of(arguments)
     jobs = [
-        (configs, arguments.scenario, _rps(arguments), arguments.duration, seed)
+        (configs, *_load(arguments), seed)
         for seed in range(arguments.seed, arguments.seed + arguments.repeats)
     ]
     done: list[Sequence[Summary]] = []
@@ -269,8 +268,7 @@ def _write_json(
 
 
 def _heading(arguments: argparse.Namespace) -> str:
-    all_phases = workload.phases(arguments.scenario, _rps(arguments), arguments.duration)
-    rates = ", then ".join(f"{rate:g}" for rate, _ in all_phases)
+    rates = ", then ".join(f"{rate:g}" for rate, _ in workload.phases(*_load(arguments)))
     return (
         f"{arguments.scenario}, {rates} requests/s for {arguments.duration:g} s, "
         f"{arguments.workers} workers, {arguments.cost} cost, seed {arguments.seed}"

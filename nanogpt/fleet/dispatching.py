@@ -117,7 +117,6 @@ class Dispatcher:
         workers = self._groups[queue]
         passed_over: list[RequestState] = []
         kept_free: SimulatedWorker | None = None
-        too_large = self._config.kv_tokens + 1  # from this size on nothing fits in this round
         may_preempt = self._config.preemption_gap is not None
         has_preempted = False
         while len(passed_over) < MOST_PASSED_OVER and (
@@ -127,18 +126,14 @@ class Dispatcher:
             if request_id is None:
                 break
             state = self.waiting[request_id]
-            if state.kv_needed < too_large:
-                worker = self._route(state, workers, kept_free)
-                if worker is not None:
-                    self._dispatch(state, worker, now_us)
-                    continue
-                too_large = state.kv_needed
-            # If the first that fits nowhere is not far enough above any, none behind it is.
-            if may_preempt:
+            worker = self._route(state, workers, kept_free)
+            if worker is not None:
+                self._dispatch(state, worker, now_us)
+                continue
+            if may_preempt:  # only for the first request that fits nowhere
                 may_preempt = False
                 has_preempted = self._preempt_for(state, workers, now_us)
                 if has_preempted:
-                    too_large = self._config.kv_tokens + 1
                     continue
             passed_over.append(state)
             if self._config.order == "fifo":
@@ -180,16 +175,14 @@ class Dispatcher:
         The victims are far enough below it, the lowest first, and as few as possible. Of several
         workers, choose the one that loses the fewest tokens. Return whether there is one.
         """
-        best: tuple[int, SimulatedWorker, list[RequestState]] | None = None
         for worker in workers:
             worker.settle(now_us)
-            victims = self._victims(state, worker)
-            lost_tokens = sum(victim.known_tokens for victim in victims)
-            if victims and (best is None or lost_tokens < best[0]):
-                best = (lost_tokens, worker, victims)
-        if best is None:
+        found = [(each, victims) for each in workers if (victims := self._victims(state, each))]
+        if not found:
             return False
-        _, worker, worker.preempted = best
+        worker, worker.preempted = min(
+            found, key=lambda each: sum(victim.known_tokens for victim in each[1])
+        )
         del self.waiting[state.id]
         state.place = "claimed"
         worker.claimant = state

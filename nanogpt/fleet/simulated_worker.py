@@ -46,7 +46,6 @@ class SimulatedWorker:
         self._seed = seed
         self._meter = meter
         self._tracer = tracer
-        self._hits: dict[int, int] = {}  # match lengths by request, until the cache changes
         self._start_us = 0
         self._step_us = 1
         self._num_steps = 0
@@ -82,9 +81,7 @@ class SimulatedWorker:
 
     def hit(self, state: RequestState, *, touch: bool = False) -> int:
         """Known tokens of a request that it need not compute; the last one is always computed."""
-        if touch or state.id not in self._hits:
-            self._hits[state.id] = self.cache.match(state.request.prompt, touch=touch)
-        return min(self._hits[state.id], state.known_tokens - 1)
+        return min(self.cache.match(state.request.prompt, touch=touch), state.known_tokens - 1)
 
     def admit(self, state: RequestState, now_us: int) -> None:
         """Reserve a request's KV tokens at once; it joins at the next boundary.
@@ -98,7 +95,7 @@ class SimulatedWorker:
         state.computed_tokens = 0
         self.num_running += 1
         self.reserved_tokens += state.kv_needed
-        self._fit_cache()
+        self.cache.shrink(self.kv_free_tokens)
         self.backlog_tokens += state.known_tokens - state.hit_tokens - state.swapped_tokens
         self.newcomers.append(state)
 
@@ -118,14 +115,8 @@ class SimulatedWorker:
             state.swapped_tokens = state.known_tokens - 1
 
     def _publish(self, state: RequestState) -> None:
-        if self.cache.insert(state.request.prompt):
-            self._hits.clear()
-        self._fit_cache()
-
-    def _fit_cache(self) -> None:
-        if self.cache.num_tokens > self.kv_free_tokens:
-            self.cache.shrink(self.kv_free_tokens)
-            self._hits.clear()
+        self.cache.insert(state.request.prompt)
+        self.cache.shrink(self.kv_free_tokens)
 
     # ------------------------------------------------------------------ runs
 
