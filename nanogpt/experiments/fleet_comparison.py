@@ -36,10 +36,6 @@ class Summary:
     queue_depth_most: int | None
     workers_busy_mean: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Dicts, numbers, strings and None."""
-        return dataclasses.asdict(self)
-
 
 def summarise(run: FleetRun) -> Summary:
     """The figures of a run, without its requests."""
@@ -115,11 +111,7 @@ class Comparison:
 
 
 def run_seed(
-    configs: Sequence[FleetConfig],
-    scenario: Scenario,
-    rps: float,
-    duration_s: float,
-    seed: int,
+    configs: Sequence[FleetConfig], scenario: Scenario, rps: float, duration_s: float, seed: int
 ) -> tuple[Summary, ...]:
     """Run every fleet on one seed's load. Raises: ValueError for an impossible load."""
     load = make_workload(scenario, rps, duration_s, seed)

@@ -261,7 +261,7 @@ def _write_json(
         "modelled": True,
         "arguments": {n: v for n, v in vars(arguments).items() if n not in ("json", "plot")},
         "stopped": stopped,
-        "runs": [summary.to_json() for both in runs for summary in both],
+        "runs": [dataclasses.asdict(summary) for both in runs for summary in both],
         "comparison": _compared(arguments, whole).to_json() if whole else None,
     }
     sys.stdout.write(json.dumps(record, allow_nan=False) + "\n")

@@ -51,7 +51,9 @@ def record_of(*arguments: str) -> dict[str, Any]:
 
 def run_of(config: Any, *load: Any) -> Any:
     """What the command has to say of a fleet's run."""
-    return json.loads(json.dumps(summarise(simulate(config, make_workload(*load))).to_json()))
+    return json.loads(
+        json.dumps(dataclasses.asdict(summarise(simulate(config, make_workload(*load)))))
+    )
 
 
 def cells(text: str) -> dict[str, list[str]]:
