@@ -91,7 +91,6 @@ class Dispatcher:
             self.queues[state.queue].push(state.id, self._key(state))
 
     def _key(self, state: RequestState) -> Key:
-        assert state.view is not None
         if self._config.order == "fifo":
             return (state.view.arrival_us,)
         return queue_key(state.view, state.priority, self._config.ageing_us)
@@ -256,7 +255,7 @@ class Dispatcher:
         hits = {state.id: _hits(state, self._workers) for state in shown}
         return FleetSnapshot(
             now_us=now_us,
-            waiting=tuple(state.view for state in shown if state.view is not None),
+            waiting=tuple(state.view for state in shown),
             workers=tuple(each.view() for each in self._workers),
             hit_tokens={request_id: found for request_id, found in hits.items() if found},
         )

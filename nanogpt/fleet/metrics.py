@@ -7,7 +7,7 @@ together, with gaps of 0.
 """
 
 import heapq
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import iadd
@@ -109,12 +109,11 @@ def measure(tally: Tally, duration_s: float, queue_depth: int, workers_busy: int
 
 
 class Meter:
-    """Tallies events by second; keeps the last ten seconds and the whole. Mutable."""
+    """Tallies events by second of the virtual clock. Mutable."""
 
     def __init__(self) -> None:
         self.now = Tally()  # since the last full second
-        self._window: deque[Tally] = deque(maxlen=WINDOW_S)
-        self._before = Tally()  # all full seconds
+        self._seconds: list[Tally] = []  # the full ones
         self._open: list[tuple[int, int]] = []  # (deadline, id), settled or not
         self._settled: set[int] = set()
 
@@ -138,15 +137,14 @@ class Meter:
     def close_second(self, at_us: int, queue_depth: int, workers_busy: int) -> Sample:
         """End a second of the virtual clock; return the sample of the last ten."""
         self.pass_deadlines(at_us)
-        self._window.append(self.now)
-        self._before.add(self.now)
+        self._seconds.append(self.now)
         self.now = Tally()
-        window, span_s = Tally().add(*self._window), min(at_us / 1e6, WINDOW_S)
+        window, span_s = Tally().add(*self._seconds[-WINDOW_S:]), min(at_us / 1e6, WINDOW_S)
         return Sample(at_us, measure(window, span_s, queue_depth, workers_busy))
 
     def total(self) -> Tally:
         """Everything so far."""
-        return Tally().add(self._before, self.now)
+        return Tally().add(*self._seconds, self.now)
 
 
 def _ms(us: float | None) -> float | None:

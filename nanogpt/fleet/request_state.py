@@ -23,6 +23,7 @@ class RequestState:
     id: int = field(init=False)
     kv_needed: int = field(init=False)
     priority: int = field(init=False)
+    view: WaitingView = field(init=False)  # since it was last put into a queue
     place: Place = "waiting"
     generated: int = 0
     preemptions: int = 0
@@ -36,7 +37,6 @@ class RequestState:
     total_hits: int = 0
     total_computed: int = 0
     drafts: Drafts | None = None
-    view: WaitingView | None = None
     # Of this visit to a worker.
     worker: int = -1
     dispatched_us: int = 0

@@ -60,7 +60,6 @@ def next_look_us(config: FleetConfig, state: RequestState, now_us: int) -> int |
     Its remaining work stays the same while it waits: it becomes urgent at one moment and is lost
     at another. The source's form goes on at every tick until there is no higher priority.
     """
-    assert state.view is not None
     is_source = config.urgency == "source"
     start_by_us = state.request.deadline_us - (0 if is_source else state.view.remaining_us)
     if now_us < start_by_us - URGENT_US:
@@ -77,7 +76,6 @@ def next_priority(
     deadline_us = state.request.deadline_us
     if config.urgency == "source":
         return policy.bump_source(state.priority, now_us, deadline_us)
-    assert state.view is not None
     return policies.boosted_priority(
         state.request.priority, now_us, deadline_us, state.view.remaining_us
     )
