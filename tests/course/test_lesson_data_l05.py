@@ -12,7 +12,7 @@ from course.lesson_data.l05_policy import (
     your_slack,
 )
 from course.registry import exercise
-from nanogpt.figures.drawing import curve_names
+from nanogpt.figures.drawing import named_curves
 from nanogpt.slo import policy, predictor
 from nanogpt.slo.load import two_tier_load
 from nanogpt.slo.variants import (
@@ -40,7 +40,7 @@ def test_the_line_that_is_drawn_is_the_learners_beside_the_references():
         (lambda points: [40.0, 0], ["your line", "the reference's line"]),
     ):
         chart, said = fitted(attempted("l05.fit_ttft", answer))
-        assert curve_names(chart) == ["measured", *names, "a cubic"]
+        assert list(named_curves(chart)) == ["measured", *names, "a cubic"]
         wanted = "0.0400 ms per token and 0.00 ms" if len(names) == 2 else "0.0405 ms per token"
         assert wanted in said
 
