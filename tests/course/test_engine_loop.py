@@ -23,7 +23,7 @@ def test_the_loop_is_the_source_with_one_line_lit():
     page = engine_loop("self._plan(")._repr_html_()
     assert page.count("<mark>") == 1
     assert "<mark>    plan = self._plan(candidates)</mark>" in page
-    with pytest.raises(ValueError, match="0 lines of the loop have 'self.think'"):
+    with pytest.raises(ValueError, match=r"0 lines of the loop have 'self\.think'"):
         engine_loop("self.think")
 
 
