@@ -3,6 +3,7 @@
 All times are integer microseconds of the virtual clock.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -115,9 +116,9 @@ class Tracer:
         if self.enabled:
             self.decisions.append(DecisionRecord(at_us, kind, request_id, worker))
 
-    def run(self, run: RunRecord | None) -> None:
-        """Add a run that has ended, unless it had no pass."""
-        if self.enabled and run is not None:
+    def run(self, run_record: Callable[[int], RunRecord | None], end_us: int) -> None:
+        """Add a worker's run that ends here, unless it has no pass."""
+        if self.enabled and (run := run_record(end_us)) is not None:
             self.runs.append(run)
 
     def visit(self, visit: VisitRecord) -> None:

@@ -176,7 +176,7 @@ class SimulatedWorker:
 
     def end_run(self, now_us: int) -> list[RequestState]:
         """End the run: emit tokens, publish prefixes; return the requests that are done."""
-        self._tracer.run(self.run_record(now_us))
+        self._tracer.run(self.run_record, now_us)
         if self.kind == "prefill":
             for state in self.prefilling:
                 self._emit_first(state, now_us)
