@@ -1,4 +1,4 @@
-"""Exercise 5.3: how urgent a request is."""
+"""Exercise 5.2: how urgent a request is."""
 
 import math
 import random
@@ -171,7 +171,7 @@ def any_times(rng: random.Random) -> list[Args]:
 BOTH_SAY_1 = "at 1 ms both branches say 1"
 
 EXERCISE = Exercise(
-    number=3,
+    number=2,
     title="What goes first",
     minutes=6,
     points=2,

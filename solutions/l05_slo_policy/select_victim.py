@@ -1,4 +1,4 @@
-"""Exercise 5.4: which running request to preempt, if any."""
+"""Exercise 5.3: which running request to preempt, if any."""
 
 import random
 from dataclasses import replace
@@ -234,7 +234,7 @@ BEATEN_ANYWAY = "a doomed incumbent scores below 0, and the candidate above"
 BEATS_THE_DOOMED = "a candidate that can make it beats a doomed incumbent anyway"
 
 EXERCISE = Exercise(
-    number=4,
+    number=3,
     title="Which request is preempted",
     minutes=14,
     points=4,

@@ -1,4 +1,4 @@
-"""Exercise 5.2: how much time a request has to spare."""
+"""Exercise 5.1: how much time a request has to spare."""
 
 import math
 import random
@@ -138,7 +138,7 @@ JUDGE = Comparison(
 )
 
 EXERCISE = Exercise(
-    number=2,
+    number=1,
     title="Time to spare",
     minutes=6,
     points=2,

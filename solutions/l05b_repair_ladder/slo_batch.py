@@ -1,4 +1,4 @@
-"""Exercise 5.5: the batch, which of the waiters share the head's pass."""
+"""Exercise 5b.1: the waiting requests that share the pass of the head."""
 
 import itertools
 import random
@@ -9,8 +9,8 @@ from course.exercise import Exercise
 from course.task import Task
 from nanogpt.slo.slo_policies import REFERENCE
 from nanogpt.slo.slo_view import SloRequest, SloView
-from solutions.l05_slo_policy._batches import MISCONCEPTIONS
 from solutions.l05_slo_policy._views import seen
+from solutions.l05b_repair_ladder._batches import MISCONCEPTIONS
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ AT_LEAST_1 = "it is at least 1"
 HEAD_S = "the rules look at the head's own"
 
 EXERCISE = Exercise(
-    number=5,
+    number=1,
     title="Which waiters come along",
     minutes=9,
     points=3,
