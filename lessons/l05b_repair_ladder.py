@@ -150,7 +150,7 @@ def _(REPORT_AND_VOICE, ROUND_COST, SEEN, passes, simulate):
             "Here are the report (0) and the voice request (1) in that engine, with lesson 5's round numbers:\n\n"
             + passes(simulate(REPORT_AND_VOICE, SEEN, ROUND_COST))
             + "\n\nThe report is aborted for the voice request. Then the engine fills the next pass with all waiting requests, as it always did, and the report joins the *same pass*. "
-            "The full price is paid, and nobody gains."
+            "The full price of the preemption is paid, and nobody gains. (In lesson 5 the voice request ran by itself.)"
         ),
     )
     return
@@ -194,7 +194,7 @@ def slo_batch(
     max_batch_tokens: int,
     slack_reserve: float,
 ) -> list[int]:
-    """Return the ids of the requests that share the next pass without endangering `head`, it first."""
+    """Return the ids of the next pass, `head` first: no request in it endangers the head."""
     raise NotImplementedError("Exercise 5b.1: which waiting requests share the pass of the head?")
 
 
@@ -384,8 +384,8 @@ def _():
 
     - **FlowPrefill** (Hsieh et al., [arXiv 2602.16603](https://arxiv.org/abs/2602.16603), 2026) is the
       paper behind the post. A pass may be left between operators, and the scheduler runs only when a
-      request arrives or finishes. Its code has the three repairs: slack of the remaining work, batches
-      with a limit of 2,048 tokens and a reserve of a tenth, and suspension.
+      request arrives or finishes. Its code has what the fork left out: slack of the remaining work,
+      batches with a limit of 2,048 tokens and a reserve of a tenth, and suspension.
     - **vLLM** has another FlowPrefill as an open proposal,
       [#44794](https://github.com/vllm-project/vllm/pull/44794). Its first form could suspend a prefill
       for ever: the mean TTFT was 450 ms without it and **969 ms with it**. A bound of 50 ms on the sleep

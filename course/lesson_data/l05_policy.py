@@ -1,4 +1,4 @@
-"""Behind lesson 5: its requests, runs under a policy, and what its pictures and tables show."""
+"""Behind lesson 5: its requests, runs under a policy, the fitted line, and cases of slack."""
 
 from __future__ import annotations
 
@@ -170,9 +170,9 @@ def slack_case(
 
 
 def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
-    """A runner and a waiter by the learner's `slack`, or a sentence while they cannot be drawn."""
+    """A running and a waiting request by the learner's `slack`, or a sentence instead."""
     if not attempt.started:
-        return "Once you have written `slack`, a runner and a waiter are drawn here by it."
+        return "Once you have written `slack`, it draws a running and a waiting request here."
 
     def cases(slack: Callable[..., float]) -> list[dict[str, Any]]:
         return [
@@ -183,4 +183,4 @@ def your_slack(attempt: Attempt) -> list[dict[str, Any]] | str:
     try:
         return run(cases, attempt.or_reference(policy.slack))
     except RunError:
-        return "What `slack` gives cannot be drawn; the check says more."
+        return "The answers of `slack` cannot be drawn; the check says more."
