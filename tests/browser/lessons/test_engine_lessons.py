@@ -256,6 +256,7 @@ def test_a_batch_of_all_differs_from_the_reference_under_load(lesson):
     expect(
         lesson.page.get_by_text(re.compile("In these runs slo_batch came from you"))
     ).to_be_attached()
+    lesson.show_answer("l05.visible")
     ladder = lesson.widget("repair-ladder", "The repair ladder")
     focus_toolbar(ladder)
     for key, words in (("Home", "No preemption."), ("End", "without any preemption")):
