@@ -18,8 +18,7 @@ from nanogpt.figures.curves import distributions
 from nanogpt.preemption import cleanup
 from nanogpt.preemption.agreement import AGREEMENTS
 from nanogpt.preemption.monitor import now_us
-from nanogpt.preemption.preemption_settings import NO_PREEMPTION, Preemption
-from nanogpt.preemption.preemptive_engine import PreemptiveEngine
+from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
 from nanogpt.preemption.slo_gate import slo_gate
@@ -98,7 +97,7 @@ def interrupt(
                 return found
             if decision.target.step == record.pass_number:  # and not a later one
                 cycle["looked_us"] = decision.snapshot.now_us
-            if preemption.way == "abort":
+            if not preemption.suspend:
                 cycle["cleaned_us"] = steps[0].end_us
                 cycle["readmitted_us"] = steps[1].start_us
             stop_us = (record.replied_ns - record.written_ns) / 1000
@@ -110,11 +109,11 @@ def arms(a: float, c: float, undo: Undo = cleanup.rollback_step) -> dict[str, Pr
     """What is compared: no monitor, the three agreements, and suspending instead of aborting."""
     gate = slo_gate(a, c)
     return {
-        "no preemption": NO_PREEMPTION,
-        "vote, abort": Preemption(gate, "abort", "vote", rollback_step=undo),
-        "carried, abort": Preemption(gate, "abort", "carried", rollback_step=undo),
-        "epoch, abort": Preemption(gate, "abort", "epoch", rollback_step=undo),
-        "vote, suspend": Preemption(gate, "suspend", "vote", rollback_step=undo),
+        "no preemption": Preemption(),
+        "vote, abort": Preemption(gate, rollback_step=undo),
+        "carried, abort": Preemption(gate, agreement="carried", rollback_step=undo),
+        "epoch, abort": Preemption(gate, agreement="epoch", rollback_step=undo),
+        "vote, suspend": Preemption(gate, suspend=True, rollback_step=undo),
     }
 
 

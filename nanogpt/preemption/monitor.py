@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from nanogpt.preemption.agreement import BY_STEP, Signal
 from nanogpt.preemption.shared_state import SharedState
 from nanogpt.request import Request
 from nanogpt.slo.slo_view import SloRequest
@@ -95,6 +94,9 @@ class Inbox:
         return taken
 
 
+See = Callable[[Snapshot, Iterable[Arrival]], Snapshot]
+
+
 def with_arrivals(snapshot: Snapshot, arrivals: Iterable[Arrival]) -> Snapshot:
     """The snapshot, with the requests that arrived after it among the waiting ones."""
     known = {request.id for request in (*snapshot.waiting, *snapshot.running)}
@@ -102,27 +104,16 @@ def with_arrivals(snapshot: Snapshot, arrivals: Iterable[Arrival]) -> Snapshot:
     return replace(snapshot, waiting=(*snapshot.waiting, *new))
 
 
-def go_on() -> None:
-    """Do nothing between deciding and writing."""
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorPolicies:
-    """The exchangeable functions of the monitor; `before_write` is a point to hold it at."""
-
-    see: Callable[[Snapshot, Iterable[Arrival]], Snapshot] = with_arrivals
-    before_write: Callable[[], None] = go_on
-
-
-MONITOR_POLICIES = MonitorPolicies()
-"""The reference."""
+def write_step(shared: SharedState, step: int) -> None:
+    """Ask for the preemption of pass `step`."""
+    shared.target = step
 
 
 class Monitor:
     """Looks every `poll_s` seconds, since slack shrinks with time, and at once when woken.
 
-    Mutable: the snapshot, the last decision. An error of the gate ends the thread; `publish`
-    raises it.
+    `see` and `write` are exchangeable. Mutable: the snapshot, the last decision. An error of the
+    gate ends the thread; `publish` raises it.
     """
 
     def __init__(
@@ -130,15 +121,15 @@ class Monitor:
         shared: SharedState,
         gate: Gate,
         inbox: Inbox,
-        signal: Signal = BY_STEP,
-        policies: MonitorPolicies = MONITOR_POLICIES,
+        see: See = with_arrivals,
+        write: Callable[[SharedState, int], None] = write_step,
         poll_s: float = POLL_S,
     ) -> None:
         self.shared = shared
         self.gate = gate
         self.inbox = inbox
-        self.signal = signal
-        self.policies = policies
+        self.see = see
+        self.write = write
         self.poll_s = poll_s
         self.decision: Decision | None = None
         self._snapshot: Snapshot | None = None
@@ -207,11 +198,10 @@ class Monitor:
         asked = self.decision.target.step if self.decision else None
         if snapshot is None or snapshot.step == asked:
             return
-        seen = self.policies.see(replace(snapshot, now_us=now_us()), self.inbox.look())
+        seen = self.see(replace(snapshot, now_us=now_us()), self.inbox.look())
         target = self.gate(seen)
         if target is None:
             return
-        self.policies.before_write()
         # The decision first: once the target is written, the pass may be over at any moment.
         self.decision = Decision(target, seen, time.perf_counter_ns())
-        self.signal.write(self.shared, target.step)
+        self.write(self.shared, target.step)
