@@ -173,7 +173,7 @@ def test_every_decision_marks_its_case_and_its_scores_are_to_scale(show):
     ]
     assert picture.locator(".sn-gp-immune").count() == 1
     assert page.locator(".sn-chip").text_content() == "aggressive, margin 1.2"
-    assert live(page).endswith("there is none to measure it by. Nothing gives way.")
+    assert live(page).endswith("there is no incumbent. Nothing gives way.")
 
 
 def test_the_ladder_is_climbed_one_fix_at_a_time_and_its_bars_are_to_scale(show):
