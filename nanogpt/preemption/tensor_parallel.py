@@ -44,7 +44,6 @@ class TensorParallelExecutor:
         """
         if not rows:
             return ModelOutput(torch.empty(0, 0), ())
-        self.cache.slot_mapping(rows)  # a slot for each newcomer
         outcome = self.run_pass(rows, self._pass_rows(rows))
         num_tokens = sum(len(row.input_ids) for row in rows)
         return ModelOutput(outcome.logits, (forward_record(rows, self.cache, num_tokens),))

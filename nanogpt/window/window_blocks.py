@@ -43,6 +43,9 @@ class WindowBlockKVCache(KVCache):
 
     # --- a step's K/V -----------------------------------------------------------------------------
 
+    def allocate(self, rows: Sequence[Row]) -> None:
+        """Take nothing yet: `commit` takes blocks for what is still seen then."""
+
     def slot_mapping(self, rows: Sequence[Row]) -> StepKV:
         """Room beside the pool for the rows' new tokens."""
         return StepKV(rows, self.storage.shape[1])

@@ -78,10 +78,13 @@ class WindowedKVCache(KVStore):
             storage = RingStorage(self._empty, self.window, self.sinks, self._indices_of)
         self._storage_of[request_id] = storage
 
-    def slot_mapping(self, rows: Sequence[Row]) -> StepKV:
-        """Announce the step's rows to their storages."""
+    def allocate(self, rows: Sequence[Row]) -> None:
+        """Tell each row's storage how many tokens are coming."""
         for row in rows:
             self._storage_of[row.request_id].plan(len(row.input_ids))
+
+    def slot_mapping(self, rows: Sequence[Row]) -> StepKV:
+        """Room beside the storages for the rows' new tokens."""
         return StepKV(rows, self._empty.shape[1])
 
     def write(self, layer: int, slot_mapping: StepKV, k: Tensor, v: Tensor) -> None:
