@@ -21,7 +21,15 @@ from course.lesson_data.l06_stage_ranks import (
 from nanogpt import Request
 from nanogpt.preemption import cleanup, races
 from nanogpt.preemption.agreement import RANK_POLICIES
-from nanogpt.preemption.monitor import Snapshot, Target, with_arrivals, write_step
+from nanogpt.preemption.monitor import (
+    Snapshot,
+    Target,
+    is_immune,
+    slo_gate,
+    with_arrivals,
+    with_progress,
+    write_step,
+)
 from nanogpt.preemption.preemptive_engine import Preemption
 from nanogpt.preemption.rank_messages import Abandoned, RanksFailed, judge
 from nanogpt.preemption.runner import Runner
@@ -32,7 +40,6 @@ from nanogpt.preemption.shared_state import (
     wait_if_held,
     wait_until_held,
 )
-from nanogpt.preemption.slo_gate import is_immune, slo_gate, with_progress
 from nanogpt.slo.slo_policies import SloPolicies
 
 Race = Callable[[Runner, bool], str]

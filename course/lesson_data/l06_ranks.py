@@ -17,12 +17,12 @@ from nanogpt import GPT, EngineConfig, ModelConfig, Request
 from nanogpt.figures.curves import distributions
 from nanogpt.preemption import cleanup
 from nanogpt.preemption.agreement import AGREEMENTS
-from nanogpt.preemption.monitor import now_us
+from nanogpt.preemption.monitor import now_us, slo_gate
 from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
 from nanogpt.preemption.runner import Runner
 from nanogpt.preemption.sharded_model import PassRow
-from nanogpt.preemption.slo_gate import slo_gate
 from nanogpt.slo.predictor import fit_ttft
+from nanogpt.trace import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +90,7 @@ def interrupt(
         found: Record = {"urgent_us": first[1] - times["arrived_us"], "long_us": first[0] - begun}
         record = engine.preemptions[0] if engine.preemptions else None
         if record is not None and record.victims == (0,) and record.waiter == 1:
-            cycle = times | {"record": record.to_json(), "first_token_us": first[1]}
+            cycle = times | {"record": plain(record), "first_token_us": first[1]}
             steps = engine.trace().steps
             decision = engine.monitor.decision if engine.monitor else None
             if decision is None or record.written_ns is None:

@@ -1,9 +1,9 @@
 """The monitor: a thread that watches the waiting requests while the engine waits for a pass to end.
 
-The engine publishes a frozen snapshot at the end of scheduling, by one assignment, and never waits.
-Requests that arrive during a pass come through an inbox, which the monitor reads too: the engine
-itself takes them in only between passes. To preempt a pass, the monitor writes its number into
-shared memory, once; the ranks do the rest.
+Its gate decides by the SLO policy of `nanogpt/slo/`. The engine publishes a frozen snapshot at the
+end of scheduling, by one assignment, and never waits. Requests that arrive during a pass come
+through an inbox, which the monitor reads too, since the engine takes them in only between passes.
+To preempt a pass, the monitor writes its number into shared memory, once; the ranks do the rest.
 
 Times are microseconds of the machine's monotonic clock.
 """
@@ -16,6 +16,8 @@ from typing import Self
 
 from nanogpt.preemption.shared_state import SharedState
 from nanogpt.request import Request
+from nanogpt.slo.policy import MARGIN, Mode, by_urgency, done_in
+from nanogpt.slo.slo_policies import REFERENCE, SloPolicies
 from nanogpt.slo.slo_view import SloRequest
 
 POLL_S = 0.005
@@ -205,3 +207,47 @@ class Monitor:
         # The decision first: once the target is written, the pass may be over at any moment.
         self.decision = Decision(target, seen, time.perf_counter_ns())
         self.write(self.shared, target.step)
+
+
+# --- the gate by SLOs -----------------------------------------------------------------------------
+
+
+def with_progress(runner: SloRequest, elapsed_us: int, a: float) -> SloRequest:
+    """A running request after its pass has computed for `elapsed_us`: less is left to do."""
+    remaining = runner.total_tokens - runner.done_tokens
+    return replace(runner, done_tokens=runner.done_tokens + done_in(elapsed_us, remaining, a))
+
+
+def is_immune(runner: SloRequest) -> bool:
+    """Rule 1: a request is preempted at most once."""
+    return runner.num_preemptions > 0
+
+
+def slo_gate(
+    a: float,
+    c: float,
+    margin: float = MARGIN,
+    mode: Mode = "conservative",
+    policy: SloPolicies = REFERENCE,
+    *,
+    progress: Callable[[SloRequest, int, float], SloRequest] = with_progress,
+    immune: Callable[[SloRequest], bool] = is_immune,
+) -> Gate:
+    """The gate for passes predicted to take a * tokens + c microseconds.
+
+    A pass is preempted as a whole, so one immune request in it protects all of them. `progress`
+    and `immune` are exchangeable.
+    """
+
+    def gate(snapshot: Snapshot) -> Target | None:
+        now, elapsed_us = snapshot.now_us, snapshot.now_us - snapshot.started_us
+        waiting = by_urgency(policy.view(waiter, now, a, c) for waiter in snapshot.waiting)
+        if not waiting or any(map(immune, snapshot.running)):
+            return None
+        running = [
+            policy.view(progress(runner, elapsed_us, a), now, a, c) for runner in snapshot.running
+        ]
+        victim = policy.select_victim(waiting[0], running, margin, mode)
+        return None if victim is None else Target(snapshot.step, waiting[0].id)
+
+    return gate

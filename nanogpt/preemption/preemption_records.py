@@ -1,8 +1,6 @@
 """What a preemption was, as frozen plain data, for the vote board and the benchmark."""
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from nanogpt.preemption.rank_messages import CheckRecord
 from nanogpt.trace import StepRecord, WaitRecord
@@ -28,10 +26,6 @@ class PreemptionRecord:
     replied_ns: int
     resumed_ns: int | None
     checks: tuple[tuple[CheckRecord, ...], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As dicts, tuples, numbers and None."""
-        return dataclasses.asdict(self)
 
 
 class Preempted(Exception):

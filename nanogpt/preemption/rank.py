@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanogpt.child_process import end_with_parent, parent_link
-from nanogpt.preemption import rank_messages
+from nanogpt.child_process import end_with_parent, parent_link, receive, send
 from nanogpt.preemption.agreement import AGREEMENTS, Collectives, NoVote, RankPolicies
 from nanogpt.preemption.rank_messages import CheckRecord, Crashed, Done, Left, Ready, Reply
 from nanogpt.preemption.sharded_model import PassRow, Shard, empty_kv, forward_pass
@@ -139,19 +138,19 @@ class Rank:
 
 def serve(rank: Rank, link: "Connection[Any, Any]") -> None:
     """Run the engine's calls until it hangs up, or until one fails."""
-    rank_messages.send(link, Ready(rank.rank))
+    send(link, Ready(rank.rank))
     while True:
         try:
-            method, arguments = rank_messages.receive(link)
+            method, arguments = receive(link)
         except (EOFError, OSError):
             return
         try:
             reply = getattr(rank, method)(*arguments)
         except Exception as error:
-            rank_messages.send(link, rank.crashed(error))
+            send(link, rank.crashed(error))
             return
         if reply is not None:
-            rank_messages.send(link, reply)
+            send(link, reply)
 
 
 def main(arguments: list[str]) -> None:

@@ -6,11 +6,9 @@ process boundary. Replies name the step that they answer.
 Shapes: R rows, V vocabulary.
 """
 
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from torch import Tensor
 
@@ -74,19 +72,6 @@ class Crashed:
 
 
 Reply: TypeAlias = Ready | Done | Left | Crashed
-
-
-def send(link: "Connection[Any, Any]", message: tuple[Method, tuple[Any, ...]] | Reply) -> None:
-    """Write one message. Raises: OSError when the other end is closed.
-
-    Pickled here, because `Connection.send` would share tensors as open files.
-    """
-    link.send_bytes(pickle.dumps(message))
-
-
-def receive(link: "Connection[Any, Any]") -> Any:
-    """Wait for one message. Raises: EOFError or OSError when the other side is gone."""
-    return pickle.loads(link.recv_bytes())
 
 
 # --- the outcome of a pass ------------------------------------------------------------------------

@@ -6,19 +6,18 @@ each other or with the engine are useless, and no process, socket or file may be
 
 import os
 import socket
-import tempfile
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from nanogpt.child_process import ChildProcess
+from nanogpt.child_process import ChildProcess, receive, send
 from nanogpt.model import GPT
-from nanogpt.preemption import rank_messages
 from nanogpt.preemption.agreement import AGREEMENTS, RANK_POLICIES, RankPolicies
 from nanogpt.preemption.rank_messages import (
     Crashed,
@@ -69,14 +68,10 @@ class Runner:
         self.before_close: list[Callable[[], None]] = []
         # Also for a runner that was not closed: a notebook cell that was run twice.
         self._close = weakref.finalize(self, _end, self._group, self.before_close)
-        try:
+        with self._ended_on_error(), TemporaryDirectory(prefix="nanogpt-ranks-") as folder:
             self._expect_ready()
-            with tempfile.TemporaryDirectory(prefix="nanogpt-ranks-") as folder:
-                self._call_all("join", str(Path(folder) / "store"), timeout_s)
-                self._expect_ready()
-        except BaseException:
-            self.close()
-            raise
+            self._call_all("join", str(Path(folder) / "store"), timeout_s)
+            self._expect_ready()
 
     @property
     def shared(self) -> SharedState:
@@ -110,14 +105,11 @@ class Runner:
             raise ValueError(f"there is no agreement {agreement!r}; choose from {known}")
         check_num_ranks(self.num_ranks, model.config)
         self._check_open()
-        try:
+        with self._ended_on_error():
             for rank in self._group.ranks:
                 shard = shard_model(model, rank.rank, self.num_ranks)
                 rank.call("load", shard, num_slots, agreement, policies)
             self._expect_ready()
-        except BaseException:
-            self.close()
-            raise
 
     def new_step(self) -> int:
         """A number for the next pass. Numbers only grow, so a late target hits no other pass."""
@@ -156,12 +148,17 @@ class Runner:
 
     def _pass(self, method: Method, step: int, *arguments: Any) -> Outcome:
         self._check_open()
-        try:
+        with self._ended_on_error():
             self._call_all(method, step, *arguments)
             next_reply = ReplyReader(self._group, self.timeout_s + _QUIET_S)
             replies = self.read_replies(next_reply, self.num_ranks)
             self.replied_ns = time.perf_counter_ns()
             return self.judge(replies, step, self.shared.target)
+
+    @contextmanager
+    def _ended_on_error(self) -> Generator[None]:
+        try:
+            yield
         except BaseException:
             self.close()
             raise
@@ -199,7 +196,7 @@ class RankProcess:
     def call(self, method: Method, *arguments: Any) -> None:
         """Have the rank run one of its methods."""
         with suppress(OSError):  # the rank is gone; reading its reply will say so, and how
-            rank_messages.send(self.link, (method, arguments))
+            send(self.link, (method, arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +283,6 @@ class ReplyReader:
     def _read(self, rank: RankProcess) -> Reply:
         self.silent.remove(rank)
         try:
-            return rank_messages.receive(rank.link)
+            return receive(rank.link)
         except (EOFError, OSError):
             return Crashed(rank.rank, -1, -1, f"its process {rank.child.how_it_ended()}")

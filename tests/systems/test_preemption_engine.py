@@ -1,6 +1,5 @@
 """The engine on ranks: what an abort undoes, who goes next, what a sleeping pass may cost."""
 
-import json
 import random
 import threading
 import time
@@ -26,11 +25,11 @@ from preempting import (
 from nanogpt import EngineConfig, Request, generate
 from nanogpt.preemption import preemptive_engine
 from nanogpt.preemption.cleanup import admission_problem, resume_or_abort, rollback_step
-from nanogpt.preemption.monitor import Snapshot, Target, now_us
+from nanogpt.preemption.monitor import Snapshot, Target, now_us, slo_gate
 from nanogpt.preemption.preemptive_engine import Preemption, PreemptiveEngine
 from nanogpt.preemption.scheduler_state import SchedulerState
-from nanogpt.preemption.slo_gate import slo_gate
 from nanogpt.slo.slo_view import SloRequest
+from nanogpt.trace import plain
 
 CONFIG = EngineConfig(token_budget=128, max_batch_size=4)
 URGENT_US = 10**8
@@ -134,7 +133,7 @@ def test_an_urgent_arrival_in_mid_pass_aborts_it_and_goes_next(agreement: str):
     assert (record.layer, record.waiter, record.victims) == (layer, 1, (0,))
     assert (record.num_layers, record.resumed_ns) == (LAYERS, None)
     assert record.begun_ns < record.written_ns < record.replied_ns
-    assert json.loads(json.dumps(record.to_json()))["checks"][1][0]["layer"] == 0
+    assert plain(record)["checks"][1][0]["layer"] == 0
     # It came in mid-pass, and has waited since then.
     arrived_us = engine.trace().request(1).arrival_us
     assert aborted.start_us < arrived_us < aborted.end_us
