@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from course.lesson_data.l06_ranks import random_model, recording
+from course.lesson_data.l06_ranks import first_tokens_us, random_model, recording
 from course.lesson_data.l06_stage_ranks import (
     beside,
     in_words,
@@ -168,7 +168,8 @@ def race_unseen(runner: Runner, wrong: bool) -> str:
 
         beside(staged(runner, 1, arrive), engine.step)
         engine.serve()
-    order = sorted(engine.first_token_us, key=lambda each: engine.first_token_us[each])
+    first_us = first_tokens_us(engine)
+    order = sorted(first_us, key=lambda request_id: first_us[request_id])
     return (
         f"preempted passes: {len(engine.preemptions)}; "
         f"first tokens in the order of requests {order}"
@@ -230,7 +231,7 @@ def race_nobody_immune(runner: Runner, wrong: bool) -> str:
     wasted = sum(not step.work for step in steps)
     return (
         f"{wasted} of {len(steps)} steps computed nothing; "
-        f"{len(engine.first_token_us)} of 2 requests got a token"
+        f"{len(first_tokens_us(engine))} of 2 requests got a token"
     )
 
 

@@ -62,6 +62,16 @@ def whole_pass(runner: Runner, num_tokens: int, vote: bool = False) -> tuple[int
     return now_us() - begun, list(done.replies[0].checks)
 
 
+def first_tokens_us(engine: PreemptiveEngine) -> dict[int, int]:
+    """When each request had its first token."""
+    return {
+        work.request_id: step.end_us
+        for step in reversed(engine.trace().steps)
+        for work in step.work
+        if work.sampled is not None
+    }
+
+
 def interrupt(
     runner: Runner, model: GPT, preemption: Preemption, delay_us: int, slo_us: int
 ) -> Record:
@@ -86,7 +96,7 @@ def interrupt(
                     engine.step()
         finally:
             timer.cancel()
-        first = engine.first_token_us
+        first = first_tokens_us(engine)
         found: Record = {"urgent_us": first[1] - times["arrived_us"], "long_us": first[0] - begun}
         record = engine.preemptions[0] if engine.preemptions else None
         if record is not None and record.victims == (0,) and record.waiter == 1:

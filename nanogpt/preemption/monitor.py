@@ -66,11 +66,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request, its SLO, and when it arrived on the engine's clock."""
+    """A request that has arrived, and its SLO."""
 
     request: Request
     slo: SloRequest
-    arrived_us: int
 
 
 class Inbox:

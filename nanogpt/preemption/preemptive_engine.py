@@ -74,7 +74,7 @@ class PreemptiveEngine(Engine):
     """Serves requests on tensor-parallel ranks. Use it in a `with`, inside that of its runner.
 
     Mutable, beyond what an engine is: the inbox; `slos`, by request; and the record of what
-    happened: `preemptions`, `first_token_us`, `refused`.
+    happened: `preemptions`, `refused`.
     """
 
     scheduler: PreemptiveScheduler
@@ -102,7 +102,6 @@ class PreemptiveEngine(Engine):
         self.inbox = Inbox()
         self.slos: dict[int, SloRequest] = {}
         self.preemptions: list[PreemptionRecord] = []
-        self.first_token_us: dict[int, int] = {}
         self.refused: dict[int, str] = {}
         self._refused_in: dict[int, int] = {}
         self._kv_before = 0
@@ -134,7 +133,7 @@ class PreemptiveEngine(Engine):
         not have is noted in `refused`.
         """
         validate_request(request, self.model.config)
-        self.inbox.add(Arrival(request, _promise(request, slo_us), self.clock.now_us()))
+        self.inbox.add(Arrival(request, _promise(request, slo_us)))
         if self.monitor is not None:
             self.monitor.wake()
 
@@ -150,18 +149,18 @@ class PreemptiveEngine(Engine):
 
     def _take_arrivals(self) -> None:
         for arrival in self.inbox.take():
-            request_id = arrival.request.id
+            request_id, slo = arrival.request.id, arrival.slo
             try:
                 self.submit(arrival.request)
             except ValueError as refusal:
                 self.refused[request_id] = str(refusal)
                 self._refused_in[request_id] = self.step_number
             else:  # it has waited since it arrived, and not only since it was taken in
-                self.slos[request_id] = arrival.slo
+                self.slos[request_id] = slo
                 self.refused.pop(request_id, None)
                 self._refused_in.pop(request_id, None)
-                record = self.arrived[request_id]
-                self.arrived[request_id] = replace(record, arrival_us=arrival.arrived_us)
+                arrived_us, record = slo.deadline_us - slo.slo_us, self.arrived[request_id]
+                self.arrived[request_id] = replace(record, arrival_us=arrived_us)
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -188,9 +187,6 @@ class PreemptiveEngine(Engine):
         # A suspended step follows those that ran meanwhile, in the trace and in what it found.
         record = replace(record, step=self.step_number - 1, kv_before=self._kv_before)
         self.steps[-1] = record
-        for work in record.work:
-            if work.sampled is not None:
-                self.first_token_us.setdefault(work.request_id, now_us())
         self._kv_before = record.kv_after
         return record
 
@@ -201,15 +197,14 @@ class PreemptiveEngine(Engine):
         """
         step, begun_ns = self.runner.new_step(), time.perf_counter_ns()
         vote = self.begin_pass(step, rows)
-        suspend = self.preemption.suspend
         try:
-            outcome = self.runner.run(step, pass_rows, vote=vote, suspend=suspend)
+            outcome = self.runner.run(step, pass_rows, vote=vote)
         finally:
             if self.monitor is not None:
                 self.monitor.publish(None)
         if isinstance(outcome, Abandoned):
             record = self._preemption_record(outcome, rows, begun_ns)
-            if not suspend or not self._resumes(record, rows):
+            if not (self.preemption.suspend and self._resumes(record, rows)):
                 raise Preempted(record)
             self._note(replace(record, resumed_ns=time.perf_counter_ns()))
             outcome = self.runner.resume(step)
@@ -230,7 +225,7 @@ class PreemptiveEngine(Engine):
 
     def _resumes(self, record: PreemptionRecord, rows: Sequence[Row]) -> bool:
         """Run the waiter's steps, until it has its first token; then, whether the pass goes on."""
-        since_us, waiter, resumes = now_us(), record.waiter, False
+        since_us, waiter = now_us(), record.waiter
         pass_us = (since_us - record.begun_ns // 1000) * record.num_layers // max(record.layer, 1)
         self.scheduler.suspended = [self.requests[row.request_id] for row in rows]
         self.scheduler.admit_next = waiter
@@ -241,17 +236,18 @@ class PreemptiveEngine(Engine):
                 way = resume_or_abort(
                     now_us() - since_us,
                     pass_us,
-                    urgent_waits=waiter in self.requests and waiter not in self.first_token_us,
+                    urgent_waits=self._awaits_token(waiter),
                     memory_is_short=not self.scheduler.has_room(),
                 )
                 if way == "stay_suspended":
                     self.step()
-            resumes = way == "resume"
+            return way == "resume"
         finally:
             self.scheduler.suspended, self.scheduler.admit_next = (), None
-            if not resumes and self.runner.is_open:
-                self.runner.drop(record.pass_number)
-        return resumes
+
+    def _awaits_token(self, request_id: int | None) -> bool:
+        request = None if request_id is None else self.requests.get(request_id)
+        return request is not None and not request.num_generated
 
     def _roll_back(self, record: PreemptionRecord, start_us: int) -> StepRecord:
         """Undo an aborted pass, and record a step without work."""
@@ -309,7 +305,6 @@ class PreemptiveEngine(Engine):
         super()._forget(step)
         for request_id in (*step.finished, *step.given_up):
             self.slos.pop(request_id, None)
-            self.first_token_us.pop(request_id, None)
         self.preemptions = [each for each in self.preemptions if each.step > step.step]
         for request_id in [i for i, number in self._refused_in.items() if number <= step.step]:
             del self._refused_in[request_id], self.refused[request_id]

@@ -14,7 +14,7 @@ Never used in service: the race lab and the tests replace one function and run t
     slo_gate                   nobody_is_immune        two requests preempt each other for ever
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from nanogpt.preemption.agreement import PreemptionPoint
@@ -51,14 +51,14 @@ def leave_first(vote: int) -> PreemptionPoint:
         yield ("leave",)
 
 
-def read_until_preempted(next_reply: Callable[[], Reply], num_ranks: int) -> list[Reply]:
+def read_until_preempted(replies: Iterable[Reply]) -> list[Reply]:
     """Stop reading at the first rank that left: what more could the others say?"""
-    replies: list[Reply] = []
-    while len(replies) < num_ranks:
-        replies.append(next_reply())
-        if isinstance(replies[-1], Left):
+    read: list[Reply] = []
+    for reply in replies:
+        read.append(reply)
+        if isinstance(reply, Left):
             break
-    return replies
+    return read
 
 
 def believe_target(replies: Sequence[Reply], step: int, target: int) -> Outcome:

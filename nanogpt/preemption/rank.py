@@ -26,22 +26,21 @@ from nanogpt.preemption.shared_state import SharedState
 
 @dataclass
 class RunningPass:
-    """A pass that a rank is running or has suspended. Mutable: `layer`, which it has reached.
+    """A pass that a rank is running or has left. Mutable: `layer`, which it has reached.
 
     `stages` yields at every attention op.
     """
 
     agreement: NoVote
-    suspend: bool
     stages: Generator[int, None, Tensor]
     checks: list[CheckRecord] = field(default_factory=list[CheckRecord])
     layer: int = 0
 
 
 class Rank:
-    """Runs the engine's calls. Mutable: the share of the model, its K/V, and the suspended passes.
+    """Runs the engine's calls. Mutable: the share of the model, its K/V, and the running pass.
 
-    The public methods up to `drop` are what the engine calls. They raise whatever goes wrong.
+    The public methods up to `resume` are what the engine calls. They raise whatever goes wrong.
     """
 
     shard: Shard
@@ -53,8 +52,8 @@ class Rank:
         self.rank = rank
         self.shared = shared
         self.collectives = Collectives(rank, num_ranks)
-        self.suspended: dict[int, RunningPass] = {}
         self.running: RunningPass | None = None
+        self.left: RunningPass | None = None  # kept until another pass is left
 
     def join(self, store: str, timeout_s: float) -> Reply:
         """Meet the other ranks through a file; a collective may take `timeout_s` seconds."""
@@ -65,14 +64,10 @@ class Rank:
         """Serve this share of a model, with K/V for `num_slots` requests."""
         self.shard, self.agreement, self.policies = shard, AGREEMENTS[agreement], policies
         self.kv = empty_kv(shard, num_slots)
-        self.suspended.clear()
         return Ready(self.rank)
 
-    def run(self, step: int, rows: tuple[PassRow, ...], vote: bool, suspend: bool) -> Reply:
-        """Run the pass `step`. Without `vote` no rank checks whether to leave.
-
-        With `suspend`, a rank that leaves keeps the pass to resume it.
-        """
+    def run(self, step: int, rows: tuple[PassRow, ...], vote: bool) -> Reply:
+        """Run the pass `step`. Without `vote` no rank checks whether to leave."""
         stages = forward_pass(
             self.shard,
             self.kv,
@@ -81,18 +76,15 @@ class Rank:
             self.collectives.sum,
         )
         agreement = self._in_pass(self.agreement if vote else NoVote, step)
-        running = RunningPass(agreement, suspend, stages)
+        running = RunningPass(agreement, stages)
         return self._drive(running)
 
     def resume(self, step: int) -> Reply:
-        """Run a suspended pass to its end, without a vote."""
-        running = self.suspended.pop(step)
+        """Run the pass that was left last to its end, without a vote."""
+        running, self.left = self.left, None
+        assert running is not None and running.agreement.step == step, "no other pass is kept"
         running.agreement = self._in_pass(NoVote, step)
         return self._drive(running)
-
-    def drop(self, step: int) -> None:
-        """Discard a suspended pass."""
-        self.suspended.pop(step, None)
 
     def crashed(self, error: BaseException) -> Crashed:
         """The reply to a call that failed."""
@@ -116,8 +108,7 @@ class Rank:
             logits = self.shard.logits(hidden) if self.rank == 0 else None  # (R, V)
             reply = Done(self.rank, step, logits, tuple(running.checks))
         else:
-            if running.suspend:
-                self.suspended[step] = running
+            self.left = running
             reply = Left(self.rank, step, running.layer, tuple(running.checks))
         # The number of the last point of a pass follows the last layer's.
         running.agreement.reach(running.agreement.num_layers)
@@ -149,8 +140,7 @@ def serve(rank: Rank, link: "Connection[Any, Any]") -> None:
         except Exception as error:
             send(link, rank.crashed(error))
             return
-        if reply is not None:
-            send(link, reply)
+        send(link, reply)
 
 
 def main(arguments: list[str]) -> None:

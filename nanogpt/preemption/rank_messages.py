@@ -6,14 +6,14 @@ process boundary. Replies name the step that they answer.
 Shapes: R rows, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-Method: TypeAlias = Literal["join", "load", "run", "resume", "drop"]
-"""The methods of `Rank` that the engine calls; all but "drop" are answered by a reply."""
+Method: TypeAlias = Literal["join", "load", "run", "resume"]
+"""The methods of `Rank` that the engine calls; each is answered by a reply."""
 
 
 class RanksFailed(RuntimeError):
@@ -96,14 +96,6 @@ class Abandoned:
 
 
 Outcome: TypeAlias = Complete | Abandoned
-
-
-def read_all(next_reply: Callable[[], Reply], num_ranks: int) -> list[Reply]:
-    """Read one reply of every rank, whatever the first ones say.
-
-    A reply that is left in its socket would be taken for the reply to the next pass.
-    """
-    return [next_reply() for _ in range(num_ranks)]
 
 
 def judge(replies: Sequence[Reply], step: int, target: int) -> Outcome:

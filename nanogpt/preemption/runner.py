@@ -8,7 +8,7 @@ import os
 import socket
 import time
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -27,7 +27,6 @@ from nanogpt.preemption.rank_messages import (
     Ready,
     Reply,
     judge,
-    read_all,
 )
 from nanogpt.preemption.sharded_model import PassRow, check_num_ranks, shard_model
 from nanogpt.preemption.shared_state import SharedState, shared_file
@@ -61,7 +60,9 @@ class Runner:
         check_int("the number of ranks", num_ranks, 1)
         self.num_ranks = num_ranks
         self.timeout_s = timeout_s
-        self.read_replies, self.judge = read_all, judge
+        # A reply that is not read would be taken for the reply to the next pass.
+        self.read_replies: Callable[[Iterable[Reply]], list[Reply]] = list
+        self.judge = judge
         self.step = 0
         self.replied_ns = 0
         self._group = start_ranks(num_ranks)
@@ -116,25 +117,17 @@ class Runner:
         self.step += 1
         return self.step
 
-    def run(
-        self, step: int, rows: Sequence[PassRow], *, vote: bool = False, suspend: bool = False
-    ) -> Outcome:
+    def run(self, step: int, rows: Sequence[PassRow], *, vote: bool = False) -> Outcome:
         """Run a pass to its end, or until all ranks leave it.
 
         With `vote`, ranks check at every attention op whether `shared.target` names the step.
-        With `suspend`, a pass that is left is kept for `resume`.
         Raises: RanksFailed when a rank is lost; the group is ended then.
         """
-        return self._pass("run", step, tuple(rows), vote, suspend)
+        return self._pass("run", step, tuple(rows), vote)
 
     def resume(self, step: int) -> Outcome:
-        """Run a suspended pass to its end, without a vote. Raises: as `run` does."""
+        """Run the pass that was left last to its end, without a vote. Raises: as `run` does."""
         return self._pass("resume", step)
-
-    def drop(self, step: int) -> None:
-        """Discard a suspended pass."""
-        self._check_open()
-        self._call_all("drop", step)
 
     def close(self) -> None:
         """End every rank and release the shared memory. A second time does nothing."""
@@ -150,8 +143,7 @@ class Runner:
         self._check_open()
         with self._ended_on_error():
             self._call_all(method, step, *arguments)
-            next_reply = ReplyReader(self._group, self.timeout_s + _QUIET_S)
-            replies = self.read_replies(next_reply, self.num_ranks)
+            replies = self.read_replies(replies_of(self._group, self.timeout_s + _QUIET_S))
             self.replied_ns = time.perf_counter_ns()
             return self.judge(replies, step, self.shared.target)
 
@@ -168,7 +160,7 @@ class Runner:
             rank.call(method, *arguments)
 
     def _expect_ready(self) -> None:
-        replies = read_all(ReplyReader(self._group, _START_S), self.num_ranks)
+        replies = list(replies_of(self._group, _START_S))
         problems = [
             f"rank {reply.rank} did not come up: {reply.error}"
             for reply in replies
@@ -252,37 +244,27 @@ def _end(group: RankGroup, before: Sequence[Callable[[], None]]) -> None:
         reap(group)
 
 
-class ReplyReader:
-    """Called, returns the next reply as it comes in; one of each rank.
+def replies_of(group: RankGroup, patience_s: float) -> Iterator[Reply]:
+    """Yield one reply of each rank, as they come in.
 
     A rank whose process is gone, or that is silent while no rank makes progress for `patience_s`
-    seconds, counts as crashed. Mutable: which ranks are still to reply, and their progress.
+    seconds, counts as crashed.
     """
+    silent = {rank.link: rank for rank in group.ranks}
+    progress, progress_s = list(group.shared.reached), time.monotonic()
+    while silent:
+        heard = wait(silent, _LOOK_EVERY_S)
+        yield from [_reply_of(silent.pop(link)) for link in list(silent) if link in heard]
+        reached = list(group.shared.reached)
+        if heard or reached != progress:
+            progress, progress_s = reached, time.monotonic()
+        elif time.monotonic() > progress_s + patience_s:
+            _, rank = silent.popitem()
+            yield Crashed(rank.rank, -1, -1, f"no sign of life for {patience_s:g} s")
 
-    def __init__(self, group: RankGroup, patience_s: float) -> None:
-        self.group = group
-        self.patience_s = patience_s
-        self.silent = list(group.ranks)
-        self.progress = list(group.shared.reached)
-        self.progress_s = time.monotonic()
 
-    def __call__(self) -> Reply:
-        """Wait for the next reply."""
-        while True:
-            by_link = {rank.link: rank for rank in self.silent}
-            heard = wait(by_link, _LOOK_EVERY_S)
-            if heard:
-                return self._read(next(rank for link, rank in by_link.items() if link in heard))
-            reached = list(self.group.shared.reached)
-            if reached != self.progress:
-                self.progress, self.progress_s = reached, time.monotonic()
-            elif time.monotonic() > self.progress_s + self.patience_s:
-                rank = self.silent.pop(0).rank
-                return Crashed(rank, -1, -1, f"no sign of life for {self.patience_s:g} s")
-
-    def _read(self, rank: RankProcess) -> Reply:
-        self.silent.remove(rank)
-        try:
-            return receive(rank.link)
-        except (EOFError, OSError):
-            return Crashed(rank.rank, -1, -1, f"its process {rank.child.how_it_ended()}")
+def _reply_of(rank: RankProcess) -> Reply:
+    try:
+        return receive(rank.link)
+    except (EOFError, OSError):
+        return Crashed(rank.rank, -1, -1, f"its process {rank.child.how_it_ended()}")

@@ -150,7 +150,7 @@ def snapshot(step: int, *waiting: SloRequest) -> Snapshot:
 
 
 def arrival(request_id: int, slo_us: int = 1000) -> Arrival:
-    return Arrival(Request(request_id, prompt(5), 1), slo(request_id, slo_us), now_us())
+    return Arrival(Request(request_id, prompt(5), 1), slo(request_id, slo_us))
 
 
 def test_the_monitor_writes_the_number_of_the_step_it_looked_at_once_per_step(shared: SharedState):

@@ -145,7 +145,7 @@ def test_a_suspended_pass_goes_on_where_it_slept_while_others_ran(num_ranks: int
     runner.load(tiny_model(), 3, "vote", HELD)
     step, long, short = runner.new_step(), prompt(60), prompt(8, 4)
     with target_written_at(runner, step, layer):
-        left = runner.run(step, [pass_row(long, slot=1)], vote=True, suspend=True)
+        left = runner.run(step, [pass_row(long, slot=1)], vote=True)
     assert isinstance(left, Abandoned)
     assert left.layer == layer
     for slot in (0, 2):
