@@ -37,11 +37,15 @@ class PreemptiveScheduler(Scheduler):
     def select_admissible(
         self, preempted: Sequence[Requeue] = ()
     ) -> tuple[list[Request], str | None]:
-        """Choose only the request to admit next, while it waits."""
+        """Choose only the request to admit next, while it waits.
+
+        A request that the suspended pass was to admit counts as running, although it still waits.
+        """
         chosen = self._chosen()
         if chosen is None or chosen.status != "waiting" or preempted:
             return super().select_admissible(preempted)
-        reason = self._blocked(chosen, self.running(), len(self.prefilling))
+        running = [*dict.fromkeys([*self.running(), *self.suspended])]
+        reason = self._blocked(chosen, running, len(self.prefilling))
         return ([], reason) if reason else ([chosen], None)
 
     def candidates(
@@ -59,21 +63,11 @@ class PreemptiveScheduler(Scheduler):
         return Candidates(every.decodes, prefilling, waiting) if prefilling or waiting else every
 
     def has_room(self) -> bool:
-        """Whether the chosen request can run beside the suspended pass.
-
-        A request that the suspended pass was to admit counts as running, although it still waits.
-        """
+        """Whether the chosen request can run beside the suspended pass."""
         chosen = self._chosen()
         if chosen is None or self.select_victims():
             return chosen is None
-        if chosen.status != "waiting":
-            return True
-        holding = {*self.running(), *self.suspended}
-        return (
-            chosen in self.select_admissible()[0]
-            and not self.kv.is_exceeded([*holding, chosen])
-            and len(holding) < self.config.max_batch_size
-        )
+        return chosen.status != "waiting" or self.select_admissible()[1] is None
 
     def roll_back(
         self, rollback_step: RollbackStep, aborted: Sequence[int], waiter: int | None
