@@ -224,24 +224,32 @@ class PreemptiveEngine(Engine):
         return True
 
     def _resumes(self, record: PreemptionRecord, rows: Sequence[Row]) -> bool:
-        """Run the waiter's steps, until it has its first token; then, whether the pass goes on."""
-        since_us, waiter = now_us(), record.waiter
+        """Run the waiter's steps, until it has its first token; then, whether the pass goes on.
+
+        Once a step has run, the pass goes on: an abort would take back that step too. A later step
+        that fails is tried again after the pass.
+        """
+        since_us, waiter, num_steps = now_us(), record.waiter, 0
         pass_us = (since_us - record.begun_ns // 1000) * record.num_layers // max(record.layer, 1)
         self.scheduler.suspended = [self.requests[row.request_id] for row in rows]
         self.scheduler.admit_next = waiter
         try:
             self._take_arrivals()
-            way = "stay_suspended"
-            while way == "stay_suspended":
+            while True:
                 way = resume_or_abort(
                     now_us() - since_us,
                     pass_us,
                     urgent_waits=self._awaits_token(waiter),
                     memory_is_short=not self.scheduler.has_room(),
                 )
-                if way == "stay_suspended":
-                    self.step()
-            return way == "resume"
+                if way != "stay_suspended":
+                    return way == "resume" or num_steps > 0
+                self.step()
+                num_steps += 1
+        except Exception:
+            if num_steps and self.runner.is_open:
+                return True
+            raise
         finally:
             self.scheduler.suspended, self.scheduler.admit_next = (), None
 

@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -175,15 +175,22 @@ def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
     assert_served_as_by_the_oracle(engine, [long, urgent])
 
 
+def raise_key_error() -> str:
+    raise KeyError("a defect")
+
+
 @pytest.mark.process
-def test_a_pass_that_has_slept_enough_goes_on_before_the_waiter_is_through(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("end", [lambda: "resume", lambda: "abort", raise_key_error])
+def test_once_the_waiter_has_run_a_step_the_sleeping_pass_goes_on(
+    end: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ):
-    ways = iter(["stay_suspended", "stay_suspended", "resume"])
-    monkeypatch.setattr(preemptive_engine, "resume_or_abort", lambda *_, **__: next(ways))
+    """An abort would take back the waiter's step, which has committed."""
+    ways = iter([lambda: "stay_suspended", lambda: "stay_suspended", end])
+    monkeypatch.setattr(preemptive_engine, "resume_or_abort", lambda *_, **__: next(ways)())
     long, urgent = Request(0, prompt(20), 2), Request(1, prompt(100, 2), 2)
     config = EngineConfig(token_budget=20, max_batch_size=4)
-    with engine_with(Preemption(first_hurried, suspend=True, rank_policies=HELD), config) as engine:
+    preemption = Preemption(first_hurried, suspend=True, rank_policies=HELD)
+    with engine_with(preemption, config) as engine:
         engine.arrive(long)
         arrive_in_mid_pass(engine, urgent, layer=3)
         assert work_of(engine) == [{1: (0, 20)}, {1: (20, 40)}, {0: (0, 20)}]
