@@ -20,7 +20,7 @@ from course.lesson_data import (
     l06_stage_ranks,
 )
 from course.lesson_data import l07_exhibits as blocks
-from course.lesson_data.l05_ladder import victims_by
+from course.lesson_data.l05_victims import victims_by
 from course.registry import exercise
 from nanogpt import GPT, Trace, generate, load_model
 from nanogpt.fleet.presets import ADAPTIVE, FIFO
