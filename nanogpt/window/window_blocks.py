@@ -4,21 +4,22 @@ A step's new K/V lies beside the pool until the step has committed, as under eve
 chunk that is longer than the window, only the tokens that are still seen afterwards go into blocks.
 So a request never takes more than the blocks across which its window may lie, and those of its
 sinks. A table is in the order of the text, with gaps where blocks went back. The policy
-`longest_match` is not asked.
+`longest_match` is not asked, since it knows of no such gaps.
 
 Shapes: L layers, H heads, P blocks of E entries each, S entries held, T new tokens, D head size.
 Source: vLLM's `SlidingWindowManager` (v1/core/single_type_kv_cache_manager.py), which puts a "null
-block" into such gaps and asks, as `match` does, for no more blocks than the window still sees.
+block" into such gaps and asks, as we do, for no more blocks than the window still sees.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from nanogpt.executors.paged_attention import index_of
 from nanogpt.kv_cache import KVCache
-from nanogpt.outputs import PrefixHit
 from nanogpt.policies.sliding_window import kept_positions
 from nanogpt.window.window_store import WindowStore
 
@@ -35,6 +36,8 @@ class WindowBlockKVCache(WindowStore, KVCache):
         KVCache.__init__(self, *args, **settings)
         num_layers = self.storage.shape[1]
         WindowStore.__init__(self, window, sinks, num_layers, self.policies.visible)
+        longest_match = partial(longest_window_match, window=window, sinks=sinks)
+        self.policies = replace(self.policies, longest_match=longest_match)
         self._written: dict[int, Tensor] = {}  # (2, L, H, T, D) each
 
     # --- a step's K/V -----------------------------------------------------------------------------
@@ -88,21 +91,6 @@ class WindowBlockKVCache(WindowStore, KVCache):
         super().check()
         assert not self._written
 
-    # --- what is shared ---------------------------------------------------------------------------
-
-    def match(self, token_ids: Sequence[int], salt: str | None = None) -> PrefixHit | None:
-        """As many tokens of `token_ids` as there are blocks for all that is seen behind them.
-
-        Blocks that the window has passed need not be there. Changes nothing.
-        """
-        if not self.share:
-            return None
-        hashes, published = self._hashes(tuple(token_ids), salt or ""), self.pool.block_of
-        blocks, found = longest_window_match(
-            hashes, published, len(token_ids), self.size, self.window, self.sinks
-        )
-        return PrefixHit(tuple(blocks), found) if found else None
-
     def _held_blocks(self, num_computed_tokens: int) -> Sequence[int]:
         """Which blocks of a text the table of a request names that has computed so much of it."""
         return held_blocks(num_computed_tokens, self.size, self.window, self.sinks)
@@ -136,7 +124,8 @@ def longest_window_match(
 ) -> tuple[list[int], int]:
     """The most tokens of a prompt for which all blocks that are still seen are published.
 
-    Returns those blocks and how many tokens that is; the last token is computed in any case.
+    Blocks that the window has passed need not be. Returns the blocks and how many tokens that is;
+    the last token is computed in any case.
     """
     for num_tokens in range((prompt_len - 1) // size * size, 0, -size):
         names = [hashes[index] for index in held_blocks(num_tokens, size, window, sinks)]
