@@ -83,10 +83,11 @@ def _prepared(model: GPT, step: Step) -> Callable[[], object]:
     rows: list[Row] = []
     for i in range(step.num_rows):
         cache.reserve(i)
-        cache.slot_mapping([Row(i, [1] * step.num_past, range(step.num_past), 0, False, [])])
+        cache.allocate([Row(i, [1] * step.num_past, range(step.num_past), 0, False, [])])
         cache.commit(i, step.num_past)
         new, positions = [1] * step.num_new, range(step.num_past, end)
         rows.append(Row(i, new, positions, step.num_past, step.num_new == 1, [1] * end))
+    cache.allocate(rows)
     executor = PackedExecutor(model, cache, Policies())
     return lambda: executor.execute(rows)
 

@@ -23,9 +23,12 @@ class Task:
 
     `signature` is the stub's own, on one line: "chunk_size(budget: int, ...) -> int". `rules` are
     sentences, one for each thing that goes in or comes out, with `code` between backquotes.
-    `args` and `result` are one case worked by hand, small enough to follow in one's head. Where
-    the answer is a generator, `answers` are what is sent into it, in order, and `result` is the
-    list of what it yields: its first move, and one more for each answer.
+    `args` and `result` are one case worked by hand, small enough to follow in one's head, and
+    `steps` are the sentences that lead from the arguments to the result, without giving away the
+    rule. `call` is how the card writes the call where the records in full would hide the two or
+    three values that matter. Where the answer is a generator, `answers` are what is sent into it,
+    in order, and `result` is the list of what it yields: its first move, and one more for each
+    answer.
     """
 
     signature: str
@@ -33,6 +36,8 @@ class Task:
     args: tuple[Any, ...]
     result: Any
     answers: tuple[Any, ...] = ()
+    steps: tuple[str, ...] = ()
+    call: str = ""
 
     def worked(self, function: Any) -> Any:
         """What `function` makes of the case, to be compared with `result`."""
@@ -73,10 +78,13 @@ def task(exercise_id: str) -> TaskCard:
 def _contract(name: str, contract: Task) -> str:
     rules = "".join(f"<li>{prose(rule)}</li>" for rule in contract.rules)
     signature = escape(contract.signature).replace("-&gt;", '<span class="sng-arrow">-&gt;</span>')
+    steps = "".join(f"<li>{prose(step)}</li>" for step in contract.steps)
+    call = contract.call or show_call(name, contract.args)
     return (
         f'<pre tabindex="0">{signature}</pre><ul>{rules}</ul>'
-        f"<dl><dt>For example</dt><dd><pre>{escape(show_call(name, contract.args))}</pre></dd>"
-        f"{_outcome(contract)}</dl>"
+        f"<dl><dt>For example</dt><dd><pre>{escape(call)}</pre></dd>"
+        + (f"<dt>step by step</dt><dd><ol>{steps}</ol></dd>" if steps else "")
+        + f"{_outcome(contract)}</dl>"
     )
 
 

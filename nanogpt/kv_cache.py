@@ -154,6 +154,7 @@ class KVCache(KVStore):
                 self.reserve(request_id)
             for request_id, hit in scheduled.prefix_hits.items():
                 self.attach(request_id, hit)
+            self.allocate(scheduled.rows)
             yield
         except BaseException:
             for row in scheduled.rows:
@@ -168,23 +169,27 @@ class KVCache(KVStore):
         finally:
             self._dropped = None
 
+    def allocate(self, rows: Sequence[Row]) -> None:
+        """Take blocks for the rows' new tokens, short rows first, so that decodes are neighbours.
+
+        A block that another table names too is copied before it is written.
+        """
+        for row in sorted(rows, key=lambda row: (len(row.input_ids), self.slot(row.request_id))):
+            length = self._length_of[row.request_id]
+            if length % self.size:
+                self._make_writable(row.request_id, length // self.size)
+            table, end = self._table_of[row.request_id], length + len(row.input_ids)
+            if end > len(table) * self.size:
+                table += self.pool.take(table, end, self.size)
+
     # --- what executors ask -----------------------------------------------------------------------
 
     def slot_mapping(self, rows: Sequence[Row]) -> Any:
-        """Where the rows' new tokens go, head by head: (N * H,).
-
-        Takes blocks for them; one that another table names too is copied first.
-        """
+        """Where the rows' new tokens go, head by head: (N * H,)."""
         entries: list[int] = []
         for row in rows:
-            table, length = self._table_of[row.request_id], self._length_of[row.request_id]
-            end = length + len(row.input_ids)
-            if length % self.size:
-                self._make_writable(row.request_id, length // self.size)
-                table = self._table_of[row.request_id]
-            if end > len(table) * self.size:
-                table += self.pool.take(table, end, self.size)
-            entries += self._entries(row.request_id, range(length, end))
+            length = self._length_of[row.request_id]
+            entries += self._entries(row.request_id, range(length, length + len(row.input_ids)))
         starts = torch.tensor(entries, device=self._heads.device).unsqueeze(1)  # (N, 1)
         return (starts + self._heads).flatten()  # (N * H,)
 

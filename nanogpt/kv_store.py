@@ -60,8 +60,11 @@ class KVStore(PrefixCache):
         """Let go of what was written and never committed."""
         raise NotImplementedError
 
+    def allocate(self, rows: Sequence[Row]) -> None:
+        """Take the memory for the rows' new tokens; `discard_written` gives it back."""
+
     def slot_mapping(self, rows: Sequence[Row]) -> Any:
-        """Where the rows' new tokens will go, for `write`."""
+        """Where the rows' new tokens go, for `write`. Changes nothing."""
         raise NotImplementedError
 
     def write(self, layer: int, slot_mapping: Any, k: Tensor, v: Tensor) -> None:
@@ -111,10 +114,11 @@ class KVStore(PrefixCache):
 
     @contextmanager
     def transaction(self, scheduled: SchedulerOutput) -> Generator[None]:
-        """A step: the admitted are taken in, and an error takes back all that was written."""
+        """A step: reserve the admitted requests, allocate for all rows, and undo it on an error."""
         for request_id in scheduled.admitted:
             self.reserve(request_id)
         try:
+            self.allocate(scheduled.rows)
             yield
         except BaseException:
             for row in scheduled.rows:

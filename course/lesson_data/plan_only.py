@@ -11,13 +11,12 @@ from nanogpt.outputs import ModelOutput, Row
 
 
 class PlanOnlyExecutor(CachedExecutor):
-    """Takes room for K/V and counts tokens as the packed form does; every logit is 0."""
+    """Counts tokens as the packed form does; every logit is 0."""
 
     name = "packed"
 
     def forward(self, rows: Sequence[Row]) -> ModelOutput:
         """Shapes: -> logits (R, V)."""
-        self.cache.slot_mapping(rows)
         num_tokens = sum(len(row.input_ids) for row in rows)
         logits = torch.zeros(1, self.model.config.vocab_size).expand(len(rows), -1)  # (R, V)
         return ModelOutput(logits, (forward_record(rows, self.cache, num_tokens),))

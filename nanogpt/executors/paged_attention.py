@@ -26,7 +26,7 @@ class PagedStore(Protocol):
 
     storage: Tensor
     size: int
-    by_layer: tuple[Sequence[Tensor], Sequence[Tensor]]
+    by_layer: tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 
     def slot_mapping(self, rows: Sequence[Row]) -> Any:
         """Where the rows' new tokens go."""
@@ -82,7 +82,7 @@ def paged_attention(
     cache: PagedStore, rows: Sequence[Row], chunk_mask: Callable[[int, int], Tensor]
 ) -> Attend:
     """A step's attention, group by group, over rows sorted by their number of tokens."""
-    slot_mapping = cache.slot_mapping(rows)  # takes the blocks that the groups look at
+    slot_mapping = cache.slot_mapping(rows)
     groups = [
         UniformBatch(cache, group, stride, chunk_mask)
         for group, stride in contiguous_groups(rows, cache)

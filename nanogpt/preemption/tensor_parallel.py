@@ -92,7 +92,6 @@ class TensorParallelExecutor:
         """
         if not rows:
             return ModelOutput(torch.empty(0, 0), ())
-        self.cache.slot_mapping(rows)  # a slot for each newcomer
         step = self.runner.new_step()
         mode = self.watch.begin_pass(step, rows)
         try:

@@ -69,6 +69,9 @@ class WindowStore(KVStore):
         """What is held, in any order. Shapes: -> (2, L, H, S, D), a view where that can be."""
         return self.held(request_id)
 
+    def allocate(self, rows: Sequence[Row]) -> None:
+        """Take nothing yet: `commit` takes the memory for what is still seen then."""
+
     def slot_mapping(self, rows: Sequence[Row]) -> StepKV:
         """Room beside the store for the rows' new tokens."""
         return StepKV(rows, self.num_layers)

@@ -237,7 +237,9 @@ class SharedBlocks(RuleBasedStateMachine):
         if start == end or self.cache.pool.num_free < -(-(end - start) // self.size) + 2:
             return
         before = set(self.cache.pool.block_of)
-        place = self.cache.slot_mapping([Row(i, text[start:end], [], start, False, text)])
+        rows = [Row(i, text[start:end], [], start, False, text)]
+        self.cache.allocate(rows)
+        place = self.cache.slot_mapping(rows)
         k = torch.tensor(numbers(text, list(range(start, end)))).double()[:, None, None]
         k = k.expand(-1, 1, 2) * (float("nan") if fails else 1)  # (N, H, D)
         for layer in range(NUM_LAYERS):

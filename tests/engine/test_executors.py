@@ -73,6 +73,7 @@ def test_each_rows_logits_and_kv_are_those_of_its_request_alone(make: Make, step
             computed[i] = 0
         step = [(i, n or 2) for i, n in step]
         rows = [chunk(i, computed[i], n, is_decode=n == 1 and computed[i] > 0) for i, n in step]
+        cache.allocate(rows)
         logits = executor.execute(rows).logits
         expected = torch.stack([logits_alone(row) for row in rows])
         torch.testing.assert_close(logits, expected, **CLOSE)
@@ -89,6 +90,7 @@ def test_each_rows_logits_and_kv_are_those_of_its_request_alone(make: Make, step
 def test_the_records_say_how_much_padding_each_executor_computes():
     cache = new_cache(0, 1, 2)
     rows = [chunk(0, 0, 5), chunk(1, 0, 2), chunk(2, 0, 1, True)]
+    cache.allocate(rows)
     counts = {
         name: [
             (f.useful_tokens, f.prefill_tokens, f.computed_tokens, f.context_tokens)

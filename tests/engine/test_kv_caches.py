@@ -57,6 +57,7 @@ def write(
     A step that fails writes NaN; one that breaks off does so before the last layer.
     """
     own = [Row(i, [0] * n, range(n), 0, False, []) for i, n in rows]
+    cache.allocate(own)
     place = cache.slot_mapping(own)
     factor = 1 if what == "commit" else float("nan")
     for layer in range(TINY.num_layers - (what == "break off")):

@@ -227,7 +227,9 @@ def test_a_copy_on_write_that_is_wrong_acts(answer: Any, parents: Any, childs: A
 
     def write(request_id: int, number: float) -> None:
         kv = torch.full((1, 1, 2), number).double()  # (N, H, D)
-        cache.write(0, cache.slot_mapping([Row(request_id, [0], [0], 0, False, [])]), kv, kv)
+        rows = [Row(request_id, [0], [0], 0, False, [])]
+        cache.allocate(rows)
+        cache.write(0, cache.slot_mapping(rows), kv, kv)
         cache.commit(request_id, 1)
 
     write(0, 5.0)

@@ -1,0 +1,35 @@
+"""The engine's loop on a lesson's page."""
+
+import pytest
+
+from course import progress
+from course.engine_loop import POLICIES, engine_loop, source_lines, yours
+from course.registry import exercises
+from course.report import Report
+from nanogpt.engine import Engine
+from nanogpt.scheduler import Scheduler
+
+LINES = [line for method in (Engine.step, Scheduler.schedule) for line in source_lines(method)]
+
+
+def test_every_policy_of_an_exercise_stands_at_one_line_of_the_loop():
+    named = [each for ids in POLICIES.values() for each in ids]
+    assert sorted(named) == sorted(each.id for each in exercises() if each.part)
+    for piece in POLICIES:
+        assert sum(piece in line for line in LINES) == 1, piece
+
+
+def test_the_loop_is_the_source_with_one_line_lit():
+    page = engine_loop("self._plan(")._repr_html_()
+    assert page.count("<mark>") == 1
+    assert "<mark>    plan = self._plan(candidates)</mark>" in page
+    with pytest.raises(ValueError, match=r"0 lines of the loop have 'self\.think'"):
+        engine_loop("self.think")
+
+
+def test_a_passed_policy_is_marked_as_yours(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVING_NANOGPT_WORK", str(tmp_path))
+    assert yours("    preempted = self.select_victims()") == []
+    progress.record(Report("l02.choose_victim", "passed", (), 0, ""))
+    progress.record(Report("l02.requeue", "wrong", (), 0, ""))
+    assert yours("    preempted = self.select_victims()") == ["choose_victim"]
