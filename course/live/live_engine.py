@@ -140,7 +140,7 @@ class LiveEngine:
         unstarted = sorted(request.id for request in waiting if not request.num_generated)
         outside = [each for each in unstarted if self._inside[each].window is None]
         for request_id in outside:
-            self.engine.cancel(request_id)
+            self.engine.abort(request_id)
         self.door = [*(self._inside.pop(each) for each in outside), *self.door]
 
     def _run(self) -> dict[str, Any]:

@@ -135,10 +135,10 @@ class PreemptiveEngine(Engine):
         super().submit(request)
         self.promises.note(promise(request, NO_SLO_US))
 
-    def cancel(self, request_id: int) -> None:
-        """Give up an unfinished request, one in the inbox too. Raises: as an engine's does."""
+    def abort(self, request_id: int) -> None:
+        """Abort an unfinished request, one in the inbox too. Raises: as an engine's does."""
         self._take_arrivals()
-        super().cancel(request_id)
+        super().abort(request_id)
         self.previous_step -= {request_id}
         if self.admit_next == request_id:
             self.admit_next = None
@@ -173,7 +173,7 @@ class PreemptiveEngine(Engine):
     def _forget(self, step: StepRecord) -> None:
         """Forget the preemptions and refusals up to that step, too."""
         super()._forget(step)
-        for request_id in (*step.finished, *step.given_up):
+        for request_id in (*step.finished, *step.aborted):
             self.promises.forget(request_id)
             self.first_token_us.pop(request_id, None)
         self.preemptions = [each for each in self.preemptions if each.step > step.step]

@@ -79,7 +79,7 @@ class Answer:
 
     def _let_go(self) -> None:
         for stream in self.streams:
-            self.thread.cancel(stream)
+            self.thread.abort(stream)
 
     def _lost(self) -> End | None:
         """The end of the first request that has ended without an answer."""

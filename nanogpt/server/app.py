@@ -137,7 +137,7 @@ class App:
                 streams.append(self.thread.submit(asked))
         except (RefusedError, PolicyError) as error:
             for stream in streams:
-                self.thread.cancel(stream)
+                self.thread.abort(stream)
             if isinstance(error, PolicyError):
                 raise ApiError(500, str(error)) from None
             most = self.settings.max_requests

@@ -143,7 +143,7 @@ class EngineThread:
         self._commands.put(lambda: self._take_in(stream, asked, arrived_s))
         return stream
 
-    def cancel(self, stream: TokenStream) -> None:
+    def abort(self, stream: TokenStream) -> None:
         """Remove a request whose client has left, unless it has ended.
 
         One command serves for removals now and after the step: the thread takes commands only
@@ -303,7 +303,7 @@ class EngineThread:
         del self.served[one.request.id]
         self.deadlines.forget(one.request.id)
         if one.request.id in self.engine.requests:
-            self.engine.cancel(one.request.id)
+            self.engine.abort(one.request.id)
         times_s = one.arrived_s, one.started_s, one.first_s, one.last_s
         num_prompt, num_tokens = len(one.request.prompt_tokens), one.continuation.num_tokens
         self.metrics.ended(reason, num_prompt, num_tokens, times_s)

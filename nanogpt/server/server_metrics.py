@@ -138,7 +138,7 @@ class ServerMetrics:
             self._count("prefix_cache_queries", queried)
             self._count("prefix_cache_hits", sum(hits))
             self._preempted.update(record.preempted)
-            self._preempted.difference_update(record.finished, record.given_up)
+            self._preempted.difference_update(record.finished, record.aborted)
 
     def started(self, num_prompt_tokens: int) -> None:
         """A request's first step has ended."""

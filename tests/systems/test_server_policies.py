@@ -237,7 +237,7 @@ def test_the_server_does_what_the_answered_state_says():
     with serving(policies=ServerPolicies(on_disconnect=lets_all_go)) as running:
         streams = [running.thread.submit(Asked([1, 2], 60)) for _ in range(2)]
         running.wait_until(lambda: len(running.thread.served) == 2)
-        running.thread.cancel(streams[0])
+        running.thread.abort(streams[0])
         running.wait_until(lambda: all(stream.end for stream in streams))
         assert [stream.end and stream.end.reason for stream in streams] == ["cancelled"] * 2
 
