@@ -1,6 +1,6 @@
 """The answer to a client: one JSON object, or server-sent events while the text comes.
 
-When the client leaves, its requests are cancelled.
+When the client leaves, its requests are aborted.
 Source: the API reference of OpenAI, the completion object and the chat completion chunk.
 """
 
@@ -55,7 +55,7 @@ class Answer:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer; however this ends, its requests are cancelled."""
+        """Send the answer; however this ends, its unfinished requests are aborted."""
         watching = asyncio.create_task(self._watch(receive))
         try:
             for stream in self.streams:
@@ -71,7 +71,7 @@ class Answer:
             self._let_go()
 
     async def _watch(self, receive: Receive) -> None:
-        """Cancel the requests when their client has left."""
+        """Abort the requests when their client has left."""
         while (await receive())["type"] != "http.disconnect":
             pass
         self._has_left = True
@@ -176,8 +176,8 @@ class Answer:
 
     def _error(self, end: End) -> ApiError:
         """The error for such an end, counted unless the client has left."""
-        status = {"refused": 400, "failed": 500}.get(end.reason, 503)
-        if end.reason != "cancelled":
+        status = {"refused": 400, "error": 500}.get(end.reason, 503)
+        if not self._has_left:
             self.thread.metrics.refused(status)
         return ApiError(status, end.message) if status < 503 else unavailable(end.message)
 

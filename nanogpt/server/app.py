@@ -9,7 +9,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nanogpt.server.admission import RefusedError
@@ -47,11 +47,9 @@ PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-PAGE_FILES = {
-    "/live": "live.html", "/live/live.js": "live.js", "/live/live_layout.js": "live_layout.js",
-    "/live/live.css": "live.css",
-}  # fmt: skip
-"""The live page, shown to anyone who reaches the server; its state needs the API key."""
+LIVE_PAGE = _STATIC / "live.html"
+LIVE_FILES = ("live.js", "live_layout.js", "live.css")
+"""The live page is shown to anyone who reaches the server; its state needs the API key."""
 
 
 class RequestIds:
@@ -95,9 +93,17 @@ class App:
             Route("/v1/models/{model:path}", self._for_clients(self.model)),
             Route("/health", self.health),
             Route("/metrics", self.metrics),
-            Route("/live/state", self._for_clients(self.live_state)),
-            *(Route(path, self.live_file) for path in PAGE_FILES),
+            Route("/live", self.live_page),
         ]
+        return self.starlette_with([*routes, *self.live_routes()])
+
+    def live_routes(self) -> list[Route]:
+        """The live page's state and files, without the page itself."""
+        state = Route("/live/state", self._for_clients(self.live_state))
+        return [state, *(Route(f"/live/{name}", self.live_file) for name in LIVE_FILES)]
+
+    def starlette_with(self, routes: Sequence[BaseRoute]) -> Starlette:
+        """An application with other routes, which runs the engine's thread all the same."""
         handlers = {
             ApiError: self.refuse, HTTPException: self.refuse, Exception: self.refuse,
             ClientDisconnect: self.left,
@@ -119,7 +125,7 @@ class App:
         return await self._generate(request, is_chat=True)
 
     async def _generate(self, request: Request, *, is_chat: bool) -> Answer:
-        body, headers = await self._body(request), request.headers
+        body, headers = await self.body(request), request.headers
         if len(body) > SHORT_BODY:
             call = await asyncio.to_thread(parse, body, headers, self.limits, is_chat=is_chat)
         else:
@@ -170,9 +176,13 @@ class App:
         """For Prometheus."""
         return Response(self.thread.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    async def live_page(self, request: Request) -> Response:
+        """The live page."""
+        return FileResponse(LIVE_PAGE, headers=PAGE_HEADERS)
+
     async def live_file(self, request: Request) -> Response:
-        """A file of the live page."""
-        return FileResponse(_STATIC / PAGE_FILES[request.url.path], headers=PAGE_HEADERS)
+        """A script or style of the live page."""
+        return FileResponse(_STATIC / Path(request.url.path).name, headers=PAGE_HEADERS)
 
     async def live_state(self, request: Request) -> Response:
         """`GET /live/state?after=N`: the steps after number N, and the current state, as JSON."""
@@ -223,7 +233,7 @@ class App:
 
         return guarded
 
-    async def _body(self, request: Request) -> bytes:
+    async def body(self, request: Request) -> bytes:
         """The body, no larger than allowed. Raises: ApiError; ClientDisconnect."""
         most, body = self.settings.max_body_bytes, bytearray()
         async for chunk in request.stream():

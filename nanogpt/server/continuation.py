@@ -8,7 +8,8 @@ from typing import Literal
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.server.server_policies import StreamDelta, stream_delta
 
-Reason = Literal["stop", "length", "cancelled", "refused", "failed", "shutdown"]
+Reason = Literal["stop", "length", "abort", "refused", "error"]
+"""vLLM's finish reasons, and "refused" for a request that the engine did not accept."""
 
 
 class Continuation:
@@ -127,10 +128,14 @@ class TokenStream:
         if text or end:
             self._news.set()
 
+    def take(self) -> str:
+        """All the text since the last call."""
+        text, self._text = self._text, ""
+        return text
+
     async def read(self) -> str:
         """Wait for news; all the text since the last call, "" only at the end."""
         await self._news.wait()
         if self.end is None:
             self._news.clear()
-        text, self._text = self._text, ""
-        return text
+        return self.take()

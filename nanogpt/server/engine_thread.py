@@ -1,6 +1,6 @@
 """One engine in one thread: commands come in by a queue, text goes out to the clients' event loop.
 
-    submit, cancel --> SimpleQueue --> the thread: Engine.submit, Engine.cancel, Engine.step
+    submit, abort --> SimpleQueue --> the thread: Engine.submit, Engine.abort, Engine.step
                                            |
     TokenStream.put <-- call_soon_threadsafe, once for all streams that have news
 
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
@@ -36,6 +36,11 @@ from nanogpt.validate import PolicyError, show
 STOPPED = "the engine has stopped"
 JOIN_S = 5.0
 """How long `close` waits for the last step; after that the process ends without the thread."""
+
+
+def when_there_is_work(engine: Engine) -> float | None:
+    """The usual pace: step as long as a request is unfinished."""
+    return None if engine.scheduler.is_done() else 0.0
 
 
 class Asked(NamedTuple):
@@ -77,6 +82,7 @@ class Served:
 class EngineThread:
     """An engine that serves many clients. Its public methods are called in the event loop.
 
+    `pace` says after how many seconds the next step begins; None: not before another command.
     When one of the `policies` fails, the request that it was asked about gets an error, and
     `problems` keeps the newest exception by the policy's name. Mutable: the thread's `served`
     requests by id; in the event loop, all those known at the `door` and whether it is `closing`.
@@ -90,6 +96,7 @@ class EngineThread:
     policies: ServerPolicies = field(default_factory=ServerPolicies)
     tokenizer: Tokenizer = CHARACTERS
     live: LiveFeed = field(default_factory=LiveFeed)
+    pace: Callable[[Engine], float | None] = when_there_is_work
     served: dict[int, Served] = field(default_factory=dict[int, Served])
     door: AdmissionControl = field(default_factory=AdmissionControl)
     closing: bool = False
@@ -130,6 +137,12 @@ class EngineThread:
 
     def submit(self, asked: Asked) -> TokenStream:
         """Submit a request, if it is admitted. Raises: RefusedError; PolicyError."""
+        stream = self.admit(asked)
+        self.enter(stream, asked)
+        return stream
+
+    def admit(self, asked: Asked) -> TokenStream:
+        """Admit a request, which waits until it may `enter`. Raises: RefusedError; PolicyError."""
         queue = self.door.queue(is_closing=self.closing or not self.is_alive)
         new = NewRequest(len(asked.prompt_tokens), asked.max_new_tokens)
         verdict = self.policies.admission_control(queue, self.limits, new)
@@ -137,14 +150,22 @@ class EngineThread:
             raise RefusedError(*verdict)
         if self.closing or not self.is_alive:
             raise RefusedError(UNAVAILABLE, None)  # whatever a policy says
-        stream, arrived_s = TokenStream(self._next_id), time.perf_counter()
+        stream = TokenStream(self._next_id)
         self.door.unfinished.add(self._next_id)
         self._next_id += 1
-        self._commands.put(lambda: self._take_in(stream, asked, arrived_s))
         return stream
 
+    def enter(self, stream: TokenStream, asked: Asked) -> None:
+        """Hand an admitted request to the engine."""
+        arrived_s = time.perf_counter()
+        self.order(lambda: self._take_in(stream, asked, arrived_s))
+
+    def order(self, command: Callable[[], None]) -> None:
+        """Run a command in the engine's thread, between two steps."""
+        self._commands.put(command)
+
     def abort(self, stream: TokenStream) -> None:
-        """Remove a request whose client has left, unless it has ended.
+        """Abort a request whose client has left, unless it has ended.
 
         One command serves for removals now and after the step: the thread takes commands only
         between two steps.
@@ -154,14 +175,14 @@ class EngineThread:
             after = self.policies.on_disconnect(state, stream.request_id)
         except PolicyError as error:
             said = str(error)
-            self._commands.put(lambda: self._drop([stream.request_id], "failed", said))
+            self._commands.put(lambda: self._drop([stream.request_id], "error", said))
             return
         if going := self.door.going(state, after):
-            self._commands.put(lambda: self._drop(going, "cancelled"))
+            self._commands.put(lambda: self._drop(going, "abort"))
 
     def end_all(self, message: str) -> None:
         """End every unfinished request, and say why."""
-        self._commands.put(lambda: self._drop(list(self.served), "shutdown", message))
+        self._commands.put(lambda: self._drop(list(self.served), "abort", message))
 
     async def close(self) -> None:
         """End the thread after its step; unfinished requests are told."""
@@ -181,28 +202,34 @@ class EngineThread:
 
     def _run(self) -> None:
         try:
-            while not self._over:
-                while self.engine.scheduler.is_done() or not self._commands.empty():
-                    self.door.step_began_s = None
-                    self._commands.get()()
-                    if self._over:
-                        return
+            while self._carry_out():
                 self.door.step_began_s = time.monotonic()
                 self._step()
+                self.door.step_began_s = None
         finally:
             self._over = True
-            self._drop(list(self.served), "failed", STOPPED)
+            self._drop(list(self.served), "error", STOPPED)
             while not self._commands.empty():
                 self._commands.get()()
 
+    def _carry_out(self) -> bool:
+        """Carry out commands until the next step is due; False when there is none."""
+        while not self._over:
+            try:
+                command = self._commands.get(timeout=self.pace(self.engine))
+            except Empty:
+                return True
+            command()
+        return False
+
     def _finish(self) -> None:
-        self._drop(list(self.served), "shutdown", "the server has been shut down")
+        self._drop(list(self.served), "abort", "the server has been shut down")
         self._over = True
 
     def _take_in(self, stream: TokenStream, asked: Asked, arrived_s: float) -> None:
         """Submit a request to the engine, which may refuse it."""
         if self._over:
-            self._tell([(stream, "", End("failed", 0, STOPPED))])
+            self._tell([(stream, "", End("error", 0, STOPPED))])
             return
         request = Request(
             stream.request_id, list(asked.prompt_tokens), asked.max_new_tokens, asked.priority,
@@ -213,7 +240,7 @@ class EngineThread:
             self.engine.submit(request)
         except Exception as error:  # the engine's refusal, or whatever a policy raises
             self.deadlines.forget(request.id)
-            reason = "refused" if isinstance(error, ValueError) else "failed"
+            reason = "refused" if isinstance(error, ValueError) else "error"
             self._tell([(stream, "", End(reason, 0, _said(error)))])
             return
         continuation = Continuation(
@@ -257,7 +284,7 @@ class EngineThread:
                 self._look(one, began_s, now_s)
                 end = self._end_of(one)
             except PolicyError as error:
-                end = self._leave(one, "failed", str(error))
+                end = self._leave(one, "error", str(error))
             if end or (one.text and (is_due or was_first)):
                 news.append((one.stream, one.text, end))
                 one.text = ""
@@ -294,8 +321,8 @@ class EngineThread:
         if one.request.status == "done":
             one.text += one.continuation.rest()
             return self._leave(one, "length")
-        if one.request.status == "failed":
-            return self._leave(one, "failed", "the engine has given the request up")
+        if one.request.status == "aborted":
+            return self._leave(one, "error", "the engine has aborted the request")
         return None
 
     def _leave(self, one: Served, reason: Reason, message: str = "") -> End:
@@ -309,7 +336,7 @@ class EngineThread:
         self.metrics.ended(reason, num_prompt, num_tokens, times_s)
         if not one.num_seen and one.slo_ttft_s is not None:
             waited_s = time.perf_counter() - one.arrived_s
-            if reason != "cancelled" or waited_s > one.slo_ttft_s:
+            if reason != "abort" or message or waited_s > one.slo_ttft_s:
                 self.metrics.promised(kept=False)
         token_ids = tuple(one.request.generated_tokens[:num_tokens])
         return End(reason, num_tokens, message, token_ids, one.num_cached)
@@ -321,14 +348,14 @@ class EngineThread:
         self._settle()
 
     def _failed(self, error: Exception) -> None:
-        """End the requests that the engine gave up in a failed step; after many failures, all."""
+        """End the requests that the engine aborted in a failed step; after many failures, all."""
         self._num_failures += 1
-        lost = [i for i, one in self.served.items() if one.request.status == "failed"]
+        lost = [i for i, one in self.served.items() if one.request.status == "aborted"]
         if not lost and self._num_failures > MAX_NONFINITE_STEPS:
             lost = list(self.served)
         if lost:
             self._num_failures = 0
-        self._drop(lost, "failed", _said(error))
+        self._drop(lost, "error", _said(error))
 
     def _settle(self) -> None:
         """Publish the state after a change."""
@@ -337,8 +364,13 @@ class EngineThread:
         self.door.note_running(self.engine)
 
     def _tell(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
-        if news and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._hand_out, news)
+        if news:
+            self.in_loop(self._hand_out, news)
+
+    def in_loop(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function in the clients' event loop."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(function, *args)
 
 
 def _said(error: Exception) -> str:

@@ -26,8 +26,6 @@ SECONDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
 )  # fmt: skip
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-FINISHED = {"stop": "stop", "length": "length", "cancelled": "abort", "shutdown": "abort"}
-"""vLLM's `finished_reason` of each end; any other is an "error"."""
 
 GAUGES = {
     "num_requests_running": "Requests that hold K/V.",
@@ -156,7 +154,7 @@ class ServerMetrics:
         self, reason: str, num_prompt: int, num_tokens: int, times_s: Sequence[float]
     ) -> None:
         """A request has ended; `times_s` are of its arrival, start, first and last token."""
-        self._finished.labels(self._model_name, FINISHED.get(reason, "error")).inc()
+        self._finished.labels(self._model_name, reason).inc()
         if reason in ("stop", "length"):
             arrived_s, started_s, first_s, last_s = times_s
             self.observe("e2e_request_latency_seconds", last_s - arrived_s)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import Engine
@@ -31,6 +32,7 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
+        app: ASGIApp,
         thread: EngineThread,
         host: str = LOCAL,
         port: int = 8000,
@@ -40,7 +42,7 @@ class Server(uvicorn.Server):
         self.is_up = threading.Event()
         self.announce = announce
         config = uvicorn.Config(
-            RequestIds(App(thread, host).starlette()), host=host, port=port, http="h11",
+            RequestIds(app), host=host, port=port, http="h11",
             loop="asyncio", ws="none", lifespan="on", access_log=False, server_header=False,
             log_config=None, timeout_keep_alive=thread.settings.keep_alive_s,
             timeout_graceful_shutdown=thread.settings.shutdown_s + _LAST_WORDS_S,
@@ -99,7 +101,7 @@ def serve(
     thread = _thread(make_engine, settings, deadlines, policies, tokenizer)
     # Otherwise the garbage collector visits all objects of start-up: 20 ms between two tokens.
     gc.freeze()
-    Server(thread, host, port, announce).run()
+    Server(App(thread, host).starlette(), thread, host, port, announce).run()
 
 
 @contextmanager
@@ -119,7 +121,7 @@ def running_server(
     # asyncio sends at once, without Nagle's algorithm, only where a socket says that it is TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind((LOCAL, 0))
-        server = Server(thread)
+        server = Server(App(thread, LOCAL).starlette(), thread)
         background = threading.Thread(target=server.run, args=([listening],), daemon=True)
         background.start()
         server.is_up.wait()

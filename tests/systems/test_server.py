@@ -492,7 +492,7 @@ def test_an_engine_thread_that_breaks_leaves_no_client_waiting(monkeypatch: pyte
         assert answer.status_code == 500
         assert answer.json()["error"]["message"] == "the engine has stopped"
         broken.wait_until(lambda: streams[0].end)
-        assert streams[0].end == End("failed", 0, "the engine has stopped")
+        assert streams[0].end == End("error", 0, "the engine has stopped")
         for refused in (broken.get("/health"), broken.post("/v1/completions", completion())):
             assert refused.status_code == 503
             assert refused.json()["error"]["message"] == "the engine has stopped"

@@ -239,7 +239,7 @@ def test_the_server_does_what_the_answered_state_says():
         running.wait_until(lambda: len(running.thread.served) == 2)
         running.thread.abort(streams[0])
         running.wait_until(lambda: all(stream.end for stream in streams))
-        assert [stream.end and stream.end.reason for stream in streams] == ["cancelled"] * 2
+        assert [stream.end and stream.end.reason for stream in streams] == ["abort"] * 2
 
 
 @pytest.mark.parametrize(("length", "status"), [(200, 400), (4, 503)])
