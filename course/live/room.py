@@ -17,7 +17,8 @@ from course.live.tuning import SLIDERS, Tuning
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.model import GPT
 from nanogpt.server.admission import RefusedError
-from nanogpt.server.engine_thread import Asked, EngineThread
+from nanogpt.server.engine_thread import EngineThread
+from nanogpt.server.served import Asked
 from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.trace import StepRecord, WaitRecord, WorkRecord

@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -28,30 +29,28 @@ _STREAM_HEADERS = [
 ]
 
 
+@dataclass(slots=True)
 class Answer:
     """The answer to one call, as an ASGI application. Its requests have been submitted."""
 
-    def __init__(
-        self,
-        thread: EngineThread,
-        scorer: Scorer,
-        streams: Sequence[TokenStream],
-        call: Call,
-        model_name: str,
-    ) -> None:
-        self.thread = thread
-        self.scorer = scorer
-        self.streams = streams
-        self.call = call
-        kind = "chat.completion" if call.is_chat else "text_completion"
-        chunk = "chat.completion.chunk" if call.is_chat else kind
-        prefix = "chatcmpl" if call.is_chat else "cmpl"
-        self._has_left = False
-        self._head: dict[str, Any] = {
-            "id": f"{prefix}-{streams[0].request_id}-{secrets.token_hex(6)}",
-            "object": chunk if call.streams else kind,
+    thread: EngineThread
+    scorer: Scorer
+    streams: Sequence[TokenStream]
+    call: Call
+    model_name: str
+    _has_left: bool = False
+    _head: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kind, prefix = "text_completion", "cmpl"
+        if self.call.is_chat:
+            chunk = ".chunk" if self.call.streams else ""
+            kind, prefix = f"chat.completion{chunk}", "chatcmpl"
+        self._head = {
+            "id": f"{prefix}-{self.streams[0].request_id}-{secrets.token_hex(6)}",
+            "object": kind,
             "created": int(time.time()),
-            "model": model_name,
+            "model": self.model_name,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

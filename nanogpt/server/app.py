@@ -13,12 +13,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -152,7 +151,7 @@ class App:
 
     async def models(self, request: Request) -> Response:
         """The one model."""
-        return _json({"object": "list", "data": [self._card()]})
+        return JSONResponse({"object": "list", "data": [self._card()]})
 
     async def model(self, request: Request) -> Response:
         """The one model, by its name. Raises: ApiError for another."""
@@ -160,7 +159,7 @@ class App:
         if name != self.limits.model_name:
             said = f"there is no model {name!r}; this server has {self.limits.model_name!r}"
             raise ApiError(404, said, param="model", code="model_not_found")
-        return _json(self._card())
+        return JSONResponse(self._card())
 
     async def health(self, request: Request) -> Response:
         """200 while requests are taken and steps end, otherwise 503 with the reason."""
@@ -168,7 +167,7 @@ class App:
             return unavailable(STOPPED).response()
         if self.thread.closing:
             return unavailable().response()
-        if (seconds := self.thread.door.step_s) > STALLED_S:
+        if (seconds := self.thread.admission.step_s) > STALLED_S:
             return unavailable(f"no step has ended for {seconds:.0f} s").response()
         return Response()
 
@@ -197,7 +196,7 @@ class App:
             **self.thread.live.state(int(after)),
             **self.thread.metrics.numbers(),
         }
-        return _json(state, {"Cache-Control": "no-store"})
+        return JSONResponse(state, headers={"Cache-Control": "no-store"})
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """The answer to whatever was raised."""
@@ -251,7 +250,3 @@ class App:
             "owned_by": "serving-nanogpt",
             "max_model_len": self.limits.max_tokens - 1,
         }
-
-
-def _json(value: object, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), 200, headers, "application/json")

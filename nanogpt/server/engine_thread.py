@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
-from nanogpt.request import Request
 from nanogpt.server.admission import AdmissionControl, Deadlines, RefusedError, admission_limits
 from nanogpt.server.continuation import Continuation, End, Reason, TokenStream
 from nanogpt.server.live_feed import LiveFeed
+from nanogpt.server.served import Asked, Served
 from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_policies import (
     UNAVAILABLE,
@@ -43,41 +42,6 @@ def when_there_is_work(engine: Engine) -> float | None:
     return None if engine.scheduler.is_done() else 0.0
 
 
-class Asked(NamedTuple):
-    """A client's request to the engine. Times in seconds."""
-
-    prompt_tokens: Sequence[int]
-    max_new_tokens: int
-    temperature: float | None = None
-    seed: int | None = None
-    stops: tuple[str, ...] = ()
-    priority: int = 0
-    slo_ttft_s: float | None = None
-    cache_salt: str | None = None
-    ignores_end: bool = False
-
-
-@dataclass(slots=True)
-class Served:
-    """A request in the engine's thread: its text so far, and the times of its events.
-
-    Times are of `time.perf_counter`; `started_s` is when the first step with the request began.
-    `text` is not handed over yet; `num_seen` tokens are in it or went before it.
-    """
-
-    request: Request
-    stream: TokenStream
-    continuation: Continuation
-    slo_ttft_s: float | None
-    arrived_s: float
-    started_s: float = 0.0
-    first_s: float = 0.0
-    last_s: float = 0.0
-    num_seen: int = 0
-    num_cached: int = 0
-    text: str = ""
-
-
 @dataclass(slots=True)
 class EngineThread:
     """An engine that serves many clients. Its public methods are called in the event loop.
@@ -85,7 +49,7 @@ class EngineThread:
     `pace` says after how many seconds the next step begins; None: not before another command.
     When one of the `policies` fails, the request that it was asked about gets an error, and
     `problems` keeps the newest exception by the policy's name. Mutable: the thread's `served`
-    requests by id; in the event loop, all those known at the `door` and whether it is `closing`.
+    requests by id; in the event loop, all those known to `admission` and whether it is `closing`.
     Raises: ValueError for a model whose tokens are not the tokenizer's.
     """
 
@@ -98,7 +62,7 @@ class EngineThread:
     live: LiveFeed = field(default_factory=LiveFeed)
     pace: Callable[[Engine], float | None] = when_there_is_work
     served: dict[int, Served] = field(default_factory=dict[int, Served])
-    door: AdmissionControl = field(default_factory=AdmissionControl)
+    admission: AdmissionControl = field(default_factory=AdmissionControl)
     closing: bool = False
     problems: dict[str, Exception] = field(default_factory=dict[str, Exception])
     limits: AdmissionLimits = field(init=False)
@@ -133,7 +97,7 @@ class EngineThread:
     @property
     def num_unfinished(self) -> int:
         """The number of waiting and running requests, known to the thread or not."""
-        return len(self.door.unfinished)
+        return len(self.admission.unfinished)
 
     def submit(self, asked: Asked) -> TokenStream:
         """Submit a request, if it is admitted. Raises: RefusedError; PolicyError."""
@@ -143,7 +107,7 @@ class EngineThread:
 
     def admit(self, asked: Asked) -> TokenStream:
         """Admit a request, which waits until it may `enter`. Raises: RefusedError; PolicyError."""
-        queue = self.door.queue(is_closing=self.closing or not self.is_alive)
+        queue = self.admission.queue(is_closing=self.closing or not self.is_alive)
         new = NewRequest(len(asked.prompt_tokens), asked.max_new_tokens)
         verdict = self.policies.admission_control(queue, self.limits, new)
         if verdict != "accept":
@@ -151,7 +115,7 @@ class EngineThread:
         if self.closing or not self.is_alive:
             raise RefusedError(UNAVAILABLE, None)  # whatever a policy says
         stream = TokenStream(self._next_id)
-        self.door.unfinished.add(self._next_id)
+        self.admission.unfinished.add(self._next_id)
         self._next_id += 1
         return stream
 
@@ -170,14 +134,14 @@ class EngineThread:
         One command serves for removals now and after the step: the thread takes commands only
         between two steps.
         """
-        state = self.door.state()
+        state = self.admission.state()
         try:
             after = self.policies.on_disconnect(state, stream.request_id)
         except PolicyError as error:
             said = str(error)
             self._commands.put(lambda: self._drop([stream.request_id], "error", said))
             return
-        if going := self.door.going(state, after):
+        if going := self.admission.going(state, after):
             self._commands.put(lambda: self._drop(going, "abort"))
 
     def end_all(self, message: str) -> None:
@@ -195,7 +159,7 @@ class EngineThread:
     def _hand_out(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         for stream, text, end in news:
             if end is not None:
-                self.door.ended(stream.request_id)
+                self.admission.ended(stream.request_id)
             stream.put(text, end)
 
     # --- in the engine's thread -------------------------------------------------------------------
@@ -203,9 +167,9 @@ class EngineThread:
     def _run(self) -> None:
         try:
             while self._carry_out():
-                self.door.step_began_s = time.monotonic()
+                self.admission.step_began_s = time.monotonic()
                 self._step()
-                self.door.step_began_s = None
+                self.admission.step_began_s = None
         finally:
             self._over = True
             self._drop(list(self.served), "error", STOPPED)
@@ -231,10 +195,7 @@ class EngineThread:
         if self._over:
             self._tell([(stream, "", End("error", 0, STOPPED))])
             return
-        request = Request(
-            stream.request_id, list(asked.prompt_tokens), asked.max_new_tokens, asked.priority,
-            temperature=asked.temperature, seed=asked.seed, cache_salt=asked.cache_salt,
-        )  # fmt: skip
+        request = asked.request(stream.request_id)
         self.deadlines.note(request.id, arrived_s, asked.slo_ttft_s)
         try:
             self.engine.submit(request)
@@ -252,26 +213,22 @@ class EngineThread:
 
     def _step(self) -> None:
         """Run one step, and hand its text over."""
-        self.door.in_step, began_s = True, time.perf_counter()
+        self.admission.in_step, began_s = True, time.perf_counter()
         try:
             record = self.engine.step()
         except Exception as error:  # a policy may raise anything
             self._failed(error)
             return
         finally:
-            self.door.in_step = False
+            self.admission.in_step = False
         self._num_failures = 0
         num_tokens = sum(len(work.tokens) for work in record.work)
-        self.door.pace.step(num_tokens, time.perf_counter() - began_s)
+        self.admission.pace.step(num_tokens, time.perf_counter() - began_s)
         self._collect(record, began_s)
         self._settle()
 
     def _collect(self, record: StepRecord, began_s: float) -> None:
-        """Take the new tokens of every request, and hand over the text that is due.
-
-        Tokens are counted at the requests, not in the record, so that those which a preempted
-        request computes again come once.
-        """
+        """Take the new tokens of every request, and hand over the text that is due."""
         now_s = time.perf_counter()
         is_due = now_s - self._handed_over_s >= self.settings.stream_interval_ms / 1000
         news: list[tuple[TokenStream, str, End | None]] = []
@@ -280,11 +237,7 @@ class EngineThread:
             one.num_cached = one.num_cached if one.started_s else hit.num_tokens
         for one in list(self.served.values()):
             was_first = not one.num_seen
-            try:
-                self._look(one, began_s, now_s)
-                end = self._end_of(one)
-            except PolicyError as error:
-                end = self._leave(one, "error", str(error))
+            end = self._look(one, began_s, now_s)
             if end or (one.text and (is_due or was_first)):
                 news.append((one.stream, one.text, end))
                 one.text = ""
@@ -294,52 +247,24 @@ class EngineThread:
         self.live.step(record)
         self._tell(news)
 
-    def _look(self, one: Served, began_s: float, now_s: float) -> None:
-        """Take a request's news of the step from `began_s` to `now_s`."""
-        request = one.request
-        if not one.started_s and request.status != "waiting":
-            one.started_s = began_s
-            self.metrics.started(len(request.prompt_tokens))
-        one.continuation.restart(request.num_generated)  # a preemption may have taken some back
-        fresh = request.generated_tokens[one.continuation.num_tokens :]
-        if request.num_generated > one.num_seen:
-            if one.num_seen:
-                self.metrics.observe("inter_token_latency_seconds", now_s - one.last_s)
-            else:
-                one.first_s, ttft_s = now_s, now_s - one.arrived_s
-                self.metrics.observe("time_to_first_token_seconds", ttft_s)
-                if one.slo_ttft_s is not None:
-                    self.metrics.promised(kept=ttft_s <= one.slo_ttft_s)
-            one.num_seen, one.last_s = request.num_generated, now_s
-        if fresh:
-            one.text += one.continuation.feed(fresh)
-
-    def _end_of(self, one: Served) -> End | None:
-        """How a request has ended; it is then removed. None while it goes on."""
-        if one.continuation.is_stopped:
-            return self._leave(one, "stop")
-        if one.request.status == "done":
-            one.text += one.continuation.rest()
-            return self._leave(one, "length")
-        if one.request.status == "aborted":
-            return self._leave(one, "error", "the engine has aborted the request")
-        return None
+    def _look(self, one: Served, began_s: float, now_s: float) -> End | None:
+        """Take a request's news of a step; how it ended, if it has."""
+        try:
+            one.look(began_s, now_s, self.metrics)
+            reason = one.reason_to_end()
+            message = "the engine has aborted the request" if reason == "error" else ""
+            return reason and self._leave(one, reason, message)
+        except PolicyError as error:
+            return self._leave(one, "error", str(error))
 
     def _leave(self, one: Served, reason: Reason, message: str = "") -> End:
-        """Remove a request, also from the engine; how it ended."""
+        """Remove a request, also from the engine; how it ended. Raises: PolicyError."""
+        end = one.end(reason, message, self.metrics)
         del self.served[one.request.id]
         self.deadlines.forget(one.request.id)
         if one.request.id in self.engine.requests:
             self.engine.abort(one.request.id)
-        times_s = one.arrived_s, one.started_s, one.first_s, one.last_s
-        num_prompt, num_tokens = len(one.request.prompt_tokens), one.continuation.num_tokens
-        self.metrics.ended(reason, num_prompt, num_tokens, times_s)
-        if not one.num_seen and one.slo_ttft_s is not None:
-            waited_s = time.perf_counter() - one.arrived_s
-            if reason != "abort" or message or waited_s > one.slo_ttft_s:
-                self.metrics.promised(kept=False)
-        token_ids = tuple(one.request.generated_tokens[:num_tokens])
-        return End(reason, num_tokens, message, token_ids, one.num_cached)
+        return end
 
     def _drop(self, request_ids: Sequence[int], reason: Reason, message: str = "") -> None:
         """Remove these requests, and tell their clients."""
@@ -361,7 +286,7 @@ class EngineThread:
         """Publish the state after a change."""
         self.metrics.state(self.engine)
         self.live.settle(self.engine)
-        self.door.note_running(self.engine)
+        self.admission.note_running(self.engine)
 
     def _tell(self, news: Sequence[tuple[TokenStream, str, End | None]]) -> None:
         if news:

@@ -62,7 +62,7 @@ class Server(uvicorn.Server):
         A stalled step is not waited for.
         """
         self.thread.closing = True
-        self.force_exit = self.force_exit or self.thread.door.step_s > STALLED_S
+        self.force_exit = self.force_exit or self.thread.admission.step_s > STALLED_S
         seconds = self.thread.settings.shutdown_s
         ending = asyncio.get_running_loop().call_later(
             seconds, self.thread.end_all, f"the server is shutting down; {seconds} s are over"

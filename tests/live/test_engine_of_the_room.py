@@ -142,7 +142,7 @@ def test_nothing_grows_with_the_number_of_requests(monkeypatch):
         stage.finish()
     engine = stage.thread.engine
     assert len(engine.steps) == len(engine.arrived) == 1
-    assert not stage.thread.served and not stage.thread.door.unfinished
+    assert not stage.thread.served and not stage.thread.admission.unfinished
     assert len(stage.room.requests) == 5
 
 

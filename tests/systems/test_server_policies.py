@@ -22,7 +22,7 @@ from nanogpt.policy_views import RequestView
 from nanogpt.server import ServerPolicies
 from nanogpt.server.admission import AdmissionControl, RefusedError
 from nanogpt.server.admission import Running as Admitted
-from nanogpt.server.engine_thread import Asked
+from nanogpt.server.served import Asked
 from nanogpt.server.server_policies import (
     AdmissionLimits,
     NewRequest,
