@@ -16,7 +16,7 @@ from course.live.room_requests import Guest, Rate, Refused, RoomRequest, checked
 from course.live.tuning import SLIDERS, Tuning
 from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.model import GPT
-from nanogpt.server.admission import RefusedError
+from nanogpt.server.api_errors import ApiError
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.served import Asked
 from nanogpt.server.server_metrics import ServerMetrics
@@ -221,7 +221,7 @@ class Room:
         asked = Asked(tokens, room_requests.NEW_TOKENS, priority=priority)
         try:
             stream = self.thread.admit(asked)
-        except RefusedError:
+        except ApiError:
             raise _too_many() from None
         request = RoomRequest(
             stream, asked, guest, self.tuning.slo_steps, self.step_number, self._window

@@ -18,15 +18,6 @@ PATIENCE_S = 10.0
 _DECAY = 0.95  # of an older step's weight in the throughput: about the last 20 steps count
 
 
-class RefusedError(Exception):
-    """A request that is not admitted: an HTTP status, and after how many seconds to retry."""
-
-    def __init__(self, status: int, retry_after_s: int | None) -> None:
-        super().__init__(f"refused with {status}")
-        self.status = status
-        self.retry_after_s = retry_after_s
-
-
 class ThroughputEma:
     """Tokens per second of computing, an exponential moving average over steps. Mutable."""
 

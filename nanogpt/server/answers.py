@@ -87,12 +87,7 @@ class Answer:
 
     async def _whole(self) -> Response:
         """The answer in one piece."""
-        texts: list[str] = []
-        for stream in self.streams:
-            text = ""
-            while stream.end is None:
-                text += await stream.read()
-            texts.append(text + await stream.read())
+        texts = ["".join([text async for text in stream.pieces()]) for stream in self.streams]
         if (lost := self._lost()) is not None:
             return self._error(lost).response()
         choices = [await self._finished(index, text) for index, text in enumerate(texts)]
@@ -128,20 +123,13 @@ class Answer:
     async def _send_text(self, send: Send, index: int) -> None:
         """The events of one text, to its end."""
         stream = self.streams[index]
-        while stream.end is None:
-            await self._send(send, self._text_event(index, await stream.read()))
-        data = self._text_event(index, await stream.read())
-        if stream.end.reason in ("stop", "length"):
+        async for text in stream.pieces():
+            if self.call.keeps_text:
+                said = {"delta": {"content": text}} if self.call.is_chat else {"text": text}
+                await self._send(send, self._event(index, said))
+        if stream.end and stream.end.reason in ("stop", "length"):
             said = {"delta": {}} if self.call.is_chat else {"text": ""}
-            data += self._event(index, said, stream.end)
-        await self._send(send, data)
-
-    def _text_event(self, index: int, text: str) -> bytes:
-        if not text or not self.call.keeps_text:
-            return b""
-        return self._event(
-            index, {"delta": {"content": text}} if self.call.is_chat else {"text": text}
-        )
+            await self._send(send, self._event(index, said, stream.end))
 
     def _ending(self) -> bytes:
         """The last event: the usage if wanted, or the error."""

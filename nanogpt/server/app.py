@@ -21,9 +21,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nanogpt.server.admission import RefusedError
 from nanogpt.server.answers import Answer
-from nanogpt.server.api_errors import ApiError, bad_request, check_page, not_admitted, unavailable
+from nanogpt.server.api_errors import ApiError, bad_request, check_page, unavailable
 from nanogpt.server.continuation import TokenStream
 from nanogpt.server.engine_thread import STOPPED, EngineThread
 from nanogpt.server.logprobs import Scorer
@@ -104,7 +103,8 @@ class App:
     def starlette_with(self, routes: Sequence[BaseRoute]) -> Starlette:
         """An application with other routes, which runs the engine's thread all the same."""
         handlers = {
-            ApiError: self.refuse, HTTPException: self.refuse, Exception: self.refuse,
+            ApiError: self.refuse, PolicyError: self.refuse, HTTPException: self.refuse,
+            Exception: self.refuse,
             ClientDisconnect: self.left,
         }  # fmt: skip
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
@@ -133,20 +133,17 @@ class App:
         return Answer(self.thread, self.scorer, streams, call, self.limits.model_name)
 
     def _submit(self, call: Call) -> list[TokenStream]:
-        """Submit all requests of a call, or none. Raises: ApiError."""
+        """Submit all requests of a call, or none. Raises: ApiError; PolicyError."""
         if not self.thread.is_alive:
             raise unavailable(STOPPED)
         streams: list[TokenStream] = []
         try:
             for asked in call.asked:
                 streams.append(self.thread.submit(asked))
-        except (RefusedError, PolicyError) as error:
+        except (ApiError, PolicyError):
             for stream in streams:
                 self.thread.abort(stream)
-            if isinstance(error, PolicyError):
-                raise ApiError(500, str(error)) from None
-            most = self.settings.max_requests
-            raise not_admitted(error.status, error.retry_after_s, most) from None
+            raise
         return streams
 
     async def models(self, request: Request) -> Response:
@@ -203,6 +200,8 @@ class App:
         if isinstance(error, HTTPException):
             said = f"{request.method} {request.url.path}: {error.detail}"
             error = ApiError(error.status_code, said, headers=error.headers)
+        if isinstance(error, PolicyError):
+            error = ApiError(500, str(error))
         if not isinstance(error, ApiError):
             error = ApiError(500, "an error of the server's own; its log has more")
         self.thread.metrics.refused(error.status)

@@ -1,7 +1,7 @@
 """One request's text, from the engine's tokens to the client that reads it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -133,9 +133,12 @@ class TokenStream:
         text, self._text = self._text, ""
         return text
 
-    async def read(self) -> str:
-        """Wait for news; all the text since the last call, "" only at the end."""
-        await self._news.wait()
-        if self.end is None:
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text to its end, each time all of it that is new."""
+        while self.end is None:
+            await self._news.wait()
             self._news.clear()
-        return self.take()
+            if text := self.take():
+                yield text
+        if text := self.take():
+            yield text

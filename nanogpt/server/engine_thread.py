@@ -16,13 +16,13 @@ from queue import Empty, SimpleQueue
 
 from nanogpt.checkpoints.pieces import CHARACTERS, Tokenizer
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
-from nanogpt.server.admission import AdmissionControl, Deadlines, RefusedError, admission_limits
+from nanogpt.server.admission import AdmissionControl, Deadlines, admission_limits
+from nanogpt.server.api_errors import not_admitted, unavailable
 from nanogpt.server.continuation import Continuation, End, Reason, TokenStream
 from nanogpt.server.live_feed import LiveFeed
 from nanogpt.server.served import Asked, Served
 from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_policies import (
-    UNAVAILABLE,
     AdmissionLimits,
     NewRequest,
     ServerPolicies,
@@ -100,20 +100,20 @@ class EngineThread:
         return len(self.admission.unfinished)
 
     def submit(self, asked: Asked) -> TokenStream:
-        """Submit a request, if it is admitted. Raises: RefusedError; PolicyError."""
+        """Submit a request, if it is admitted. Raises: ApiError; PolicyError."""
         stream = self.admit(asked)
         self.enter(stream, asked)
         return stream
 
     def admit(self, asked: Asked) -> TokenStream:
-        """Admit a request, which waits until it may `enter`. Raises: RefusedError; PolicyError."""
+        """Admit a request, which waits until it may `enter`. Raises: ApiError; PolicyError."""
         queue = self.admission.queue(is_closing=self.closing or not self.is_alive)
         new = NewRequest(len(asked.prompt_tokens), asked.max_new_tokens)
         verdict = self.policies.admission_control(queue, self.limits, new)
         if verdict != "accept":
-            raise RefusedError(*verdict)
+            raise not_admitted(*verdict, self.settings.max_requests)
         if self.closing or not self.is_alive:
-            raise RefusedError(UNAVAILABLE, None)  # whatever a policy says
+            raise unavailable()  # whatever a policy says
         stream = TokenStream(self._next_id)
         self.admission.unfinished.add(self._next_id)
         self._next_id += 1

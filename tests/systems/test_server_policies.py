@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from nanogpt.policies import Policies
 from nanogpt.policy_views import RequestView
 from nanogpt.server import ServerPolicies
-from nanogpt.server.admission import AdmissionControl, RefusedError
+from nanogpt.server.admission import AdmissionControl
 from nanogpt.server.admission import Running as Admitted
+from nanogpt.server.api_errors import ApiError
 from nanogpt.server.served import Asked
 from nanogpt.server.server_policies import (
     AdmissionLimits,
@@ -246,9 +247,9 @@ def test_the_server_does_what_the_answered_state_says():
 def test_a_request_that_can_never_fit_or_comes_too_late_does_not_come_in(length: int, status: int):
     with serving(engine(max_kv_tokens=64)) as running:
         running.thread.closing = status == 503
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(ApiError) as refused:
             running.thread.submit(Asked([1] * 4, length))
-        assert (refused.value.status, refused.value.retry_after_s) == (status, None)
+        assert (refused.value.status, refused.value.headers) == (status, {})
         assert running.thread.num_unfinished == 0
         assert running.get("/health").status_code == (503 if running.thread.closing else 200)
 
