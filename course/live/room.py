@@ -77,7 +77,7 @@ class Room:
         if len(self.guests) >= MAX_GUESTS:
             self._forget_guests()
         if len(self.guests) >= MAX_GUESTS:
-            raise Refused(f"The room is full: {MAX_GUESTS} are here.", 503)
+            raise Refused(f"The room is full: {MAX_GUESTS} are here.")
         guest = Guest(secrets.token_urlsafe(12))
         self.guests[guest.key] = guest
         return guest
@@ -87,12 +87,12 @@ class Room:
         tokens = checked_prompt(text)
         mine = [each for each in self.unfinished() if each.guest is guest]
         if len(mine) >= room_requests.MAX_WAITING_EACH:
-            raise Refused(f"{len(mine)} of yours are not done yet; wait for one of them.", 429)
+            raise Refused(f"{len(mine)} of yours are not done yet; wait for one of them.")
         now = self.clock()
         wait_s = guest.rate.wait_s(now)
         if wait_s:
             gap_s = room_requests.GAP_S
-            raise Refused(f"One prompt every {gap_s:g} seconds; wait {wait_s:.0f} more.", 429)
+            raise Refused(f"One prompt every {gap_s:g} seconds; wait {wait_s:.0f} more.")
         if self._rate.wait_s(now):
             raise _too_many()
         request = self._take_in(guest, tokens, priority=1)
@@ -266,5 +266,4 @@ def _hear_wait(request: RoomRequest, wait: WaitRecord, *, is_preempted: bool) ->
 
 
 def _too_many() -> Refused:
-    why = "The room sends more than the engine can take; try again in a moment."
-    return Refused(why, 429)
+    return Refused("The room sends more than the engine can take; try again in a moment.")

@@ -28,11 +28,7 @@ _KNOWN = "letters, spaces, line breaks and " + " ".join(
 
 
 class Refused(Exception):
-    """Why something is not done, in a sentence for the person who asked; and an HTTP status."""
-
-    def __init__(self, why: str, status: int = 400) -> None:
-        super().__init__(why)
-        self.status = status
+    """Why something is not done, in a sentence for the person who asked."""
 
 
 def checked_prompt(text: object) -> list[int]:

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from course.live import room_views
 from course.live.room import Room
 from course.live.room_requests import Guest, Refused
+from nanogpt.server.api_errors import ApiError
 from nanogpt.server.app import LIVE_PAGE, PAGE_HEADERS, App
 
 MAX_PAGES = 400
@@ -106,7 +107,7 @@ class RoomApp:
         return JSONResponse({"why": ""})
 
     async def _guest(self, request: Request) -> Guest:
-        """The guest who asks, a new one without its key. Raises: Refused."""
+        """The guest who asks, a new one without its key. Raises: ApiError; Refused."""
         await _check(request, self.room.code, "That is not this room's code.")
         return self.room.join(request.headers.get("x-guest"))
 
@@ -126,7 +127,7 @@ class RoomApp:
     ) -> StreamingResponse:
         """A page's views until it leaves or the demo is over. Raises: Refused."""
         if self.num_pages >= MAX_PAGES:
-            raise Refused(f"The room is full: {MAX_PAGES} pages are open.", 503)
+            raise Refused(f"The room is full: {MAX_PAGES} pages are open.")
 
         async def events() -> AsyncGenerator[bytes]:
             self._count(guest, 1)
@@ -152,16 +153,16 @@ class RoomApp:
 
 
 async def _check(request: Request, secret: str, why: str) -> None:
-    """Raises: Refused, after a while, unless the request has the secret."""
+    """Raises: ApiError, after a while, unless the request has the secret."""
     _, _, word = request.headers.get("authorization", "").partition(" ")
     if not secrets.compare_digest(word.encode(), secret.encode()):
         await asyncio.sleep(_WRONG_CODE_S)
-        raise Refused(why, 403)
+        raise ApiError(403, why)
 
 
-async def _refuse(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refused)
-    return JSONResponse({"why": str(error)}, error.status)
+async def _refuse(request: Request, error: Exception) -> JSONResponse:
+    """The answer to a message, or a page that may not come in."""
+    return JSONResponse({"why": str(error)}, 200 if request.method == "POST" else 403)
 
 
 def _event(message: dict[str, Any]) -> bytes:

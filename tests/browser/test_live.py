@@ -105,12 +105,6 @@ def said(hall: Hall) -> Locator:
     return hall.screen.locator("#event")
 
 
-def only_refusals(complaints: list[str]) -> None:
-    """Chromium itself notes each answer that is a refusal; there was nothing else."""
-    assert complaints and all("status of 4" in each for each in complaints)
-    complaints.clear()
-
-
 def empty(hall: Hall) -> None:
     """Wait until nothing is left to serve."""
     expect(hall.screen.locator("#standing")).to_contain_text("0 run, 0 wait")
@@ -134,9 +128,7 @@ def test_prompts_stream_to_their_phones_and_the_screen_shows_the_schedule(hall: 
 
 
 @pytest.mark.nightly
-def test_what_cannot_be_served_gets_a_sentence_and_is_shown_as_text(
-    hall: Hall, complaints: list[str]
-):
+def test_what_cannot_be_served_gets_a_sentence_and_is_shown_as_text(hall: Hall):
     phone = hall.phones[0]
     for text, words in (
         ("<img src=x onerror=alert(1)>", "The model has never seen “<”"),
@@ -148,11 +140,10 @@ def test_what_cannot_be_served_gets_a_sentence_and_is_shown_as_text(
         expect(phone.get_by_role("alert")).to_contain_text(words)
     assert phone.locator("img").count() == 0
     expect(phone.locator("#left")).to_contain_text("3 of 120 characters")
-    only_refusals(complaints)
 
 
 @pytest.mark.nightly
-def test_one_click_each_shows_what_an_engine_lives_through(hall: Hall, complaints: list[str]):
+def test_one_click_each_shows_what_an_engine_lives_through(hall: Hall):
     pace(hall, 50)
     for phone in hall.phones:
         ask(phone, "O Romeo, Romeo! wherefore art thou Romeo? Deny thy father and refuse thy name")
@@ -172,7 +163,6 @@ def test_one_click_each_shows_what_an_engine_lives_through(hall: Hall, complaint
     for phone in hall.phones:
         expect(phone.locator("#mine .badge").first).to_have_text("done")
     empty(hall)
-    only_refusals(complaints)
 
 
 @pytest.mark.nightly

@@ -24,7 +24,8 @@ export function listen(path, headers, hear, state) {
     const answer = await fetch(path, { headers: headers(), cache: "no-store" });
     if (!answer.ok) {
       over = true;
-      hear({ kind: "refused", why: (await answer.json()).why });
+      const { why, error } = await answer.json();
+      hear({ kind: "refused", why: why ?? error.message });
       return;
     }
     for await (const message of messagesOf(answer.body)) {
