@@ -18,7 +18,7 @@ from nanogpt.checkpoints.tokenizer import encode
 from nanogpt.model import GPT
 from nanogpt.server.api_errors import ApiError
 from nanogpt.server.engine_thread import EngineThread
-from nanogpt.server.served import Asked
+from nanogpt.server.served_request import Asked
 from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.trace import StepRecord, WaitRecord, WorkRecord
@@ -129,7 +129,7 @@ class Room:
         if changed.max_kv_tokens != self.tuning.max_kv_tokens:
             self._say(f"The KV budget is now {changed.max_kv_tokens}.")
         self.tuning = changed
-        self.thread.order(partial(setattr, self._pace, "pace_ms", changed.pace_ms))
+        self.thread.order(partial(self._pace.change, changed.pace_ms, self.paused))
         self.thread.order(partial(tune, self.thread, changed))
         self._let_in()
 
@@ -141,7 +141,7 @@ class Room:
     def pause(self, *, paused: bool) -> None:
         """Stop or start the steps."""
         self.paused = paused
-        self.thread.order(partial(self._pace.pause, paused))
+        self.thread.order(partial(self._pace.change, self.tuning.pace_ms, paused))
         self.num_changes += 1
 
     def step_once(self) -> None:

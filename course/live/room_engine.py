@@ -96,40 +96,40 @@ def _slack_key(tuning: Tuning, request: RequestView, step: int) -> tuple[float, 
 
 
 class Pace:
-    """When the engine steps: every `pace_ms` at most, or when told to. Mutable.
+    """When the engine steps: at most every `pace_ms`, or when told to. Mutable.
 
     Used only in the engine's thread.
     """
 
     def __init__(self, pace_ms: int) -> None:
-        self.pace_ms = pace_ms
-        self.is_paused = False
-        self.single_steps = 0
+        self._pace_s = pace_ms / 1000
+        self._is_paused = False
+        self._single_steps = 0
         self._last_s = 0.0
 
     def __call__(self, engine: Engine) -> float | None:
         """Seconds until the next step begins; None: not before another command."""
         if engine.scheduler.is_done():
-            self.single_steps = 0
+            self._single_steps = 0
             return None
-        if self.single_steps:
+        if self._single_steps:
             return 0.0
-        if self.is_paused:
+        if self._is_paused:
             return None
-        return max(0.0, self._last_s + self.pace_ms / 1000 - time.monotonic())
+        return max(0.0, self._last_s + self._pace_s - time.monotonic())
 
-    def pause(self, paused: bool) -> None:
-        """Stop or start the steps."""
-        self.is_paused = paused
+    def change(self, pace_ms: int, is_paused: bool) -> None:
+        """Go on at this pace, or stop."""
+        self._pace_s, self._is_paused = pace_ms / 1000, is_paused
 
     def step_once(self) -> None:
         """Allow one more step, paused or not."""
-        self.single_steps += 1
+        self._single_steps += 1
 
     def stepped(self, duration_s: float) -> None:
         """A step that took so long has just ended."""
         self._last_s = time.monotonic() - duration_s
-        self.single_steps = max(0, self.single_steps - 1)
+        self._single_steps = max(0, self._single_steps - 1)
 
 
 class RoomFeed(LiveFeed):

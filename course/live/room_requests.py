@@ -6,7 +6,7 @@ from typing import Literal
 
 from nanogpt.checkpoints.tokenizer import ALPHABET, encode
 from nanogpt.server.continuation import TokenStream
-from nanogpt.server.served import Asked
+from nanogpt.server.served_request import Asked
 
 MAX_PROMPT = 120
 NEW_TOKENS = 32

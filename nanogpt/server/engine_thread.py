@@ -20,7 +20,7 @@ from nanogpt.server.admission import AdmissionControl, Deadlines, admission_limi
 from nanogpt.server.api_errors import not_admitted, unavailable
 from nanogpt.server.continuation import Continuation, End, Reason, TokenStream
 from nanogpt.server.live_feed import LiveFeed
-from nanogpt.server.served import Asked, Served
+from nanogpt.server.served_request import Asked, Served
 from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_policies import (
     AdmissionLimits,

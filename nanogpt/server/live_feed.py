@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from nanogpt.engine import Engine
 from nanogpt.request import Request
+from nanogpt.server.server_metrics import kv_capacity
 from nanogpt.trace import BlockStepRecord, StepRecord, WorkRecord
 
 WATCHED_S = 5.0
@@ -46,14 +47,13 @@ class LiveFeed:
         if not self.is_watched:
             self._frames, self._requests, self._limits, self._computed = (), (), {}, {}
             return
-        scheduler, config = engine.scheduler, engine.config
+        scheduler = engine.scheduler
         running = sorted(scheduler.running(), key=lambda each: each.id)
         shown = islice(chain(running, scheduler.waiting), MOST_REQUESTS)
         self._requests = tuple(_request(each, engine) for each in shown)
-        slots = config.max_batch_size * engine.model.config.context_len
         self._limits = {
-            "max_kv_tokens": config.max_kv_tokens or slots,
-            "token_budget": config.token_budget,
+            "max_kv_tokens": kv_capacity(engine),
+            "token_budget": engine.config.token_budget,
             "num_in_flight": len(running) + len(scheduler.waiting),
         }
 
@@ -73,7 +73,7 @@ class LiveFeed:
             "finished": record.finished,
             "preempted": record.preempted,
         }
-        for request_id in record.finished:
+        for request_id in (*record.finished, *record.aborted):
             self._computed.pop(request_id, None)
         if isinstance(record, BlockStepRecord):
             pool = record.blocks

@@ -11,7 +11,7 @@ from nanogpt.engine import Engine
 from nanogpt.server.admission import most_positions
 from nanogpt.server.api_errors import ApiError, bad_request
 from nanogpt.server.openai_bodies import PLAIN, SCENE, ChatBody, CompletionBody, convert
-from nanogpt.server.served import Asked
+from nanogpt.server.served_request import Asked
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.validate import show
 

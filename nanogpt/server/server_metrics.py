@@ -168,11 +168,16 @@ class ServerMetrics:
 
 def _kv_usage(engine: Engine) -> float:
     """The share of the KV cache in use. A shared block counts once, a cached one is free."""
-    cache, config = engine.cache, engine.config
+    cache = engine.cache
     if isinstance(cache, KVCache) and cache.records_blocks:
         return 1 - cache.pool.num_free / len(cache.pool.ref_counts)
-    slots = config.max_batch_size * engine.model.config.context_len
-    return cache.held_tokens() / (config.max_kv_tokens or slots)
+    return cache.held_tokens() / kv_capacity(engine)
+
+
+def kv_capacity(engine: Engine) -> int:
+    """The KV budget; without one, a context for each place in the batch."""
+    config = engine.config
+    return config.max_kv_tokens or config.max_batch_size * engine.model.config.context_len
 
 
 def _buckets(one: Histogram) -> dict[str, list[float]]:

@@ -474,7 +474,7 @@ def test_a_request_whose_logits_are_not_finite_ends_alone():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_engine_thread_that_breaks_leaves_no_client_waiting(monkeypatch: pytest.MonkeyPatch):
     from nanogpt.server.continuation import End
-    from nanogpt.server.served import Asked
+    from nanogpt.server.served_request import Asked
 
     def step(*given: Any) -> None:
         # While this step runs, another request comes in, whose command is never looked at.

@@ -23,7 +23,7 @@ from nanogpt.server import ServerPolicies
 from nanogpt.server.admission import AdmissionControl
 from nanogpt.server.admission import Running as Admitted
 from nanogpt.server.api_errors import ApiError
-from nanogpt.server.served import Asked
+from nanogpt.server.served_request import Asked
 from nanogpt.server.server_policies import (
     AdmissionLimits,
     NewRequest,
