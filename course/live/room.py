@@ -19,7 +19,6 @@ from nanogpt.model import GPT
 from nanogpt.server.api_errors import ApiError
 from nanogpt.server.engine_thread import EngineThread
 from nanogpt.server.served_request import Asked
-from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_settings import ServerSettings
 from nanogpt.trace import StepRecord, WaitRecord, WorkRecord
 
@@ -64,7 +63,7 @@ class Room:
             stream_interval_ms=0, shutdown_s=0,
         )  # fmt: skip
         self.thread = EngineThread(
-            make_engine(model, self.tuning), settings, ServerMetrics(settings.model_name),
+            make_engine(model, self.tuning), settings,
             live=RoomFeed(self._pace, self._hear_in_loop), pace=self._pace,
         )  # fmt: skip
 

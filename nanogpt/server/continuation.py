@@ -72,16 +72,12 @@ class Continuation:
     def _take(self, *, is_done: bool) -> str:
         new = "".join(self._delta(self._pieces, self._num_taken, is_done))
         self._num_taken += len(new)
-        return "".join(map(self._add, new))
-
-    def _add(self, character: str) -> str:
-        if self.is_stopped:
-            return ""
-        known = self._held + character
-        for stop in self.stops:
-            if known.endswith(stop):
-                self.is_stopped, self._held = True, ""
-                return known[: -len(stop)]
+        known = self._held + new
+        found = [(known.find(stop), stop) for stop in self.stops if stop in known]
+        if found:  # the stop string that is complete first
+            start, _ = min(found, key=lambda each: each[0] + len(each[1]))
+            self.is_stopped, self._held = True, ""
+            return known[:start]
         doubtful = max((_overlap(known, stop) for stop in self.stops), default=0)
         final, self._held = known[: len(known) - doubtful], known[len(known) - doubtful :]
         return final

@@ -55,7 +55,6 @@ class EngineThread:
 
     engine: Engine
     settings: ServerSettings
-    metrics: ServerMetrics
     deadlines: Deadlines = field(default_factory=Deadlines)
     policies: ServerPolicies = field(default_factory=ServerPolicies)
     tokenizer: Tokenizer = CHARACTERS
@@ -65,6 +64,7 @@ class EngineThread:
     admission: AdmissionControl = field(default_factory=AdmissionControl)
     closing: bool = False
     problems: dict[str, Exception] = field(default_factory=dict[str, Exception])
+    metrics: ServerMetrics = field(init=False)
     limits: AdmissionLimits = field(init=False)
     _next_id: int = 0
     _commands: SimpleQueue[Callable[[], None]] = field(
@@ -80,6 +80,7 @@ class EngineThread:
         if self.engine.config.keep_steps is None:  # a server runs without end
             self.engine.config = replace(self.engine.config, keep_steps=1)
         self.policies = validated_server_policies(self.policies, self.problems)
+        self.metrics = ServerMetrics(self.settings.model_name)
         self.limits = admission_limits(self.engine, self.settings)
         self.tokenizer.check_fits(self.engine.model.config.vocab_size)
 

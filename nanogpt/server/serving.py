@@ -18,7 +18,6 @@ from nanogpt.engine import Engine
 from nanogpt.server.admission import Deadlines
 from nanogpt.server.app import STALLED_S, App, RequestIds
 from nanogpt.server.engine_thread import EngineThread
-from nanogpt.server.server_metrics import ServerMetrics
 from nanogpt.server.server_policies import ServerPolicies
 from nanogpt.server.server_settings import ServerSettings
 
@@ -98,7 +97,7 @@ def serve(
     `deadlines` are those that the engine's policy ranks by, `tokenizer` is the model's. `announce`
     is called with the server's address once it listens there.
     """
-    thread = _thread(make_engine, settings, deadlines, policies, tokenizer)
+    thread = EngineThread(make_engine(), settings, deadlines or Deadlines(), policies, tokenizer)
     # Otherwise the garbage collector visits all objects of start-up: 20 ms between two tokens.
     gc.freeze()
     Server(App(thread, host).starlette(), thread, host, port, announce).run()
@@ -117,7 +116,7 @@ def running_server(
 
     For lessons and tests.
     """
-    thread = _thread(make_engine, settings, deadlines, policies, tokenizer)
+    thread = EngineThread(make_engine(), settings, deadlines or Deadlines(), policies, tokenizer)
     # asyncio sends at once, without Nagle's algorithm, only where a socket says that it is TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind((LOCAL, 0))
@@ -130,16 +129,3 @@ def running_server(
         finally:
             server.should_exit = True
             background.join()
-
-
-def _thread(
-    make_engine: Callable[[], Engine],
-    settings: ServerSettings,
-    deadlines: Deadlines | None,
-    policies: ServerPolicies,
-    tokenizer: Tokenizer,
-) -> EngineThread:
-    metrics = ServerMetrics(settings.model_name)
-    return EngineThread(
-        make_engine(), settings, metrics, deadlines or Deadlines(), policies, tokenizer
-    )
