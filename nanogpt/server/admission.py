@@ -111,8 +111,8 @@ def most_positions(engine: Engine) -> int:
 
 def admission_limits(engine: Engine, settings: ServerSettings) -> AdmissionLimits:
     """The limits on a request, from an engine and its server's settings."""
-    most_prompt = settings.max_prompt_tokens or engine.model.config.context_len
-    return AdmissionLimits(settings.max_requests, most_prompt, most_positions(engine), MOST_RETRY_S)
+    context = engine.model.config.context_len
+    return AdmissionLimits(settings.max_requests, context, most_positions(engine), MOST_RETRY_S)
 
 
 class Deadlines:

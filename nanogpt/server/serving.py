@@ -22,6 +22,8 @@ from nanogpt.server.server_policies import ServerPolicies
 from nanogpt.server.server_settings import ServerSettings
 
 LOCAL = "127.0.0.1"
+KEEP_ALIVE_S = 75
+"""Clients close idle connections sooner, so that none is closed just as it is used again."""
 _LAST_WORDS_S = 5
 """After the last request has ended, time for clients to read."""
 
@@ -43,7 +45,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             RequestIds(app), host=host, port=port, http="h11",
             loop="asyncio", ws="none", lifespan="on", access_log=False, server_header=False,
-            log_config=None, timeout_keep_alive=thread.settings.keep_alive_s,
+            log_config=None, timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=thread.settings.shutdown_s + _LAST_WORDS_S,
         )  # fmt: skip
         super().__init__(config)

@@ -205,8 +205,9 @@ def test_an_answer_has_the_id_of_its_request_or_one_of_its_own(server: Any):
     assert len({*ids}) == 4 and all(len(each) == 32 for each in ids)
 
 
-def test_an_idle_connection_is_closed_after_its_time():
-    with serving(keep_alive_s=1) as brief:
+def test_an_idle_connection_is_closed_after_its_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("nanogpt.server.serving.KEEP_ALIVE_S", 1)
+    with serving() as brief:
         host, port = brief.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=LIMIT_S) as idle:
             idle.sendall(b"GET /health HTTP/1.1\r\nhost: here\r\n\r\n")
@@ -269,23 +270,19 @@ def test_a_body_beyond_the_limit_is_not_read():
 
 
 @pytest.mark.parametrize(
-    ("settings", "max_prompt_tokens", "limits"),
+    ("settings", "max_tokens"),
     [
-        ({}, None, (64, 65)),
-        ({}, 5, (5, 65)),
-        ({"max_kv_tokens": 20}, None, (64, 21)),
-        ({"max_kv_tokens": 30, "block_size": 8}, None, (64, 25)),  # three whole blocks
+        ({}, 65),
+        ({"max_kv_tokens": 20}, 21),
+        ({"max_kv_tokens": 30, "block_size": 8}, 25),  # three whole blocks
     ],
 )
-def test_the_longest_request_is_the_one_that_the_engine_can_hold(
-    settings: Any, max_prompt_tokens: int | None, limits: tuple[int, int]
-):
+def test_the_longest_request_is_the_one_that_the_engine_can_hold(settings: Any, max_tokens: int):
     from nanogpt.server.openai_api import Limits
 
-    allowed = ServerSettings(max_prompt_tokens=max_prompt_tokens)
     made = engine(**settings)
-    found = Limits.of(made, allowed, CHARACTERS)
-    assert (found.max_prompt, found.max_tokens) == limits
+    found = Limits.of(made, ServerSettings(), CHARACTERS)
+    assert (found.max_prompt, found.max_tokens) == (64, max_tokens)
     made.submit(Request(0, [1], found.max_tokens - 1))
     with pytest.raises(ValueError, match="request 1"):
         made.submit(Request(1, [1], found.max_tokens))
