@@ -112,7 +112,7 @@ def validate_fields(request: Request) -> None:
 
 
 def _validate_prompt(request: Request, config: ModelConfig) -> None:
-    who, prompt, limit = f"request {request.id}", request.prompt_tokens, config.context_len
+    who, prompt, limit = f"request {request.id}", request.prompt_tokens, config.max_model_len
     if not prompt:
         raise ValueError(f"{who} has an empty prompt; it needs at least 1 token")
     for token in prompt:

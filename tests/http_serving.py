@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # they take long to import, and quick tests need none of them
     from nanogpt.server.engine_thread import EngineThread
 
 MODEL = "nanogpt"
-LONG = ModelConfig(num_layers=1, num_heads=2, num_channels=16, context_len=4096)
+LONG = ModelConfig(num_layers=1, num_heads=2, num_channels=16, max_model_len=4096)
 PROMPT = "To be, or not"
 LIMIT_S = 20.0
 

@@ -22,7 +22,7 @@ from nanogpt.trace import StepRecord, WaitRecord
 @cache
 def small_model() -> GPT:
     """One layer that knows the course's characters, in float64, with texts that vary."""
-    config = ModelConfig(num_layers=1, num_heads=2, num_channels=16, context_len=320)
+    config = ModelConfig(num_layers=1, num_heads=2, num_channels=16, max_model_len=320)
     with torch.random.fork_rng():
         torch.manual_seed(3)
         model = GPT(config).double().eval().requires_grad_(False)

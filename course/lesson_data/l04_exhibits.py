@@ -111,7 +111,7 @@ def overdrawn_facts(exact: GPT, trace: Trace) -> tuple[int, int, int, bool]:
 
 def end_of_the_table() -> str:
     """A table of 64 positions, and our engine on it with a prompt of 56 under a window of 20."""
-    small = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=64))
+    small = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=64))
 
     def row(number: int) -> str:
         try:

@@ -102,7 +102,7 @@ class AdmissionControl:
 
 def most_positions(engine: Engine) -> int:
     """The largest number of K/V positions that a single request can have."""
-    context, config = engine.model.config.context_len, engine.config
+    context, config = engine.model.config.max_model_len, engine.config
     if config.max_kv_tokens is None or config.sliding_window is not None:
         return context
     beyond_blocks = config.max_kv_tokens % (config.block_size or 1)
@@ -111,7 +111,7 @@ def most_positions(engine: Engine) -> int:
 
 def admission_limits(engine: Engine, settings: ServerSettings) -> AdmissionLimits:
     """The limits on a request, from an engine and its server's settings."""
-    context = engine.model.config.context_len
+    context = engine.model.config.max_model_len
     return AdmissionLimits(settings.max_requests, context, most_positions(engine), MOST_RETRY_S)
 
 

@@ -60,7 +60,7 @@ class Limits(NamedTuple):
         """Those of an engine. The last sampled token needs no position and no K/V."""
         model = engine.model.config
         return cls(
-            model.context_len, most_positions(engine) + 1,
+            model.max_model_len, most_positions(engine) + 1,
             min(settings.max_requests, MAX_IN_A_CALL), model.vocab_size, settings.model_name,
             tokenizer,
         )  # fmt: skip

@@ -177,7 +177,7 @@ def _kv_usage(engine: Engine) -> float:
 def kv_capacity(engine: Engine) -> int:
     """The KV budget; without one, a context for each place in the batch."""
     config = engine.config
-    return config.max_kv_tokens or config.max_batch_size * engine.model.config.context_len
+    return config.max_kv_tokens or config.max_batch_size * engine.model.config.max_model_len
 
 
 def _buckets(one: Histogram) -> dict[str, list[float]]:
