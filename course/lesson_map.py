@@ -30,9 +30,9 @@ LESSONS = (
     Lesson(
         stem="l00_kv_cache",
         title="The KV cache and batching",
-        builds="Compute only what is new: a decode that reads its past from a cache, and a batch "
-        "whose slots never stand idle.",
-        minutes=35,
+        builds="Attention with a KV cache, static and continuous batching, and the capacity of one "
+        "GPU: KV tokens, batch size, tokens per second.",
+        minutes=45,
     ),
     Lesson(
         stem="l01_chunked_prefill",
