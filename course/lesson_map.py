@@ -85,9 +85,9 @@ LESSONS = (
     Lesson(
         stem="l04b_window_quality",
         title="What a window costs",
-        builds="Find out what a window does to the text, with a metric that no lucky draw can "
-        "flatter, and why.",
-        minutes=30,
+        builds="Measure what a window costs in quality, with a metric that no random draw can "
+        "flatter, and explain the cost.",
+        minutes=25,
         builds_on=("4",),
     ),
     Lesson(

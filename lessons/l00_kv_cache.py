@@ -178,8 +178,8 @@ def _():
     how many tokens. The marked line runs the model: `execute` feeds those tokens, writes their keys
     and values into the cache, and returns logits. `sample` picks the next tokens, and `update`
     records them. vLLM and SGLang run the same loop. This lesson builds the attention inside the
-    marked line and works out what the line costs. Later lessons replace other lines with your
-    functions.
+    marked line and works out what the line costs. You need not understand the other lines yet: later
+    lessons take them one by one.
     """)
     return
 
@@ -575,8 +575,8 @@ def _():
     mo.md(r"""
     ## Latency as the user sees it
 
-    The user who reads an answer on a screen does not notice throughput. Three other numbers matter
-    to that user:
+    A user who reads an answer on a screen does not notice throughput. That user notices three other
+    numbers:
 
     - **TTFT**, time to first token: from the arrival of the request to its first token.
     - **ITL**, inter-token latency: the gap between two tokens of the same request. Each gap is one
@@ -648,22 +648,13 @@ def _(all_request_metrics, served):
         *(_row(each) for each in _metrics),
         "",
         f"*Times modelled by the preset of {served.clock.name}, the same wherever you run this.*",
+        "",
+        "Step 9 computed 357 tokens, of which 354 are request 3's prompt. Requests 0, 1 and 2 each "
+        "got one token from it and waited 11.0 ms for a step that otherwise takes 0.6 ms. TPOT "
+        "spreads that gap over all the others, so it only tells you that something was slow. The "
+        "largest gap tells you that the text stood still, which is what the user remembers.",
     ]
     after("l00.whose_gaps", mo.md("\n".join(_lines)))
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    after(
-        "l00.whose_gaps",
-        mo.md(r"""
-        Step 9 computed 357 tokens, of which 354 are request 3's prompt. Requests 0, 1 and 2 each got
-        one token from it and waited 11.0 ms, modelled, for a step that otherwise takes 0.6 ms. TPOT
-        spreads that gap over all the others, so it only tells you that something was slow. The largest
-        gap tells you that the text stood still, and a stalled text is what the user remembers.
-        """),
-    )
     return
 
 
