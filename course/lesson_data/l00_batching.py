@@ -46,7 +46,7 @@ def step_costs() -> tuple[dict[str, Any], dict[str, Any]]:
         }
         for preset in (SERVER_CPU, LARGE_GPU)
     )
-    return {**cpu, "name": "our model on a CPU", "modelled": False, "points": points}, gpu
+    return {**cpu, "name": "our model on a CPU", "points": points}, gpu
 
 
 def engine_finish_steps(model: GPT, continuous: bool) -> list[int]:
