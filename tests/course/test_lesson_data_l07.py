@@ -1,0 +1,113 @@
+"""Behind lesson 7: what its prose, its predictions and its tables say of runs on blocks."""
+
+import hashlib
+
+import pytest
+import torch
+from answers import worked
+from notebooks import Notebooks
+
+from course.answers import LoadedPolicies
+from course.attempt import Attempt
+from course.lesson_data import l07_exhibits as exhibits
+from course.lesson_data import l07_measured as measured
+from course.lesson_data import l07_pool as pool
+from course.lesson_data.l02_scheduler import recomputed
+from course.registry import exercise
+from nanogpt import Engine, Policies, Request, Trace, load_model
+
+EARLIER = LoadedPolicies(Policies(), {}, "0 of 18 parts are yours; the others are the reference.")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model(dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def reference(model) -> Trace:
+    return served(model, Policies())
+
+
+def served(model, policies) -> Trace:
+    return Engine(model, pool.SETTINGS, policies).run(pool.six_requests())
+
+
+def attempted(**answers):
+    return {
+        name: Attempt(exercise(f"l07.{name}").check(answer), answer)
+        for name, answer in answers.items()
+    }
+
+
+def without_parents(tokens, size, salt):
+    ends = range(size, len(tokens) + 1, size)
+    return [hashlib.sha256(repr((salt, tokens[e - size : e])).encode()).hexdigest() for e in ends]
+
+
+def test_the_recorded_run_has_the_hits_that_the_lesson_tells_of(reference):
+    """Nineteen blocks; request 3 comes four steps after request 0 has left and finds 48 tokens."""
+    hits = {
+        hit.request_id: (step.step, hit.num_tokens)
+        for step in reference.steps
+        for hit in step.prefix_hits
+    }
+    [left] = [step.step for step in reference.steps if 0 in step.finished]
+    assert hits == {1: (3, 32), 3: (left + 4, 48), 5: (29, 32)}
+    assert reference.steps[0].blocks.num_blocks == 19
+    assert any(step.blocks.evicted for step in reference.steps)
+    assert reference.error is None
+
+
+@pytest.mark.process
+def test_a_hash_without_its_parent_is_told_of_the_text_that_it_spoils(model, reference):
+    trace = served(model, Policies(block_hashes=without_parents))
+    said = pool.run_said(attempted(block_hashes=without_parents), EARLIER, model, trace, reference)
+    assert "In this run `block_hashes` came from you" in said
+    assert "**Not what the oracle `generate()` says: the text of request 5.**" in said
+    assert "120 more were found in blocks" in said
+
+
+@pytest.mark.process
+def test_a_wrong_writable_spoils_the_answers_to_one_prompt(model):
+    def in_place(table, counts, index, free):
+        return table, None
+
+    right = exhibits.four_answers(
+        model, attempted(copy_on_write=worked("l07.copy_on_write"))["copy_on_write"]
+    )
+    wrong = exhibits.four_answers(model, attempted(copy_on_write=in_place)["copy_on_write"])
+    assert "by your `copy_on_write`" in right and "stopped" not in right + wrong
+    assert right.count("**differs**") == 0 and wrong.count("**differs**") >= 3
+
+
+# ---- counted -------------------------------------------------------------------------------------
+
+
+def test_what_is_held_is_counted_once_however_many_tables_name_it():
+    prompt = measured.drawn_tokens("twice", 40)
+    trace = measured.run([(0, Request(0, prompt, 6)), (2, Request(1, prompt, 3))], 16, share=True)
+    step = trace.steps[2]
+    assert [kv.kv_tokens for kv in step.kv] == [42, 40]
+    assert measured.tokens_taken(step, 16) == (2 + 1 + 1) * 16
+    assert measured.tokens_held(step, 16) == 32 + 10 + 8
+    assert recomputed(trace) == 0, "a token that was found is not computed again"
+
+
+@pytest.mark.process
+def test_a_part_that_fails_is_said_in_place_of_a_table():
+    def allocate(*_):
+        raise KeyError("oops")
+
+    for table in (measured.sixteen_table, measured.preempted):
+        said = table(Policies(allocate=allocate), "yours")
+        assert said.startswith("**The run stopped early:** your allocate raised KeyError")
+
+
+@pytest.mark.process
+def test_a_preempted_request_finds_its_blocks_again(notebooks: Notebooks):
+    """All runs preempt as often; the one that shares computes less than half of it again."""
+    rows = notebooks.solved("l07_blocks").table("blocks of 8, not shared")
+    assert [preempted for preempted, _ in rows.values()] == ["4", "4", "4"]
+    slots, unshared, found = (int(computed) for _, computed in rows.values())
+    assert found < 0.5 * unshared <= 0.5 * slots
