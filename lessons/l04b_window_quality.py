@@ -494,10 +494,11 @@ def _():
 
     ## The same in vLLM and SGLang
 
-    - **Trained windows:** both engines evict for models that were trained with a window: Mistral 7B v0.1
-      (4,096 in every layer, so information reaches about 131,000 tokens back through 32 layers), Gemma 3
-      (five windowed layers for each full one), gpt-oss (128, every second layer). In the mixed models
-      the full layers still grow, so memory falls only by the share of windowed layers.
+    - **Trained windows:** both engines evict (vLLM's `SlidingWindowManager`, SGLang's `SWAKVPool`) for
+      models that were trained with a window: Mistral 7B v0.1 (4,096 in every layer, so information
+      reaches about 131,000 tokens back through 32 layers), Gemma 3 (five windowed layers for each full
+      one), gpt-oss (128, every second layer). In the mixed models the full layers still grow, so memory
+      falls only by the share of windowed layers.
     - **StreamingLLM** (Xiao et al., 2023): large models put much weight on the first tokens, and keeping
       four of them saves the fluency of a window at run time. Recall is still lost. Neither engine has a
       flag for it with ordinary models, because evicting the middle of a full-attention model's cache

@@ -125,8 +125,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_itl_limit",
         "The batch is as large as memory allows.",
-        "A larger batch makes each step longer, and every request waits for the whole step: the "
-        "batch also has to be small enough for the ITL limit.",
+        "A larger batch makes each step longer, and every request waits for the whole step. Keep "
+        "the step within the ITL limit.",
         lambda *args: served(longer, args, limited=False),
     ),
     Misconception(
@@ -229,11 +229,11 @@ EXERCISE = Exercise(
         args=(1000, 400, 4, 100, 1, 10, 5, 8),
         result=(150, 6, 6 / 7.6 * 1_000_000),
         call="capacity(gpu_bytes=1000, weight_bytes=400, kv_bytes_per_token=4,\n"
-        "         bytes_per_us=100, token_us=1, prompt_len=10, output_len=5, itl_limit_us=8)",
+        "         bytes_per_us=100, token_us=1,\n"
+        "         prompt_len=10, output_len=5, itl_limit_us=8)",
         steps=(
             "600 bytes are left for K/V: 150 tokens, room for 10 requests.",
-            "A step with 6 requests reads 760 bytes, which takes 7.6 µs; its arithmetic takes "
-            "6 µs. With 7 requests the step would take 8.2 µs, more than the limit.",
+            "6 requests read 760 bytes in 7.6 µs and compute for 6 µs. 7 would read for 8.2 µs.",
         ),
     ),
     hints=(
