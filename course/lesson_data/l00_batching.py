@@ -4,8 +4,7 @@ from typing import Any
 
 from course.lesson_data import recorded
 from nanogpt import GPT, Engine, EngineConfig, Request, encode
-from nanogpt.clock import SERVER_CPU
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, SERVER_CPU
 
 WAITING = [9, 3, 3, 2, 6, 4]
 """Tokens that each of six requests asks for."""

@@ -18,15 +18,6 @@ PATIENCE_S = 10.0
 _DECAY = 0.95  # of an older step's weight in the throughput: about the last 20 steps count
 
 
-class RefusedError(Exception):
-    """A request that is not admitted: an HTTP status, and after how many seconds to retry."""
-
-    def __init__(self, status: int, retry_after_s: int | None) -> None:
-        super().__init__(f"refused with {status}")
-        self.status = status
-        self.retry_after_s = retry_after_s
-
-
 class ThroughputEma:
     """Tokens per second of computing, an exponential moving average over steps. Mutable."""
 
@@ -120,8 +111,8 @@ def most_positions(engine: Engine) -> int:
 
 def admission_limits(engine: Engine, settings: ServerSettings) -> AdmissionLimits:
     """The limits on a request, from an engine and its server's settings."""
-    most_prompt = settings.max_prompt_tokens or engine.model.config.context_len
-    return AdmissionLimits(settings.max_requests, most_prompt, most_positions(engine), MOST_RETRY_S)
+    context = engine.model.config.context_len
+    return AdmissionLimits(settings.max_requests, context, most_positions(engine), MOST_RETRY_S)
 
 
 class Deadlines:

@@ -8,8 +8,7 @@ from support import ROOT
 from course.lesson_data.l00_batching import batching_side, engine_finish_steps
 from course.lesson_data.l00_kv_cache import Cache, your_text
 from nanogpt import encode, load_model
-from nanogpt.clock import SERVER_CPU
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, SERVER_CPU
 
 next_inputs, cached_attention = worked("l00.next_inputs"), worked("l00.cached_attention")
 LESSON = (ROOT / "lessons" / "l00_kv_cache.py").read_text(encoding="utf-8")

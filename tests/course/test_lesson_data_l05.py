@@ -15,7 +15,7 @@ from course.lesson_data.l05_policy import (
 )
 from course.lesson_data.l05_victims import under_load, victim_decisions, victims_by, without_rule_1
 from course.registry import exercise
-from nanogpt.figures.drawing import curve_names
+from nanogpt.figures.drawing import named_curves
 from nanogpt.slo import policy
 from nanogpt.slo.load import two_tier_load
 from nanogpt.slo.variants import (
@@ -39,7 +39,7 @@ def not_written(*_):
 
 def test_the_fit_that_the_lesson_shows_is_the_line_that_is_drawn():
     chart, said = fitted()
-    assert curve_names(chart) == ["measured", "the line", "a cubic"]
+    assert list(named_curves(chart)) == ["measured", "the line", "a cubic"]
     line = statistics.linear_regression(*zip(*sweep(), strict=True))
     assert f"{line.slope / 1000:.4f} ms per token and {line.intercept / 1000:.2f} ms" in said
 
