@@ -149,6 +149,10 @@ LESSONS = (
 )
 
 
+CORE_PATH = ("0", "1", "2", "3b", "7", "10")
+"""The lessons for whoever has an afternoon: the least that shows a whole engine."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExerciseEntry:
     """An exercise as the map counts it."""
