@@ -79,7 +79,7 @@ LESSONS = (
         title="Sliding windows",
         builds="Bound the K/V of each request: window visibility, eviction, KV accounting for the "
         "scheduler, and a rolling buffer.",
-        minutes=55,
+        minutes=50,
         builds_on=("1", "2"),
     ),
     Lesson(
