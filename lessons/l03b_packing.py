@@ -394,7 +394,7 @@ def _():
     |:---|:---|:---|
     | the flat row | one token axis for prefill chunks and decodes | the same; chunks and decodes share it with `--enable-mixed-chunk` |
     | `cu_seqlens_q` | `query_start_loc`, `vllm/v1/attention/backend.py` | `qo_indptr` in the FlashInfer backend |
-    | `packed` attention | `flash_attn_varlen_func` with a block table, `vllm/v1/attention/backends/flash_attn.py` | FlashInfer, FA3 or Triton |
+    | `packed` attention | `flash_attn_varlen_func`, `vllm/v1/attention/backends/flash_attn.py` | FlashInfer, FA3 or Triton |
     | captured sizes | up to 512, 1,024 on data-centre Blackwell; no graph above (`_set_cudagraph_sizes`, `vllm/config/vllm.py`) | decodes up to 256 or 512 by GPU; `--disable-cuda-graph-padding` |
 
     - **Orca** (Yu et al., OSDI 2022) had the idea and named it *selective batching*: all operations but

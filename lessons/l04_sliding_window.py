@@ -116,7 +116,8 @@ def _():
     > it also attends to the first S tokens of the text.
 
     **W or W + 1?** Here W counts the tokens *before* the query, so a token sees W + 1 keys, as in the
-    [post](https://github.com/czhou578/nanoGPT-inference) from which this lesson grew. Mistral and
+    post from which this lesson grew, by the author of
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). Mistral and
     transformers count W keys *with* the token itself, and vLLM and SGLang follow them: their window of
     W is our W − 1. Say which one you mean, and test the edge.
 
@@ -147,7 +148,7 @@ def _():
     ## Which keys may a token see?
 
     Lesson 1's mask was a triangle. The window gives it a second edge, and the sinks keep a few columns
-    open. Decide it for a single pair of positions. The answer must depend on positions only: if it
+    open. Write the rule for one query and one key. It must depend on their positions only: if it
     depended on where a chunk begins or on which entries are in memory, the text would change with the
     token budget.
     """)
@@ -710,7 +711,7 @@ def _():
     |:---|:---|:---|
     | window of W keys, token included | `sliding_window` of the model's config; the kernel gets W − 1 | `config.sliding_window - 1` |
     | eviction | `SlidingWindowManager`, `vllm/v1/core/single_type_kv_cache_manager.py` | `SWAComponent` of the radix cache |
-    | storage | whole blocks; an evicted block is replaced by a null block | a pool of its own, `SWAKVPool`, `srt/mem_cache/swa_memory_pool.py` |
+    | storage | blocks of tokens (lesson 7), freed as a whole | a pool of its own, `SWAKVPool`, `srt/mem_cache/swa_memory_pool.py` |
     | models with both kinds of layers | hybrid KV cache manager, `--disable-hybrid-kv-cache-manager` | `--swa-full-tokens-ratio` 0.8, `--disable-hybrid-swa-memory` |
 
     - Both engines free memory in whole blocks or pages, and only in the layers that have a window. In

@@ -128,8 +128,7 @@ MISCONCEPTIONS = (
     Misconception(
         "queries_have_no_past",
         "Cached tokens belong to their request, so they count in both lists.",
-        "Cached tokens have keys but no queries in this step, so they do not count in "
-        "`cu_seqlens_q`.",
+        "Cached tokens have no queries in this step: they do not count in `cu_seqlens_q`.",
         having(cu_seqlens_q=lambda q, k, mask: k),
     ),
     Misconception(
@@ -221,6 +220,7 @@ EXERCISE = Exercise(
             [0, 2, 4],
             torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]).bool(),
         ),
+        call="pack(context_lens=[1, 0], num_scheduled_tokens=[1, 2])",
         steps=(
             "Request 0 is a decode: 1 query, 2 keys. Request 1 is a chunk: 2 queries, 2 keys.",
             "Request 1's queries therefore begin at 1 and its keys at 2.",

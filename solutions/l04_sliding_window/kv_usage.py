@@ -173,8 +173,9 @@ EXERCISE = Exercise(
         ),
         args=(10, 4, 6, 2),
         result=(12, 8),
+        call="kv_usage(num_computed_tokens=10, num_scheduled_tokens=4, window=6, sinks=2)",
         steps=(
-            "Of the 10 computed tokens, 2 sinks and 6 of the window are left: 8.",
+            "Of the 10 computed tokens, 2 sinks and 6 in the window are still held: 8.",
             "The chunk of 4 comes on top: the peak is 12.",
             "At the end of the step, 2 + 6 stay again.",
         ),

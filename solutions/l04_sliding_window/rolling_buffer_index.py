@@ -58,7 +58,7 @@ def next_free_slot(
 
 NOT_INT = Misconception(
     "not_int",
-    "A position is divided by the window.",
+    "The slot is position / window.",
     lambda slot: f"Return a whole number (an int), not {a_kind(slot)}.",
     examples=(lambda position, window, sinks: position / window,),
 )
@@ -167,10 +167,7 @@ def misplaced(
 
 
 def explanation(ask: Ask, slots: dict[int, int], window: int, sinks: int) -> Misconception | None:
-    """The known mistake that gives all these slots, and those of a second buffer.
-
-    A single slot would agree with several mappings.
-    """
+    """The known mistake that gives all these slots, and those of a second buffer."""
     results: list[tuple[Args, Any]] = [
         ((position, window, sinks), slot) for position, slot in slots.items()
     ]
@@ -228,6 +225,7 @@ EXERCISE = Exercise(
         ),
         args=(5, 3, 2),
         result=2,
+        call="rolling_buffer_index(position=5, window=3, sinks=2)",
         steps=(
             "Positions 0 and 1 are sinks, and positions 2, 3 and 4 fill the other three slots.",
             "When position 5 is computed, position 2 leaves the window: 5 takes its slot, here 2.",

@@ -215,6 +215,7 @@ EXERCISE = Exercise(
         ),
         args=(7, 3, 3, 1),
         result=False,
+        call="visible(query=7, key=3, window=3, sinks=1)",
         steps=(
             "A window of 3 shows query 7 the keys 4, 5, 6 and 7.",
             "One sink adds key 0. Key 3 is in neither group.",
