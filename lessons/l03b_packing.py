@@ -279,9 +279,9 @@ def _(FORMS, runs):
         Figure(
             latencies(
                 {form: runs["gpu", 256, form] for form in FORMS},
-                "Gaps between tokens, budget 256",
+                "TTFT and ITL, budget 256",
             ),
-            "Which gaps differ between the three layouts?",
+            "Which requests and which tokens come later with padding?",
         ),
     )
     return

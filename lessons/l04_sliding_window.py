@@ -220,8 +220,8 @@ def _():
 def _():
     predict(
         "l04.freed",
-        "Ten requests share a buffer of 12,800 bytes. Nine of them are finished. The tenth keeps a "
-        "slice of 640 bytes, its last 20 entries. How many bytes are **freed**?",
+        "Ten requests share a buffer of 12,800 bytes. Nine of them are finished. The other one, "
+        "request 3, keeps a slice of 640 bytes, its last 20 entries. How many bytes are **freed**?",
         (
             "12,160: all but the slice",
             "11,520: the rows of the nine others",
