@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from nanogpt.child_process import ChildProcess
+from nanogpt.child_process import ChildProcess, receive, send
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
 from nanogpt.fleet import decisions
@@ -32,7 +32,7 @@ from nanogpt.model import GPT
 from nanogpt.request import Request, validate_request
 from nanogpt.validate import check_int
 from nanogpt.workers.router_state import Result, Ticket, WorkerBook
-from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped, receive, send
+from nanogpt.workers.worker_messages import Crashed, Forget, Load, Ready, Stepped
 from nanogpt.workers.worker_process import write_model
 
 CONFIG = EngineConfig(token_budget=64, block_size=16, share_prefixes=True)

@@ -96,7 +96,7 @@ SLIPS: list[tuple[str, Callable[..., Any], str | None]] = [
     ("l03.full_mask", blind_for_one_query, "all_masked"),
     ("l03.pack", borders_changed_places, "changed_places"),
     ("l04.evict", lambda k, v, *rest: evict(k.float(), v.float(), *rest), "dtype"),
-    ("l06.local_vote", races.vote_if_flagged, "flag"),
+    ("l06.local_vote", races.flag_vote, "flag"),
     ("l06.preemption_point", races.leave_alone, "no_collective"),
     ("l06.preemption_point", races.leave_first, "leaves_first"),
     ("l06.preemption_point", is_true, "never_leaves"),
