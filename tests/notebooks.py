@@ -37,7 +37,7 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
-    "l05_slo_policy": [("exhibit_a", "select_victim", "margin_on_negative_scores")],
+    "l05_slo_policy": [("outranks_by_margin", "select_victim", "margin_on_negative_scores")],
     "l07_blocks": [
         ("exhibit_a", "block_hashes", "no_parent"),
         ("exhibit_b", "copy_on_write", "in_place_of_others"),
@@ -90,7 +90,7 @@ def from_nothing(adaptive):
 
 
 WITHOUT_EXERCISE = {
-    "l05_slo_policy": {"exhibit_a": outranks},
+    "l05_slo_policy": {"outranks_by_margin": outranks},
     "l07_blocks": {"exhibit_d": once_committed},
     "l08_speculation": {"exhibit_c": forget},
     "l09_fleet": {

@@ -220,7 +220,7 @@ def slack(now, deadline, total, done, a, c):
     return deadline - now - (a * total + c)
 """
 OUTRANKS = """\
-def exhibit_a(candidate, incumbent, margin):
+def outranks_by_margin(candidate, incumbent, margin):
     return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 """
 
@@ -246,7 +246,7 @@ def test_a_wrong_slack_is_drawn_beside_the_reference_s(lesson):
 
 @in_lesson("l05b_repair_ladder")
 def test_a_batch_of_all_differs_from_the_reference_under_load(lesson):
-    compared = lesson.page.locator(".output table", has_text="preemptions, computed in vain")
+    compared = lesson.page.locator(".output table", has_text="preemptions, work thrown away")
     lesson.answer(JOINED_BY_ALL)
     lesson.report("slo_batch", "failed")
     expect(compared).to_contain_text("differs first in pass")
