@@ -557,7 +557,7 @@ def fleet_view() -> Record:
 
 
 def simulated_fleet(rps: float = 30, duration_s: float = 2, *, fifo: bool = False) -> Record:
-    from nanogpt.fleet.presets import ADAPTIVE, FIFO
+    from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
     from nanogpt.fleet.simulation import simulate
     from nanogpt.fleet.workload import make_workload
 

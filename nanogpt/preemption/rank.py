@@ -94,7 +94,7 @@ class Rank:
         return Crashed(self.rank, step, layer, text, self.collectives.waiting)
 
     def _in_pass(self, kind: type[NoVote], step: int) -> NoVote:
-        num_layers = self.shard.config.num_layers
+        num_layers = len(self.shard.layers)
         return kind(self.shared, self.collectives, self.policies, step, num_layers)
 
     def _drive(self, running: RunningPass) -> Reply:

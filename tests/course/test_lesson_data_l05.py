@@ -25,7 +25,7 @@ from course.lesson_data.l05_victims import (
 )
 from course.lesson_data.l05b_ladder import cells, yours_by_load
 from course.registry import exercise
-from nanogpt.figures.drawing import curve_names
+from nanogpt.figures.drawing import named_curves
 from nanogpt.slo import policy
 from nanogpt.slo.load import two_tier_load
 from nanogpt.slo.predictor import fit_polynomial
@@ -63,7 +63,7 @@ def ttft_ms(run, request):
 
 
 def test_the_prose_says_what_the_fits_and_the_runs_give():
-    assert curve_names(fitted()) == ["measured", "the line", "a cubic"]
+    assert list(named_curves(fitted())) == ["measured", "the line", "a cubic"]
     line = statistics.linear_regression(*zip(*sweep(), strict=True))
     assert f"{line.slope / 1000:.4f} ms per token and {line.intercept / 1000:.2f} ms" in LESSON_5
     for degree, words in ((1, "It explains {:.4f}"), (3, "a cubic explains {:.4f}")):
@@ -189,7 +189,7 @@ def test_a_wrong_answer_to_lesson_5_shows_in_the_runs_of_lesson_5b(tmp_path, mon
     assert "Saved in lesson 5 and used here: `slack`." in said
     assert "differs first in pass" in said
     chart = yours_by_load(batch, earlier)
-    assert curve_names(chart) == ["without preemption", "the reference", "yours"]
+    assert list(named_curves(chart)) == ["without preemption", "the reference", "yours"]
     answers.save("l05.edf_score", RANDOMLY, passed=False)
     said = yours_by_load(batch, answers.newest_answers(*ids))
     assert said.startswith("The run with your functions stopped: ") and "edf_score" in said

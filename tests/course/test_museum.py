@@ -23,7 +23,7 @@ from course.lesson_data import l07_exhibits as blocks
 from course.lesson_data.l05_victims import victims_by
 from course.registry import exercise
 from nanogpt import GPT, Trace, generate, load_model
-from nanogpt.fleet.presets import ADAPTIVE, FIFO
+from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
 from nanogpt.policies.queueing import choose_victim
 from nanogpt.preemption import races
 from nanogpt.preemption.monitor import write_step
