@@ -93,17 +93,17 @@ LESSONS = (
     Lesson(
         stem="l05_slo_policy",
         title="SLO policy",
-        builds="Predict how long a prefill takes, rank requests by their deadlines, and choose the "
-        "running prefill that is preempted for an urgent one.",
-        minutes=55,
+        builds="Compute how much time a request has to spare, rank requests by their deadlines, and "
+        "choose the running prefill to preempt for an urgent one.",
+        minutes=45,
         builds_on=("2",),
     ),
     Lesson(
         stem="l05b_repair_ladder",
         title="The repair ladder",
-        builds="Find out why a right policy changed nothing, what each repair brings alone and "
-        "together, and where preemption loses.",
-        minutes=40,
+        builds="Find out why a right policy changed nothing, what each repair of the engine around "
+        "it does, and at which loads preemption loses.",
+        minutes=25,
         builds_on=("5",),
     ),
     Lesson(

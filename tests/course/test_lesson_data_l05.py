@@ -27,7 +27,7 @@ from course.lesson_data.l05b_ladder import cells, yours_by_load
 from course.registry import exercise
 from nanogpt.figures.drawing import named_curves
 from nanogpt.slo import policy
-from nanogpt.slo.load import two_tier_load
+from nanogpt.slo.load import POST_COST, two_tier_load
 from nanogpt.slo.predictor import fit_polynomial
 from nanogpt.slo.variants import (
     BATCHED,
@@ -83,6 +83,11 @@ def test_the_prose_says_what_the_fits_and_the_runs_give():
         assert number.format(run.num_preemptions) in LESSON_5
         assert f"after {ttft_ms(run, 0) / 1000:.2f} s" in LESSON_5
         assert f"{run.wasted_share:.0%}".replace("%", " %") in LESSON_5
+    for chunk in (512, 128):
+        most_us = 4000 * POST_COST.a_us + -(-4000 // chunk) * POST_COST.c_us
+        gap_us = POST_COST.c_us + chunk * POST_COST.a_us
+        row = f"chunks of {chunk} | 726 ms | {most_us / 1000:,.0f} ms, ×{most_us / 726_317:.2f} |"
+        assert f"{row} {gap_us / 1000:.0f} ms |" in LESSON_5
     looks = [len(simulated(REPORT_AND_VOICE, each).decisions) for each in (FORK, SEEN)]
     assert (
         "decides on {} preemptions when it reads the snapshot, and on {}".format(*looks)
