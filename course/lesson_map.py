@@ -93,8 +93,8 @@ LESSONS = (
     Lesson(
         stem="l05_slo_policy",
         title="SLO policy",
-        builds="Compute how much time a request has to spare, rank requests by their deadlines, and "
-        "choose the running prefill to preempt for an urgent one.",
+        builds="Compute how much time a request has to spare, rank requests by their deadlines, "
+        "and choose the running prefill to preempt for an urgent one.",
         minutes=45,
         builds_on=("2",),
     ),
@@ -109,9 +109,9 @@ LESSONS = (
     Lesson(
         stem="l06_preempting_the_pass",
         title="Preempting the pass",
-        builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
-        "all of them back.",
-        minutes=50,
+        builds="Stop a forward pass on several ranks without a hang, roll its step back, and "
+        "resume a suspended pass in time.",
+        minutes=55,
         builds_on=("5", "5b"),
     ),
     Lesson(
