@@ -34,7 +34,7 @@ def _():
     *pass*, which is one forward over one or more whole prompts, takes 10 ms of overhead plus 0.1 ms of
     arithmetic per token. (Lesson 0's cost of a step is `max(weight read, arithmetic) + overhead`. These
     prompts are long enough for the arithmetic to be the larger of the two.) The model has 10 layers. All
-    times are modelled.
+    times are modelled. Request 0 is the report, request 1 the voice request:
     """)
     return
 
@@ -207,11 +207,12 @@ def _():
     send the K/V to others, which run the decodes. A prefill then never delays a decode, so TTFT and ITL can
     be tuned apart; the price is the transfer of every prompt's K/V. Its usual measure is *goodput*: requests
     per second that meet their SLOs. [DistServe](https://hao-ai-lab.github.io/blogs/distserve) reports up to
-    4.48 times the goodput, or SLOs 10.2 times tighter, than the engines it compares with. vLLM's
-    documentation states that disaggregation does not raise throughput, so where chunks keep ITL within its
-    SLO, they are simpler. On a prefill machine one problem remains, and it is this lesson's: a long prefill
-    delays an urgent one. The post runs such a machine, on a [fork of vLLM](https://github.com/adiu19/vllm)
-    that preempts.
+    4.48 times the goodput, or SLOs 10.2 times tighter, than the engines it compares with.
+
+    vLLM's documentation states that disaggregation does not raise throughput. So where chunks keep ITL within
+    its SLO, chunks are enough. And on a prefill machine one problem remains: a long prefill still delays an
+    urgent one. The post runs such a machine, on a [fork of vLLM](https://github.com/adiu19/vllm) that
+    preempts.
     """)
     return
 

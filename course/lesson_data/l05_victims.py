@@ -161,8 +161,8 @@ def under_load(
     mine |= earlier or {}
     saved = ""
     if earlier is not None:
-        names = ", ".join(f"`{name}`" for name in earlier) or "nothing"
-        saved = f" Saved in lesson 5 and used here: {names}."
+        names = ", ".join(f"`{name}`" for name in earlier) or "none, so the reference acts"
+        saved = f" Your saved functions of lesson 5: {names}."
     rows = [
         f"{whose_policies(attempts, 'these runs')}{saved} {len(load)} requests, modelled:",
         "",

@@ -17,9 +17,7 @@ Rule = Callable[..., Any]
 
 # --- the monitor --------------------------------------------------------------------------------
 
-_GRID = (
-    "display:grid;grid-template-columns:repeat(auto-fill,minmax(13em,1fr));gap:.7em;margin:1em 0"
-)
+_GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(15em,1fr));gap:.7em;margin:1em 0"
 _BOX = "border:1px solid rgba(128,136,148,.6);border-radius:6px;padding:.5em .8em"
 
 

@@ -191,7 +191,7 @@ def test_a_wrong_answer_to_lesson_5_shows_in_the_runs_of_lesson_5b(tmp_path, mon
     earlier = answers.newest_answers(*ids)
     load = two_tier_load(seed=0, requests_per_s=4, duration_s=10)
     said = under_load(load, {"slo_batch": batch}, (BATCHED,), earlier)
-    assert "Saved in lesson 5 and used here: `slack`." in said
+    assert "Your saved functions of lesson 5: `slack`." in said
     assert "differs first in pass" in said
     chart = yours_by_load(batch, earlier)
     assert list(named_curves(chart)) == ["without preemption", "the reference", "yours"]
