@@ -109,9 +109,9 @@ LESSONS = (
     Lesson(
         stem="l07_blocks",
         title="Blocks and shared prefixes",
-        builds="Keep K/V in blocks that several requests may name, find what is there already by a "
-        "hash, and copy, free and evict so that no text notices.",
-        minutes=65,
+        builds="Keep K/V in blocks, find the K/V of a shared prefix by its hashes, and free and "
+        "evict blocks without changing any text.",
+        minutes=55,
         builds_on=("0", "2"),
     ),
     Lesson(

@@ -12,7 +12,6 @@ from widgets.timeline import SHAKESPEARE, checked_trace
 
 _FIELDS = (
     "block_size", "num_blocks", "tables", "idle", "allocated", "freed", "evicted", "published",
-    "copied",
 )  # fmt: skip
 
 

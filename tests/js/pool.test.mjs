@@ -15,7 +15,7 @@ import {
 } from "../../widgets/static/prefix_tree_layout.js";
 import { decode, prefill, step } from "./trace_fixture.mjs";
 
-const NOTHING = { allocated: [], freed: [], evicted: [], published: [], copied: [] };
+const NOTHING = { allocated: [], freed: [], evicted: [], published: [] };
 const alphabet = ["a", "b", "c", "d", " ", "\n"];
 
 function pool(tables, idle, more = {}) {

@@ -38,11 +38,10 @@ function workWords(step) {
 }
 
 // What became of blocks.
-function blockWords({ allocated, freed, evicted, published, copied }) {
+function blockWords({ allocated, freed, evicted, published }) {
   const parts = [];
   if (evicted.length) parts.push(`${blocksNamed(evicted)} ${evicted.length === 1 ? "gives" : "give"} way`);
   if (allocated.length) parts.push(`${blocksNamed(allocated)} ${allocated.length === 1 ? "is" : "are"} taken`);
-  for (const [from, to] of copied) parts.push(`block ${from} is copied to block ${to} before it is written`);
   if (published.length) parts.push(`${blocksNamed(sorted(published.map(([block]) => block)))} can be found from now on`);
   if (freed.length) parts.push(`no table names ${blocksNamed(sorted(freed))} any more`);
   return parts;
