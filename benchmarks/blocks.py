@@ -31,7 +31,7 @@ from nanogpt.checkpoints.weights import load_model
 from nanogpt.clock import WallClock
 from nanogpt.config import EngineConfig
 from nanogpt.engine import Engine
-from nanogpt.experiments.kv_utilization import tokens_held, tokens_taken
+from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
 from nanogpt.figures.drawing import (
     course_style,
     curve,

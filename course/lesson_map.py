@@ -93,10 +93,18 @@ LESSONS = (
     Lesson(
         stem="l05_slo_policy",
         title="SLO policy",
-        builds="Say which prefill gives way to an urgent one, and find out what each repair of "
-        "that decision is worth.",
-        minutes=75,
+        builds="Predict how long a prefill takes, rank requests by their deadlines, and choose the "
+        "running prefill that is preempted for an urgent one.",
+        minutes=55,
         builds_on=("2",),
+    ),
+    Lesson(
+        stem="l05b_repair_ladder",
+        title="The repair ladder",
+        builds="Find out why a right policy changed nothing, what each repair brings alone and "
+        "together, and where preemption loses.",
+        minutes=40,
+        builds_on=("5",),
     ),
     Lesson(
         stem="l06_preempting_the_pass",
@@ -104,7 +112,7 @@ LESSONS = (
         builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
         "all of them back.",
         minutes=50,
-        builds_on=("5",),
+        builds_on=("5", "5b"),
     ),
     Lesson(
         stem="l07_blocks",

@@ -5,7 +5,7 @@ from typing import Any
 
 from course.lesson_data import recorded
 from nanogpt import GPT, Engine, EngineConfig, Request, encode
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU
 
 WAITING = [9, 3, 3, 2, 6, 4]
 """Tokens that each of six requests asks for."""

@@ -13,7 +13,7 @@ from course.lesson_data.l07_pool import computed_tokens, found_tokens
 from course.lesson_data.plan_only import plan_engine
 from course.replay import Rerun, replay, replays
 from nanogpt import EngineConfig, ModelConfig, Policies, Request, Trace
-from nanogpt.experiments.kv_utilization import tokens_held, tokens_taken
+from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
 
 Arrivals = list[tuple[int, Request]]
 Series = dict[str, Any]

@@ -138,11 +138,16 @@ class Trainer:
         self.seconds += time.perf_counter() - started
         return loss.item()
 
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """What a run that goes on from a saved state must have in common with it."""
+        configs = {"config": self.config, "sizes": self.model.config}
+        return {name: dataclasses.asdict(config) for name, config in configs.items()}
+
     def save(self, path: Path) -> None:
         """Write the whole state; a crash in the middle leaves the previous file in place."""
         state = {
-            "config": dataclasses.asdict(self.config),
-            "sizes": dataclasses.asdict(self.model.config),
+            **self.settings,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
@@ -158,11 +163,7 @@ class Trainer:
             state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
         except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
             raise ValueError(f"{path} is not a readable training state: {error}") from None
-        mine = {
-            "config": dataclasses.asdict(self.config),
-            "sizes": dataclasses.asdict(self.model.config),
-        }
-        for name, settings in mine.items():
+        for name, settings in self.settings.items():
             if state[name] != settings:
                 raise ValueError(f"{path} was trained with {state[name]}, not with {settings}")
         self.model.load_state_dict(state["model"])

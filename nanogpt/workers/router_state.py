@@ -58,7 +58,7 @@ class Result:
 
 @dataclass(eq=False)
 class Ticket:
-    """A request on its way. Mutable: where it is and how far it has come there."""
+    """A request in the fleet. Mutable: its workers, and its progress at the last of them."""
 
     request: Request
     arrival_ns: int
@@ -86,7 +86,7 @@ class Ticket:
         self.hit_tokens = self.computed_prefill_tokens = 0
 
     def worked(self, work: WorkRecord, at_ns: int) -> None:
-        """Take in its part of a committed step, read at `at_ns`."""
+        """Add its part of a committed step, read at `at_ns`."""
         if work.kind == "prefill":
             self.computed_prefill_tokens += work.end - work.start
         self.num_computed_tokens = work.end
@@ -169,12 +169,12 @@ class WorkerBook:
         return longest_window_match(*asked, self._window, self._sinks)[1]
 
     def take(self, ticket: Ticket) -> None:
-        """Give it a request."""
+        """Assign a request to the worker."""
         ticket.dispatched(self.id, self.hit(ticket.request))
         self.tickets[ticket.request.id] = ticket
 
     def hear(self, step: Stepped, at_ns: int) -> list[Result]:
-        """Take in a committed step, read at `at_ns`; return the results of finished requests."""
+        """Apply a committed step, read at `at_ns`; return the results of finished requests."""
         for request_id in step.preempted:
             self.tickets[request_id].num_computed_tokens = 0
         for hit in step.hits:

@@ -26,10 +26,9 @@ from lockstep import arrivals_of, text_of
 
 from nanogpt import load_model
 from nanogpt.checkpoints.tokenizer import encode
-from nanogpt.clock import CostClock
+from nanogpt.clock import LARGE_GPU, CostClock
 from nanogpt.config import EXECUTORS, EngineConfig
 from nanogpt.engine import MAX_NONFINITE_STEPS, Engine
-from nanogpt.experiments.machines import LARGE_GPU
 from nanogpt.experiments.trace_waits import wait_reasons
 from nanogpt.experiments.whole_prompts import plan_whole_prompts
 from nanogpt.planning import Plan, plan_step

@@ -17,7 +17,8 @@ from nanogpt.policies.sliding_window import visible, window_mask
 from nanogpt.policies.validate_policies import ANSWERS
 from nanogpt.policy_views import CachedBlock, RequestView
 from nanogpt.validate import PolicyError, validated
-from nanogpt.window.window_policies import indices_of, mask_of_pairs
+from nanogpt.window.window_store import mask_of_pairs
+from nanogpt.window.windowed_kv_cache import indices_of
 
 VIEW = RequestView(3, 0, 5, 6, (1, 2), (7, 8), 4, 3)
 """Request 3: prompt [1, 2], generated [7, 8], arrived at step 5."""
