@@ -1,4 +1,4 @@
-"""A run's pool of blocks: tables, what they share, what is free but still found."""
+"""A run's pool of blocks: tables, shared blocks, cached blocks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack

@@ -75,7 +75,7 @@ export function poolStates(trace) {
   return { states, nodes };
 }
 
-// "empty", "held", or "cached": free, and still found by its hash.
+// "empty", "held", or "cached": free, and found by its hash.
 export function kindOf(state, block) {
   if (state.holders.has(block)) return "held";
   return state.step.blocks.idle.includes(block) ? "cached" : "empty";
