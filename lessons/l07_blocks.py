@@ -841,7 +841,7 @@ def _():
       requests that start in the same step can share already. This is safe because a pass is never cut
       short there; exhibit C shows what happens otherwise.
     - **Copy-on-write**: this engine shares only full blocks, so it never copies one. vLLM V1 does the same,
-      except for hybrid models, where a hit may end inside a block and that block is copied.
+      except for models that mix kinds of attention: there a hit may end inside a block, which is copied.
     - **With a sliding window** vLLM's `SlidingWindowManager` frees a block once no token in it is visible,
       and a hit needs only the blocks that are still visible. This engine does the same with
       `sliding_window` and `block_size`.

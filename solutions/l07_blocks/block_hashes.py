@@ -188,7 +188,7 @@ EXERCISE = Exercise(
         rules=(
             "`tokens` are a text's token ids, whole numbers from 0, in blocks of `size`.",
             "`salt` is a string that stands for everything else that changes K/V, such as an "
-            "adapter. It is never such a hash itself.",
+            "adapter. It is never equal to a block's hash.",
             "Return one string for each full block, in order.",
             "Two blocks have the same string exactly when they hold the same K/V: in the same "
             "text, in another text, in another process, and tomorrow.",
