@@ -18,7 +18,7 @@ from nanogpt.experiments.trace_metrics import tokens_held, tokens_taken
 Arrivals = list[tuple[int, Request]]
 Series = dict[str, Any]
 
-CONTEXT = ModelConfig().context_len
+CONTEXT = ModelConfig().max_model_len
 SIZES = (1, 8, 16, 64)
 _VOCABULARY = 65
 _MOST_STEPS = 2000

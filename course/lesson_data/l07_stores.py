@@ -28,7 +28,7 @@ class Store(KVCache):
 
     def __init__(self, model: GPT, policies: Policies) -> None:
         config, weight = model.config, model.token_embedding.weight
-        num_blocks = BATCH * -(-config.context_len // SIZE)
+        num_blocks = BATCH * -(-config.max_model_len // SIZE)
         super().__init__(
             config, num_blocks, SIZE, weight.dtype, weight.device, policies,
             num_lanes=BATCH, share=True, records_blocks=True,
