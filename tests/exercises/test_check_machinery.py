@@ -83,7 +83,6 @@ def test_drawn_cases_alone_catch_most_wrong_answers(exercise_id: str) -> None:
     [
         ("l01.plan_step", "prefill_first"),
         ("l02.choose_victim", "oldest"),
-        ("l05.select_victim", "never"),
     ],
 )
 def test_a_failing_workload_is_shrunk_to_two_requests(exercise_id: str, name: str) -> None:
