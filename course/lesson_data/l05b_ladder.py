@@ -72,11 +72,13 @@ def _interval(estimate: Mapping[str, float]) -> list[float]:
 
 def rung_by_load(title: str) -> Figure:
     """A rung of the recorded ladder beside the first one, at every load, with its intervals."""
-    shown = [
-        Cell(**each | {tier: Estimate(**each[tier]) for tier in ("urgent", "generous")})
-        for each in cells()
-        if each["title"] in (CONTROL.title, title)
-    ]
+    shown: list[Cell] = []
+    for each in cells():
+        if each["title"] in (CONTROL.title, title):
+            tiers: dict[str, Any] = {
+                tier: Estimate(**each[tier]) for tier in ("urgent", "generous")
+            }
+            shown.append(Cell(**each | tiers))
     return attainment_by_load(
         shown,
         "Requests in time against load",
