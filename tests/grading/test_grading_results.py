@@ -195,16 +195,16 @@ def table(text: str) -> list[dict[str, str]]:
 def test_the_gradebook_has_a_row_for_each_student_and_nbgraders_table_one_for_each_record():
     assert gradebook_csv([BEN, ADA], LATE).replace("\r\n", "\n") == (
         "\ufeffstudent,l01_chunked_prefill,l02_scheduling,total,out_of\n"
-        "Ada,3.2,0,3.2,21\n"
-        "Ben,0,3,3,21\n"
+        "Ada,3.2,0,3.2,20\n"
+        "Ben,0,3,3,20\n"
     )
     assert gradebook_csv([], Scheme()) == "\ufeffstudent,total,out_of\r\n"
     assert nbgrader_csv([BEN, ADA], LATE).replace("\r\n", "\n") == (
         "assignment,student_id,score,max_score,late_submission_penalty,raw_score,timestamp\n"
         "l01_chunked_prefill,Ada,3.2,11,0.8,4,2026-12-05T11:00:00+00:00\n"
         "l01_chunked_prefill,Ben,0,11,0,0,\n"
-        "l02_scheduling,Ada,0,10,0,0,\n"
-        "l02_scheduling,Ben,3,10,0,3,\n"
+        "l02_scheduling,Ada,0,9,0,0,\n"
+        "l02_scheduling,Ben,3,9,0,3,\n"
     )
 
 
