@@ -746,6 +746,20 @@ def _():
 @app.cell(hide_code=True)
 def _():
     after(
+        "l03.crossed_lines",
+        mo.md(r"""
+    vLLM had this defect: two places disagreed about the order of the batch, and completions had tokens
+    *"leaked" from other requests* ([#14645](https://github.com/vllm-project/vllm/pull/14645)). In
+    [DMI #67](https://github.com/ProjectDMX/DMI/issues/67) rows of a batch were read in the order of a
+    dictionary; about 60 % of the requests got a neighbour's values, and everything looked valid.
+    """),
+    )
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    after(
         "l03.exhibit_a",
         mo.md(r"""
     /// details | Exhibit C: the row that turns into NaN
@@ -851,9 +865,6 @@ def _():
     - **A.** [mlx-vlm #1946](https://github.com/Blaizzy/mlx-vlm/pull/1946), *Stop a batched row's answer depending on its neighbour's length*: left padding is in
       the causal past, so attention reads it. [mlx-lm #1906](https://github.com/ml-explore/mlx-lm/issues/1906): a left-padding mask never reached
       attention; *the padded member keeps attending to its pads for the whole generation*.
-    - **B.** [vLLM #14645](https://github.com/vllm-project/vllm/pull/14645): two places disagreed about the order of the batch, and completions had tokens
-      *"leaked" from other requests*. [DMI #67](https://github.com/ProjectDMX/DMI/issues/67): rows of a batch were read in the order of a dictionary; about
-      60 % of the requests got a neighbour's values, and everything looked valid.
     - **C.** [burn #4697](https://github.com/tracel-ai/burn/pull/4697) and [rten #1321](https://github.com/robertknight/rten/pull/1321): NaN from a row whose every key was masked.
     - Positions: [flash-linear-attention #766](https://github.com/fla-org/flash-linear-attention/issues/766): a count of seen tokens was raised too early, and upper layers
       were *one token too large*. [unsloth #3795](https://github.com/unslothai/unsloth/pull/3795): one list of positions for all rows of a left-padded batch.

@@ -71,7 +71,7 @@ def test_a_failure_of_the_grader_is_no_mark_anywhere_and_is_told_as_what_it_is()
     assert (score.points["l01.chunk_size"], score.points["l01.plan_step"]) == (1, None)
     assert (score.raw, score.total, score.penalty) == (None, None, 0)
     row = table(gradebook_csv([ADA, record, BEN], LATE))[1]
-    assert row == {"student": "Ben", LESSON: "", SCHEDULER: "3", "total": "", "out_of": "21"}
+    assert row == {"student": "Ben", LESSON: "", SCHEDULER: "3", "total": "", "out_of": "20"}
     (row,) = table(nbgrader_csv([record], LATE))
     assert (row["score"], row["raw_score"], row["max_score"]) == ("", "", "11")
     text, page = gradescope_json(record, LATE), own_page(record)
@@ -359,10 +359,10 @@ def test_the_map_is_sorted_by_points_and_says_each_status_by_a_letter():
     ]
     page = class_report(records, Scheme())
     assert rows_of_map(page) == [
-        ("Zoe", "7", "–––✓––✓–––"),
-        ("Ada", "0", "–––E––––––"),
-        ("Ben", "0", "T––W––––––"),
-        ("Chen", "–", "–✓–!––––––"),
+        ("Zoe", "7", "–––✓––✓––"),
+        ("Ada", "0", "–––E–––––"),
+        ("Ben", "0", "T––W–––––"),
+        ("Chen", "–", "–✓–!–––––"),
     ]
     assert len({each.letter for each in words.STATUSES.values()}) == len(words.STATUSES)
     for status, said in words.STATUSES.items():
