@@ -15,8 +15,7 @@ from nanogpt import (
     decode,
     encode,
 )
-from nanogpt.clock import SERVER_CPU, CostModel
-from nanogpt.experiments.machines import LARGE_GPU
+from nanogpt.clock import LARGE_GPU, SERVER_CPU, CostModel
 from nanogpt.policies import fusing
 from nanogpt.trace import ForwardRecord
 
