@@ -153,8 +153,8 @@ def _():
     mo.md(r"""
     ## Preempt, admit, plan
 
-    This is the engine's loop. Its first line calls `Scheduler.schedule()`, the second block, which
-    makes three decisions in this order:
+    This is the engine's loop. Each step calls `Scheduler.schedule()`, the second block, which makes
+    three decisions in this order:
 
     1. **Preempt.** `select_victims`, the marked line, chooses running requests to stop until the K/V
        of the others fits into the budget. You write `choose_victim` and `requeue`, which it calls.
@@ -559,15 +559,17 @@ def _():
     ## Break it: a scheduler with one half missing
 
     Admission and preemption both guard the KV budget. Is one of them enough? The same six requests run
-    twice more under FCFS, each time with one line of the scheduler replaced:
+    twice more under FCFS, each time with one method of the scheduler replaced:
 
     ```python
-    scheduler.select_admissible = lambda preempted: ([] if preempted else list(scheduler.waiting), None)
+    scheduler.select_admissible = lambda preempted: (
+        [] if preempted else list(scheduler.waiting), None
+    )
     scheduler.select_victims = lambda: ()
     ```
 
-    The first line admits every waiting request at once, unless the step has just preempted. The second
-    never preempts.
+    The first replacement admits every waiting request at once, unless the step has just preempted. The
+    second never preempts.
     """)
     return
 

@@ -28,8 +28,7 @@ def _():
 
     **The padded batch is the teaching form.** This lesson lays requests side by side in one padded
     tensor, as textbooks do, because there you can see every mask and every slice. Production engines
-    *pack*: they put all tokens of a step into one flat row without padding. Lesson 3b does that, with
-    the functions that you write here as its base.
+    *pack*: they put all tokens of a step into one flat row without padding. Lesson 3b does that.
 
     ## What do two forwards per step cost?
 
@@ -262,11 +261,12 @@ def _():
     left too, to the longest. For each layer the new keys and values are appended on the right:
 
     ```python
-    def with_past(cached, new):                        # one layer's keys; values in the same way
-        past = zeros(B, max(context_lens), H, D)       # S columns
+    def with_past(cached, new):                    # the keys, or the values, of one layer
+        S = max(context_lens)
+        past = torch.zeros(B, S, H, D)
         for i, length in enumerate(context_lens):
-            past[i, S - length :] = cached[i]          # each past at the right end of its row
-        return torch.cat([past, new], dim=1)           # (B, S + T, H, D)
+            past[i, S - length :] = cached[i]      # at the right end of its row
+        return torch.cat([past, new], dim=1)       # (B, S + T, H, D)
     ```
 
     So the keys of a row have two parts, S columns of past and T new columns, and each part has padding
@@ -807,8 +807,7 @@ def _():
     | no decodes at all | one row, no padding, no special case |
     | *22 tokens, so* `pos_val = 22` | 21; the code computes `len - 1`, the text says 22. A test of a few letters passes with 22, and the text crashes at the end of the context |
     | `logits[:len(decode_reqs), -1]` | right as long as decodes come first, and one place decides the order |
-    | `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, max_kv_tokens=256)` | `nanogpt` has it; on three requests it makes 12 model calls in 12 steps, and the texts are the oracle's |
-    | `commit_completed_blocks` is not defined | belongs to another post |
+    | `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, max_kv_tokens=256)` | `nanogpt` has it; three requests take 12 calls in 12 steps, with the oracle's texts |
 
     ///
     """),

@@ -247,7 +247,7 @@ EXERCISE = Exercise(
             ),
         ),
         ("two equal requests, to the last token", two_equal),
-        ("preempted at any moment", JUDGE.on_drawn(lambda rng: any_resumed(rng, 40))),
+        ("any preempted request", JUDGE.on_drawn(lambda rng: any_resumed(rng, 40))),
     ),
     draw_call=draw_resume,
 )
