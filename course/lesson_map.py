@@ -45,9 +45,9 @@ LESSONS = (
     Lesson(
         stem="l02_scheduling",
         title="The scheduler",
-        builds="Decide which request goes first, which may start and which gives way when the KV "
-        "budget is short, so that every text gets done.",
-        minutes=60,
+        builds="Decide which request goes first, which may start and which is preempted when the "
+        "KV budget is exceeded, so that every request finishes.",
+        minutes=55,
         builds_on=("1",),
     ),
     Lesson(
@@ -61,10 +61,10 @@ LESSONS = (
     Lesson(
         stem="l03_interleaving",
         title="Interleaving",
-        builds="Run decodes and chunks in one forward per step, padded and masked so that no token "
-        "sees a hole.",
+        builds="Compute decodes and chunks in one forward per step, padded and masked so that no "
+        "token sees padding, and return each token to its request.",
         minutes=60,
-        builds_on=("1",),
+        builds_on=("1", "2"),
     ),
     Lesson(
         stem="l03b_packing",
