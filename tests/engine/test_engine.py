@@ -279,7 +279,7 @@ class Breaking:
         return self.reference(*args)
 
 
-STORE = ("allocate", "evict_order", "copy_on_write", "free_table", "block_hashes")
+STORE = ("allocate", "evict_order", "free_table", "block_hashes")
 FIELDS: dict[str, dict[str, Any]] = {
     **{name: {"executor": "fused"} for name in ("prepare_inputs", "full_mask", "split_kv")},
     "pack": {"executor": "single_mask"},
