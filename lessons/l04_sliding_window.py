@@ -115,6 +115,9 @@ def _():
     > With a **window** of W, a token attends to itself and to the W tokens before it. With S **sinks**
     > it also attends to the first S tokens of the text.
 
+    Large models put much attention weight on the first tokens, and their text breaks without them
+    (StreamingLLM, Xiao et al., 2023). The sinks keep these tokens visible.
+
     **W or W + 1?** Here W counts the tokens *before* the query, so a token sees W + 1 keys, as in the
     post from which this lesson grew, by the author of
     [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). Mistral and
