@@ -95,7 +95,7 @@ def test_the_exercise_of_the_guide_fits_its_lesson_and_judges(tmp_path: Path):
 def test_the_points_file_of_the_page_is_read_and_uses_every_key(tmp_path: Path):
     from course.grading.results.scheme import read_scheme
 
-    page = text_of(ROOT / "docs" / "instructors.md")
+    page = text_of(ROOT / "docs" / "grading.md")
     (example,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "points.toml").write_text(example, encoding="utf-8")
     read_scheme(tmp_path / "points.toml")
