@@ -165,7 +165,8 @@ def _():
 
     ## HTTP
 
-    **Retry-After**: a header of a refusal that says after how many seconds the client may try again.
+    **Retry-After**: a header of a refusal. It says after how many seconds the client may try
+    again.
 
     **Server-sent event**: a piece of a response that is sent while the rest is being computed: a
     line that begins with `data:`, and an empty line.
