@@ -25,9 +25,11 @@ def _():
 
     ## Which waiting request should go first?
 
-    Lesson 2 admits the request with the smallest rank. The marked line walks the queue in that order and
-    stops at the first request that does not fit. The line stays as it is; in this lesson you change the
-    ranks, and measure how long each request waits.
+    Lesson 2 admits the request with the smallest rank, and ranks equal priorities by arrival. The
+    scheduling post, by the author of
+    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), asks its readers: of two
+    requests with the same priority, which one should go first, the one that arrived earlier, or the one
+    with fewer tokens left?
     """)
     return
 
@@ -56,25 +58,6 @@ def _():
 
 
 @app.cell(hide_code=True)
-def _(engine_loop):
-    engine_loop("self.select_admissible(")
-    return
-
-
-@app.cell(hide_code=True)
-def _():
-    mo.md(r"""
-    ## Shortest first: is it the best rule?
-
-    Lesson 2 ranks equal priorities by arrival. The scheduling post, by the author of
-    [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference), asks its readers: of two
-    requests with the same priority, which one should go first, the one that arrived earlier, or the one
-    with fewer tokens left?
-    """)
-    return
-
-
-@app.cell(hide_code=True)
 def _():
     predict(
         "l02.tie",
@@ -99,6 +82,24 @@ def _():
 @app.cell(hide_code=True)
 def _(ties_table):
     after("l02.tie", mo.md(ties_table()))
+    return
+
+
+@app.cell(hide_code=True)
+def _():
+    mo.md(r"""
+    ## Where does the engine use the ranks?
+
+    The marked line walks the waiting requests from the smallest rank on and stops at the first one that
+    does not fit. It stays as it is. In this lesson you change the ranks, and measure how long each
+    request waits.
+    """)
+    return
+
+
+@app.cell(hide_code=True)
+def _(engine_loop):
+    engine_loop("self.select_admissible(")
     return
 
 
@@ -187,7 +188,7 @@ def _(Curves, two_that_age):
         x=("step", ""),
         y=("rank, the smallest goes first", ""),
         title="Two waiting requests whose ranks fall while they wait",
-        sliders=[{"name": "both age at", "values": ["the same rate", "A twice as fast"]}],
+        sliders=[{"name": "ageing", "values": ["at the same rate", "A twice as fast"]}],
         question="Can one of them overtake the other while both wait?",
     )
     return
@@ -293,8 +294,9 @@ def _():
       change ([#54530](https://github.com/vllm-project/vllm/pull/54530), open when we last looked) compares
       priorities strictly: with the arrival as a tie-break, equal requests would preempt each other in
       turn.
-    - Neither engine knows output lengths, so neither runs the shortest request first. SGLang's `lpm` and
-      `dfs-weight` order the queue by the cached prefixes of lesson 7.
+    - Neither engine knows output lengths, so neither runs the shortest request first. SGLang's
+      `shortest-prefill-first` uses the length of the prompt, which is known; its `lpm` prefers the
+      longest cached prefix (lesson 7).
 
     *Checked against vLLM 0.33.0 and SGLang 0.5.23, November 2026.*
 

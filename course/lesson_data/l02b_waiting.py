@@ -157,7 +157,7 @@ def priority_table(found: dict[tuple[str, str], Measured]) -> str:
 def two_that_age() -> list[dict[str, Any]]:
     """The ranks of two waiting requests over the steps, ageing at one rate or at two: curves."""
     waiting = {"A: arrived at 0, priority 4": (0, 4), "B: arrived at 8, priority 0": (8, 0)}
-    rates = {"the same rate": 5.0, "A twice as fast": 2.5}  # steps per level, of A; B's is 5
+    rates = {"at the same rate": 5.0, "A twice as fast": 2.5}  # steps per level, of A; B's is 5
     return [
         {
             "name": name,
@@ -165,7 +165,7 @@ def two_that_age() -> list[dict[str, Any]]:
                 [now, priority - (now - arrival) / (rate if name.startswith("A") else 5.0)]
                 for now in range(arrival, 21, 4)
             ],
-            "when": {"both age at": words},
+            "when": {"ageing": words},
         }
         for words, rate in rates.items()
         for name, (arrival, priority) in waiting.items()
