@@ -112,7 +112,7 @@ EXERCISE = Exercise(
         signature="chunk_size(token_budget: int, num_decodes: int, remaining: int) -> int",
         rules=(
             "A step computes at most `token_budget` tokens (at least 1).",
-            "`num_decodes` decodes go first and take one token each. There may be 0 of them, and "
+            "`num_decodes` decodes go first and take one token each. There may be none, or "
             "more than the budget holds.",
             "One request has `remaining` prompt tokens still to compute (at least 1).",
             "Returns how many of these tokens the step computes, 0 if none fits.",
