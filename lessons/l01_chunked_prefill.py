@@ -918,9 +918,9 @@ def _():
 
     | here | vLLM | SGLang |
     |:---|:---|:---|
-    | `plan_step` | `Scheduler.schedule`, `vllm/v1/core/sched/scheduler.py`: running requests first, then waiting ones | `Scheduler.get_next_batch_to_run`, `srt/managers/scheduler.py`: a step is prefill or decode; they share one with `--enable-mixed-chunk` (off) |
-    | `token_budget` | `--max-num-batched-tokens`; for `vllm serve` 8,192 on an H100, 16,384 from 160 GiB of memory, 2,048 below 70 GiB | `--chunked-prefill-size`; 8,192 on an H100, from 2,048 to 16,384 by GPU memory, -1 turns chunking off |
-    | none: one prompt may take all that is left | `--long-prefill-token-threshold` caps one prompt per step (0, off) | `--prefill-decode-interval` puts decode steps between prefills (off) |
+    | `plan_step` | `Scheduler.schedule`, `vllm/v1/core/sched/scheduler.py`: running requests first, then waiting ones | `get_next_batch_to_run`, `srt/managers/scheduler.py`: prefill or decode; both with `--enable-mixed-chunk` (off) |
+    | `token_budget` | `--max-num-batched-tokens`: 8,192 on an H100, 16,384 from 160 GiB, 2,048 below 70 GiB (`vllm serve`) | `--chunked-prefill-size`: 8,192 on an H100, 2,048 to 16,384 by GPU memory; -1 is off |
+    | none | `--long-prefill-token-threshold` caps one prompt per step (0, off) | `--prefill-decode-interval` puts decode steps between prefills (off) |
 
     - vLLM's scheduler has no prefill phase and no decode phase: the `num_computed_tokens` of each request
       catch up with its `num_tokens`. The author of the proposal to chunk prefills there wrote that *TTFT
