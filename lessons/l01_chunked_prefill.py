@@ -935,8 +935,8 @@ def _():
 
     /// details | Exhibit A in other engines
 
-    - [mlxcel #1001](https://github.com/lablup/mlxcel/pull/1001): four models sent a prefill of several
-      tokens to attention without a mask; *every layer wrote future-contaminated K/V into the cache*.
+    - [mlxcel #1001](https://github.com/lablup/mlxcel/pull/1001): four models had no mask in prefills;
+      *every layer wrote future-contaminated K/V into the cache*.
     - [candle #3743](https://github.com/huggingface/candle/pull/3743): such bugs are *invisible in the
       common paths*, because a whole prompt has offset 0 and a decode has one row.
     - [hyprstream #1521](https://github.com/hyprstream/hyprstream/pull/1521): `tril` without the offset
@@ -944,7 +944,7 @@ def _():
       ExecuTorch's reference cache ([#21749](https://github.com/pytorch/executorch/pull/21749)).
     - [vLLM #26042](https://github.com/vllm-project/vllm/issues/26042): with one attention backend, chunked
       prefill took GSM8K (school mathematics) from above 93 % to 65 %, and *it gets worse if the chunked
-      prefill size goes smaller*. The symptom is exhibit A's; the cause was another.
+      prefill size goes smaller*. The symptom is exhibit A's, the cause another.
     ///
 
     ## What comes next
