@@ -147,7 +147,7 @@ def _(Timeline, whole_gpu):
 def _():
     mo.md(r"""
     Each step is drawn as wide as it is long. (**Width shows time** switches to one column per step, in
-    which you can read the letters.) Each of the four requests has one ITL of 206 ms; all its others are
+    which you can read the letters.) Each of the four requests has one ITL of 206 ms; all others are
     about 5 ms. No request failed, no error was logged, and throughput looks fine, but four users stared
     at a frozen screen.
 
@@ -476,9 +476,9 @@ def _():
     ## Your functions in the real engine
 
     Six requests, some short and some long, arrive at different steps. The engine is the one in
-    `nanogpt/engine.py`. Your functions enter it through `Policies` as soon as you have written them, right
-    or wrong. They run under a time limit, and the engine refuses an impossible plan with a sentence before
-    anything changes.
+    `nanogpt/engine.py`. Your functions enter it through `Policies`, its record of decision functions, as
+    soon as you have written them, right or wrong. They run under a time limit, and the engine refuses an
+    impossible plan with a sentence before anything changes.
     """)
     return
 
@@ -920,7 +920,7 @@ def _():
     |:---|:---|:---|
     | `plan_step` | `Scheduler.schedule`, `vllm/v1/core/sched/scheduler.py`: running requests first, then waiting ones | `get_next_batch_to_run`, `srt/managers/scheduler.py`: prefill or decode; both with `--enable-mixed-chunk` (off) |
     | `token_budget` | `--max-num-batched-tokens`: 8,192 on an H100, 16,384 from 160 GiB, 2,048 below 70 GiB (`vllm serve`) | `--chunked-prefill-size`: 8,192 on an H100, 2,048 to 16,384 by GPU memory; -1 is off |
-    | none | `--long-prefill-token-threshold` caps one prompt per step (0, off) | `--prefill-decode-interval` puts decode steps between prefills (off) |
+    | no further limit | `--long-prefill-token-threshold` caps one prompt per step (0, off) | `--prefill-decode-interval` puts decode steps between prefills (off) |
 
     - vLLM's scheduler has no prefill phase and no decode phase: the `num_computed_tokens` of each request
       catch up with its `num_tokens`. The author of the proposal to chunk prefills there wrote that *TTFT

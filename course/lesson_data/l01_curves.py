@@ -26,10 +26,10 @@ def budget_chart(runs: Mapping[str, Summary]) -> Figure:
     }
     curve(axes, _WHOLE, [found.pop(_WHOLE)])
     curve(axes, "chunks, by budget", found.values())
-    for name, point in found.items():  # to the left of and above a curve that rises
+    for name, point in found.items():  # below the curve
         axes.annotate(
-            name.rpartition(" ")[2], point, xytext=(-4, 7), textcoords="offset points",
-            color=INK, fontsize=TEXT_PT, ha="right",
+            name.rpartition(" ")[2], point, xytext=(3, -15), textcoords="offset points",
+            color=INK, fontsize=TEXT_PT,
         )  # fmt: skip
     axes.margins(x=0.1)
     label_axes(axes, "largest ITL (ms)", "throughput (tokens/s)", log_x=True)

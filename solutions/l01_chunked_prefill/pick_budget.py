@@ -166,7 +166,7 @@ EXERCISE = Exercise(
         result=10,
         steps=(
             "A step of 10 tokens takes 500 + 10 * 10 = 600 µs, which is within the limit.",
-            "A step of 11 tokens takes 610 µs. 10 is also at least num_decodes + 1 = 5.",
+            "A step of 11 tokens takes 610 µs. 10 is also at least `num_decodes + 1`, which is 5.",
         ),
     ),
     hints=(
