@@ -157,9 +157,9 @@ def _():
     ## The line that accepts or rejects
 
     The engine appends draft tokens to the rows of its decodes when it schedules a step, and `execute`
-    computes them like the tokens of a chunk. The marked line decides: for each draft token, `sample`
-    calls `rejection_sample`, which you write first. The line after it, `update`, rolls back the KV
-    cache with your `roll_back_kv`.
+    computes them like the tokens of a chunk. The marked line decides: `sample` calls
+    `rejection_sample`, which you write first, for each draft token up to the first rejected one. The
+    line after it, `update`, rolls back the KV cache with your `roll_back_kv`.
     """)
     return
 
@@ -854,14 +854,15 @@ def _():
     | tokens per pass | 1 + accepted / drafts, from `vllm:spec_decode_num_accepted_tokens` and `_num_drafts` | `sglang:spec_accept_length` |
     | acceptance rate | accepted / *proposed*, `vllm:spec_decode_num_draft_tokens`; ours is accepted / *checked* | `sglang:spec_accept_rate` |
 
-    - Both engines serve three kinds of drafts. **MTP** (multi-token prediction) modules were trained
-      with the target; DeepSeek-V3 reports that 85 to 90 % of their second tokens are accepted
-      ([2412.19437](https://arxiv.org/abs/2412.19437)). vLLM calls them `deepseek_mtp` and other `…_mtp`,
-      SGLang `NEXTN`. **EAGLE-3** ([2503.01840](https://arxiv.org/abs/2503.01840)) trains one extra layer
-      that drafts from features of several target layers: `eagle3`, `EAGLE3`. **Separate small models**
-      are `draft_model` and `STANDALONE`. **Medusa** ([2401.10774](https://arxiv.org/abs/2401.10774)) was
-      their forerunner: extra heads of the target, and a *tree* of draft tokens in one pass. SGLang
-      verifies trees when `--speculative-eagle-topk` is above 1.
+    - **MTP** (multi-token prediction): the target is trained with a module that predicts one token
+      further. DeepSeek-V3 reports an acceptance rate of 85 to 90 % for that token
+      ([2412.19437](https://arxiv.org/abs/2412.19437)). vLLM: `deepseek_mtp` and others; SGLang: `NEXTN`.
+    - **EAGLE-3** ([2503.01840](https://arxiv.org/abs/2503.01840)): a small draft model that reads the
+      hidden states of several target layers. vLLM: `eagle3`; SGLang: `EAGLE3`.
+    - **A separate small model**, as in the paper. vLLM: `draft_model`; SGLang: `STANDALONE`.
+    - A *tree* of draft tokens, which **Medusa** introduced
+      ([2401.10774](https://arxiv.org/abs/2401.10774)), covers several continuations in one pass. SGLang
+      drafts trees when `--speculative-eagle-topk` is above 1.
     - In vLLM the scheduler subtracts rejected tokens from `num_computed_tokens`, which is your 8.4.
       Drafts are greedy by default, so q is 1 for the draft token (`draft_sample_method`).
     - Both have options that accept more and change the distribution: `rejection_sample_method` other than

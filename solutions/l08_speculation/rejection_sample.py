@@ -159,13 +159,15 @@ EXERCISE = Exercise(
         ),
         args=([0.125, 0.25, 0.625], [0.625, 0.125, 0.25], 0, 0.75, 0.5),
         result=(False, 2),
+        call="rejection_sample(target_probs=[0.125, 0.25, 0.625], draft_probs=[0.625, 0.125, 0.25],"
+        "\n                 draft_token=0, u=0.75, v=0.5)",
         steps=(
             "The draft proposes token 0 with probability 0.625, five times as often as the target "
             "wants it (0.125). Its acceptance probability is 0.2.",
             "`u` = 0.75 is not below 0.2, so token 0 is rejected.",
-            "Accepted draft tokens make up all of token 0's share of p. 0.125 of token 1's share "
-            "and 0.375 of token 2's are still missing: the weights are 0, 0.125 and 0.375, and "
-            "their sum is 0.5.",
+            "Token 0 gets its whole share of p from accepted draft tokens. Token 1 still lacks "
+            "0.125 and token 2 lacks 0.375: the weights are 0, 0.125 and 0.375, and their sum is "
+            "0.5.",
             "`v` times the sum is 0.25. The running sums are 0, 0.125 and 0.5, and the first one "
             "above 0.25 is at token 2.",
         ),

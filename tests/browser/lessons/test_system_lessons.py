@@ -242,7 +242,8 @@ def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_t
     assert re.match("Yours, step 2: requests 0 and 1 decode and sample ('.*?'|a space), ", said)
     served = lesson.shows("passes. The oracle: ")
     expect(served).to_contain_text("The texts differ after")
-    lesson.answer(worked_source("l08.roll_back_kv").replace("def roll_back_kv(", "def keep_all_kv("))
+    repaired = worked_source("l08.roll_back_kv")
+    lesson.answer(repaired.replace("def roll_back_kv(", "def keep_all_kv("))
     lesson.report("roll_back_kv", "passed", place=1)
     expect(served).to_contain_text("The texts are equal.")
 
