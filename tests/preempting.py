@@ -33,7 +33,7 @@ from nanogpt.preemption.shared_state import (
 )
 
 LAYERS = 4
-CONFIG = ModelConfig(num_layers=LAYERS, num_heads=4, num_channels=32, context_len=128)
+CONFIG = ModelConfig(num_layers=LAYERS, num_heads=4, num_channels=32, max_model_len=128)
 HELD = replace(RANK_POLICIES, at_point=wait_if_held)
 """Rank parts that can be held at a point."""
 

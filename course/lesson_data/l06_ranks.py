@@ -48,7 +48,7 @@ def random_model(num_layers: int = 12, num_channels: int = 256) -> GPT:
     """Random weights: what a pass costs does not depend on what the model has learnt."""
     torch.manual_seed(0)
     config = ModelConfig(
-        num_layers=num_layers, num_heads=4, num_channels=num_channels, context_len=1536
+        num_layers=num_layers, num_heads=4, num_channels=num_channels, max_model_len=1536
     )
     return GPT(config).eval().requires_grad_(False)
 

@@ -28,7 +28,7 @@ PREFIX = "transformer."
 """Newer files begin each name with it."""
 SIZES = {
     "num_layers": "n_layer", "num_heads": "n_head", "num_channels": "n_embd",
-    "context_len": "n_positions", "vocab_size": "vocab_size",
+    "max_model_len": "n_positions", "vocab_size": "vocab_size",
 }  # fmt: skip
 """The sizes of a `ModelConfig` by their names in config.json."""
 HEAD = "lm_head.weight"

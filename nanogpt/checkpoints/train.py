@@ -83,10 +83,10 @@ def split(tokens: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def validation_loss(model: GPT, tokens: Tensor) -> float:
     """Mean cross-entropy, nats per character, over full windows. Shapes: tokens (N,)."""
-    window = model.config.context_len
+    window = model.config.max_model_len
     count = (len(tokens) - 1) // window
-    inputs = tokens[: count * window].view(count, window)  # (count, context_len)
-    targets = tokens[1 : count * window + 1].view(count, window)  # (count, context_len)
+    inputs = tokens[: count * window].view(count, window)  # (count, max_model_len)
+    targets = tokens[1 : count * window + 1].view(count, window)  # (count, max_model_len)
     total = 0.0
     for start in range(0, count, 16):
         rows = slice(start, start + 16)
@@ -122,7 +122,7 @@ class Trainer:
     def train_step(self) -> float:
         """Take one optimisation step on random windows; return its training loss."""
         started = time.perf_counter()
-        length = self.model.config.context_len
+        length = self.model.config.max_model_len
         last = len(self.train_tokens) - length - 1
         starts = torch.randint(last, (self.config.batch_size, 1), generator=self.generator)
         index = (starts + torch.arange(length)).to(self.device)  # (B, T)

@@ -17,7 +17,7 @@ from nanogpt.validate import check_int
 SHORTEST_SALT = 16
 """Characters; a shorter salt can be guessed."""
 
-MODEL = ModelConfig(num_layers=2, num_heads=2, num_channels=16, context_len=512, vocab_size=65)
+MODEL = ModelConfig(num_layers=2, num_heads=2, num_channels=16, max_model_len=512, vocab_size=65)
 
 WHOLE_GPU = CostModel(
     name="a large GPU, in whole microseconds", modelled=True,

@@ -142,10 +142,10 @@ class PreemptiveEngine(Engine):
         super().submit(request)
         self.slos[request.id] = _promise(request, NO_SLO_US)
 
-    def cancel(self, request_id: int) -> None:
-        """Give up an unfinished request, one in the inbox too. Raises: as an engine's does."""
+    def abort(self, request_id: int) -> None:
+        """Abort an unfinished request, one in the inbox too. Raises: as an engine's does."""
         self._take_arrivals()
-        super().cancel(request_id)
+        super().abort(request_id)
 
     def _take_arrivals(self) -> None:
         for arrival in self.inbox.take():
@@ -311,7 +311,7 @@ class PreemptiveEngine(Engine):
     def _forget(self, step: StepRecord) -> None:
         """Forget the SLOs, preemptions and refusals up to that step, too."""
         super()._forget(step)
-        for request_id in (*step.finished, *step.given_up):
+        for request_id in (*step.finished, *step.aborted):
             self.slos.pop(request_id, None)
         self.preemptions = [each for each in self.preemptions if each.step > step.step]
         for request_id in [i for i, number in self._refused_in.items() if number <= step.step]:

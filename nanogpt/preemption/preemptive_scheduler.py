@@ -89,9 +89,9 @@ class PreemptiveScheduler(Scheduler):
             cache.free(request_id)
         self.previous_step, self.admit_next = after.previous_step, after.admit_next
 
-    def cancel(self, request: Request) -> None:
+    def abort(self, request: Request) -> None:
         """Take out a request that will not be served any further, wherever it is."""
-        super().cancel(request)
+        super().abort(request)
         self.previous_step -= {request.id}
         if self.admit_next == request.id:
             self.admit_next = None

@@ -136,8 +136,8 @@ def empty_kv(shard: Shard, num_slots: int) -> Tensor:
     written by the row or by committed steps.
     """
     _, num_heads, head_size, _ = shard.layers[0].qkv.shape
-    context_len = len(shard.position_embedding)
-    shape = (2, len(shard.layers), num_slots, num_heads, context_len, head_size)
+    max_model_len = len(shard.position_embedding)
+    shape = (2, len(shard.layers), num_slots, num_heads, max_model_len, head_size)
     return zeros_on_demand(shape, shard.ln_f.dtype)
 
 

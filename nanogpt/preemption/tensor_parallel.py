@@ -100,6 +100,6 @@ def slots_of_ranks(model: GPT, config: EngineConfig, policies: Policies) -> KVCa
         return None
     weight, num_slots = model.token_embedding.weight, config.max_batch_size
     return RanksKVCache(
-        model.config, num_slots, model.config.context_len, weight.dtype, weight.device, policies,
+        model.config, num_slots, model.config.max_model_len, weight.dtype, weight.device, policies,
         num_lanes=num_slots,
     )  # fmt: skip

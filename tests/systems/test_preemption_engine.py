@@ -277,21 +277,21 @@ def test_the_slo_policy_preempts_for_the_urgent_and_lets_it_run_alone():
 
 
 @pytest.mark.process
-def test_a_request_is_cancelled_in_the_inbox_and_while_it_runs():
+def test_a_request_is_aborted_in_the_inbox_and_while_it_runs():
     with engine_with(Preemption(), EngineConfig(token_budget=8)) as engine:
         requests = [Request(i, prompt(6 + i, i), 5) for i in range(4)]
         for request in requests[:3]:
             engine.arrive(request)
         engine.step()
         engine.arrive(requests[3])
-        engine.cancel(3)
-        engine.cancel(0)
+        engine.abort(3)
+        engine.abort(0)
         engine.scheduler.admit_next = 2
-        engine.cancel(2)
+        engine.abort(2)
         assert engine.scheduler.admit_next is None
         assert not engine.scheduler.previous_step & {0, 2, 3}
         engine.serve()
-    assert [request.status for request in requests] == ["failed", "done", "failed", "failed"]
+    assert [request.status for request in requests] == ["aborted", "done", "aborted", "aborted"]
     assert_served_as_by_the_oracle(engine, requests[1:2])
 
 

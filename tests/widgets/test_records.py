@@ -25,7 +25,7 @@ MS = samples.MS
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=32)).eval()
+    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=32)).eval()
 
 
 def trace_of(model, **settings):

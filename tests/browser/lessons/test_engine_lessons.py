@@ -37,7 +37,7 @@ def test_a_lesson_s_tasks_stand_over_framed_cells_its_lines_are_short_and_a_relo
     assert hidden.count() > 20
     assert [each for each in hidden.all() if each.is_visible()] == []
     lengths = page.locator(".markdown.prose .paragraph").evaluate_all(TEXT_LINES)
-    assert len(lengths) > 5
+    assert len(lengths) > 2
     assert min(lengths) > 55 and max(lengths) <= 76  # 65 to 75; a last line is rarely full
     page.reload()
     lesson.wait_until_open()
@@ -57,7 +57,7 @@ def test_a_wrong_victim_is_told_why_and_the_right_one_ends_the_livelock(lesson):
     assert number == of  # all have been let in
     twins = lesson.widget("kv-budget", "Two equal requests")
     lesson.answer(worked_source("l02.choose_victim").replace("max(", "min("))
-    expect(lesson.report("choose_victim", "failed")).to_contain_text("the largest one gives way")
+    expect(lesson.report("choose_victim", "failed")).to_contain_text("the largest key")
     lesson.answer_right("choose_victim")
     said = lesson.page.get_by_text("In this run sort_key, choose_victim came from you")
     expect(said).to_be_attached()
@@ -147,7 +147,7 @@ def test_a_batch_and_a_mask_are_drawn_as_they_were_made_and_marked_where_they_di
     expect(mask.locator(".sn-mk-differs")).to_have_count(0)  # what padding sees is free
     oracle = lesson.page.get_by_text("All six texts equal those of the oracle")
     expect(oracle.first).to_be_attached()
-    said = lesson.page.locator(".output table", has_text="what Romeo says").locator("td code")
+    said = lesson.page.locator(".output table", has_text="Romeo's text").locator("td code")
     assert len(set(said.all_text_contents())) > 1
 
 
