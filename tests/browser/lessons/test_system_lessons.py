@@ -230,6 +230,7 @@ def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_t
     expect(speculated).to_contain_text(stopped)
     lesson.answer_right("roll_back_kv")
     expect(speculated).to_contain_text("In this run rejection_sample, roll_back_kv came from you")
+    expect(speculated).to_contain_text("Every step is the same as in the reference's run.")
     rows = speculated.locator("tbody tr")
     expect(rows).to_have_count(3)
     for row in rows.all():
