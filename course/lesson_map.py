@@ -125,9 +125,9 @@ LESSONS = (
     Lesson(
         stem="l08_speculation",
         title="Speculative decoding",
-        builds="Guess several tokens ahead, keep those that change nothing about the text, and "
-        "find out when that is worth it.",
-        minutes=60,
+        builds="Verify draft tokens by rejection sampling without changing the distribution of the "
+        "text, compute the speed-up, roll back the KV cache, and find the loads where it loses.",
+        minutes=50,
         builds_on=("0",),
     ),
     Lesson(
