@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course.attempt import Attempt
 from course.calling.jobs import RunError
@@ -16,7 +16,6 @@ from course.checks.fleet_loads import FLEET, Load
 from course.lesson_data.l09_fleet import ms
 from course.lesson_data.texts import whose_policies
 from course.replay import Rerun
-from nanogpt.figures.curves import fleet_run
 from nanogpt.fleet import decisions
 from nanogpt.fleet.costs import CALIBRATED_COST
 from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO, FleetConfig
@@ -24,9 +23,6 @@ from nanogpt.fleet.fleet_policies import FleetPolicies
 from nanogpt.fleet.fleet_record import FleetRun
 from nanogpt.fleet.simulation import simulate
 from nanogpt.fleet.workload import FleetRequest, Workload, make_workload
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Serving = FleetRun | str
 """A run of a fleet, or the sentence that says why there is none."""
@@ -111,7 +107,7 @@ def _routing_row(name: str, run: Serving) -> str:
 # --- room by force ------------------------------------------------------------------------------
 
 
-def report_and_voice() -> str:
+def victim_table() -> str:
     """One worker with a batch of one, and what preempting its request does to both; Markdown."""
 
     def letter(number: int, arrival_us: int, tokens: int, new: int, priority: int) -> FleetRequest:
@@ -176,14 +172,6 @@ def fleet_table(attempts: Mapping[str, Attempt], yours: Serving, reference: Flee
     )
 
 
-def fleet_chart(attempts: Mapping[str, Attempt], yours: Serving, reference: FleetRun) -> Figure:
-    """How TTFT is spread in that burst, and tokens per second in it, for the same fleets."""
-    fleets = [("FIFO, naive", _naive()), ("the reference", reference)]
-    if any(each.started for each in attempts.values()) and not isinstance(yours, str):
-        fleets.append(("your fleet", yours))
-    return fleet_run(fleets, "Waits and throughput in a burst")
-
-
 def _fleet_row(name: str, run: Serving, words: str) -> str:
     if isinstance(run, str):
         return f"| {name} | | | | {run} |"
@@ -226,11 +214,3 @@ def practice(attempt: Attempt) -> Serving:
         return served(FLEET, _PRACTICE.workload(), decide=Policy(attempt.function))
     by_fifo = replace(FLEET, name="FIFO", routing="round_robin")
     return served(by_fifo, _PRACTICE.workload())
-
-
-def practice_said(run: Serving) -> str:
-    """How the practice load went, in a line."""
-    if isinstance(run, str):
-        return run
-    late = sum(not outcome.attained for outcome in run.outcomes)
-    return f"**{late} of {len(run.outcomes)} deadlines missed** on this load."
