@@ -250,11 +250,11 @@ def _(Curves, boost_attempt, fleet):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The source boosts this request when it is too late, and again at every tick until it has priority
-    0. There it stays, so a request that cannot be saved is first in the queue. Checking every
-    millisecond is not needed either. The slack of a waiting request falls by 1 ms per ms, so the two
-    moments at which `boosted_priority` changes are known on arrival, and the simulator schedules an
-    event for each.
+    The source boosts this request when it is too late, and again at every tick until it has the
+    highest priority. There it stays, so a request that cannot be saved is first in the queue. Checking
+    every millisecond is not needed either. The slack of a waiting request falls by 1 ms per ms, so the
+    two moments at which `boosted_priority` changes are known on arrival, and the simulator schedules
+    an event for each.
 
     ### Ageing: give the tail back
 
@@ -592,8 +592,8 @@ def _():
 
     ```python
     baseline = replace(
-        ADAPTIVE, name="FIFO", order="fifo", urgency="off", ageing_us=None, preemption_gap=None,
-        routing="round_robin",
+        ADAPTIVE, name="FIFO", order="fifo", urgency="off", ageing_us=None,
+        preemption_gap=None, routing="round_robin",
     )
     ```
 

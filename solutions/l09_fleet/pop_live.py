@@ -228,8 +228,8 @@ EXERCISE = Exercise(
         rules=(
             "`heap` is a list that `heapq` keeps in order. Its entries are `(key, request_id, "
             "generation)`, and the smallest key goes first.",
-            "`newest[request_id]` is the newest generation of that request. An entry is **live** "
-            "if its generation is that number, and **stale** otherwise.",
+            "`newest[request_id]` is the newest generation of that request. An entry is live if "
+            "its generation is that number, and stale otherwise.",
             "Take entries off the top up to and including the first live one. Return "
             "`(request_id, heap)`: the id of that live entry's request, and the heap without the "
             "entries that you took off.",
@@ -241,6 +241,11 @@ EXERCISE = Exercise(
             [((0, 900), 5, 1), ((1, 200), 3, 2), ((1, 300), 3, 1), ((2, 100), 7, 1)],
             {3: 2, 5: 2, 7: 1},
         ),
+        call="pop_live(heap, newest={3: 2, 5: 2, 7: 1})\n"
+        "heap = [((0, 900), 5, 1),\n"
+        "        ((1, 200), 3, 2),\n"
+        "        ((1, 300), 3, 1),\n"
+        "        ((2, 100), 7, 1)]",
         steps=(
             "On top is request 5's entry with generation 1. Request 5 has been removed, so its "
             "newest generation is 2: the entry is stale and comes off.",
