@@ -30,9 +30,9 @@ LESSONS = (
     Lesson(
         stem="l00_kv_cache",
         title="The KV cache and batching",
-        builds="Compute only what is new: a decode that reads its past from a cache, and a batch "
-        "whose slots never stand idle.",
-        minutes=35,
+        builds="Attention with a KV cache, static and continuous batching, and the capacity of one "
+        "GPU: KV tokens, batch size, tokens per second.",
+        minutes=45,
     ),
     Lesson(
         stem="l01_chunked_prefill",
@@ -85,9 +85,9 @@ LESSONS = (
     Lesson(
         stem="l04b_window_quality",
         title="What a window costs",
-        builds="Find out what a window does to the text, with a metric that no lucky draw can "
-        "flatter, and why.",
-        minutes=30,
+        builds="Measure what a window costs in quality, with a metric that no random draw can "
+        "flatter, and explain the cost.",
+        minutes=25,
         builds_on=("4",),
     ),
     Lesson(
@@ -117,9 +117,9 @@ LESSONS = (
     Lesson(
         stem="l07_blocks",
         title="Blocks and shared prefixes",
-        builds="Keep K/V in blocks that several requests may name, find what is there already by a "
-        "hash, and copy, free and evict so that no text notices.",
-        minutes=65,
+        builds="Keep K/V in blocks, find the K/V of a shared prefix by its hashes, and free and "
+        "evict blocks without changing any text.",
+        minutes=55,
         builds_on=("0", "2"),
     ),
     Lesson(
@@ -147,6 +147,10 @@ LESSONS = (
         builds_on=("1", "2"),
     ),
 )
+
+
+CORE_PATH = ("0", "1", "2", "3b", "7", "10")
+"""The lessons for whoever has an afternoon: the least that shows a whole engine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,6 @@ def _():
     block**: a full one that can be found by its hash; when no table names it, it is free, and gives way
     when the room is needed. **Salt**: what goes into a hash besides tokens, since K/V depends on more.
 
-    **Copy on write**: several tables name a block until one of them is to write it; that one gets a copy.
-
     **Draft**: a cheap guess at coming tokens, which the model then judges in one pass. **Accept**: keep a
     guessed token. **Target**: the model that judges, and whose text is wanted.
 

@@ -93,7 +93,7 @@ def _():
     for layer, weights in enumerate(shard.layers):
         q, k, v = weights.queries_keys_values(x)
         yield layer                      # the attention op: is this pass still wanted?
-        x = x + reduce_attention(weights.project(attend(layer, q, k, v)))
+        x = x + reduce_attention(weights.project(attend(kv[:, layer], rows, q, k, v)))
         x = x + reduce_mlp(weights.mlp(x))
     ```
 

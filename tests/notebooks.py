@@ -38,10 +38,8 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
     "l05_slo_policy": [("exhibit_a", "select_victim", "margin_on_negative_scores")],
     "l07_blocks": [
-        ("exhibit_a", "block_hashes", "no_parent"),
-        ("exhibit_b", "copy_on_write", "in_place_of_others"),
-        ("exhibit_c", "free_table", "frees_all"),
-        ("exhibit_e", "block_hashes", "no_salt"),
+        ("hash_own_tokens", "block_hashes", "no_parent"),
+        ("free_whole_table", "free_table", "frees_all"),
     ],
     "l08_speculation": [
         ("exhibit_a", "expected_tokens", "bonus_forgotten"),
@@ -63,9 +61,9 @@ def outranks(candidate, incumbent, margin):
     return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 
 
-def once_committed(num_committed, num_new, size):
-    """Exhibit D of lesson 7, repaired: only what a step has committed can be found."""
-    return num_committed // size
+def once_committed(num_computed_tokens, num_scheduled_tokens, size):
+    """Exhibit C of lesson 7, repaired: only committed tokens can be found."""
+    return num_computed_tokens // size
 
 
 def forget(written):
@@ -80,7 +78,7 @@ def one_more(newest, request_id):
 
 WITHOUT_EXERCISE = {
     "l05_slo_policy": {"exhibit_a": outranks},
-    "l07_blocks": {"exhibit_d": once_committed},
+    "l07_blocks": {"num_findable_blocks": once_committed},
     "l08_speculation": {"exhibit_c": forget},
     "l09_fleet": {"exhibit_a": one_more},
 }

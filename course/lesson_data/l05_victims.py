@@ -93,9 +93,9 @@ def _decision(
         return {"id": view.id, "slack_us": view.slack_us, "edf_score": view.edf_score}
 
     return {
-        "waiter": scored(candidate),
-        "runners": [{**scored(each), "immune": each.num_preemptions > 0} for each in running],
-        "reference": incumbent and incumbent.id,
+        "candidate": scored(candidate),
+        "running": [{**scored(each), "immune": each.num_preemptions > 0} for each in running],
+        "incumbent": incumbent and incumbent.id,
         "victim": victim,
         "margin": policy.MARGIN,
         "mode": mode,

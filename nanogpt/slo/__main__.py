@@ -46,12 +46,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    output = argparse.ArgumentParser(add_help=False)
+    output.add_argument("--json", action="store_true", help="write JSON instead of text")
+    output.add_argument("--plot", type=plot_file, metavar="FILE", help=PLOT_HELP)
     parser = argparse.ArgumentParser(
         "python -m nanogpt.slo",
         description="Simulates SLO-aware preemption of prefills: variants by load, as a table.",
         allow_abbrev=False,
+        parents=[output],
     )
-    parser.add_argument("--json", action="store_true", help="write JSON instead of text")
     parser.add_argument(
         "--rates", type=rates, default="2,4,6,8,10", metavar="X,X",
         help="requests per second (different ones, 0.1 to 50; default %(default)s)",
@@ -59,17 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     for option, least, most, default, text in _NUMBERS:
         text = f"{text} ({least} to {most}; default %(default)s)"
         parser.add_argument(option, type=int, default=default, metavar="N", help=text)
-    parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help=f"{PLOT_HELP}; only the ladder"
-    )
     commands = parser.add_subparsers(dest="command", metavar="command")
-    fitting = commands.add_parser(
-        "fit", help="fit the predictor to a file of measured prefills", allow_abbrev=False
-    )
+    text = "fit the predictor to a file of measured prefills"
+    fitting = commands.add_parser("fit", help=text, allow_abbrev=False, parents=[output])
     fitting.add_argument("file", type=Path, help="lines of tokens,microseconds")
     fitting.add_argument("--cubic", action="store_true", help="a cubic instead of a line")
-    fitting.add_argument("--json", action="store_true", help="write JSON instead of text")
-    fitting.add_argument("--plot", type=plot_file, metavar="FILE", help=PLOT_HELP)
     return parser
 
 

@@ -111,11 +111,11 @@ class Ticket:
 class WorkerBook:
     """The router's view of one worker. Mutable: its requests, by id, and its published blocks."""
 
-    def __init__(self, worker_id: int, config: EngineConfig, context_len: int) -> None:
+    def __init__(self, worker_id: int, config: EngineConfig, max_model_len: int) -> None:
         self.id = worker_id
         self.batch_size = config.max_batch_size
         self.block_size = size = config.block_size or 1
-        context = context_len + -context_len % size  # in whole blocks, as its scheduler counts
+        context = max_model_len + -max_model_len % size  # in whole blocks, as its scheduler counts
         kv_tokens = config.max_kv_tokens or config.max_batch_size * context
         self.kv_tokens = kv_tokens - kv_tokens % size
         self._window, self._sinks, self._kv_limit = config.sliding_window, config.num_sinks, None

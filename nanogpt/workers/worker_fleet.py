@@ -110,7 +110,7 @@ class Fleet:
             weights = Path(folder.name) / "weights"
             write_model(model, weights)
             for i in range(num_workers):
-                book = WorkerBook(i, config, model.config.context_len)
+                book = WorkerBook(i, config, model.config.max_model_len)
                 child = ChildProcess.start("nanogpt.workers.worker_process")
                 self._workers[i] = _WorkerHandle(child, Connection(child.link.detach()), book)
                 self._workers[i].order(Load(str(weights), config))

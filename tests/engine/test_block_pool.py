@@ -22,7 +22,6 @@ from nanogpt.policies.blocks import (
     CachedBlock,
     allocate,
     block_hashes,
-    copy_on_write,
     evict_order,
     free_table,
     longest_match,
@@ -71,12 +70,6 @@ def test_the_longest_match_ends_at_a_gap_and_leaves_a_token_to_compute():
     assert found == {33: 32, 32: 16, 16: 0, 1: 0}
 
 
-def test_only_a_block_that_another_table_names_is_copied_before_a_write():
-    assert copy_on_write([5, 2], [0, 0, 1, 0, 0, 3], 1, [9]) == ([5, 2], None)
-    assert copy_on_write([5, 2], [0, 0, 2, 0, 0, 3], 1, [9, 8]) == ([5, 9], (2, 9))
-    assert copy_on_write([5, 2], [0, 0, 1, 0, 0, 3], 0, [9]) == ([9, 2], (5, 9))
-
-
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 4)), max_size=9))
 def test_the_least_recently_used_is_evicted_first_and_children_before_parents(worth):
     blocks = [CachedBlock(i, *each) for i, each in enumerate(worth)]
@@ -99,7 +92,7 @@ def test_a_pool_that_is_too_small_says_so_and_gives_nothing():
 # ---------------------------------------------------------------- any run of them
 
 NUM_BLOCKS, NUM_LAYERS = 9, 2
-CONFIG = ModelConfig(num_layers=NUM_LAYERS, num_heads=1, num_channels=2, context_len=16)
+CONFIG = ModelConfig(num_layers=NUM_LAYERS, num_heads=1, num_channels=2, max_model_len=16)
 PICK = st.integers(0, 9)
 TEXTS = st.lists(st.sampled_from([0, 0, 0, 1]), min_size=1, max_size=12)
 SALTS = st.sampled_from([None, None, None, "tenant"])
@@ -172,18 +165,6 @@ class SharedBlocks(RuleBasedStateMachine):
         if hit:
             self.cache.attach(new, hit)
             self.computed[new] = hit.num_tokens
-
-    @precondition(lambda self: 0 < len(self.computed) < 4)
-    @rule(pick=PICK, more=TEXTS)
-    def a_request_is_forked(self, pick: int, more: list[int]) -> None:
-        parent = self.pick(pick)
-        text = self.requests[parent].prompt_tokens[: self.computed[parent]] + more
-        child = self.add(text, self.requests[parent].cache_salt)
-        self.cache.free(child)
-        self.cache.fork(parent, child)
-        self.computed[child] = self.computed[parent]
-        for each in (child, parent):  # the last block is full, or the first to write gets a copy
-            self.compute(each, 1, fails=False)
 
     @precondition(lambda self: self.computed)
     @rule(pick=PICK, num_new=st.integers(1, 6), fails=st.booleans(), rejected=st.integers(0, 3))

@@ -28,8 +28,8 @@ from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload,
 from solutions.l02_scheduling._workloads import MAX_STEPS
 from solutions.l05_slo_policy import _prefills as prefills
 from solutions.l05_slo_policy.select_victim import STARVED
+from solutions.l07_blocks._hash_cases import any_texts
 from solutions.l07_blocks._hashing import pattern, right_labels
-from solutions.l07_blocks.block_hashes import any_texts
 from solutions.l08_speculation._law import LAW_P, LAW_Q, law_cases
 
 # --- the engine's own functions, and drawn cases --------------------------------------------------

@@ -96,7 +96,7 @@ SLIPS: list[tuple[str, Callable[..., Any], str | None]] = [
     ("l03.full_mask", blind_for_one_query, "all_masked"),
     ("l03.pack", borders_changed_places, "changed_places"),
     ("l04.evict", lambda k, v, *rest: evict(k.float(), v.float(), *rest), "dtype"),
-    ("l06.local_vote", races.vote_if_flagged, "flag"),
+    ("l06.local_vote", races.flag_vote, "flag"),
     ("l06.preemption_point", races.leave_alone, "no_collective"),
     ("l06.preemption_point", races.leave_first, "leaves_first"),
     ("l06.preemption_point", is_true, "never_leaves"),
@@ -217,7 +217,7 @@ def test_an_answer_that_goes_wrong_after_many_calls_is_caught(
         ("l09.my_policy", written("l09.my_policy", "exact_fit"),
          "Request 41 needs 239 KV tokens and worker 0 has 239 free. That is room"),
         ("l07.allocate", lambda *_: -1,
-         "The answer is a list of blocks, or None where too few are free; this is the "),
+         "Return a list of blocks, or None when too few are free; this is the int -1."),
         ("l07.block_hashes", lambda *args: block_hashes(*args)[1:],
          "There is one hash for each full block, so 2 here, not 1."),
     ],
@@ -246,9 +246,6 @@ CARDS = [
      "u=0.0, v=0.0)", "(False, 2)", "(True, 0)"),
     ("l08.speedup", "charged_once_each_alone",
      "speedup(acceptance_rate=0.85, num_draft_tokens=4, draft_cost=0.1)", "2.64902", "4"),
-    ("l07.copy_on_write", "in_place_of_others",
-     "copy_on_write(table=[5, 2], ref_counts=[0, 0, 2, 0, 0, 2], index=1, free_blocks=[1, 4])",
-     "([5, 1], (2, 1))", "([5, 2], None)"),
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ MS = samples.MS
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=32)).eval()
+    return GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=32)).eval()
 
 
 def trace_of(model, **settings):
@@ -155,7 +155,7 @@ def test_a_moment_says_what_the_whole_prompt_would_take():
     assert make("SlackTimeline", cases=[case]).cases[0]["moments"][0]["whole_us"] == 70_000
 
 
-def test_the_bar_to_pass_is_the_margin_times_the_reference_s_score_which_may_be_negative():
+def test_the_bar_to_pass_is_the_margin_times_the_incumbent_s_score_which_may_be_negative():
     bars = [each["bar"] for each in make("GatePicture").decisions]
     tight, lost = 80_000 / 120_000, -0.01
     assert bars[4] is None
