@@ -45,9 +45,9 @@ LESSONS = (
     Lesson(
         stem="l02_scheduling",
         title="The scheduler",
-        builds="Decide which request goes first, which may start and which gives way when the KV "
-        "budget is short, so that every text gets done.",
-        minutes=60,
+        builds="Decide which request goes first, which may start and which is preempted when the "
+        "KV budget is exceeded, so that every request finishes.",
+        minutes=55,
         builds_on=("1",),
     ),
     Lesson(
@@ -61,10 +61,10 @@ LESSONS = (
     Lesson(
         stem="l03_interleaving",
         title="Interleaving",
-        builds="Run decodes and chunks in one forward per step, padded and masked so that no token "
-        "sees a hole.",
+        builds="Compute decodes and chunks in one forward per step, padded and masked so that no "
+        "token sees padding, and return each token to its request.",
         minutes=60,
-        builds_on=("1",),
+        builds_on=("1", "2"),
     ),
     Lesson(
         stem="l03b_packing",
@@ -93,25 +93,25 @@ LESSONS = (
     Lesson(
         stem="l05_slo_policy",
         title="SLO policy",
-        builds="Predict how long a prefill takes, rank requests by their deadlines, and choose the "
-        "running prefill that is preempted for an urgent one.",
-        minutes=55,
+        builds="Compute how much time a request has to spare, rank requests by their deadlines, "
+        "and choose the running prefill to preempt for an urgent one.",
+        minutes=45,
         builds_on=("2",),
     ),
     Lesson(
         stem="l05b_repair_ladder",
         title="The repair ladder",
-        builds="Find out why a right policy changed nothing, what each repair brings alone and "
-        "together, and where preemption loses.",
-        minutes=40,
+        builds="Find out why a right policy changed nothing, what each repair of the engine around "
+        "it does, and at which loads preemption loses.",
+        minutes=25,
         builds_on=("5",),
     ),
     Lesson(
         stem="l06_preempting_the_pass",
         title="Preempting the pass",
-        builds="Stop a forward pass on several ranks at once, undo it or let it sleep, and bring "
-        "all of them back.",
-        minutes=50,
+        builds="Stop a forward pass on several ranks without a hang, roll its step back, and "
+        "resume a suspended pass in time.",
+        minutes=55,
         builds_on=("5", "5b"),
     ),
     Lesson(

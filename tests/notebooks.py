@@ -36,7 +36,7 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
-    "l05_slo_policy": [("exhibit_a", "select_victim", "margin_on_negative_scores")],
+    "l05_slo_policy": [("outranks_by_margin", "select_victim", "margin_on_negative_scores")],
     "l07_blocks": [
         ("hash_own_tokens", "block_hashes", "no_parent"),
         ("free_whole_table", "free_table", "frees_all"),
@@ -77,7 +77,7 @@ def one_more(newest, request_id):
 
 
 WITHOUT_EXERCISE = {
-    "l05_slo_policy": {"exhibit_a": outranks},
+    "l05_slo_policy": {"outranks_by_margin": outranks},
     "l07_blocks": {"num_findable_blocks": once_committed},
     "l08_speculation": {"exhibit_c": forget},
     "l09_fleet": {"exhibit_a": one_more},

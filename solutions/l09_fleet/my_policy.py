@@ -219,7 +219,8 @@ EXERCISE = Exercise(
         rules=(
             "Return `(request_id, worker_id)`: which request goes to which worker now. You are "
             "asked again with a new snapshot until you return `None`, which ends the round. The "
-            "next round starts when a request arrives or a worker finishes a step.",
+            "next round starts when a request arrives, or when a worker finishes a prefill or a "
+            "request.",
             "`snapshot.now_us` is the time. All times are in microseconds.",
             "`snapshot.waiting` are the waiting requests, the oldest first, at most 64 and perhaps "
             "none. Each has `id`, `priority` (0 is the highest), `arrival_us`, `deadline_us`, "

@@ -87,7 +87,7 @@ def test_what_lesson_4b_measures_is_what_it_says(notebooks: Notebooks):
     assert young[0] > "70%" and abs(float(young[5])) < 0.02
     kept = {what: float(loss[0]) for what, loss in visit.table("heaviest").items()}
     assert kept["the last 16 and the 16 heaviest"] * 2 < kept["the last 32"]
-    small = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, context_len=64))
+    small = GPT(ModelConfig(num_layers=1, num_heads=1, num_channels=8, max_model_len=64))
     engine = Engine(small, EngineConfig(sliding_window=20))
     trace = engine.run([(0, Request(0, encode("x" * 56), 9))])
     assert max(step.kv_after for step in trace.steps) == 20

@@ -123,14 +123,15 @@ def test_a_slip_is_refused_for_its_own_reason(
         assert all(len(text) <= 800 for _, text in report.example)
 
 
-def with_free_cells(new_mask: Callable[..., Tensor], seed: int) -> Callable[..., Tensor]:
-    """The right mask, whose padding queries see anything."""
+def with_free_cells(full_mask: Callable[..., Tensor], seed: int) -> Callable[..., Tensor]:
+    """The right mask, whose padding queries see anything, and at least the first key."""
 
-    def answer(num_scheduled_tokens: list[int]) -> Tensor:
-        mask, rng = new_mask(num_scheduled_tokens), random.Random(seed)
+    def answer(context_lens: list[int], num_scheduled_tokens: list[int]) -> Tensor:
+        mask, rng = full_mask(context_lens, num_scheduled_tokens), random.Random(seed)
         for row, real in enumerate(num_scheduled_tokens):
             for query in range(mask.shape[1] - real):
                 mask[row, query] = torch.tensor([rng.random() < 0.3 for _ in mask[row, query]])
+                mask[row, query, 0] = True
         return mask
 
     return answer
@@ -166,7 +167,7 @@ def by_md5(tokens: list[int], size: int, salt: str) -> list[str]:
     ("exercise_id", "answer"),
     [
         ("l02.sort_key", in_one_exact_number),
-        ("l03.new_mask", with_free_cells(worked("l03.new_mask"), 1)),
+        ("l03.full_mask", with_free_cells(worked("l03.full_mask"), 1)),
         ("l04.rolling_buffer_index", shuffled),
         ("l04.evict", in_one_buffer),
         ("l09.pop_live", sorted_heap),

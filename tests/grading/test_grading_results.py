@@ -71,7 +71,7 @@ def test_a_failure_of_the_grader_is_no_mark_anywhere_and_is_told_as_what_it_is()
     assert (score.points["l01.chunk_size"], score.points["l01.plan_step"]) == (1, None)
     assert (score.raw, score.total, score.penalty) == (None, None, 0)
     row = table(gradebook_csv([ADA, record, BEN], LATE))[1]
-    assert row == {"student": "Ben", LESSON: "", SCHEDULER: "3", "total": "", "out_of": "21"}
+    assert row == {"student": "Ben", LESSON: "", SCHEDULER: "3", "total": "", "out_of": "20"}
     (row,) = table(nbgrader_csv([record], LATE))
     assert (row["score"], row["raw_score"], row["max_score"]) == ("", "", "11")
     text, page = gradescope_json(record, LATE), own_page(record)
@@ -195,16 +195,16 @@ def table(text: str) -> list[dict[str, str]]:
 def test_the_gradebook_has_a_row_for_each_student_and_nbgraders_table_one_for_each_record():
     assert gradebook_csv([BEN, ADA], LATE).replace("\r\n", "\n") == (
         "\ufeffstudent,l01_chunked_prefill,l02_scheduling,total,out_of\n"
-        "Ada,3.2,0,3.2,21\n"
-        "Ben,0,3,3,21\n"
+        "Ada,3.2,0,3.2,20\n"
+        "Ben,0,3,3,20\n"
     )
     assert gradebook_csv([], Scheme()) == "\ufeffstudent,total,out_of\r\n"
     assert nbgrader_csv([BEN, ADA], LATE).replace("\r\n", "\n") == (
         "assignment,student_id,score,max_score,late_submission_penalty,raw_score,timestamp\n"
         "l01_chunked_prefill,Ada,3.2,11,0.8,4,2026-12-05T11:00:00+00:00\n"
         "l01_chunked_prefill,Ben,0,11,0,0,\n"
-        "l02_scheduling,Ada,0,10,0,0,\n"
-        "l02_scheduling,Ben,3,10,0,3,\n"
+        "l02_scheduling,Ada,0,9,0,0,\n"
+        "l02_scheduling,Ben,3,9,0,3,\n"
     )
 
 
@@ -359,10 +359,10 @@ def test_the_map_is_sorted_by_points_and_says_each_status_by_a_letter():
     ]
     page = class_report(records, Scheme())
     assert rows_of_map(page) == [
-        ("Zoe", "7", "–––✓––✓–––"),
-        ("Ada", "0", "–––E––––––"),
-        ("Ben", "0", "T––W––––––"),
-        ("Chen", "–", "–✓–!––––––"),
+        ("Zoe", "7", "–––✓––✓––"),
+        ("Ada", "0", "–––E–––––"),
+        ("Ben", "0", "T––W–––––"),
+        ("Chen", "–", "–✓–!–––––"),
     ]
     assert len({each.letter for each in words.STATUSES.values()}) == len(words.STATUSES)
     for status, said in words.STATUSES.items():

@@ -42,7 +42,7 @@ def ranks_below():
 
 @in_lesson("l06_preempting_the_pass")
 def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_together(lesson):
-    board = lesson.widget("vote-board", "The target is written between two glances at layer 3")
+    board = lesson.widget("vote-board", "The target is written between two reads at layer 3")
     lesson.answer(CHECKPOINT_ALONE)
     expect(lesson.report("preemption_point", "failed")).to_contain_text("waits for ever")
     mine = board.get_by_role("button", name="yours", exact=True)
@@ -62,10 +62,10 @@ def test_ranks_that_leave_alone_hang_on_the_stage_and_those_that_vote_leave_toge
 def test_a_right_clean_up_undoes_the_pass_of_real_ranks(lesson):
     lesson.answer_right("resume_or_abort")
     asked = lesson.shows("By your resume_or_abort:")
-    expect(asked).to_contain_text("sleeps 1,200 ms, then: resume")
+    expect(asked).to_contain_text("suspended for 1,200 ms, then: resume")
     lesson.answer_right("rollback_step")
-    books = lesson.page.locator(".output table", has_text="scheduled last")
-    cells = books.locator("tr", has_text="yours").locator("td")
+    states = lesson.page.locator(".output table", has_text="previous_step")
+    cells = states.locator("tr", has_text="yours").locator("td")
     expect(cells).to_have_text(["yours", "2 8 5 3", "6", "6", "6", "3"])
     # A machine that is too busy shows the recording instead, and says so.
     ran = lesson.shows("The pass over 1,400 tokens takes")
