@@ -1,4 +1,4 @@
-"""Answers kept as source files under work/answers/, and loaded again as parts of the engine.
+"""Answers kept as source files under work/answers/, and loaded again as policies of the engine.
 
 Saving knows text only. Loading believes no file: each one is checked again before it serves.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LoadedPolicies(NamedTuple):
-    """The engine's parts, whose each one is ("yours" or "reference"), and that in a sentence."""
+    """The engine's policies, whose each one is ("yours" or "reference"), and that in a sentence."""
 
     policies: Policies
     whose: dict[str, str]
@@ -105,7 +105,7 @@ def newest_answers(*exercise_ids: str) -> dict[str, SavedPolicy]:
 
 
 def load_policies(before: str | None = None) -> LoadedPolicies:
-    """The engine's parts with every passed answer of the lessons before the stem `before`.
+    """The engine's policies with every passed answer of the lessons before the stem `before`.
 
     An answer that is missing, broken, or no longer passes leaves the reference in place.
     """
@@ -126,9 +126,9 @@ def load_policies(before: str | None = None) -> LoadedPolicies:
 
 def _sentence(num_mine: int, num_policies: int, problems: list[str]) -> str:
     if num_policies == 0:
-        return "No part of the engine comes from an earlier lesson yet."
+        return "No policy of the engine comes from an earlier lesson yet."
     verb = "is" if num_mine == 1 else "are"
-    counted = f"{num_mine} of {num_policies} parts {verb} yours"
+    counted = f"{num_mine} of {num_policies} policies {verb} yours"
     rest = "." if num_mine == num_policies else "; the others are the reference."
     return " ".join([counted + rest, *problems])
 

@@ -37,8 +37,8 @@ LESSONS = (
     Lesson(
         stem="l01_chunked_prefill",
         title="Chunked prefill",
-        builds="Cut long prompts into chunks that fit a token budget, so that no other text "
-        "stops while one is read.",
+        builds="A step plan under a token budget that cuts long prompts into chunks, so that no "
+        "other request stalls.",
         minutes=60,
         builds_on=("0",),
     ),
@@ -53,8 +53,8 @@ LESSONS = (
     Lesson(
         stem="l02b_waiting",
         title="Waiting",
-        builds="Rank a queue so that waiting counts; measure what a priority moves, what it costs, "
-        "and which request it starves.",
+        builds="A queue rank in which waiting counts, and a measurement of what priorities change, "
+        "what they cost and which request they starve.",
         minutes=20,
         builds_on=("2",),
     ),

@@ -6,7 +6,7 @@ A block is in a table, or free. A free block that has a hash can still be found,
       ^                |   ^                       |
       +----- drop -----+   +-------- hold ---------+
 
-Knows neither tensors nor requests. The choices are parts (`policies/blocks.py`).
+Knows neither tensors nor requests. The decisions are policies (`policies/blocks.py`).
 """
 
 import heapq
@@ -156,7 +156,7 @@ class BlockPool:
 
     def best_first(self, table: Sequence[int], n: int) -> list[int]:
         """Free blocks in the order to take them, `n` if there are: neighbours, so that K/V is read
-        where it lies; then empty ones; then cached ones, in the order of the part.
+        where it lies; then empty ones; then cached ones, in the order of the policy.
         """
         lanes = range(0, len(self.ref_counts), self._lane)
         start = table[-1] + 1 if table else next((b for b in lanes if b in self._empty), 0)

@@ -104,8 +104,8 @@ def test_the_twins_run_under_the_learner_s_rule_and_the_reference_s_until_it_is_
 def test_a_priority_that_only_sorts_the_queue_changes_nothing_under_inversion(notebooks):
     found = notebooks.solved("l02b_waiting").names["found"]
     assert l02b_waiting.times(found, "inversion", "priority") == "×1.00"
-    assert l02b_waiting.times(found, "inversion", "priority, pushing out") == "×0.40"
-    for mode in ("priority", "priority, pushing out"):
+    assert l02b_waiting.times(found, "inversion", "priority, preempt to admit") == "×0.40"
+    for mode in ("priority", "priority, preempt to admit"):
         assert found["control", mode] == found["control", "FCFS"]
 
 
@@ -121,8 +121,8 @@ def test_under_strict_priority_latency_grows_with_the_stream(notebooks):
 def test_ageing_is_the_learners_where_it_runs_and_the_reference_s_until_it_is_written():
     mine = l02b_waiting.patience(attempted("aged_key", lambda request, rate: (request.priority,)))
     assert mine[0][1]["points"][-1] == [40, 166]
-    assert mine[1].startswith("Ageing ranks by your `aged_key`. ")
+    assert mine[1].startswith("Ageing ranks by your `aged_key`.\n")
     broken = l02b_waiting.patience(attempted("aged_key", lambda request, rate: None))
-    assert broken[1].startswith("No run with your `aged_key` came to its end")
+    assert broken[1].startswith("A run with your `aged_key` failed")
     unwritten = l02b_waiting.patience(attempted("aged_key", None, "not_started"))
-    assert unwritten[1].startswith("Ageing is the reference's: yours is not written yet. ")
+    assert unwritten[1].startswith("Ageing ranks by the reference's `aged_key`: yours is not")

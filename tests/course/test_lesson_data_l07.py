@@ -15,7 +15,7 @@ from course.lesson_data.l02_scheduler import recomputed
 from course.registry import exercise
 from nanogpt import Engine, Policies, Request, Trace, load_model
 
-EARLIER = LoadedPolicies(Policies(), {}, "0 of 18 parts are yours; the others are the reference.")
+EARLIER = LoadedPolicies(Policies(), {}, "0 of 18 policies are yours.")
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,12 @@ from tiers import some
 
 from course.lesson_map import find_lesson
 from course.registry import lesson_exercises
-from nanogpt import Trace
-from nanogpt.experiments.trace_metrics import summary
+from nanogpt.clock import LARGE_GPU
+from nanogpt.experiments.trace_metrics import request_metrics
 
 TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in FILES}
 # Predictions that nothing on the page has to wait for: only their own reveals answer them.
 NOTHING_ANSWERS = {
-    "l02.tie",
     "l02.place",
     "l03.harmless",
     "l04.position_64",
@@ -38,14 +37,23 @@ CLAIMS: dict[str, list[str]] = {
         "3 354 11.0 ms 0.6 ms 0.6 ms 0.6 ms",
         "0 28 1.7 ms 0.5 ms 11.0 ms 1.0 ms",
     ],
+    "l01_chunked_prefill": [
+        "whole prompts 304 ×1.00 54.3 ms ×1.00 205.7 ms",
+        "chunks, budget 8 262 ×0.86 77.9 ms ×1.44 5.6 ms",
+        "chunks, budget 16 342 ×1.13 56.5 ms ×1.04 8.4 ms",
+        "chunks, budget 32 347 ×1.14 56.7 ms ×1.04 15.3 ms",
+        "chunks, budget 128 317 ×1.04 54.8 ms ×1.01 64.4 ms",
+        "1 layer, random weights 0 0 2 layers, random weights 0 0.019",
+    ],
     "l02_scheduling": [
         "194 tokens were computed twice.",
         "Preempted IDs: [0]",
         "KV cache length: 19 ✓",
     ],
     "l02b_waiting": [
-        "20.4 and 47, 24.5 and 47, 27.0 and 47. ",
-        "16.4 and 63, 15.4 and 87, 14.7 and 135.",
+        "earlier arrival first 20.4, 47 24.5, 47 27.0, 47",
+        "fewer tokens left first 16.4, 63 15.4, 87 14.7, 135",
+        "strict priority 10.0 steps ageing, 20 steps a level 12.7 steps",
     ],
     "l03_interleaving": [
         "30 model calls in 30 steps.",
@@ -196,13 +204,16 @@ def sentences(texts: list[str]) -> set[str]:
 
 
 @pytest.mark.process
-def test_chunks_shrink_gaps_cost_ttft_and_gain_throughput_only_on_the_gpu(notebooks: Notebooks):
-    """What the first prediction of lesson 1 reveals."""
+def test_what_lesson_1_says_of_chunks_their_price_and_a_late_arrival(notebooks: Notebooks):
     names = notebooks.solved("l01_chunked_prefill").names
-    traces = {name: value for name, value in names.items() if isinstance(value, Trace)}
-    runs = {name: summary(trace) for name, trace in traces.items()}
-    for machine, more_tokens_per_s in (("gpu", True), ("cpu", False)):
-        whole, chunks = runs[f"whole_{machine}"], runs[f"chunked_{machine}"]
-        assert chunks.worst_itl_us * 5 < whole.worst_itl_us
-        assert chunks.mean_ttft_us > whole.mean_ttft_us
-        assert (chunks.tokens_per_s > whole.tokens_per_s) is more_tokens_per_s
+    works = [work for step in names["chunked_gpu"].steps for work in step.work]
+    assert len([each for each in works if (each.request_id, each.kind) == (4, "prefill")]) == 15
+    on_cpu = names["on_cpu"]
+    assert all(run.tokens_per_s <= on_cpu["whole prompts"].tokens_per_s for run in on_cpu.values())
+    starts = []
+    for trace in (names["late"], names["on_time"]):
+        steps = [step for step in trace.steps if any(work.request_id == 2 for work in step.work)]
+        starts.append((steps[0].step, round(request_metrics(trace, 2).ttft_us / 1000, 1)))
+    assert starts == [(27, 133.4), (3, 5.3)]
+    costs = {n: LARGE_GPU.step_us(n, 4) - LARGE_GPU.step_us(0, 4) for n in (4, 8, 16, 32)}
+    assert costs == {4: 0, 8: 0, 16: 3520, 32: 11712}

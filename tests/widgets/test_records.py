@@ -310,7 +310,7 @@ def test_a_heap_story_s_events_have_names_and_its_entries_say_whether_they_count
     assert steps[2]["generations"] == {"3": 2, "5": 1}
     assert [entry["live"] for entry in steps[2]["entries"]] == [True, False]
     assert steps[3]["popped"] == 5
-    failed = {"version": 1, "steps": [], "error": "your apply_event raised."}
+    failed = {"version": 1, "steps": [], "error": "your pop_live raised."}
     assert make("LazyHeap", story=failed).story == {"steps": [], "error": failed["error"]}
 
 
