@@ -51,7 +51,7 @@ def in_turn(story: Mapping[str, Any]) -> bool:
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds as they are read: 8.4, 75, 1,299."""
+    """Milliseconds for a table: 8.4, 75, 1,299."""
     if value is None:
         return "none"
     return f"{value:.1f}" if abs(value) < 20 else f"{value:,.0f}"
@@ -61,7 +61,7 @@ def ms(value: float | None) -> str:
 
 
 def rush() -> dict[str, FleetRun]:
-    """300 requests per second for 4 s, more than four workers can take, in three orders."""
+    """300 requests per second for 4 s, more than four workers can serve, in three orders."""
     load = make_workload("steady", 300, 4, seed=42)
     unaged = replace(ADAPTIVE, name="by priority", order="priority", ageing_us=None)
     by_arrival = replace(unaged, name="by arrival", order="fifo")
@@ -94,7 +94,7 @@ def classes_table(runs: Mapping[str, FleetRun]) -> str:
 
 
 def lifted(boosted_priority: Attempt) -> list[Series]:
-    """A request of priority 8, 200 ms to its deadline and 80 ms of work, by two rules: curves."""
+    """The priority over time of one request with 80 ms of work, by two rules: curves."""
 
     def source(at_ms: int) -> int:
         level = 8
@@ -116,7 +116,7 @@ def _levels(boosted_priority: Callable[..., Any]) -> list[Any]:
 
 
 def _steps(name: str, values: Sequence[int]) -> Series:
-    """A curve of whole numbers, one for each millisecond, by its corners."""
+    """A curve of whole numbers, one per millisecond, reduced to its corners."""
     end = len(values) - 1
     corners = {0, end}
     for at in range(1, end + 1):
