@@ -68,18 +68,18 @@ LESSONS = (
     ),
     Lesson(
         stem="l03b_packing",
-        title="Nothing padded",
-        builds="Run the same step in one flat row, and find out from counts which form is faster "
-        "where.",
+        title="Packed batches",
+        builds="Run a step as one flat batch without padding, and predict from token counts which "
+        "layout of a step is faster.",
         minutes=20,
         builds_on=("3",),
     ),
     Lesson(
         stem="l04_sliding_window",
         title="Sliding windows",
-        builds="Keep only the K/V that can still be seen, count it honestly, and measure memory by "
-        "what is really alive.",
-        minutes=65,
+        builds="Bound the K/V of each request: window visibility, eviction, KV accounting for the "
+        "scheduler, and a rolling buffer.",
+        minutes=50,
         builds_on=("1", "2"),
     ),
     Lesson(
@@ -125,9 +125,9 @@ LESSONS = (
     Lesson(
         stem="l08_speculation",
         title="Speculative decoding",
-        builds="Guess several tokens ahead, keep those that change nothing about the text, and "
-        "find out when that is worth it.",
-        minutes=60,
+        builds="Verify draft tokens by rejection sampling without changing the distribution of the "
+        "text, compute the speed-up, roll back the KV cache, and find the loads where it loses.",
+        minutes=50,
         builds_on=("0",),
     ),
     Lesson(

@@ -531,7 +531,7 @@ def _():
 
 
 @app.function
-def exhibit_a(newest, request_id):
+def newest_after_removal(newest, request_id):
     """The newest generations after this request was removed from the queue."""
     newest = dict(newest)
     newest.pop(request_id, None)  # it has left: nothing to remember
@@ -540,7 +540,7 @@ def exhibit_a(newest, request_id):
 
 @app.cell(hide_code=True)
 def _(LazyHeap, fleet):
-    revived_story = fleet.second_morning(piece(lambda: exhibit_a))
+    revived_story = fleet.second_morning(piece(lambda: newest_after_removal))
     LazyHeap(
         revived_story,
         "Exhibit A: which request is popped first?",

@@ -42,8 +42,7 @@ MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check say
         ("free_whole_table", "free_table", "frees_all"),
     ],
     "l08_speculation": [
-        ("exhibit_a", "expected_tokens", "bonus_forgotten"),
-        ("exhibit_b", "roll_back_kv", "keeps_rejected"),
+        ("keep_all_kv", "roll_back_kv", "keeps_rejected"),
     ],
     "l09_fleet": [],
     "l10_capstone": [
@@ -67,7 +66,7 @@ def once_committed(num_computed_tokens, num_scheduled_tokens, size):
 
 
 def forget(written):
-    """Exhibit C of lesson 8, repaired: the benchmark begins with an empty memory."""
+    """Exhibit B of lesson 8, repaired: the benchmark begins with an empty memory."""
     return ""
 
 
@@ -79,8 +78,8 @@ def one_more(newest, request_id):
 WITHOUT_EXERCISE = {
     "l05_slo_policy": {"outranks_by_margin": outranks},
     "l07_blocks": {"num_findable_blocks": once_committed},
-    "l08_speculation": {"exhibit_c": forget},
-    "l09_fleet": {"exhibit_a": one_more},
+    "l08_speculation": {"draft_memory": forget},
+    "l09_fleet": {"newest_after_removal": one_more},
 }
 
 

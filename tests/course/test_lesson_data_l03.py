@@ -60,25 +60,32 @@ def test_a_packing_that_lets_requests_see_each_other_is_shown_as_wrong(exact):
 
 
 @pytest.mark.process
-def test_packed_is_never_slower_and_alone_keeps_every_bit_batch_invariant(notebooks: Notebooks):
-    visit = notebooks.solved("l03b_packing")
-    runs, series = visit.names["runs"], visit.names["series"]
+def test_packed_is_never_slower_and_padding_costs_what_lesson_3b_says(notebooks: Notebooks):
+    runs = notebooks.solved("l03b_packing").names["runs"]
     for machine in ("gpu", "cpu"):
         for budget in l03b_packing.BUDGETS:
             two, padded, packed = (
                 l03b_packing.p99_ms(runs[machine, budget, form]) for form in l03b_packing.FORMS
             )
             assert packed <= min(two, padded)
-    large_gpu, _ = l03b_packing.MACHINES
-    at = {
-        each["name"]: dict(each["points"])
-        for each in series
-        if each["when"] == {"decodes": 4, "machine": large_gpu}
-    }
-    assert at["one, padded"][48] <= at["two forwards"][48]
-    assert at["one, padded"][64] > at["two forwards"][64]
-    assert all(at["one, packed"][n] <= at["two forwards"][n] for n in at["one, packed"])
-    assert [row[1] for row in visit.table("its time").values()] == ["40 of 40"] * 3
+    forwards = [each for step in runs["gpu", 256, "one, padded"].steps for each in step.forwards]
+    widest = max(forwards, key=lambda each: each.computed_tokens)
+    assert (widest.computed_tokens, widest.useful_tokens) == (1600, 207)
+    limits = {machine: [longest_chunk(clock, n) for n in (1, 4, 32)] for machine, clock in CLOCKS}
+    assert list(limits.values()) == [[165, 63, 9], [16, 4, 1]]
+
+
+CLOCKS = l03b_packing.MACHINES.items()
+
+
+def longest_chunk(clock, decodes):
+    """The longest chunk with which the padded forward is no slower than two."""
+    cost_ms = l03_batch.cost_ms
+    return max(
+        chunk
+        for chunk in range(1, 513)
+        if cost_ms(clock, (decodes + 1) * chunk) <= cost_ms(clock, decodes, chunk)
+    )
 
 
 @torch.inference_mode()

@@ -59,12 +59,11 @@ CLAIMS: dict[str, list[str]] = {
         "30 model calls in 30 steps.",
     ],
     "l03b_packing": [
-        "30 338 871 all six the oracle's",
-        "one, packed packed 30 338 338 all six the oracle's",
-        "one, packed, one mask single_mask 30 338 338 all six the oracle's",
+        "30 338 871 all six equal the oracle's",
+        "one, packed packed 30 338 338 all six equal the oracle's",
+        "one, packed, one mask single_mask 30 338 338 all six equal the oracle's",
+        "12.2 ms, ×1.00",
         "51.7 ms, ×4.23",
-        "8 rows of 200 are 1,600 tokens, 207 of them useful",
-        "63 beside 4",
     ],
     "l04b_window_quality": [
         "2.75. The window adds 1.42 nats, and at 60% of the positions",

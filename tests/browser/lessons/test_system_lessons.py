@@ -217,7 +217,7 @@ def test_a_wrong_accept_bends_the_law_which_a_right_one_keeps(lesson, speculated
     right = re.compile(r"^a: p 0\.125, q 0\.625, comes out 0\.125; b: ")
     expect(law).to_have_attribute("aria-label", right)
     expect(off).to_have_count(0)
-    expect(speculated).to_contain_text("Step for step, it is the reference's run.")
+    expect(speculated).to_contain_text("Every step is the same as in the reference's run.")
 
 
 @in_lesson("l08_speculation")
@@ -230,19 +230,21 @@ def test_a_wrong_rollback_stops_your_engine_and_a_right_one_gives_the_oracle_s_t
     expect(speculated).to_contain_text(stopped)
     lesson.answer_right("roll_back_kv")
     expect(speculated).to_contain_text("In this run rejection_sample, roll_back_kv came from you")
+    expect(speculated).to_contain_text("Every step is the same as in the reference's run.")
     rows = speculated.locator("tbody tr")
     expect(rows).to_have_count(3)
     for row in rows.all():
         _, without, with_drafts, verdict, _ = row.locator("td").all_text_contents()
         assert int(with_drafts) < 0.7 * int(without)
-        assert verdict == "the oracle's"
+        assert verdict == "equals the oracle's"
     said = press_on(lesson.timeline, "Home", *["ArrowRight"] * 2)
     assert re.match("Yours, step 2: requests 0 and 1 decode and sample ('.*?'|a space), ", said)
     served = lesson.shows("passes. The oracle: ")
-    expect(served).to_contain_text("They part after")
-    lesson.answer(exhibit("b", "l08.roll_back_kv"))
+    expect(served).to_contain_text("The texts differ after")
+    repaired = worked_source("l08.roll_back_kv")
+    lesson.answer(repaired.replace("def roll_back_kv(", "def keep_all_kv("))
     lesson.report("roll_back_kv", "passed", place=1)
-    expect(served).to_contain_text("They are the same.")
+    expect(served).to_contain_text("The texts are equal.")
 
 
 # ---- lesson 9 ------------------------------------------------------------------------------------
@@ -274,7 +276,7 @@ def my_policy(snapshot):
     return None
 """
 ONE_MORE = """\
-def exhibit_a(newest, request_id):
+def newest_after_removal(newest, request_id):
     return {**newest, request_id: newest.get(request_id, 0) + 1}
 """
 LIKE_THE_REFERENCE = "decision by decision like the reference"
