@@ -302,16 +302,15 @@ def test_a_comparison_of_two_fleets_has_the_metrics_of_a_family_first_unless_the
 
 def test_a_heap_story_s_events_have_names_and_its_entries_say_whether_they_count():
     from course.lesson_data.l09_lazy_heap import heap_story
-    from nanogpt.fleet.decisions import apply_event
 
     events = [("push", 3, (1, 200)), ("push", 5, (0, 300)), ("remove", 3), ("pop",)]
-    steps = make("LazyHeap", story=heap_story(apply_event, events)).story["steps"]
+    steps = make("LazyHeap", story=heap_story(events)).story["steps"]
     assert steps[0]["event"] == {"kind": "push", "id": 3, "key": [1, 200]}
     assert [step["event"]["kind"] for step in steps] == ["push", "push", "remove", "pop"]
     assert steps[2]["generations"] == {"3": 2, "5": 1}
     assert [entry["live"] for entry in steps[2]["entries"]] == [True, False]
     assert steps[3]["popped"] == 5
-    failed = {"version": 1, "steps": [], "error": "your apply_event raised."}
+    failed = {"version": 1, "steps": [], "error": "your pop_live raised."}
     assert make("LazyHeap", story=failed).story == {"steps": [], "error": failed["error"]}
 
 
