@@ -108,7 +108,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "only_voters_join",
-        "A rank that votes 0 need not vote.",
+        "A rank that wants to go on need not take part in the vote.",
         "A rank with a vote of 0 has to take part in the collective too. The ranks that vote 1 "
         "wait there for it, while it waits for them in the sum.",
         only_voters_join,
@@ -228,7 +228,7 @@ EXERCISE = Exercise(
             "this rank wants to leave, else `0`. All ranks run the function at the same time, and "
             "their votes may differ.",
             '`yield ("max", vote)` takes part in a collective. The rank waits until every rank has '
-            "come with a vote; then the `yield` returns the largest vote, the same on all ranks.",
+            "given its vote; then the `yield` returns the largest vote, the same on all ranks.",
             '`yield ("leave",)` leaves the pass.',
             "A rank whose moves end without leaving goes on to the sum of the attention output. "
             "That is a collective as well, and it waits for every rank.",
