@@ -506,7 +506,7 @@ def _(passes, starving):
 def _():
     predict(
         "l05.never_read",
-        "The margin is there, and the four cases of signs are right. The report finishes only once the urgent requests stop coming. **What is missing?**",
+        "The margin is there, and the four cases of signs are correct. The report finishes only once the urgent requests stop coming. **What is missing?**",
         (
             "Rule 1: a request that was preempted once is immune",
             "Rule 2: a pass past 90 % of its layers finishes",

@@ -209,7 +209,7 @@ def slo_batch(
     slack_reserve: float,
 ) -> list[int]:
     """Return the ids of the next pass, `candidate` first; no other request endangers it."""
-    raise NotImplementedError("Exercise 5b.1: which waiting requests share the candidate's pass?")
+    raise NotImplementedError("Exercise 5b.1: which waiting requests share the pass of the candidate?")
 
 
 @app.cell(hide_code=True)

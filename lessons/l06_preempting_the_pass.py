@@ -149,9 +149,9 @@ def _():
 
     A request of 242 tokens that arrives just after a prompt of 7,986 has begun waits more than a second for a
     first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, but every long prompt pays
-    for them, even when no urgent request comes. ("At most": the line is a fit of TTFT, so a part of its 34 ms belongs to the request; here all
-    of it is charged to every chunk.) **FlowPrefill**, the paper behind the post, lets the pass check at every
-    layer whether it is still wanted. A layer is short, and a check is cheap.
+    for them, even when no urgent request comes. ("At most": the line is a fit of TTFT, so a part of its 34 ms
+    belongs to the request; here all 34 ms are charged to every chunk.) **FlowPrefill**, the paper behind the
+    post, lets the pass check at every layer whether it is still wanted. A layer is short, and a check is cheap.
 
     A rank can check just before attention. vLLM's forward pass is compiled and captured in *CUDA graphs*:
     recordings of GPU work whose replay calls no Python. In its default mode, a batch with a prefill runs as
@@ -435,14 +435,14 @@ def _():
     ## How long may a pass stay suspended?
 
     An abort throws work away. The paper **suspends** instead. Our pass is a generator, so a rank stops
-    stepping it and keeps the K/V written so far and the hidden state between two layers. Later it steps on,
-    and nothing is computed twice.
+    stepping it and keeps the K/V written so far and the hidden state between two layers. Later the rank
+    continues there, and nothing is computed twice.
 
-    This has two costs. The K/V of the suspended pass takes memory that another request may need. And a
+    Suspending has two costs. The K/V of the suspended pass takes memory that another request may need. And a
     suspended pass can wait for ever, because another urgent request may always be there. An open proposal for
-    vLLM that suspends prefills met this ([#44794](https://github.com/vllm-project/vllm/pull/44794)): under
-    sustained load *a checkpointed prefill never resumes*. Mean TTFT was 449.84 ms without it, **969.43 ms**
-    with it, and 411.73 ms once suspension had a bound.
+    vLLM that suspends prefills met the second one ([#44794](https://github.com/vllm-project/vllm/pull/44794)):
+    under sustained load *a checkpointed prefill never resumes*. Mean TTFT was 449.84 ms without suspension,
+    **969.43 ms** with it, and 411.73 ms with a bound on the suspension.
     """)
     return
 
@@ -498,9 +498,10 @@ def _():
     ## See it run: two processes on this machine
 
     Two processes each hold half of a model with random weights. (The cost of a pass does not depend on what
-    the model has learnt.) They measure passes over 24 and 1,400 tokens, and a line as in lesson 5 is fitted to those times. Then the
-    same two requests run in two *arms*, without a monitor and with one: a prefill of 1,400 tokens, and after a
-    fifth of its time an urgent request of 24 tokens, whose first token was promised within half a pass.
+    the model has learnt.) They measure passes over 24 and 1,400 tokens, and a line as in lesson 5 is fitted to
+    those times. Then the same two requests run in two *arms*, without a monitor and with one: a prefill of
+    1,400 tokens, and after a fifth of its time an urgent request of 24 tokens, whose first token was promised
+    within half a pass.
 
     Your `rollback_step` rolls the step back once it has passed its check. `local_vote` and
     `preemption_point` run inside the ranks, which cannot import a notebook, so the reference's run there. The
@@ -560,8 +561,8 @@ def _():
     predict(
         "l06.exhibit_a",
         "The wrong line leaves the victim in `previous_step`. A request of the last step should still be running, "
-        "so the scheduler asserts that it admits no request that is in `previous_step`. Suppose that the urgent request runs by itself first, and the victim is admitted "
-        "**a step later**. Does the engine die then?",
+        "so the scheduler asserts that it admits no request that is in `previous_step`. Suppose that the urgent "
+        "request runs by itself first, and the victim is admitted **a step later**. Does the engine die then?",
         (
             "Yes: the victim stays in `previous_step` until something takes it out",
             "Yes, unless its K/V has been released by then",

@@ -103,7 +103,7 @@ MISCONCEPTIONS = (
         "leaves_first",
         "No vote is larger than my 1, so I know the answer.",
         "A rank that leaves before the collective is missing in it, and the others wait there. "
-        "Bring the vote first, and leave after the answer.",
+        "Give the vote first, and leave after the answer.",
         leaves_or_asks,
     ),
     Misconception(
@@ -147,7 +147,7 @@ MISCONCEPTIONS = (
         "costs every layer of every pass the same time again.",
         makes_sure,
     ),
-    Misconception("endless", "Ask until no rank wants to.", examples=(until_none_wants_to,)),
+    Misconception("endless", "Ask until no rank wants to leave.", examples=(until_none_wants_to,)),
     Misconception("no_from", "A generator may yield a generator.", examples=(yields_moves,)),
     Misconception(
         "not_a_generator", "The move is returned.", examples=((lambda vote: ("max", vote)),)
@@ -233,7 +233,7 @@ EXERCISE = Exercise(
             "A rank whose moves end without leaving goes on to the sum of the attention output. "
             "That is a collective as well, and it waits for every rank.",
             "If any rank votes 1, all leave at this attention op; otherwise none leaves. No rank "
-            "may wait for ever, and no collective may be called that is not needed.",
+            "may wait for ever, and no rank may call a collective that is not needed.",
         ),
         args=(1,),
         answers=(1,),

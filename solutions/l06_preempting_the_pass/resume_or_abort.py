@@ -112,7 +112,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "memory_first",
-        "Short memory is the first question.",
+        "Memory is checked first.",
         "Short memory is a reason to abort only while an urgent request waits. Otherwise the pass "
         "resumes and uses its K/V.",
         memory_first,
@@ -145,7 +145,7 @@ MISCONCEPTIONS = (
     ),
     suspending(
         "rounded",
-        "Times are whole.",
+        "The suspension is counted in whole run times.",
         "Neither the bound nor the ratio of the two times has to be whole. Compare without "
         "rounding.",
         lambda slept, whole, bound: slept // whole >= bound,

@@ -160,7 +160,7 @@ def test_an_abort_takes_the_chunks_of_earlier_steps_too_and_keeps_decodes_as_the
 
 
 @pytest.mark.process
-def test_a_suspended_pass_sleeps_while_the_waiter_gets_its_first_token():
+def test_a_suspended_pass_sleeps_while_the_candidate_gets_its_first_token():
     long, urgent = Request(0, prompt(90), 3), Request(1, prompt(8, 2), 2)
     preemption = Preemption(first_hurried, suspend=True, rank_policies=HELD)
     with engine_with(preemption) as engine:
@@ -181,7 +181,7 @@ def raise_key_error() -> str:
 
 @pytest.mark.process
 @pytest.mark.parametrize("end", [lambda: "resume", lambda: "abort", raise_key_error])
-def test_once_the_waiter_has_run_a_step_the_sleeping_pass_goes_on(
+def test_once_the_candidate_has_run_a_step_the_sleeping_pass_goes_on(
     end: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ):
     """An abort would take back the candidate's step, which has committed."""

@@ -245,7 +245,7 @@ def test_a_cycle_becomes_events_in_the_lanes_that_they_happened_in():
     assert votes == [0] * 7 + [1]
 
 
-def test_a_pass_that_sleeps_goes_on_after_the_waiter_s_first_token():
+def test_a_pass_that_sleeps_goes_on_after_the_candidate_s_first_token():
     slept = samples.slo_cycle(resumed_ns=samples.BEGUN_NS + 270 * MS)
     slept["cycle"]["cleaned_us"] = None
     events = make("SloCycle", **slept).events
