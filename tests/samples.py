@@ -475,7 +475,7 @@ def preemption(layer: int = 7, written_ms: float = 210.4, num_layers: int = 12, 
         for rank in range(2)
     ]  # fmt: skip
     return {
-        "step": 4, "pass_number": 17, "layer": layer, "num_layers": num_layers, "waiter": 7,
+        "step": 4, "pass_number": 17, "layer": layer, "num_layers": num_layers, "candidate": 7,
         "victims": [3], "begun_ns": BEGUN_NS, "written_ns": BEGUN_NS + int(written_ms * MS),
         "replied_ns": BEGUN_NS + (30 * layer + 4) * MS, "resumed_ns": None, "checks": checks,
         **changes,

@@ -271,7 +271,7 @@ def test_a_misconception_is_shown_on_a_case_made_for_it(
         ("l06.preemption_point", "leaves_first", "got",
          "rank 0: leave\nrank 1: max(0), where it waits for ever for rank 0, which has left"),
         ("l06.rollback_step", "keeps_previous_step", "then",
-         "request 1 admitted in the next step, the engine stops: requests [1] are admitted, "
+         "when the next step admits request 1, the engine stops: requests [1] are admitted, "
          "yet the last step was scheduled with them"),
         ("l09.route", "chases_hits", "input",
          "route(workers, hits={0: 200})\nworker 0: backlog_tokens=200, num_running=1\n"

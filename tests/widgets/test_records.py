@@ -238,14 +238,14 @@ def test_a_cycle_becomes_events_in_the_lanes_that_they_happened_in():
     assert words["first token"] == "Request 7 has its first token, 55.0 ms after it arrived."
     assert [(each["lane"], each["kind"], each["to_us"]) for each in widget.spans] == [
         (1, "waits", 214_000), (2, "decides", 210_400), (1, "undoes", 215_000),
-        (3, "pass", 211_000), (4, "pass", 212_500), (3, "waiter", 260_000),
-        (4, "waiter", 260_000), (1, "waits", 260_000),
+        (3, "pass", 211_000), (4, "pass", 212_500), (3, "candidate", 260_000),
+        (4, "candidate", 260_000), (1, "waits", 260_000),
     ]  # fmt: skip
     votes = [each["vote"] for each in widget.marks if each["lane"] == 4]
     assert votes == [0] * 7 + [1]
 
 
-def test_a_pass_that_sleeps_goes_on_after_the_waiter_s_first_token():
+def test_a_pass_that_sleeps_goes_on_after_the_candidate_s_first_token():
     slept = samples.slo_cycle(resumed_ns=samples.BEGUN_NS + 270 * MS)
     slept["cycle"]["cleaned_us"] = None
     events = make("SloCycle", **slept).events
