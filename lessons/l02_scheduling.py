@@ -156,8 +156,9 @@ def _():
     This is the engine's loop. Each step calls `Scheduler.schedule()`, the second block, which makes
     three decisions in this order:
 
-    1. **Preempt.** `select_victims`, the marked line, chooses running requests to stop until the K/V
-       of the others fits into the budget. You write `choose_victim` and `requeue`, which it calls.
+    1. **Preempt.** `select_victims`, the marked line, preempts running requests, one after another,
+       until the K/V of the remaining ones fits into the budget. You write `choose_victim` and
+       `requeue`, which it calls.
     2. **Admit.** `select_admissible` chooses the waiting requests that may start, in the order of the
        queue. You write `sort_key` and `admit`.
     3. **Plan.** `_plan` decides how many tokens each request computes, with your `plan_step` of
@@ -180,20 +181,20 @@ def _():
     get. So it needs **preemption**: when the running requests need more KV tokens than the budget has,
     one of them gives up its K/V.
 
-    Together they keep the scheduler's **invariant: the requests are over the KV budget for at most one
-    step.** A sampled token may exceed the budget; the next step begins by preempting, before it
-    computes anything.
+    Together they keep the scheduler's **invariant: after every step, the computed K/V fits into the KV
+    budget.** The newly sampled tokens may need more K/V than is left; the next step then preempts before
+    it computes anything.
 
     ## Build it
 
-    You write four functions. They see a request as a frozen record and return plain data; none of
-    them touches a tensor. So you can replace one policy without touching the engine.
+    You write four functions. They see a request as a frozen record and return plain data; no function
+    touches a tensor. So you can replace one policy without touching the engine.
 
     ### The order of the queue
 
     Under **FCFS** (first come, first served) the earliest arrival goes first. Under priority the most
-    important request goes first. One function turns either policy into a tuple, the request's
-    **rank** in the queue. Python compares tuples from the left.
+    important request goes first. Under either policy, one function computes the request's **rank** in
+    the queue, as a tuple. Python compares tuples from the left.
     """)
     return
 
@@ -255,7 +256,8 @@ def _():
 
     Admission looks only at the first request of the queue. If it does not fit, no other request may
     overtake it; otherwise a stream of small requests could keep a large one out for ever. There are
-    three answers. Confusing "not now" with "never" has stopped real servers.
+    three answers: start now, wait ("not now"), and refuse ("never"). Confusing the last two has
+    stopped real servers.
     """)
     return
 
@@ -297,7 +299,7 @@ def _():
     ### Which request is preempted?
 
     Admission was careful, and still the running requests have grown over the budget. One of them must
-    release its K/V. Before you write: is it fairer to take the request that has run longest, or the
+    release its K/V. Before you write: is it fairer to preempt the request that has run longest, or the
     one that has just started? And does every request finish under your rule?
     """)
     return
@@ -333,14 +335,14 @@ def _():
     mo.md(r"""
     ### What does a preempted request keep?
 
-    Its K/V is gone; its tokens are not. It goes back to the queue with four values: the tokens to
-    compute, how many of them are computed, its arrival, and how many generated tokens it keeps. This is
-    preemption by **recompute**. (The alternative is **swapping**: copying the K/V to main memory and
-    back.)
+    A preempted request has lost its K/V but not its tokens. It goes back to the queue with four values:
+    the tokens whose K/V it needs, how many of them have K/V already, its arrival, and the number of
+    generated tokens that it keeps. This is preemption by **recompute**. (The alternative is
+    **swapping**: copying the K/V to main memory and back.)
 
     This lesson grew from a post on scheduling by the author of
     [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). The post asks here:
-    should a preempted request go to the front of the queue, keeping its place, or to the back?
+    should a preempted request keep its old place in the queue, or go to the back?
     """)
     return
 
@@ -361,7 +363,7 @@ def _():
         "With a KV budget of 40, request 3 takes 42 steps instead of 19, and request 4, which arrived "
         "after it, takes 16 instead of 20. The number of recomputed tokens can go either way: 79 instead "
         "of 60 with this budget, 60 instead of 81 with a budget of 48. The place decides which request "
-        "waits: at the back a victim pays twice, with its K/V and with its turn. The published scheduler "
+        "waits: at the back a victim loses both its K/V and its turn. The published scheduler "
         "wrote `candidate.arrival_time = step` on every admission, so a preempted request queued behind "
         "every request that had arrived in the meantime. An arrival time must be set once.",
     )
@@ -398,9 +400,9 @@ def _():
     mo.md(r"""
     ## Your scheduler, on real Shakespeare
 
-    Six requests of three priorities share a KV budget of 160 tokens, which is too little for them. The
-    engine takes your functions through `Policies` as soon as you have written them, right or wrong,
-    under a time limit.
+    Six requests of three priorities share a KV budget of 160 tokens, which is too little for them. As
+    soon as you have written a function, the engine uses it (through `Policies`), even if its check
+    fails. A call that takes too long is stopped.
     """)
     return
 
@@ -505,8 +507,8 @@ def _(
             your_trace,
             reference_trace,
             "The order of requests cannot change a text; look at `requeue`.",
-            earlier=f"Of lesson 1: {earlier.sentence}",
-            counted=f"{recomputed(your_trace)} tokens were computed twice.",
+            earlier=f"From lesson 1: {earlier.sentence}",
+            counted=f"{recomputed(your_trace)} of the computed tokens were recomputed ones.",
         )
     )
     return
@@ -515,8 +517,8 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Under another policy, `"fcfs"` or a function of your own, the schedule changes and the texts do not:
-    a draw depends only on the seed, the request and the position.
+    Change `policy` in the cell above to `"fcfs"` or to a function of your own: the schedule changes and
+    the texts do not, because sampling a token depends only on the seed, the request and the position.
     """)
     return
 
@@ -532,12 +534,12 @@ def _():
     mo.md(r"""
     /// details | For readers of the post: its errors, and what its tests do not see
 
-    The post reads the length of the KEY CHECK off `req0.kv_cache` after the run. This engine has then
-    released the K/V of a finished request, so the table above reads the length off the trace.
+    In its KEY CHECK, the post reads the K/V length from `req0.kv_cache` after the run. By then this
+    engine has released the K/V of a finished request, so the table above takes the length from the trace.
 
     In the post the two texts of test 4 differ (`drie as fa` and `Cafpter,-'`), and the test passes,
-    because it compares only lengths. There the preempted request started its text over, and all requests
-    drew from one stream of random numbers.
+    because it compares only lengths. The texts differ because the preempted request started its text
+    over, and because all requests drew from one stream of random numbers.
 
     | the post's error | why | cure |
     |:--|:--|:--|
@@ -586,10 +588,11 @@ def _():
             "Both",
         ),
         2,
-        "Without admission, preemption corrects every step that goes over the budget, so the run is over "
-        "it 6 times and never for two steps in a row. But it pays: a request is admitted, preempted and "
-        "recomputed, again and again. Without preemption nothing corrects the growth: the requests stay "
-        "over the budget until one of them finishes. A GPU would be out of memory at the first such step.",
+        "Without admission, preemption corrects every step that goes over the budget, so the run exceeds "
+        "the budget 6 times, never for two steps in a row. The price: the same requests are admitted, "
+        "preempted and recomputed again and again. Without preemption nothing corrects the growth: the "
+        "requests stay over the budget until one of them finishes. On a GPU, either run would be out of "
+        "memory at its first step over the budget.",
     )
     return
 
@@ -620,10 +623,11 @@ def _():
     | without admission | 6 | 1 | 183 | 13 | 385 |
     | without preemption | 17 | 15 | 203 | 0 | 0 |
 
-    With both halves the budget holds in every step, because `select_victims` also counts the token that
+    With both halves no step exceeds the budget, because `select_victims` also counts the token that
     was sampled but not computed yet. Without admission the run takes 46 steps instead of 48, but it
-    computes 723 tokens instead of 418. So a scheduler needs both halves: preemption keeps the invariant,
-    and admission keeps preemption rare.
+    computes 723 tokens instead of 418. So a scheduler needs both halves to keep the invariant:
+    preemption makes room when the running requests grow, and admission keeps out the requests that do
+    not fit. Admission also keeps preemption rare.
     """),
     )
     return
@@ -632,14 +636,14 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it: the polite queue
+    ## Break it: preempt the request that has run longest
 
-    This defect is from the published code. You get the symptom first: decide what is wrong before you
-    open the answer.
+    This defect is from the code of the scheduling post. You get the symptom first: decide what is wrong
+    before you open the answer.
 
     Two equal requests run with a KV budget of 22: 10 prompt tokens each, 10 new tokens each. When
-    memory runs short, the request that has run longest is preempted, because it has had the most. A
-    preempted request starts its text from the beginning. Each decision looks fair.
+    memory runs short, the request that has run longest is preempted, because it has had the most engine
+    time. A preempted request starts its text from the beginning. Each decision looks fair.
     """)
     return
 
@@ -657,8 +661,9 @@ def _():
         ),
         3,
         "**Never.** The budget holds both requests for a step or two. Then the older one is preempted and "
-        "comes back as the newer one, so the other is now the oldest. Each preempts the other before "
-        "either makes progress. (If a victim kept its text, both would finish after 19 steps.)",
+        "comes back as the newer one, so the other is now the older one. Each is preempted before it can "
+        "finish, and its text is lost each time. (If a victim kept its text, both would finish after 19 "
+        "steps.)",
     )
     return
 
@@ -702,26 +707,28 @@ def _():
     mo.md(r"""
     ## What does preemption cost?
 
-    Recomputing costs a long prefill for tokens that the engine had already computed: in the run of six
-    requests above, the reference computes 194 of its 532 tokens twice. A proposal in vLLM measured 10 to
-    23 % recomputed tokens in online serving under KV pressure, and 79 % in a forced worst case
+    Recomputing costs a long prefill for tokens that the engine had already computed: in the priority run
+    of six requests, 194 of the 532 tokens that the reference computes are recomputed ones. A proposal in
+    vLLM measured 10 to 23 % recomputed tokens in online serving under KV pressure, and 79 % in a forced
+    worst case
     ([RFC #54644](https://github.com/vllm-project/vllm/issues/54644)). The cures are more memory, or
     admission that leaves some room for growth.
 
-    One promise is easier to keep here than on a GPU. A recomputed prefill adds numbers in another order
-    than the decodes did, so a near-tie between two tokens can fall the other way: *identical logical
-    context, not bit-identical output*
+    That preemption does not change a text is easier to promise here than on a GPU. There a recomputed
+    prefill adds numbers in another order than the decodes did, so a near-tie between two tokens can fall
+    the other way: *identical logical context, not bit-identical output*
     ([onnxruntime-genai #2418](https://github.com/microsoft/onnxruntime-genai/pull/2418)). This page
     compares texts in float64 for that reason.
 
     ## What you now know
 
-    - One of two requests must give up its K/V: the last one in the queue's order. Its text is kept and
-      its K/V is recomputed.
-    - `schedule()` preempts, admits and plans, in this order. Its invariant: the requests are over the KV
-      budget for at most one step. Preemption keeps it; admission makes preemption rare.
+    - When the K/V of the running requests no longer fits, the last one in the queue's order gives up its
+      K/V. Its text is kept and its K/V is recomputed.
+    - `schedule()` preempts, admits and plans, in this order. Its invariant: after every step, the
+      computed K/V fits into the KV budget. It needs both preemption and admission; admission also makes
+      preemption rare.
     - "Not now" is not "never": a request that can never run must be refused, or it blocks the queue.
-    - Progress needs one request that is never preempted. Without one, a busy engine can finish nothing.
+    - Progress needs one request that is never preempted. Without one, a busy engine may never finish a request.
     - Scheduling changes when a token is computed, never which token it is.
 
     ## The same in vLLM and SGLang

@@ -160,7 +160,7 @@ def _():
     - **The padding is on the left.** So every row's last real token is in the last column, and the logits
       to sample from are `logits[:, -1]` for decodes and chunks alike.
     - **A decode is a chunk of one token.** A's newest token is its 22nd, so its position is 21. The count
-      of computed tokens, the slice and the positions are those of lesson 1.
+      of computed tokens, the slice and the positions work as in lesson 1.
     """),
     )
     return
@@ -278,7 +278,7 @@ def _():
     row B      [ k k k k ]           [ q q q ]
     ```
 
-    ### The mask: who may attend to whom?
+    ### The mask: which keys may each token attend to?
 
     This lesson grew from a post on interleaving by the author of
     [czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference). The post builds the mask
@@ -301,9 +301,11 @@ def _(MaskBuild, posts_example):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The example is right, but one case does not occur in it: both rows have three new tokens, so there is
-    no padding *among the new columns*. With a decode in row A there would be. Before you write that mask:
-    how bad would visible padding be? The padding of the past is zeros, keys and values alike.
+    The example is right, but it leaves out one case, padding *among the new columns*: both rows have
+    three new tokens. A decode in row A would bring such padding.
+
+    Before you write the mask: how bad is visible padding? Start with the padding of the past, which is
+    zeros, keys and values alike.
     """)
     return
 
@@ -322,12 +324,12 @@ def _():
         "What happens to the attention of a real token?",
         (
             "Nothing: a key of zeros gets a score of 0, and a value of zeros adds nothing",
-            "It is diluted: a score of 0 weighs e⁰ = 1 in the softmax, like any other middling key",
+            "It is diluted: a score of 0 weighs e⁰ = 1 in the softmax, like a key with an average score",
             "It breaks down: the softmax divides by zero",
         ),
         1,
-        "A score of 0 is not a weight of 0. The softmax gives e⁰ = 1 to every column of padding, and their "
-        "share is missing elsewhere. Only a score of minus infinity weighs nothing. Measured on the trained "
+        "A score of 0 is not a weight of 0. The softmax gives e⁰ = 1 to every column of padding, so "
+        "the real keys get less. Only a score of minus infinity weighs nothing. Measured on the trained "
         "model: 60 prompts of 9 to 24 letters are prefilled and then decoded in one batch with the padding "
         "of the past visible, and **29 of 60 greedy letters change**.",
     )
@@ -342,7 +344,7 @@ def _():
     *is* computed: it is token 0, a line break, at position 0, with a real key and a real value.
 
     One case needs thought. A padding query of a row *without a past* could see only padding, and padding
-    is hidden. The softmax of a query that sees nothing is NaN, and the next layer spreads it to real
+    is hidden. The softmax of a query that sees nothing is NaN, and the next layer spreads the NaN to real
     tokens (exhibit C, below). So let every padding query see at least one key.
     """)
     return
@@ -390,8 +392,9 @@ def _():
     mo.md(r"""
     ### Splitting the K/V back out
 
-    After the forward there is one tensor of keys, (B, S + T, D), past and new together. The cache needs
-    each request's own keys. Each row has padding in **two** places, so no single slice is enough.
+    After the forward there is one tensor of keys, (B, S + T, D), past and new together. Here D stands for
+    all the numbers of a key: (H, D) in the fused step below, H · D in the engine. The cache needs each
+    request's own keys. Each row has padding in **two** places, so no single slice is enough.
     """)
     return
 
@@ -533,9 +536,9 @@ def _():
     ## Your executor, on real Shakespeare
 
     Six requests arrive at different steps, with a token budget of 32. `executor="fused"` makes the engine
-    call the model once per step, on a left-padded tensor that `prepare_inputs`, `full_mask` and
-    `split_kv` build. It takes your functions as soon as you have written them, right or wrong, under a
-    time limit.
+    call the model once per step, on a left-padded tensor. `prepare_inputs` and `full_mask` build its
+    inputs, and `split_kv` splits the new K/V. As soon as you have written a function, the engine uses it,
+    even if its check fails. A call that takes too long is stopped.
     """)
     return
 
@@ -620,7 +623,7 @@ def _(
             your_trace,
             reference_trace,
             "Step to the first difference: which rows were in the batch?",
-            earlier=f"Of the earlier lessons: {earlier.sentence}",
+            earlier=f"From earlier lessons: {earlier.sentence}",
             counted=f"{sum(len(step.forwards) for step in your_trace.steps)} model calls in "
             f"{len(your_trace.steps)} steps.",
         )
@@ -631,15 +634,17 @@ def _(
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it
+    ## Break it: three defects of a padded batch
 
-    Three defects follow. A is in the code of the post, B in the scheduling post's, and C appears when you
-    fix A the obvious way. You get the symptom first; decide what is wrong before you open the answer.
+    Exhibit A is in the code of the interleaving post, exhibit B in the code of the scheduling post.
+    Exhibit C appears if you fix A in the obvious way; it is folded up at the end of exhibit B. You get the
+    symptom first; decide what is wrong before you open the answer.
 
-    ### Exhibit A: the noisy neighbour
+    ### Exhibit A: why does a text depend on another request's length?
 
-    Romeo's request decodes greedily, with the same weights and the same prompt in every line. At step 3
-    another request arrives, whose prompt has nothing to do with Romeo's. Only its length changes.
+    Each line of the table below is one run. Romeo's request decodes greedily, with the same weights and
+    the same prompt. At step 3 another request arrives, whose prompt has nothing to do with Romeo's. Only
+    the length of that prompt changes.
     """)
     return
 
@@ -658,17 +663,18 @@ def _():
         "broken?**",
         (
             "Romeo's row attends to the neighbour's tokens",
-            "Romeo's row attends to its own padding, which is as long as the neighbour's chunk",
+            "Romeo's row attends to its own padding, whose length depends on the neighbour's chunk",
             "The positions of Romeo's row shift with the length of the chunk",
             "Rounding: a wider tensor sums in another order",
         ),
         1,
         "Rows of a batch do not mix, so the neighbour's **letters** cannot reach Romeo. Its **length** can: "
         "it decides how much padding is to the left of Romeo's newest letter, and the mask does not hide "
-        "that padding. It is line breaks at position 0, one fewer than the chunk has tokens, so a chunk of "
-        "1 adds none. The result goes into the cache, so every later letter reads it too. Measured on 60 "
-        "decodes beside one chunk: beside a chunk of 1 no greedy token changes; beside chunks of 2, 8 and "
-        "32, 38, 48 and 51 of 60 change.",
+        "that padding. The padding consists of line breaks at position 0. A chunk of n tokens adds n - 1 of "
+        "them, so a chunk of 1 adds none. The K/V computed with them goes into the cache, so every later "
+        "letter reads it too. Measured on 60 decodes beside one chunk: beside a chunk of 1 token no greedy "
+        "token changes, beside a chunk of 2 tokens 38 of 60 change, beside 8 tokens 48, and beside 32 "
+        "tokens 51.",
     )
     return
 
@@ -697,8 +703,8 @@ def _():
     ignored. But they are keys, too.
 
     This is the defect to remember: nothing crashes, the text is fluent, and it depends on the other
-    requests in the batch. The test that finds it is one line: *the same text, whatever is in the batch
-    beside it*.
+    requests in the batch. The test that finds this defect is one line: *a request gets the same text,
+    whatever else is in the batch*.
     """),
     )
     return
@@ -707,9 +713,9 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Exhibit B: crossed lines
+    ### Exhibit B: why are all texts wrong under priority?
 
-    Three requests are there from the start, with plenty of memory and greedy decoding. None is preempted.
+    Three requests arrive at step 0, with plenty of memory and greedy decoding. No request is preempted.
     """)
     return
 
@@ -764,7 +770,7 @@ def _():
         mo.md(r"""
     /// details | Exhibit C: the row that turns into NaN
 
-    Exhibit A has been fixed the obvious way: the mask also hides the padding among the new tokens. Now
+    Exhibit A has been fixed in the obvious way: the mask also hides the padding among the new tokens. Now
     two prompts are computed in one step, each in one chunk, one of 3 tokens and one of 5. Are the logits
     of each row numbers?
 
@@ -775,15 +781,16 @@ def _():
     | the trained model, 4 layers | **NaN** | numbers | numbers |
 
     The short row has two columns of padding and no past. Its padding queries see nothing: all scores are
-    minus infinity, and their softmax is 0/0. In the first layer only their own outputs are NaN, and those
-    are not read. But the second layer computes keys and values from them. The mask gives these a weight
-    of 0, and 0 · NaN is NaN. So a padding query has to see something; the simplest choice is itself.
+    minus infinity, and their softmax is 0/0. In the first layer only their own outputs are NaN, and no
+    other token reads them. But the second layer computes keys and values from these outputs. The mask
+    gives those keys a weight of 0, and 0 · NaN is NaN. So a padding query has to see some key; the
+    simplest choice is its own.
 
-    No error points to it: `argmax` of NaNs is a valid index, so greedy decoding goes on. And the result
-    depends on the kernel. Since version 2.5 PyTorch's `scaled_dot_product_attention` returns 0 for such a
+    No error points to the defect: `argmax` of NaNs is a valid index, so greedy decoding goes on. And the
+    result depends on the kernel. Since version 2.5 PyTorch's `scaled_dot_product_attention` returns 0 for such a
     row on a CPU ([pytorch #103749](https://github.com/pytorch/pytorch/issues/103749)); on Apple's MPS it
-    can still return NaN ([#167515](https://github.com/pytorch/pytorch/issues/167515)). A mask whose every
-    query sees something is safe with every kernel.
+    can still return NaN ([#167515](https://github.com/pytorch/pytorch/issues/167515)). A mask in which
+    every query sees at least one key is safe with every kernel.
 
     ///
     """),
@@ -805,9 +812,9 @@ def _():
     | rows have different numbers of new tokens | 3.3; the post strips `pad_lengths` from the front, which is right while all rows have one token |
     | a partial prefill must not be sampled | 3.4 |
     | no decodes at all | one row, no padding, no special case |
-    | *22 tokens, so* `pos_val = 22` | 21; the code computes `len - 1`, the text says 22. A test of a few letters passes with 22, and the text crashes at the end of the context |
-    | `logits[:len(decode_reqs), -1]` | right as long as decodes come first, and one place decides the order |
-    | `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, max_kv_tokens=256)` | `nanogpt` has it; three requests take 12 calls in 12 steps, with the oracle's texts |
+    | *22 tokens, so* `pos_val = 22` | 21; the post's code computes `len - 1`, its prose says 22. With 22 a test of a few letters passes, and a long generation crashes at the end of the context |
+    | `logits[:len(decode_reqs), -1]` | right as long as the decodes come first and a single place in the code decides the order |
+    | `interleaved_generate(model, reqs, policy="fcfs", token_budget=16, max_kv_tokens=256)` | `nanogpt` has this function; three requests take 12 calls in 12 steps, and their texts are those of the oracle `generate()` |
 
     ///
     """),
@@ -823,9 +830,9 @@ def _():
     ## What does one forward save, and where does it lose?
 
     In the run of six requests above: **338 useful tokens, 871 computed (39%).** Only 9 of its 30 steps
-    have padding, and the worst of them computes 162 tokens for 32 useful ones. A step that reads 16 GB of
-    weights hides that; a step whose time is arithmetic pays for every padding token. So the padded
-    forward wins with short chunks on a GPU, and loses with long chunks anywhere.
+    have padding, and the worst of them computes 162 tokens for 32 useful ones. On a GPU the time to read
+    16 GB of weights hides the padding; a step whose time is arithmetic pays for every padding token. So
+    the padded forward wins with short chunks on a GPU, and loses with long chunks anywhere.
     """),
     )
     return
@@ -841,8 +848,8 @@ def _():
     - A decode is a chunk of one token: the same inputs, mask and positions as in lesson 1.
     - Padding must be hidden in two places, the past and the new columns. A visible padding key makes a
       text depend on its neighbours, without any error.
-    - A query that sees nothing becomes NaN, and a mask does not stop NaN in the next layer.
-    - Only the list that built the batch knows the order of its rows.
+    - The output of a query that sees nothing is NaN, and a mask does not stop NaN in the next layer.
+    - Only the list from which the batch was built gives the order of its rows.
 
     ## The same in vLLM and SGLang
 

@@ -240,7 +240,7 @@ def _(
 ):
     _yours = replace(earlier.policies, pack=pack_attempt.or_reference(fusing.pack))
     mo.md(
-        f"{whose_policies({'pack': pack_attempt})} Of the earlier lessons: {earlier.sentence}\n\n"
+        f"{whose_policies({'pack': pack_attempt})} From earlier lessons: {earlier.sentence}\n\n"
         f"{forms_table(exact, _yours)}"
     )
     return

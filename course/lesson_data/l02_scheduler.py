@@ -54,7 +54,7 @@ def six_requests() -> Arrivals:
 
 
 def recomputed(trace: Trace) -> int:
-    """Tokens whose K/V was computed a second time."""
+    """How many computed tokens had been computed before."""
     computed: dict[int, int] = {}
     again = 0
     for work in (work for step in trace.steps for work in step.work):

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from course.harness import Rows
 from nanogpt.policies import queueing
 from nanogpt.policy_views import RequestView
 
@@ -178,12 +179,15 @@ class Serving:
             self.unfinished.discard(i)
 
 
-def sawtooth(serving: Serving, max_columns: int = 18) -> str:
-    """The number of tokens each request has generated after each step, and its preemptions."""
-    columns = serving.diary[:max_columns]
+def draw_run(serving: Serving) -> Rows:
+    """A run whose preempted requests start over: the workload, and the tokens after each step."""
+    columns = serving.diary[:18]
     lines = ["step      " + "".join(f"{step:3}" for step in range(len(columns)))]
     for i in range(len(serving.workload.jobs)):
         lines.append(f"request {i} " + "".join(f"{day.get(i, '.'):>3}" for day in columns))
     preempted = sum(mark == "x" for day in serving.diary for mark in day.values())
     lines.append(f"x: preempted, {preempted} times in {serving.step} steps; not finished yet")
-    return "\n".join(lines)
+    return (
+        ("workload", f"{serving.workload}\na preempted request starts over"),
+        ("generated", "\n".join(lines)),
+    )

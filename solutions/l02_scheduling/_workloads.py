@@ -11,6 +11,7 @@ from course.harness import Ask, Failure, Rows
 from solutions.l02_scheduling._serving import Decisions, Job, Serving, Workload
 
 MAX_STEPS = 400
+TWO_EQUAL = Workload("fcfs", 22, 8, (Job(1, 0, 10, 10), Job(2, 0, 10, 10)))
 
 
 class WrongDecision(Exception):

@@ -20,9 +20,8 @@ def admit(
     max_batch_size: int,
 ) -> str:
     """Return whether the first waiting request may start: "admit", "wait" or "refuse"."""
-    # "Never" is asked before "not now": a request that can never run would wait at the front of the
-    # queue for ever and block every request behind it. After a preemption the generated tokens
-    # must be computed again, so they need room too.
+    # "Never" comes before "not now": a request that can never run would block the queue for ever.
+    # After a preemption the generated tokens are computed again, so they need room too.
     longest = len(candidate.prompt_tokens) + candidate.max_new_tokens - 1
     known = len(candidate.prompt_tokens) + len(candidate.generated_tokens)
     if max_kv_tokens is not None and longest > max_kv_tokens:
@@ -42,18 +41,6 @@ def without_a_limit_is_infinite(
         return "refuse"
     fits = used + candidate.num_tokens <= budget and running < most
     return "admit" if fits else "wait"
-
-
-def by_counting_what_is_free(
-    candidate: RequestView, used: int, limit: int | None, running: int, most: int
-) -> str:
-    places = most - running
-    if limit is None:
-        return "admit" if places > 0 else "wait"
-    if candidate.kv_tokens_needed > limit:
-        return "refuse"
-    known = [*candidate.prompt_tokens, *candidate.generated_tokens]
-    return "wait" if places == 0 or len(known) > limit - used else "admit"
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -105,7 +92,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "batch_one_too_many",
-        "A batch is full when it has more requests than its size.",
+        "The batch is full only when more than max_batch_size requests run.",
         "When max_batch_size requests run, the batch is full: one more is one too many.",
         admitting(full=lambda running, most: running > most),
     ),
@@ -126,13 +113,13 @@ MISCONCEPTIONS = (
     Misconception(
         "reserves_longest",
         "A request may start only if its longest text fits beside the others.",
-        "It may start as soon as its known tokens fit. Room reserved for tokens that do not exist "
-        "yet stays empty; if memory runs short later, the engine preempts.",
+        "It may start as soon as its known tokens fit. Room reserved for future tokens stays "
+        "empty; if memory runs short later, the engine preempts.",
         admitting(short=lambda r, used, budget: used + r.kv_tokens_needed > budget),
     ),
     Misconception(
         "waits_first",
-        "First ask whether there is room now, then whether there ever is.",
+        "First ask whether there is room now, then whether there will ever be.",
         "A request that can never run is refused even while the batch or the memory is full. "
         "Otherwise it waits only to be refused later, and holds up the requests behind it.",
         lambda *args: "wait" if never_refuses(*args) == "wait" else admit(*args),
@@ -217,9 +204,9 @@ EXERCISE = Exercise(
         call="admit(candidate, kv_tokens_used=5, max_kv_tokens=8, num_running=1, "
         "max_batch_size=4)\n# candidate: 3 prompt tokens, none generated, max_new_tokens=4",
         steps=(
-            "Ever? At its longest it needs 3 + 4 - 1 = 6 KV tokens, and the budget is 8: yes.",
-            "A place now? 1 of 4 requests runs: yes.",
-            "Room now? Its 3 known tokens and the 5 in use make 8, exactly the budget: yes.",
+            "Can it ever run? At most it needs 3 + 4 - 1 = 6 KV tokens, and the budget is 8: yes.",
+            "Is a place free now? 1 request runs, of at most 4: yes.",
+            "Is there room now? 3 known tokens and 5 in use make 8, exactly the budget: yes.",
         ),
         result="admit",
     ),
@@ -228,10 +215,10 @@ EXERCISE = Exercise(
         'Ask about "never" first: how long does its text get at most, and which of those tokens '
         "needs no K/V? Then ask about now: is there a place in the batch, and room for its known "
         "tokens?",
-        "Three questions in turn, each with its own return. Only one of them is asked when "
-        "`max_kv_tokens` is None, and none is about priorities.",
+        "Three questions in turn, each with its own return. If `max_kv_tokens` is None, only the "
+        "question about the batch remains. Priorities play no part.",
     ),
-    right=(admit, without_a_limit_is_infinite, by_counting_what_is_free),
+    right=(admit, without_a_limit_is_infinite),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (

@@ -8,19 +8,13 @@ from course.calling.plain_values import as_whole
 from course.checks.comparing import Args, Comparison, a_kind
 from course.checks.requests import draw_request, make_request
 from course.exercise import Exercise, Misconception
-from course.harness import Ask, Failure, Rows
+from course.harness import Ask, Failure
 from course.task import Task
 from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import any_running, last_admitted
-from solutions.l02_scheduling._serving import (
-    Decisions,
-    Job,
-    Serving,
-    Workload,
-    sawtooth,
-    start_over,
-)
+from solutions.l02_scheduling._serving import Decisions, Serving, draw_run, start_over
 from solutions.l02_scheduling._workloads import (
+    TWO_EQUAL,
     WrongDecision,
     any_workloads,
     judge_workloads,
@@ -33,7 +27,8 @@ from solutions.l02_scheduling._workloads import (
 def choose_victim(active: list[RequestView]) -> int:
     """Return the id of the running request to preempt when the KV budget is exceeded."""
     # The last request in the queue's order. The first one is then never chosen, so it keeps its K/V
-    # and finishes, and after it the next one does. Any other rule can livelock.
+    # and finishes, and after it the next one does. Any other rule can livelock if a preempted
+    # request starts its text over.
     last = max(active, key=lambda request: (request.key, request.arrival_time, request.id))
     return last.id
 
@@ -43,13 +38,6 @@ def by_sorting(active: list[RequestView]) -> int:
     queue.sort(key=lambda request: request.arrival_time)
     queue.sort(key=lambda request: request.key)
     return queue[-1].id
-
-
-def by_narrowing(active: list[RequestView]) -> int:
-    for rank in (lambda r: r.key, lambda r: r.arrival_time, lambda r: r.id):
-        highest = max(rank(request) for request in active)
-        active = [request for request in active if rank(request) == highest]
-    return active[0].id
 
 
 # --- wrong ideas --------------------------------------------------------------------------------
@@ -64,11 +52,6 @@ def last_of_all_by(rank: Callable[[RequestView], Any]) -> Callable[[list[Request
     return lambda active: sorted(active, key=rank)[-1].id
 
 
-def sorts_in_place(active: list[RequestView]) -> int:
-    active.sort(key=lambda r: (r.key, r.arrival_time, r.id))
-    return active[-1].id
-
-
 MISCONCEPTIONS = (
     Misconception(
         "not_an_id",
@@ -81,8 +64,8 @@ MISCONCEPTIONS = (
         "oldest",
         "The request that was admitted first has had its share.",
         "The oldest request has the most to recompute. When it comes back, the other one is the "
-        "oldest, so they preempt each other and neither finishes: among equal keys, preempt the "
-        "newest.",
+        "oldest. If a preempted request starts over, they preempt each other and neither finishes: "
+        "among equal keys, preempt the newest.",
         last_by(lambda r: (-last_admitted(r), -r.id)),
         same_result=(
             last_by(lambda r: (-r.arrival_time, -r.id)),
@@ -112,7 +95,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "key_alone",
-        "The key decides, and after it the order of the list.",
+        "Among equal keys the order of the list decides.",
         "Among equal keys the latest arrival_time is preempted, and among equal arrivals the "
         "larger id. The order of the list must not matter.",
         last_by(lambda r: r.key),
@@ -137,7 +120,11 @@ MISCONCEPTIONS = (
         last_by(lambda r: (r.key[0], r.arrival_time, r.id)),
         same_result=(last_by(lambda r: (r.key[0], r.id)),),
     ),
-    Misconception("in_place", "The function may sort the list.", examples=(sorts_in_place,)),
+    Misconception(
+        "in_place",
+        "The function may sort the list.",
+        examples=(lambda active: (choose_victim(active), active.sort(key=lambda r: r.id))[0],),
+    ),
 )
 
 # --- cases --------------------------------------------------------------------------------------
@@ -155,7 +142,7 @@ def running(id: int, key: tuple[float, ...], **fields: Any) -> RequestView:
 
 
 def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
-    """Liveness: every choice is applied, right or wrong, and a preempted request starts over."""
+    """Whether all finish if every choice is applied and a preempted request starts over."""
     asked: list[Args] = []
 
     def choose(active: list[RequestView]) -> int:
@@ -166,19 +153,14 @@ def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
             asked.append((active,))
         return int(chosen)  # 3.0 names request 3 as well
 
-    workload = Workload("fcfs", 22, 8, (Job(0, 0, 10, 10), Job(0, 0, 10, 10)))
-    serving = Serving(workload, Decisions(choose_victim=choose, requeue=start_over))
+    serving = Serving(TWO_EQUAL, Decisions(choose_victim=choose, requeue=start_over))
     try:
         if serving.run(60):
             return None
     except WrongDecision as wrong:
         return wrong.failure
     failure = JUDGE.judge(ask, asked) or Failure(JUDGE.idea)
-    rows: Rows = (
-        ("workload", f"{workload}\na preempted request starts over, as in a simple engine"),
-        ("generated", sawtooth(serving)),
-    )
-    return Failure(failure.idea, rows + failure.example, failure.misconception)
+    return Failure(failure.idea, draw_run(serving) + failure.example, failure.misconception)
 
 
 def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
@@ -189,8 +171,8 @@ def whole_workloads(ask: Ask, rng: random.Random) -> Failure | None:
 JUDGE = Comparison(
     choose_victim,
     MISCONCEPTIONS,
-    "No request may be preempted while one behind it, in the order of key, arrival_time and id, "
-    "keeps running.",
+    "In the order of key, arrival_time and id, no request may be preempted while a later one keeps "
+    "running.",
     evidence=any_running(random.Random(0)),
 )
 
@@ -199,7 +181,7 @@ NEWCOMER = running(1, (0, 1), arrival_time=1, admitted_at=1)
 OLD = running(3, (1,), priority=1, arrival_time=0, admitted_at=6)
 NEW = running(1, (1,), priority=1, arrival_time=4, admitted_at=5)
 TWIN = running(2, (1,), priority=1, arrival_time=4, admitted_at=5)
-FIRST, SECOND = running(50, (7,), arrival_time=0), running(9, (7,), arrival_time=1)
+FIRST, SECOND = running(50, (7,), arrival_time=800), running(9, (7,), arrival_time=900)
 # Under FCFS the key is the arrival, whatever the priority.
 FCFS_FIRST = running(3, (0,), priority=2, arrival_time=0)
 FCFS_SECOND = running(1, (5,), priority=0, arrival_time=5, admitted_at=5)
@@ -218,8 +200,9 @@ EXERCISE = Exercise(
             "fits into the budget. Return the `id` of the request to preempt.",
             "The queue has an order: by `key`, the rank under the policy in force (the smallest "
             "goes first), then by `arrival_time`, then by `id`.",
-            "No request may be preempted while a request behind it in this order keeps running. "
-            "Only one answer obeys this rule, and only with that answer every request finishes.",
+            "In this order, no request may be preempted while a later one keeps running. Exactly "
+            "one answer obeys this rule. It guarantees that every request finishes, even in an "
+            "engine where a preempted request starts its text over.",
             "Do not change the list.",
         ),
         args=([make_request(4, key=(1,)), make_request(2, key=(0,), arrival_time=3)],),
@@ -232,14 +215,14 @@ EXERCISE = Exercise(
         result=4,
     ),
     hints=(
-        "Two equal requests do not fit together. Which one has more to recompute if it is "
-        "preempted, and what happens if they take turns?",
-        "One request must be sure never to be preempted, so that it finishes. Which place in the "
-        "queue's order should have that guarantee, and which request is then left to preempt?",
+        "Two requests of the same size no longer fit together. Which has more to recompute if it "
+        "is preempted, the older or the newer? What happens if they preempt each other in turn?",
+        "One request must never be preempted, so that it finishes. Which place in the queue's "
+        "order should have that guarantee, and which request is then left to preempt?",
         "Python compares tuples from the left, and `max` and `min` take a `key`. Write the "
         "queue's order as such a key, and return an id.",
     ),
-    right=(choose_victim, by_sorting, by_narrowing),
+    right=(choose_victim, by_sorting),
     misconceptions=MISCONCEPTIONS,
     checks=(
         (
@@ -256,7 +239,6 @@ EXERCISE = Exercise(
             JUDGE.on(
                 *((active,) for active in ([OLD, NEW], [NEW, OLD], [NEW, TWIN, OLD], [TWIN, NEW])),
                 *((active,) for active in ([FIRST, SECOND], [SECOND, FIRST])),
-                ([running(50, (7,), arrival_time=800), running(9, (7,), arrival_time=900)],),
             ),
         ),
         (
@@ -271,8 +253,5 @@ EXERCISE = Exercise(
         ("whole workloads, to the last token", whole_workloads),
     ),
     draw_call=draw_victims,
-    equivalent_mutants={
-        "active: reversed": "the order of the list does not matter",
-        "by_narrowing(): return active[{0 => -1}].id": "ids are unique: one is left",
-    },
+    equivalent_mutants={"active: reversed": "the order of the list does not matter"},
 )

@@ -13,16 +13,8 @@ from course.harness import Ask, Failure, Rows
 from course.task import Task
 from nanogpt.policy_views import RequestView
 from solutions.l02_scheduling._requests import last_admitted
-from solutions.l02_scheduling._serving import (
-    Decisions,
-    Job,
-    Serving,
-    Way,
-    Workload,
-    sawtooth,
-    start_over,
-)
-from solutions.l02_scheduling._workloads import first_wrong, judged
+from solutions.l02_scheduling._serving import Decisions, Serving, Way, draw_run, start_over
+from solutions.l02_scheduling._workloads import TWO_EQUAL, first_wrong, judged
 
 # --- right answers ------------------------------------------------------------------------------
 
@@ -83,7 +75,7 @@ MISCONCEPTIONS = (
     Misconception(
         "keeps_computed",
         "Computed tokens stay computed.",
-        "The K/V has been released, the prompt's too, so no token is computed any more: "
+        "The K/V has been released, the prompt's too, so no token counts as computed: "
         "num_computed_tokens goes back to 0.",
         resuming(num_computed_tokens=lambda r: r.kv_tokens),
         same_result=(
@@ -93,7 +85,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "loses_its_place",
-        "The arrival is the last admission.",
+        "A preempted request arrived when it was last admitted.",
         "A request queues with its own arrival_time. With its admission time it would queue behind "
         "every request that arrived in the meantime.",
         resuming(arrival=lambda r: r.admitted_at),
@@ -108,15 +100,15 @@ MISCONCEPTIONS = (
     Misconception(
         "restarts",
         "Recompute means that the text starts over.",
-        "Only the K/V is gone. The reader has seen the text, so it is kept; and a request that "
-        "starts over makes no progress when memory runs short again.",
+        "Only the K/V is gone. The user has seen the text, so it is kept. And a request that "
+        "starts over makes no progress if it is preempted again and again.",
         start_over,
     ),
     Misconception(
         "orphans",
         "A prefill computes only the prompt.",
-        "The generated tokens lost their K/V too. If `tokens` leaves them out, they are part of "
-        "the text but have no K/V, and the model never attends to them.",
+        "The generated tokens lost their K/V too. If they are missing from `tokens`, they stay in "
+        "the text without K/V, and the model never attends to them.",
         resuming(tokens=lambda r: r.prompt_tokens),
     ),
     Misconception(
@@ -174,21 +166,20 @@ def any_resumed(rng: random.Random, count: int) -> list[Args]:
 
 
 def two_equal(ask: Ask, rng: random.Random) -> Failure | None:
-    """Under a bad rule, the first admitted is the victim, each text must still be kept."""
+    """Each text must be kept even under a bad rule: the first admitted request is the victim."""
 
     def unlucky(active: list[RequestView]) -> int:
         return min(active, key=lambda request: (last_admitted(request), request.id)).id
 
-    workload = Workload("fcfs", 22, 8, (Job(1, 0, 10, 5), Job(2, 0, 10, 5)))
-    found = first_wrong(workload, Decisions(choose_victim=unlucky, requeue=judged(JUDGE, ask)))
+    found = first_wrong(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=judged(JUDGE, ask)))
     if found is None:
         return None
     failure = found[1]
     rows: Rows = ()
     if failure.misconception == "restarts":
-        restarting = Serving(workload, Decisions(choose_victim=unlucky, requeue=start_over))
+        restarting = Serving(TWO_EQUAL, Decisions(choose_victim=unlucky, requeue=start_over))
         restarting.run(60)
-        rows = (("workload", str(workload)), ("generated", sawtooth(restarting)))
+        rows = draw_run(restarting)
     return Failure(failure.idea, rows + failure.example, failure.misconception)
 
 

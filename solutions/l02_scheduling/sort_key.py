@@ -102,9 +102,9 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "last_admission",
-        "A preempted request queues as of its last admission.",
-        "A request keeps the place that its arrival gave it. Its last admission says nothing about "
-        "how long its user has waited.",
+        "A preempted request's place in the queue is set by its last admission.",
+        "A request keeps the place that its arrival gave it. Its last admission does not say how "
+        "long its user has waited.",
         with_arrival(last_admitted),
         same_result=(with_arrival(lambda r: r.admitted_at),),
     ),

@@ -85,8 +85,7 @@ def missing_rows(got: Any, wanted: Any) -> str:
     requests = len(wanted[0])
     for name, rows in zip(("tokens", "positions"), got, strict=True):
         if len(rows) != requests:
-            count = f"{requests} requests but {len(rows)} rows of {name}"
-            return f"Every request has its own row; here are {count}."
+            return f"Each of the {requests} requests has its own row; {name} has {len(rows)}."
     return ""
 
 
@@ -113,7 +112,7 @@ FORMS = (
         examples=(lambda *args: tuple(rows[:1] for rows in right(*args)),),
     ),
 )
-BOTH = (  # in tokens as in positions
+BOTH = (  # in both lists
     Misconception(
         "right_padded",
         "Padding is added at the end.",
@@ -162,7 +161,7 @@ TOKENS = (
         "last_known",
         "The new tokens are the last ones of the text.",
         "The new tokens begin at index num_computed_tokens[i]. They are the last of the text only "
-        "if the step reaches the end of the prompt.",
+        "if the step computes the request's last known token.",
         laid_out(feeding=lambda mine, c, n: mine[-n:]),
     ),
 )

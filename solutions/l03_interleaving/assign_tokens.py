@@ -71,8 +71,8 @@ MISCONCEPTIONS = (
     Misconception(
         "drops_the_absent",
         "A request that is no longer active needs no token.",
-        "Every request in the batch gets its token, active or not. If the token is dropped, the "
-        "text has a gap: its K/V was computed and its letter is missing.",
+        "Every request in the batch gets its token, active or not. If the token is dropped, its "
+        "request has been computed for nothing, and its text lacks a token.",
         lambda batch_ids, active_ids, sampled: {
             i: token for i, token in zip(batch_ids, sampled, strict=True) if i in active_ids
         },

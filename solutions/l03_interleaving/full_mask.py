@@ -28,7 +28,7 @@ from solutions.l03_interleaving._padded import (
 
 def full_mask(context_lens: list[int], num_scheduled_tokens: list[int]) -> Tensor:
     """Return which keys each token of a fused step may attend to: bool (B, T, S + T)."""
-    # Every query comes after the whole past, so there only padding must be hidden. Among the new
+    # Every query comes after the whole past, so in the past only padding must be hidden. In the new
     # columns two rules hold at once: causal, and no padding. A padding query of a row without a
     # past would see nothing, and a softmax over nothing is NaN. The next layer turns that NaN into
     # a key and a value, and 0 * NaN is NaN for the real tokens too. So each query sees itself.
@@ -81,7 +81,7 @@ def past_by_minus_zero(past: list[int], new: list[int]) -> Tensor:
 
 ALL_MASKED = Misconception(
     "all_masked",
-    "A padding query sees nothing, as nothing sees a padding key.",
+    "A padding query should see no key, just as no query sees a padding key.",
     "A padding query that sees no key becomes NaN. In the next layer its K and V are NaN, and "
     "0 * NaN is NaN for the real tokens beside it. Let it see at least itself.",
     examples=((seeing(sees)),),
@@ -103,21 +103,21 @@ MISCONCEPTIONS = (
         "new_padding_visible",
         "All new tokens are real, so a causal mask is enough for them.",
         "Padding among the new tokens is fed as token 0 at position 0 and gets a key and a value "
-        "like any token. A token that is not kept from it attends to it.",
+        "like any token. If the mask does not hide this padding, real tokens attend to it.",
         seeing(new_padding_seen),
     ),
     Misconception(
         "past_padding_visible",
         "The padding of the past is zeros, and zeros do no harm.",
         "A shorter past has padding in front of it, and keys of zeros are not harmless: a score of "
-        "0 weighs e^0 = 1 in the softmax, as much as a token might.",
+        "0 weighs e^0 = 1 in the softmax, as much as a real key with a score of 0.",
         seeing(lambda row, q, k: k < row.longest_past or sees(row, q, k)),
     ),
     Misconception(
         "right_padded",
         "The new tokens are the first of their row.",
         "The new tokens are at the right end of their columns, with the padding in front. This "
-        "mask takes the first columns for the tokens.",
+        "mask treats the first columns as the tokens.",
         seeing(new_on_the_left),
     ),
     Misconception(
@@ -213,7 +213,7 @@ EXERCISE = Exercise(
             "key.",
             "A token attends to all of its row's past, to itself and to the row's new tokens "
             "before it, and never to padding.",
-            "A padding query may attend to any keys, but to at least one.",
+            "A padding query may attend to any keys, but must attend to at least one.",
         ),
         args=([1, 2], [2, 1]),
         steps=(

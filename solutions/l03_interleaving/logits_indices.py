@@ -71,7 +71,7 @@ MISCONCEPTIONS = (
         "only_decodes",
         "Decodes get tokens; prefills only fill the cache.",
         "The last chunk of a prompt also gets a token, the first of its answer. Here only rows of "
-        "one token do.",
+        "one token get a new token.",
         rows_where(lambda new, computed, known: new == 1 and computed + new == known),
         same_result=(rows_where(lambda new, computed, known: new == 1),),
     ),
@@ -84,14 +84,14 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "samples_early",
-        "The last index of a text is num_tokens - 1, so the text ends there.",
+        "A row is complete when it has computed num_tokens - 1 tokens: that is the last index.",
         "If one known token is left to compute, the row predicts exactly that token, so it gets no "
         "new one.",
         rows_where(lambda new, computed, known: computed + new >= known - 1),
     ),
     Misconception(
         "forgets_the_computed",
-        "A chunk as long as the text ends the text.",
+        "A chunk ends the text only if it is as long as the text.",
         "The first num_computed_tokens[i] tokens were computed in earlier steps, and they count "
         "too.",
         rows_where(lambda new, computed, known: new == known),

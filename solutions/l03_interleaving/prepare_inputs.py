@@ -135,7 +135,7 @@ EXERCISE = Exercise(
         steps=(
             "T = 2, the larger of 1 and 2.",
             "Request 0 has computed 1 token, so this step computes token 2 at position 1. One 0 "
-            "of padding goes in front.",
+            "of padding goes in front of it.",
             "Request 1 has computed 1 token, so this step computes tokens 1 and 6 at positions 1 "
             "and 2. It needs no padding.",
         ),
@@ -147,8 +147,8 @@ EXERCISE = Exercise(
         "For each request, cut out the part of `token_ids[i]` that this step computes, and write "
         "down the index of each token in the text. How many entries are missing in front?",
         "The part begins at index num_computed_tokens[i], and so do its positions. Both have "
-        "num_scheduled_tokens[i] entries. In both lists, put as many zeros in front as the longest "
-        "row is longer.",
+        "num_scheduled_tokens[i] entries. In both lists, put zeros in front of a row until it is "
+        "as long as the longest row.",
     ),
     right=(prepare_inputs, padded_afterwards, with_torch),
     misconceptions=MISCONCEPTIONS,

@@ -28,14 +28,6 @@ def split_kv(k: Tensor, context_lens: list[int], num_scheduled_tokens: list[int]
     ]
 
 
-def in_two_halves(k: Tensor, contexts: list[int], scheduled: list[int]) -> list[Tensor]:
-    past, new = k.tensor_split([max(contexts)], dim=1)  # (B, S, D), (B, T, D)
-    return [
-        torch.cat((past[i, past.shape[1] - contexts[i] :], new[i, new.shape[1] - scheduled[i] :]))
-        for i in range(len(contexts))
-    ]
-
-
 def by_columns(k: Tensor, contexts: list[int], scheduled: list[int]) -> list[Tensor]:
     cached, total = max(contexts), k.size(1)
     parts: list[Tensor] = []
@@ -49,7 +41,7 @@ def by_columns(k: Tensor, contexts: list[int], scheduled: list[int]) -> list[Ten
 
 
 def cut(part: Callable[[Tensor, int, int, int], Tensor]) -> Callable[..., list[Tensor]]:
-    """Such a part of each row (S + T, D), given S, past and new."""
+    """An answer that takes this part of each row (S + T, D), given S, past and new."""
     return lambda k, context_lens, num_scheduled_tokens: [
         part(row, max(context_lens), past, new)
         for row, past, new in zip(k, context_lens, num_scheduled_tokens, strict=True)
@@ -61,7 +53,7 @@ def not_tensors(got: Any) -> str:
     if type(got) is not list:
         return f"The requests differ in length: return a list of B tensors, not {a_kind(got)}."
     others = [part for part in got if not isinstance(part, Tensor)]
-    return f"The list holds a tensor per request; here is {a_kind(others[0])}." if others else ""
+    return f"The list holds a tensor per request; one is {a_kind(others[0])}." if others else ""
 
 
 MISCONCEPTIONS = (
@@ -80,7 +72,7 @@ MISCONCEPTIONS = (
         "A request is a batch of one.",
         lambda got, wanted: (
             f"Each tensor belongs to one request and is (past + new, {wanted[0].shape[1]}); the "
-            f"first of these is {tuple(got[0].shape)}."
+            f"first tensor here is {tuple(got[0].shape)}."
         ),
         matches=lambda got, wanted: any(part.shape[1:] != wanted[0].shape[1:] for part in got),
         examples=(lambda *args: [part[None] for part in split_kv(*args)],),
@@ -89,7 +81,8 @@ MISCONCEPTIONS = (
         "dtype",
         "A cache is kept in double precision.",
         lambda got, wanted: (
-            f"k is {dtype(wanted[0])} and its parts stay so; here: {dtype(got[0])}."
+            f"k is {dtype(wanted[0])}, so its parts must be {dtype(wanted[0])} too; here they are "
+            f"{dtype(got[0])}."
         ),
         matches=lambda got, wanted: any(part.dtype != wanted[0].dtype for part in got),
         examples=(lambda *args: [part.double() for part in split_kv(*args)],),
@@ -215,8 +208,8 @@ EXERCISE = Exercise(
         signature="split_kv(k: torch.Tensor, context_lens: list[int], num_scheduled_tokens: "
         "list[int]) -> list[torch.Tensor]",
         rules=(
-            "`k` is (B, S + T, D), with the columns of `full_mask`: S = max(context_lens) past "
-            "columns, then T = max(num_scheduled_tokens) new columns.",
+            "`k` is (B, S + T, D), D numbers per key, with the columns of `full_mask`: S = "
+            "max(context_lens) past columns, then T = max(num_scheduled_tokens) new columns.",
             "Row i has `context_lens[i]` tokens (0 or more) at the right end of the S columns and "
             "`num_scheduled_tokens[i]` tokens (at least 1) at the right end of the T columns. The "
             "rest is padding and may hold any numbers.",
@@ -243,7 +236,7 @@ EXERCISE = Exercise(
         "holds n tokens begins at e - n. Two slices of the row and torch.cat are enough, and an "
         "empty slice does no harm.",
     ),
-    right=(split_kv, in_two_halves, by_columns),
+    right=(split_kv, by_columns),
     misconceptions=MISCONCEPTIONS,
     checks=(
         ("rows without padding", JUDGE.on(*filled([([2], [1]), ([0], [2]), ([2, 2], [1, 1])], 1))),

@@ -46,7 +46,7 @@ CLAIMS: dict[str, list[str]] = {
         "1 layer, random weights 0 0 2 layers, random weights 0 0.019",
     ],
     "l02_scheduling": [
-        "194 tokens were computed twice.",
+        "194 of the computed tokens were recomputed ones.",
         "Preempted IDs: [0]",
         "KV cache length: 19 ✓",
     ],
