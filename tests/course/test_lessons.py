@@ -79,9 +79,10 @@ CLAIMS: dict[str, list[str]] = {
         "Counted over a run of 24 requests on this engine: 11%",
     ],
     "l10_capstone": [
+        "HTTP/1.1 200 OK",
         "All six texts are the oracle's",
-        "12 clients at once, room for 5",
-        "The other three texts are the oracle's.",
+        "200 its whole text",
+        "60 of 60 the oracle's",
     ],
 }
 
