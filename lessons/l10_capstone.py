@@ -122,15 +122,15 @@ def _(EngineConfig, engine_maker, load_policies):
 
 @app.cell(hide_code=True)
 def _(curl_answer, make_engine):
-    mo.md(curl_answer(make_engine))
+    mo.Html(curl_answer(make_engine))
     return
 
 
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The text comes from your engine. Everything around it comes from the server, which the rest of this
-    page is about.
+    Your engine wrote the `text` in the last lines. Everything around it comes from the server, which the
+    rest of this page is about.
 
     ## From a socket to a step
 

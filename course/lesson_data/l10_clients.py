@@ -27,7 +27,7 @@ from nanogpt.server.serving import LOCAL
 Result = TypeVar("Result")
 
 EVERY_STEP = ServerSettings(stream_interval_ms=0)
-_WRAPPED = 'style="white-space:pre-wrap;overflow-wrap:anywhere"'
+WRAPPED = 'style="white-space:pre-wrap;overflow-wrap:anywhere"'
 LIMIT_S = 30.0
 """No client waits longer; only a defect of the server could make it."""
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach it
@@ -269,7 +269,7 @@ class StandingServer:
         return (
             f"<p>Your engine is served at <code>{self.url}/v1</code>. In a terminal of this "
             "machine:</p>"
-            f"<pre {_WRAPPED}>curl -N{direct} {self.url}/v1/completions -d '{body}'</pre>"
+            f"<pre {WRAPPED}>curl -N{direct} {self.url}/v1/completions -d '{body}'</pre>"
         )
 
 

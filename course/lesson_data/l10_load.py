@@ -17,7 +17,7 @@ from nanogpt.experiments.trace_metrics import percentile
 from nanogpt.figures.drawing import course_style, curve, label_axes, mark, new_figure
 from nanogpt.server import ServerSettings
 from nanogpt.server.admission import AdmissionControl, admission_limits
-from nanogpt.server.server_policies import AdmissionPolicy, NewRequest
+from nanogpt.server.server_policies import AdmissionPolicy, NewRequest, Verdict
 
 RATES = (30, 40, 50, 60, 80)
 CLIENTS = (4, 8, 16, 32, 64)
@@ -35,7 +35,7 @@ class Point:
     ttft_p99_ms: float
 
 
-def admit_all(*_: object) -> str:
+def admit_all(*_: object) -> Verdict:
     """Admission without a limit."""
     return "accept"
 

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from course.leaderboard.contest_tables import card_sentence, markdown, sentence
 from course.leaderboard.own_policies import PLAYED, card_of, play_mine
 from course.lesson_data.l10_clients import (
     COMPLETION,
+    WRAPPED,
     Answer,
     Call,
     Served,
@@ -67,14 +69,15 @@ def oracle(prompt: str, num_tokens: int) -> str:
 
 
 def curl_answer(make: MakeEngine) -> str:
-    """A `curl` command for a new server on 127.0.0.1, and the server's real answer."""
+    """A `curl` command for a new server on 127.0.0.1, and the server's real answer, as HTML."""
     try:
         url, answer = serve_while(
             lambda url: (url, answer_to(url)), make, ServerPolicies(), ServerSettings()
         ).result
     except RunError as error:
-        return f"**The server stopped:** {error}"
-    return f"```console\n$ curl -i {url}/v1/completions -d '{COMPLETION}'\n\n{answer}\n```"
+        return f"<p>The server stopped: {escape(str(error))}</p>"
+    command = f"$ curl -i {url}/v1/completions -d '{COMPLETION}'"
+    return f"<pre {WRAPPED}>{escape(command)}\n\n{escape(answer)}</pre>"
 
 
 # --- clients that come at once --------------------------------------------------------------------
