@@ -37,16 +37,13 @@ JUPYTER_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 MUSEUMS = {  # lesson: exhibit, what it should have been, and what its check says of it
     "l04_sliding_window": [("evict_one_per_step", "evict", "one_per_call")],
-    "l05_slo_policy": [("exhibit_a", "select_victim", "margin_on_negative_scores")],
+    "l05_slo_policy": [("outranks_by_margin", "select_victim", "margin_on_negative_scores")],
     "l07_blocks": [
-        ("exhibit_a", "block_hashes", "no_parent"),
-        ("exhibit_b", "copy_on_write", "in_place_of_others"),
-        ("exhibit_c", "free_table", "frees_all"),
-        ("exhibit_e", "block_hashes", "no_salt"),
+        ("hash_own_tokens", "block_hashes", "no_parent"),
+        ("free_whole_table", "free_table", "frees_all"),
     ],
     "l08_speculation": [
-        ("exhibit_a", "expected_tokens", "bonus_forgotten"),
-        ("exhibit_b", "roll_back_kv", "keeps_rejected"),
+        ("keep_all_kv", "roll_back_kv", "keeps_rejected"),
     ],
     "l09_fleet": [],
     "l10_capstone": [
@@ -61,13 +58,13 @@ def outranks(candidate, incumbent, margin):
     return candidate >= 0 and (incumbent < 0 or candidate > margin * incumbent)
 
 
-def once_committed(num_committed, num_new, size):
-    """Exhibit D of lesson 7, repaired: only what a step has committed can be found."""
-    return num_committed // size
+def once_committed(num_computed_tokens, num_scheduled_tokens, size):
+    """Exhibit C of lesson 7, repaired: only committed tokens can be found."""
+    return num_computed_tokens // size
 
 
 def forget(written):
-    """Exhibit C of lesson 8, repaired: the benchmark begins with an empty memory."""
+    """Exhibit B of lesson 8, repaired: the benchmark begins with an empty memory."""
     return ""
 
 
@@ -87,9 +84,9 @@ def from_nothing(adaptive):
 
 
 WITHOUT_EXERCISE = {
-    "l05_slo_policy": {"exhibit_a": outranks},
-    "l07_blocks": {"exhibit_d": once_committed},
-    "l08_speculation": {"exhibit_c": forget},
+    "l05_slo_policy": {"outranks_by_margin": outranks},
+    "l07_blocks": {"num_findable_blocks": once_committed},
+    "l08_speculation": {"draft_memory": forget},
     "l09_fleet": {
         "exhibit_a": one_more,
         "exhibit_b": sees_preemptions,

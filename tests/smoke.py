@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WINDOWS, MAC = os.name == "nt", sys.platform == "darwin"
-STUB = b'raise NotImplementedError("Exercise 0.1: which tokens are new?")'
+STUB = b'raise NotImplementedError("Exercise 0.1: which tokens are not cached yet?")'
 WINDOW = {"creationflags": subprocess.CREATE_NEW_CONSOLE} if WINDOWS else {}  # to be interrupted in
 
 

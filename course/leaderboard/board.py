@@ -192,7 +192,7 @@ def contained(
 
         def ask(*args: Any) -> Any:
             if time.monotonic() > until or channel.cpu_s() > PLAY_S:
-                raise PolicyError(f"the parts took longer than {PLAY_S:g} s of computing together")
+                raise PolicyError(f"all policies took longer than {PLAY_S:g} s of computing")
             try:
                 result = answer.call(args, limit_s=_CALL_S, wall_s=BACKSTOP * _CALL_S)
             except LostError as lost:
@@ -208,8 +208,8 @@ def contained(
     try:
         yield {part: function(part) for part in texts}
     except LostError as lost:
-        raise PolicyError(f"reading the parts {lost.words}") from None
+        raise PolicyError(f"reading the policies {lost.words}") from None
     except TooSlowError as slow:
-        raise PolicyError(f"reading the parts took {slow.cpu_s:.0f} s and was stopped") from None
+        raise PolicyError(f"reading the policies took {slow.cpu_s:.0f} s and was stopped") from None
     finally:
         channel.end()

@@ -96,7 +96,7 @@ def find_own(file: Path, *, is_wanted: bool) -> OwnPolicies:
         raise ContestError(f"There is no file {file}; name one with functions called {ANY}.")
     if not mine:
         sentences = [
-            f"No part is yours yet, so the reference plays: pass an exercise whose function the "
+            f"No policy is yours yet, so the reference plays: pass an exercise whose function the "
             f"engine uses, or write a function called {ANY} into {file}."
         ]
     return OwnPolicies(mine, " ".join(sentences))
@@ -122,7 +122,7 @@ def read_policies(file: Path) -> dict[str, SavedPolicy]:
         raise ContestError(f"{file} cannot play: {problems[0]}")
     if not wanted:
         broken = f" {notebook.broken[0]}" if notebook.broken else ""
-        raise ContestError(f"{file} defines no part; it takes functions called {ANY}.{broken}")
+        raise ContestError(f"{file} defines no policy; it takes functions called {ANY}.{broken}")
     return {
         name: SavedPolicy(surroundings(notebook, notebook.binding(name)).text(), name)
         for name in wanted

@@ -24,7 +24,7 @@ def slo_batch(
     slack_reserve: float,
 ) -> list[int]:
     """Return the ids of the next pass, `head` first: no request in it endangers the head."""
-    # Each request that joins makes the pass longer for all. The head is the most urgent, so
+    # Each request that joins makes the pass longer for all of them. The head is the most urgent, so
     # its deadline and its SLO decide which requests may join.
     ids, tokens = [head.id], head.tokens
     for waiter in waiters:
@@ -91,7 +91,7 @@ def draw_batch(name: str, args: Args) -> str:
 
 
 def any_queues(rng: random.Random, count: int) -> list[Args]:
-    """A head and waiters around the limits; few waiters first. Products are exact."""
+    """A head and waiters near the limits, few waiters first. All products are exact."""
     queues: list[Args] = []
     for _ in range(count):
         a, c = rng.choice(((100.0, 10_000.0), (0.5, 0.0), (172.625, 34_000.0)))
@@ -119,14 +119,14 @@ def queued(rng: random.Random, id: int, tokens: int, a: float, c: float) -> SloV
 JUDGE = Comparison(
     slo_batch,
     MISCONCEPTIONS,
-    "The batch with the next waiter in it has two limits, its tokens and the head's time to spare; "
-    "the first waiter that breaks one of them ends the batch.",
+    "The batch with the next waiter in it has two limits: its tokens, and the head's time to "
+    "spare. The first waiter that breaks one of them ends the batch.",
     evidence=any_queues(random.Random(6), 30),
 )
 
 
 def brings(id: int, tokens: int, left_ms: float, slo_ms: int = 200) -> SloView:
-    """A request whose slack is that of a pass with 0.1 ms per token and 10 ms besides."""
+    """A request whose slack is that of a pass at 0.1 ms per token and 10 ms."""
     return seen(id, left_ms, left_ms - 10 - tokens / 10, tokens=tokens, slo_us=1000 * slo_ms)
 
 
@@ -188,13 +188,13 @@ EXERCISE = Exercise(
         rules=(
             "A pass over n tokens takes a * n + c microseconds, and all its requests finish when "
             "it ends. Each request adds the `tokens` that it still has to compute.",
-            "`waiters` are in order, the most urgent first. Add them one after the other, as long "
-            "as the batch keeps the next two limits.",
+            "`waiters` are in order, the most urgent first. Add them one by one while the batch "
+            "keeps two limits:",
             "All requests together, the head included, have at most `max_batch_tokens` tokens.",
             "When the pass ends, the head still has at least `slack_reserve` times its SLO "
-            "(`slo_us`) left until its deadline, which is `time_to_deadline_us` away now.",
-            "Stop at the first waiter that does not fit: no later one may overtake it.",
-            "The head always runs, alone if it has to.",
+            "(`slo_us`) until its deadline, which is `time_to_deadline_us` away now.",
+            "Stop at the first waiter that does not fit, so that no later one overtakes it.",
+            "The head always runs, by itself if it has to.",
             "Returns the ids of the batch, the head's first. `waiters` must not be changed.",
         ),
         args=(
@@ -205,16 +205,26 @@ EXERCISE = Exercise(
             2048,
             0.125,
         ),
+        call="slo_batch(head, waiters, a=100, c=10_000, max_batch_tokens=2048, "
+        "slack_reserve=0.125)\n"
+        "head:    id 4, 300 tokens, deadline in 90 ms, SLO 200 ms\n"
+        "waiters: id 2, 200 tokens\n"
+        "         id 7, 100 tokens",
+        steps=(
+            "The head has to keep 0.125 * 200 ms = 25 ms, so the pass may take 65 ms.",
+            "With 2 the pass has 500 tokens and takes 60 ms: 2 joins.",
+            "With 7 it would take 70 ms: 7 does not join.",
+        ),
         result=[4, 2],
     ),
     hints=(
-        "When does the head get its first token if three others share its pass? And when if it "
-        "runs alone?",
-        "Keep the ids and the tokens of the batch so far, the head's to begin with, and look "
-        "at the batch as it would be with the next waiter.",
-        "Add the waiter's tokens before you judge. Two numbers decide: the tokens of the whole "
-        "batch, and the head's time to its deadline minus the time of a pass over them. Each has "
-        "its own limit, and the first waiter that breaks one ends the loop.",
+        "When does the head get its first token if three others share its pass, and when if it "
+        "runs by itself?",
+        "Keep the ids and the number of tokens of the batch so far, beginning with the head's. "
+        "Then look at the batch as it would be with the next waiter.",
+        "Add the waiter's tokens first, then test two numbers: the tokens of the whole batch, and "
+        "the head's time to its deadline minus the time of a pass over them. The first waiter "
+        "that breaks one of the limits ends the loop.",
     ),
     right=(slo_batch, by_adding_up, from_the_longest),
     misconceptions=MISCONCEPTIONS,

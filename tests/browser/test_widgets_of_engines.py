@@ -337,9 +337,9 @@ def test_a_pool_and_its_tree_open_where_a_block_is_first_shared_and_step_togethe
     focus_toolbar(page)
     press(page, "Home")
     queue = pool.locator(".sn-bp-queue")
-    assert queue.text_content() == "No free block can still be found."
+    assert queue.text_content() == "No free block is cached."
     press(page, "ArrowRight", 10)
-    assert queue.text_content() == "Free but still found, first to give way: 6, 5 and 4."
+    assert queue.text_content() == "Cached blocks, in the order of eviction: 6, 5 and 4."
     press(page, "End")
     assert "Request 5 decodes; request 5 is done." in live(page)
     assert pool.locator(".sn-bp-held").count() == tree.locator(".sn-pt-held").count() == 0
@@ -351,8 +351,8 @@ def test_two_pools_are_told_side_by_side_and_drawn_one_at_a_time(show):
     stopped = compared_pools(free_table=lambda counts, table: table)
     page = show([make("BlockPool", **compared), make("BlockPool", **stopped)])
     yours, theirs = live(page).split("\n")
-    assert yours.startswith("Yours, step 22: ") and "Blocks 7 to 9 give way" in yours
-    assert theirs.startswith("The reference, step 22: ") and "Blocks 8 to 10 give way" in theirs
+    assert yours.startswith("Yours, step 22: ") and "Blocks 7 to 9 are evicted" in yours
+    assert theirs.startswith("The reference, step 22: ") and "Blocks 8 to 10 are evicted" in theirs
     chip, picture = page.locator(".sn-chip").first, page.get_by_role("img").first
     assert chip.text_content() == "drawn: yours"
     drawn = picture.get_attribute("aria-label")

@@ -232,7 +232,7 @@ def test_passed_answers_become_parts_and_the_others_are_the_reference():
     assert policies.plan_step is REFERENCE.plan_step
     mine = {part for part, owner in whose.items() if owner == "yours"}
     assert mine == {"chunk_mask", "chunk_inputs"}
-    assert sentence == f"2 of {len(whose)} parts are yours; the others are the reference."
+    assert sentence == f"2 of {len(whose)} policies are yours; the others are the reference."
     assert answers.load_policies("l01_chunked_prefill").whose == {}  # only of earlier lessons
 
 

@@ -1,4 +1,4 @@
-"""`learn.py contest`: one's own parts, the report card, and leaderboards that are played again."""
+"""`learn.py contest`: your policies, the report card, and leaderboards that are verified."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def shortest_first() -> Any:
 
 @pytest.fixture
 def work(learner_folder: Path) -> Path:
-    """Where the learner's own parts lie."""
+    """Where the learner's own policies lie."""
     learner_folder.mkdir()
     return learner_folder
 
@@ -60,7 +60,7 @@ def contest(*words: object) -> int:
 def test_with_nothing_passed_the_reference_plays_and_it_says_so(work: Path, capsys: Any):
     assert contest() == 0
     said = capsys.readouterr().out
-    assert "No part is yours yet, so the reference plays" in said
+    assert "No policy is yours yet, so the reference plays" in said
     assert "12 of 24 promises" in said and "no schedule can keep more than 20" in said
     rows = [line.split() for line in said.splitlines() if line.strip().startswith(("mine", "ref"))]
     assert rows == [["reference", "12", "12"], ["mine", "12", "12"]]
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_play_is_refused_in_a_sentence(work: Path):
     for text, words in (
         (
             "def priority_key(:\n",
-            "defines no part; it takes functions called priority_key, plan_step, ",
+            "defines no policy; it takes functions called priority_key, plan_step, ",
         ),
         ("priority_key = 3\n", "cannot play: `priority_key` is no function."),
         ("import nanogpt\n\ndef priority_key(*_):\n    return nanogpt.x\n", "comes from nanogpt: "),
@@ -155,7 +155,7 @@ def test_an_entry_is_played_again_contained_and_reaches_nothing(work: Path, caps
     reaching = SHORTEST.replace("    used =", f"    open({str(mark)!r}, 'w').close()\n    used =")
     (work / "contest.py").write_text(reaching)
     assert contest("--board", board, "--name", "reaches") == 0
-    mark.unlink()  # one's own parts run here
+    mark.unlink()  # one's own policies run here
     capsys.readouterr()
     assert main(["contest", "--verify", str(board)]) == 1
     said = capsys.readouterr().out
@@ -234,5 +234,5 @@ def test_the_report_card_takes_each_part_in_and_out():
 def test_a_notebook_gets_the_same_as_markdown():
     said = contest_table({"plan_step": shortest_first()}, ["documents"])
     assert said.startswith("| documents | seed 0 | all |\n| --- | ---: | ---: |\n| FCFS | 6 | 6 |")
-    with pytest.raises(ValueError, match="the contest asks no part 'pack'; it asks priority_key, "):
+    with pytest.raises(ValueError, match="the contest has no policy 'pack'; it has priority_key, "):
         contest_table({"pack": shortest_first()})

@@ -316,7 +316,7 @@ def test_a_heap_story_s_events_have_names_and_its_entries_say_whether_they_count
 
 
 def test_an_engine_s_own_speculation_is_taken_and_a_share_just_above_1_is_1():
-    from course.lesson_data.l08_judged import story
+    from course.lesson_data.l08_drafts import story
     from nanogpt.speculative.trigram import TrigramDraft
 
     config, draft = EngineConfig(num_draft_tokens=3), TrigramDraft.load()
