@@ -61,7 +61,7 @@ class EngineLoop:
         note = f'<span class="sng-yours">yours: {escape(", ".join(mine))}</span>' if mine else ""
         code = escape(line) or " "
         if self.lit in line:
-            code = f"<mark>{code}</mark>"
+            return f"<mark><code>{code}{note}\n</code></mark>"
         return f"<code>{code}{note}\n</code>"
 
 

@@ -133,10 +133,10 @@ LESSONS = (
     Lesson(
         stem="l09_fleet",
         title="Serving with a fleet",
-        builds="Decide which request goes next and to which of four workers, and find out from "
-        "many seeds which of it pays.",
-        minutes=85,
-        builds_on=("5", "7"),
+        builds="Choose which request goes next and to which of four workers, and find out from "
+        "many seeds which features pay.",
+        minutes=65,
+        builds_on=("5", "7", "8"),
     ),
     Lesson(
         stem="l10_capstone",

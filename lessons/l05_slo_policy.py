@@ -30,6 +30,9 @@ def _():
     objective*, or SLO. The share of requests whose SLO is met is the *SLO attainment*, and it is what this
     lesson measures.
 
+    This lesson grew from a post on preempting prefills, by the author of
+    [adiu19/vllm](https://github.com/adiu19/vllm), a fork of vLLM that does so.
+
     This engine computes only prefills; the decodes run on other machines. To keep the numbers round, a
     *pass*, which is one forward over one or more whole prompts, takes 10 ms of overhead plus 0.1 ms of
     arithmetic per token. (Lesson 0's cost of a step is `max(weight read, arithmetic) + overhead`. These
@@ -124,7 +127,7 @@ def _():
     This is the engine's loop, and the marked line is the one that preempts. In lesson 2 you wrote its
     `choose_victim`: when the K/V of the running requests no longer fits, it preempts one of them. This
     lesson builds another reason to preempt, a deadline, and another moment: during `execute`, while the
-    pass runs. (The loop below does not do that. Lesson 6 leaves a running pass.)
+    pass runs. (The loop below cannot do that. Lesson 6 builds a way to stop a running pass.)
     """)
     return
 
@@ -143,8 +146,8 @@ def _():
     To decide whether a preemption pays, the engine needs three numbers: how long a prefill will take, how
     much time a request has to spare, and how urgent that makes it.
 
-    The first number has to be known before the pass runs. Engines time a few prompt lengths once and fit a
-    line to them by least squares:
+    The first number has to be known before the pass runs. An engine with such a policy times a few prompt
+    lengths once and fits a line to them by least squares:
 
     ```python
     def fit_ttft(points):  # (tokens, microseconds) of measured prefills
@@ -172,13 +175,13 @@ def _():
     shows that the points bend: attention grows with the square of the prompt, and in this small model it is
     a large part of the work. FlowPrefill, the paper behind this lesson's post, fits a cubic for that reason.
 
-    The post's author measured the TTFT of a model of 70 billion parameters on four A100, for six prompts of
-    242 to 7,986 tokens. There a line fits well (R² = 0.9996): **0.173 ms per token and 34 ms**. The fit is
-    one of TTFT over prompt length, so its 34 ms hold everything that does not grow with the prompt: the
-    overhead of a pass, and that of a request (scheduling, messages between processes, sampling). The weight
-    read does not show. Reading 140 GB at 8 TB/s takes 17 ms, which the arithmetic of 100 tokens hides, and
-    all these prompts are longer. Fit again for another model, machine or range of lengths:
-    `python -m nanogpt.slo fit_ttft sweep.csv`.
+    The post's author measured the TTFT of a model of 70 billion parameters on four A100 GPUs, for six prompts
+    of 242 to 7,986 tokens. There a line fits well (R² = 0.9996): **0.173 ms per token and 34 ms**. The line is
+    fitted to TTFT over prompt length, so the 34 ms contain everything that does not grow with the prompt: the
+    overhead of a pass, and that of a request (scheduling, messages between processes, sampling). The time to
+    read the weights is not visible in this fit: reading 140 GB at 8 TB/s takes 17 ms, as long as the
+    arithmetic of 100 tokens, and all six prompts are longer than that. Fit again for another model, machine or
+    range of lengths: `python -m nanogpt.slo fit_ttft sweep.csv`.
     """)
     return
 
@@ -189,11 +192,11 @@ def _():
     ## Are chunks not enough?
 
     With lesson 1's chunks, an urgent request can run between two chunks, without any preemption. What do
-    chunks cost a prompt of 4,000 tokens on the post's line? The fit does not say how much of the 34 ms each
-    chunk pays again: at least nothing, since these chunks have more than 100 tokens and their arithmetic
-    hides the weight read; at most all of it.
+    chunks cost a prompt of 4,000 tokens on the post's line? The fit does not say how much of the 34 ms every
+    chunk pays again. The lower bound is nothing: these chunks have more than 100 tokens, so their arithmetic
+    hides the weight read. The upper bound is all 34 ms.
 
-    | 4,000 tokens in | prefill, at least | prefill, at most | longest wait for a gap, at most |
+    | 4,000 tokens in | prefill, at least | prefill, at most | longest wait until another request can start, at most |
     |:--|--:|--:|--:|
     | one pass | 726 ms | 726 ms | 726 ms |
     | chunks of 512 | 726 ms | 965 ms, ×1.33 | 123 ms |
@@ -205,14 +208,13 @@ def _():
 
     **Do separate machines help?** In *prefill/decode disaggregation*, some machines compute prefills and
     send the K/V to others, which run the decodes. A prefill then never delays a decode, so TTFT and ITL can
-    be tuned apart; the price is the transfer of every prompt's K/V. Its usual measure is *goodput*: requests
+    be tuned separately; the price is the transfer of every prompt's K/V. Its usual measure is *goodput*: requests
     per second that meet their SLOs. [DistServe](https://hao-ai-lab.github.io/blogs/distserve) reports up to
     4.48 times the goodput, or SLOs 10.2 times tighter, than the engines it compares with.
 
     vLLM's documentation states that disaggregation does not raise throughput. So where chunks keep ITL within
-    its SLO, chunks are enough. And on a prefill machine one problem remains: a long prefill still delays an
-    urgent one. The post runs such a machine, on a [fork of vLLM](https://github.com/adiu19/vllm) that
-    preempts.
+    its SLO, chunks are enough. But on a prefill machine one problem remains: a long prefill still delays an
+    urgent one. The post runs its fork on such a machine.
     """)
     return
 
@@ -223,7 +225,7 @@ def _():
     ## Slack: how much time is left to spare?
 
     Two requests of 500 tokens wait. The bar is their predicted prefill of 60 ms, and it begins *now*. Press
-    the arrow key: as time passes, the bar moves to the right and the deadline stays.
+    the right arrow key: as time passes, the bar moves to the right and the deadline stays.
     """)
     return
 
@@ -294,9 +296,10 @@ def _(SlackTimeline, slack_attempt, your_slack):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The slack of a running request stays the same, because each ms that passes is a ms of its work done. (A
-    pass computes all its tokens layer by layer, so no token is done before the end. Its progress is counted
-    as 1 token per 0.1 ms.)
+    The slack of a running request stays the same, because each ms that passes also completes 1 ms of its work.
+    (A pass computes all its tokens layer by layer, so no token is done before the end. Its progress is counted
+    as 1 token per 0.1 ms. Once all tokens count as done, `slack` no longer charges the overhead, so in the last
+    10 ms of a pass the slack is up to 10 ms too high.)
 
     ## Which request goes first?
 
@@ -314,7 +317,7 @@ def _():
         ("A: it has no time to lose", "B: its deadline is nearer", "Neither: the scores are equal"),
         1,
         "**B**, with 0.002506 against 0.002500. The score uses only the sign of the slack, not its size: this is earliest deadline first (EDF), with doomed requests last. "
-        "Is that wrong? A needs 399 ms of computing and B needs 9. Together that is 408 ms, and there are 400, so one of them is late in either order. EDF "
+        "Is that wrong? A needs 399 ms of computing and B needs 9. Together they need 408 ms, but only 400 ms are left, so one of them is late in either order. EDF "
         "loses A; a ranking by slack would lose B. Neither ranking sees that the two do not fit together.",
     )
     return
@@ -370,12 +373,13 @@ def _():
     preemption throws work away, so a slightly higher score is not enough: the candidate has to be **1.2
     times** as urgent as one running request, the **incumbent**. Which one?
 
-    - **Conservative**, the post's default: the *most* urgent running request. All requests of a pass are
-      preempted together, so the candidate has to be more urgent than every one of them.
+    - **Conservative**, the post's default: the *most* urgent running request, so the candidate has to be more
+      urgent than every running request.
     - **Aggressive**: the *least* urgent running request.
 
-    In both modes the victim is the least urgent running request. The signs of the slack decide before any
-    score is compared:
+    In both modes your function names one victim, the least urgent running request. The engine then aborts the
+    whole pass that the victim is in, so the other requests of that pass lose their work too. The signs of the
+    slack decide before any score is compared:
 
     | | the incumbent can meet its deadline | the incumbent is doomed |
     |:--|:--|:--|
@@ -384,9 +388,9 @@ def _():
 
     Two rules protect running requests. Your function applies **Rule 1**: a request that was preempted once
     is immune. The workers apply **Rule 2**: a pass that is past 90 % of its layers runs to its end, since an
-    abort would lose nearly all of it. On a prefill machine Rule 2 has a second reason. There a request's
-    first token is still computed, in one decode, before its K/V is sent away; preempting that decode would
-    throw away a whole prefill for one token.
+    abort would lose nearly all of it. (In the post's fork, a prefill machine also computes one decode, for a
+    request's first token, before it sends the K/V away. By the post, Rule 2 protects that decode too: its
+    abort would throw away a whole prefill for one token.)
     """)
     return
 
@@ -433,9 +437,9 @@ def _(GatePicture, victim_attempt, victim_decisions):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it: two defects of the choice
+    ## Break it: two defects in the choice of the victim
 
-    Both run on the engine with round numbers: 10 ms per pass, 0.1 ms per token, 10 layers. A bar shows how
+    Both exhibits use the engine with round numbers: 10 ms per pass, 0.1 ms per token, 10 layers. A bar shows how
     many layers of a pass were computed.
 
     ### Exhibit A: why is neither request done?
@@ -492,7 +496,7 @@ def _(passes, starving):
     starved = starving()
     mo.md(
         "### Exhibit B: why does the report never finish?\n\n"
-        "A long prompt needs 410 ms and has five seconds. An urgent short request arrives every 300 ms. Each preemption in this run is justified:\n\n"
+        "The report needs 410 ms, and its deadline is five seconds away. An urgent short request arrives every 300 ms. Each preemption in this run is justified:\n\n"
         + passes(starved, 6)
     )
     return
@@ -502,7 +506,7 @@ def _(passes, starving):
 def _():
     predict(
         "l05.never_read",
-        "The margin is there, and the four cases of signs are right. The report finishes only once the urgent requests stop coming. **What is missing?**",
+        "The margin is there, and the four cases of signs are correct. The report finishes only once the urgent requests stop coming. **What is missing?**",
         (
             "Rule 1: a request that was preempted once is immune",
             "Rule 2: a pass past 90 % of its layers finishes",
@@ -512,7 +516,7 @@ def _():
         0,
         "Without Rule 1 there are 12 preemptions, 81 % of the computing is thrown away, and the report gets its first token after 4.05 s. With Rule 1 there is 1 preemption, "
         "30 % is thrown away, the report gets its first token after 0.77 s, and one urgent request is late. This is lesson 2b's starvation by strict priority. "
-        "(Rule 2 saves a pass only near its end. With one running request both modes are the same, and a margin of 10 gives as many preemptions.) "
+        "(Rule 2 saves a pass only near its end. With one running request both modes are the same, and a margin of 10 gives just as many preemptions as 1.2.) "
         "Rule 1 is insurance against such a stream; lesson 5b measures what it costs.",
     )
     return
@@ -528,8 +532,8 @@ def _():
     is **urgent**: its first token was promised within 1 to 1.3 times its own prefill time. The others are
     **generous**, with 3 to 10 times.
 
-    The engine works as the post's author built it into vLLM. Your `edf_score` orders the queue, and waiting
-    requests share a pass up to 9,000 tokens. While the pass runs, the monitor looks at the waiting requests
+    The modelled engine works like the author's fork of vLLM. Your `edf_score` orders the queue, and waiting
+    requests share a pass of up to 9,000 tokens. While the pass runs, the monitor looks at the waiting requests
     every 5 ms, and your `slack` and `select_victim` decide whether to abort it.
     """)
     return
@@ -547,7 +551,7 @@ def _():
             "About 10 %: the aborted work is missing",
         ),
         2,
-        "**37.1 %.** The difference is noise, and it is at most 2.8 points at any of five loads. The author published this null result with its data (branch `dev-treatment` of the fork).",
+        "**37.1 %.** The difference is noise. At none of the five loads is it more than 2.8 points. The author published this null result with its data (branch `dev-treatment` of the fork).",
     )
     return
 
@@ -564,7 +568,7 @@ def _(
     after(
         "l05.worth",
         mo.md(
-            "Our modelled engine does the same:\n\n"
+            "Our modelled engine gives the same result:\n\n"
             + under_load(
                 two_tier_load(seed=0, requests_per_s=4, duration_s=30),
                 {
@@ -586,8 +590,8 @@ def _():
         mo.md(r"""
     ## What you now know
 
-    - A long prefill *should* give way when the promise to another request would break otherwise: 112 ms of
-      the report's time keep the promise to the voice request.
+    - A long prefill *should* give way when another request would otherwise miss its deadline. Here the report
+      pays 112 ms for it.
     - Slack is the time to the deadline minus the predicted time of the *remaining* work. Below zero, the
       request is doomed.
     - The score is EDF with doomed requests last. It does not see whether two requests fit together.

@@ -22,13 +22,13 @@ def _():
     *25 minutes. Builds on lesson 5: slack, scores, the choice of a victim. You write one function, and
     your three functions of lesson 5 run with it.*
 
-    Afterwards you can explain why a right policy changed nothing, what each repair of the engine around it
-    does alone and together with the others, and at which loads preemption loses.
+    Afterwards you can explain why a correct policy changed nothing, what each repair of the surrounding engine
+    achieves by itself and together with the others, and at which loads preemption loses.
 
-    ## Why did a right policy change nothing?
+    ## Why did a correct policy change nothing?
 
     In lesson 5 you wrote the policy that decides which prefill to preempt. The post's author built the same
-    policy into vLLM and measured it in five paired trials. At four requests per second, 38.0 % of the urgent
+    policy into a fork of vLLM and measured it in five paired trials. At four requests per second, 38.0 % of the urgent
     requests were in time without preemption, and 37.1 % with it.
 
     The modelled engine of this lesson has the post's line (34 ms per pass, 0.173 ms per token, 80 layers)
@@ -83,10 +83,10 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    The marked line of the engine's loop chooses whom to preempt between two steps. The policy of lesson 5
-    makes the same choice during a step, in a monitor beside the loop. So two things around the policy matter
-    as much as the policy: which requests the monitor sees while `execute` runs, and which requests the next
-    `schedule` puts into the pass that a preemption has freed.
+    The marked line of the engine's loop chooses which request to preempt, between two steps. The policy of
+    lesson 5 makes the same choice during a step, in a monitor beside the loop. So two things around the policy
+    matter as much as the policy: which requests the monitor sees while `execute` runs, and which requests the
+    next `schedule` puts into the pass after a preemption.
     """)
     return
 
@@ -101,7 +101,7 @@ def _(engine_loop):
 def _():
     predict(
         "l05.null",
-        "There was no preemption in two minutes, at any of five seeds. The choice of the victim is right, both rules are right, and the monitor looks every 5 ms. **Why is no pass preempted?**",
+        "There was no preemption in two minutes, with any of the five seeds. The choice of the victim is correct, both rules are correct, and the monitor looks every 5 ms. **Why is no pass preempted?**",
         (
             "The margin of 1.2 is too high",
             "Urgent requests are doomed before the monitor looks",
@@ -109,8 +109,9 @@ def _():
             "All running requests are immune",
         ),
         2,
-        "The engine takes arrivals from its inbox only between two steps, and it publishes the monitor's snapshot at the end of scheduling. So a request that arrives during a pass is in neither, "
-        "and such requests are what the monitor exists for. The requests in the snapshot were waiting when the pass began, and nearly all of them joined that pass.",
+        "The engine takes arrivals from its inbox only between two steps. At the end of scheduling it publishes the *snapshot*, a list of waiting and running requests that the monitor reads. "
+        "So a request that arrives during a pass stays in the inbox, which the monitor does not read, and is missing from the snapshot. The monitor exists for exactly these requests. "
+        "Nearly all requests that were waiting when the pass began joined that pass, so the snapshot holds hardly any waiting request.",
     )
     return
 
@@ -175,18 +176,18 @@ def _():
     ## The second repair: which requests may share the pass of an urgent one?
 
     The overhead of a pass is paid once for all its requests, so an engine likes to fill the pass. But all of
-    them get their first token when the pass ends. With lesson 5's round numbers, for an urgent request of
-    200 tokens at the head of the queue:
+    them get their first token when the pass ends. The pass starts with the candidate, the most urgent waiting
+    request. With lesson 5's round numbers, for a candidate of 200 tokens:
 
-    | in the pass | the head gets its first token after | its SLO of 100 ms |
+    | in the pass | the candidate gets its first token after | its SLO of 100 ms |
     |:--|--:|:--|
     | 200 tokens | 30 ms | in time |
     | 200 tokens + 300 | 60 ms | in time |
     | 200 tokens + 300 + 300 + 300 | 120 ms | **missed** |
     | 200 tokens + 4,000 | 430 ms | **missed** |
 
-    So the engine adds waiting requests one by one, as long as the head still meets its deadline. Because
-    predictions err, `slack_reserve` keeps a tenth of the head's SLO free. `max_batch_tokens` keeps passes
+    So the engine adds waiting requests one by one, as long as the candidate still meets its deadline. Because
+    predictions err, `slack_reserve` keeps a tenth of the candidate's SLO free. `max_batch_tokens` keeps passes
     short for the request that arrives next.
     """)
     return
@@ -200,15 +201,15 @@ def _():
 
 @app.function
 def slo_batch(
-    head: slo.SloView,
-    waiters: list[slo.SloView],
+    candidate: slo.SloView,
+    waiting: list[slo.SloView],
     a: float,
     c: float,
     max_batch_tokens: int,
     slack_reserve: float,
 ) -> list[int]:
-    """Return the ids of the next pass, `head` first: no request in it endangers the head."""
-    raise NotImplementedError("Exercise 5b.1: which waiting requests share the pass of the head?")
+    """Return the ids of the next pass, `candidate` first; no other request endangers it."""
+    raise NotImplementedError("Exercise 5b.1: which waiting requests share the pass of the candidate?")
 
 
 @app.cell(hide_code=True)
@@ -227,11 +228,12 @@ def _():
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Does it help? Below is half a minute of arrivals at four requests per second, in three variants: your
-    batches without preemption; with passes that are *aborted* and computed again; and with passes that are
-    *suspended* and later resume at the layer where they stopped. A pass stays suspended for at most three
-    times its own run time, and with that bound it needs no Rule 1. In all of them the monitor sees arrivals.
-    Your newest `slack`, `edf_score` and `select_victim` of lesson 5 decide too, right or wrong.
+    Does `slo_batch` help? Below is half a minute of arrivals at four requests per second, in three variants:
+    your batches without preemption; with passes that are *aborted* and computed again; and with passes that
+    are *suspended* and later resume at the layer where they stopped. A pass stays suspended for at most three
+    times its own run time, and with that bound it needs no Rule 1. In all variants the monitor sees arrivals.
+    The latest versions of your `slack`, `edf_score` and `select_victim` of lesson 5 are used too, even if they
+    fail their checks.
     """)
     return
 
@@ -279,8 +281,8 @@ def _():
     ## The repair ladder: which repair helps?
 
     One seed is a demonstration. A verdict needs more seeds, several loads, and the same arrivals for every
-    variant. Each rung below adds one repair to the rung before it; the last rung has SLO-aware batches and no
-    preemption.
+    variant. Each rung below adds one repair to the rung before it. The last rung is different: it has SLO-aware
+    batches and no preemption.
     """)
     return
 
@@ -304,8 +306,8 @@ def _():
     after(
         "l05.visible",
         mo.md(r"""
-    `slo_batch` makes the difference, although it has nothing to do with preemption: a pass that a preemption
-    frees has to be kept free. All three repairs are right. **Alone, one changes nothing, one barely helps,
+    `slo_batch` makes the difference, although it decides nothing about preemption. A preemption only makes room
+    in the next pass, and `slo_batch` keeps the aborted request out of it. All three repairs are correct. **Alone, one changes nothing, one barely helps,
     and one is a disaster:**
 
     | repair alone, 4 requests per second | urgent in time |
@@ -316,7 +318,7 @@ def _():
     | the monitor sees arrivals | 3 % |
     | all three | **76 %**; with suspended passes **86 %** |
 
-    A team that measures after each repair and keeps only the repairs that help keeps none of these.
+    A team that tries each repair by itself keeps only the batches and gives up on preemption.
     """),
     )
     return
@@ -360,12 +362,13 @@ def _():
       9 % of the urgent and 86 % of the generous requests in time; with suspended passes it is 48 % and 73 %.
       There are four generous requests for every urgent one, so of all requests 71 % are in time without
       preemption and 68 % with it. Which of the two is better depends on what was promised.
-    - **At low load there is little to win.** At two requests per second the engine is often idle, and 71 % of
-      the urgent requests are in time without any policy. (The published control has 48 %: a real server has
+    - **At low load the gain is smaller.** At two requests per second the engine is often idle, and 71 % of the
+      urgent requests are in time without any policy; with suspended passes it is 95 %. At four requests per
+      second it is 45 % and 86 %. At both loads the generous requests lose nothing. (The published control has 48 %: a real server has
       delays that this model leaves out.)
     - **Rule 1 has a price.** With aborted passes at 4 requests per second, 76 % of the urgent requests are in
-      time with Rule 1, and 84 % without it. It insures long requests against a stream of urgent ones; on an
-      average day that costs.
+      time with Rule 1, and 84 % without it. It insures long requests against a stream of urgent ones. On an
+      average day that insurance costs 8 points.
     - **The model favours preemption.** A preemption costs nothing but the aborted work, and the predictor is
       perfect, because it is the engine's own line. That line charges all 34 ms to every pass, although a part
       of them belongs to the request (lesson 5). Lesson 6 measures a real preemption.
@@ -403,7 +406,8 @@ def _():
     /// details | For readers of the post: the published runs
 
     Five paired trials per load on four GPUs, in percent of requests in time (`runs/first_real_run` in the
-    fork's `dev-treatment`). For the urgent requests, preemption changed at most 2.8 points, up or down.
+    fork's `dev-treatment`). For the urgent requests, preemption changed the share in time by at most 2.8 points,
+    up or down.
 
     | requests per s | urgent / generous, without preemption | with preemption |
     |--:|--:|--:|
@@ -423,13 +427,13 @@ def _():
     mo.md(r"""
     ## What you now know
 
-    - The policy was right and its input was wrong: the monitor read a list without the arrivals.
-    - A preemption helps only if the freed pass stays free. `slo_batch` keeps it free.
-    - Repairs have to be measured together. One defect can hide another, and a single right repair can look
+    - The policy was correct and its input was wrong: the monitor read a list without the arrivals.
+    - A preemption helps only if the next pass is short. `slo_batch` keeps it short.
+    - Repairs have to be measured together. One defect can hide another, and a single correct repair can look
       like a disaster.
-    - Preemption pays at middle loads. At high load the generous requests pay for it.
+    - Preemption pays at low and middle loads. At high load the generous requests pay for it.
     - The author put the runs of a null result beside the code, and that made this lesson possible. Our model
-      adds reasons that *could* explain the result, and shows that they suffice.
+      shows that these defects are enough to produce the result. It does not prove that they caused it.
 
     ## The same in vLLM and SGLang
 
@@ -441,8 +445,8 @@ def _():
       left out: slack of the remaining work, batches with a limit of 2,048 tokens and a reserve of a tenth,
       and suspension.
     - **An open proposal for vLLM**, [#44794](https://github.com/vllm-project/vllm/pull/44794), suspends
-      prefills. Its first form could suspend one for ever: mean TTFT was 450 ms without it and **969 ms with
-      it**. A bound of 50 ms on the suspension made it 412 ms.
+      prefills. Its first form could suspend a prefill for ever. Mean TTFT was 450 ms without suspension and
+      **969 ms** with it. With a bound of 50 ms on a suspension, mean TTFT was 412 ms.
     - A feature without effect can stay unnoticed for long. In
       [vLLM #10101](https://github.com/vllm-project/vllm/issues/10101) urgent requests stopped preempting as
       soon as chunked prefill was switched on, and nothing crashed.

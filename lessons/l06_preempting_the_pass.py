@@ -26,18 +26,19 @@ def _():
     *55 minutes; the race lab at the end is optional. Builds on lessons 5 (slack, scores, the choice of a
     victim) and 5b (batches, suspension). You write four functions.*
 
-    Afterwards you can stop a forward pass that runs on several processes without any of them hanging, roll
-    its step back, resume a suspended pass in time, and say what preemption costs.
+    Afterwards you can stop a forward pass that is spread over several processes so that none of them hangs,
+    roll its step back, resume a suspended pass in time, and say what preemption costs.
 
     ## Two ranks read the same flag. Why can one of them hang?
 
     A long prefill is running, an urgent request arrives, and the policy of lesson 5 says: preempt. The model
     is spread over two GPUs, with one process for each, called a *rank*. Each rank computes a part of the
     heads and of the MLP. Twice in every layer the ranks add up their parts with `all_reduce`, a *collective*:
-    the call returns on no rank before every rank has made it.
+    the call returns only after every rank has made it.
 
-    So let each rank look into shared memory at every layer. If the number of the running step stands there,
-    the rank leaves the pass. Both ranks read the *same* eight bytes at the *same* layer, a moment apart.
+    Another thread writes the number of the step that should be preempted into shared memory. Each rank reads
+    that number at every layer; if it is the number of the running step, the rank leaves the pass. Both ranks
+    read the *same* eight bytes at the *same* layer, a moment apart.
     """)
     return
 
@@ -68,20 +69,21 @@ def _():
 def _():
     predict(
         "l06.hangs",
-        "Two ranks, one number in shared memory, **no vote**: a rank that reads its step's number "
-        "leaves. The number is written at any moment of the pass. How often does a rank hang?",
+        "Two ranks, one number in shared memory, **no vote**: a rank that reads the number of its own "
+        "step leaves. The number is written at a random moment of the pass. How often does a rank hang?",
         (
             "Never: both read the same memory at the same layer",
-            "Now and then, and so seldom that a test may never see it",
+            "Now and then; a short test may never see it",
             "Nearly always: no two processes do anything at the same moment",
         ),
         1,
         "A rank hangs when the number is written after one rank's read and before the other's. Recorded on "
-        "two cores, with the number written once in every pass:\nNothing else started by us: 1 of 40 hung, 39 "
-        "left together, 0 came too late.\nBeside two threads that compute: 1 of 40 hung, 27 left "
-        "together, 12 came too late.\nBeside the same two threads, with the vote that you write below: "
-        "0 of 40 hung, 35 left together, 5 came too late.\nA prototype of this lesson, with other code, "
-        "hung in 3 of 11. **A test that runs ten times and passes says nothing about a race like this.**",
+        "two cores, with the number written once in every pass:\nWith no other load, a rank hung in 1 of 40 passes, "
+        "both ranks left together in 39, and the number was written too late in 0.\nBeside two threads that "
+        "compute, a rank hung in 1 of 40 passes, both ranks left together in 27, and the number was written too "
+        "late in 12.\nBeside the same two threads, with the vote that you write below, a rank hung in 0 of 40 passes, "
+        "both ranks left together in 35, and the number was written too late in 5.\nA prototype of this lesson, "
+        "with other code, hung in 3 of 11 passes. **A test that runs ten times and passes says nothing about a race like this.**",
     )
     return
 
@@ -107,7 +109,7 @@ def _():
     Rank 0 has left, and rank 1 waits for it in the sum of the attention output. So the number that a rank
     has read is only its opinion. To make one decision out of several opinions, the ranks need a collective
     of their own: `all_reduce(MAX)` over their votes. If one rank votes 1, all of them leave at the same
-    attention op. One 1 is enough, because the others only read a moment too early.
+    attention op. One vote of 1 is enough, because the others only read a moment too early.
     """),
     )
     return
@@ -134,9 +136,10 @@ def _(engine_loop):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    How long does `execute` take? The author of this lesson's post, which preempts prefills in
-    [a fork of vLLM](https://github.com/adiu19/vllm), measured a model of 70 billion parameters on four A100
-    (modelled from the post's line, spread evenly over the layers):
+    How long does `execute` take? The author of this lesson's post built preemption of prefills into
+    [a fork of vLLM](https://github.com/adiu19/vllm) and measured a model of 70 billion parameters on four A100
+    GPUs. The table is computed from the line that was fitted to those measurements, spread evenly over the
+    layers:
 
     | prompt, tokens | one pass | one of its 80 layers | in chunks of 512, at most | longest chunk, at most |
     |--:|--:|--:|--:|--:|
@@ -145,10 +148,10 @@ def _():
     | 7,986 | 1,416 ms | 17.7 ms | 1,928 ms | 123 ms |
 
     A request of 242 tokens that arrives just after a prompt of 7,986 has begun waits more than a second for a
-    first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, whether an urgent request
-    comes or not. ("At most": the line is a fit of TTFT, so a part of its 34 ms belongs to the request; here all
-    of it is charged to every chunk.) **FlowPrefill**, the paper behind the post, lets the pass check at every
-    layer whether it is still wanted. A layer is short, and a check is cheap.
+    first token that takes 76 ms to compute. **Chunks** shorten the wait to one chunk, but every long prompt pays
+    for them, even when no urgent request comes. ("At most": the line is a fit of TTFT, so a part of its 34 ms
+    belongs to the request; here all 34 ms are charged to every chunk.) **FlowPrefill**, the paper behind the
+    post, lets the pass check at every layer whether it is still wanted. A layer is short, and a check is cheap.
 
     A rank can check just before attention. vLLM's forward pass is compiled and captured in *CUDA graphs*:
     recordings of GPU work whose replay calls no Python. In its default mode, a batch with a prefill runs as
@@ -184,7 +187,7 @@ def _(stage):
         stage.boxes(
             ("Engine thread", "ends `schedule`, publishes a frozen snapshot and blocks in the pass"),
             ("Monitor thread", "every 5 ms, and at each arrival: reads the snapshot and the inbox, asks the policy"),
-            ("Shared memory", "holds one number: the step that the monitor wants preempted"),
+            ("Shared memory", "holds one number: the step that the monitor wants to preempt"),
             ("Ranks", "read it at each attention op, vote, and leave together"),
             ("Engine thread", "reads every rank's reply and rolls the step back"),
             ("Next `schedule`", "admits the urgent request first"),
@@ -243,7 +246,7 @@ def _():
     mo.md(r"""
     ## Which step should be preempted?
 
-    The first version in vLLM used a boolean, *preempt!* The monitor set it, the workers read it, and the
+    The first version of the fork used a boolean, *preempt!* The monitor set it, the workers read it, and the
     engine cleared it after every step.
 
     Now let the monitor be a moment late. It looks at step 7 and decides, and the operating system pauses its
@@ -289,7 +292,7 @@ def _():
 
     Write the moves of one rank at one attention op, as a generator. Each `yield` is a move, and a scheduler
     that plays the ranks decides which rank moves next. No processes are needed for that, so the check can try
-    one order after another, and it finds a rank that waits for ever at once.
+    one order after another, and it reports at once that a rank would wait for ever.
     """)
     return
 
@@ -351,14 +354,14 @@ def _():
 
     /// details | Two cheaper ways to agree, and what all three cost
 
-    Every layer of every pass pays for the collective, also in passes that are not interrupted. Two cheaper
+    Every layer of every pass pays for the collective, even in passes that are not interrupted. Two cheaper
     ways have the same interface (`nanogpt/preemption/agreement.py`):
 
     - **carried**: the attention output is summed over the ranks anyway, so the vote goes with it as one more
       number. The answer is known one layer later.
-    - **epoch**: no collective. The first rank that reads the target writes into shared memory *at which
-      attention op all leave*: the next one. No rank can be past it, because to reach attention op *n + 1* it
-      needs the sums of layer *n*, and those wait for the rank that is writing. This is FlowPrefill's way.
+    - **epoch**: no collective. The first rank that reads the target, at attention op *n*, writes to shared memory
+      that all ranks leave at op *n + 1*. No other rank can have passed op *n + 1* yet: to reach it, a rank needs
+      the sums of layer *n*, which need the part of the writing rank. This is FlowPrefill's way.
 
     | recorded, median of 7 | agreeing, per layer | the whole pass | from the write to both replies |
     |:--|--:|--:|--:|
@@ -386,8 +389,8 @@ def _():
     layer, or failed.
 
     Now the scheduler's state still records a step that was aborted. Lesson 2's preemption never had this
-    problem: it happens *inside* `schedule`, before the requests of the step are recorded. This one comes
-    afterwards.
+    problem: it happens *inside* `schedule`, before the requests of the step are recorded. An abort comes after
+    that.
     """)
     return
 
@@ -399,7 +402,7 @@ def _():
 
 
 @app.function
-def rollback_step(state: "SchedulerState", aborted: list[int], waiter: int | None) -> "SchedulerState":
+def rollback_step(state: "SchedulerState", aborted: list[int], candidate: int | None) -> "SchedulerState":
     """Return the scheduler's state once an aborted step is rolled back."""
     raise NotImplementedError("Exercise 6.3: the state once the aborted step is rolled back")
 
@@ -420,8 +423,8 @@ def _():
 @app.cell(hide_code=True)
 def _(rollback_attempt, stage):
     mo.md(
-        "Requests 2 and 8 were in the pass, which was aborted for request 3; request 6 was decoding "
-        "beside them.\n\n" + stage.state_table(rollback_attempt)
+        "The prefills of requests 2 and 8 and a decode of request 6 shared the pass, which was aborted to make "
+        "way for request 3.\n\n" + stage.state_table(rollback_attempt)
     )
     return
 
@@ -432,14 +435,14 @@ def _():
     ## How long may a pass stay suspended?
 
     An abort throws work away. The paper **suspends** instead. Our pass is a generator, so a rank stops
-    stepping it and keeps the K/V written so far and the hidden state between two layers. Later it steps on,
-    and nothing is computed twice.
+    stepping it and keeps the K/V written so far and the hidden state between two layers. Later the rank
+    continues there, and nothing is computed twice.
 
-    This has two costs. The K/V of the suspended pass takes memory that another request may need. And a
+    Suspending has two costs. The K/V of the suspended pass takes memory that another request may need. And a
     suspended pass can wait for ever, because another urgent request may always be there. An open proposal for
-    vLLM that suspends prefills met this ([#44794](https://github.com/vllm-project/vllm/pull/44794)): under
-    sustained load *a checkpointed prefill never resumes*. Mean TTFT was 449.84 ms without it, **969.43 ms**
-    with it, and 411.73 ms once suspension had a bound.
+    vLLM that suspends prefills met the second one ([#44794](https://github.com/vllm-project/vllm/pull/44794)):
+    under sustained load *a checkpointed prefill never resumes*. Mean TTFT was 449.84 ms without suspension,
+    **969.43 ms** with it, and 411.73 ms with a bound on the suspension.
     """)
     return
 
@@ -479,11 +482,11 @@ def _(bar, resume_attempt, stage, whose):
             return "The results of `resume_or_abort` cannot be drawn; the check above says why."
         waited, decision = found
         if decision == "stay_suspended":
-            return bar([0.0, 1.0], "suspended for ever: asked 16 times, it never resumed")
+            return bar([0.0, 1.0], "still suspended after 16 questions")
         return bar([0.0, waited / 3600, stage.PASS_MS / 3600], f"suspended for {waited:,} ms, then: {decision}")
 
     mo.md(
-        "A suspended pass of 400 ms with a bound of 3, asked about every 200 ms, while urgent requests keep coming. "
+        "Every 200 ms the engine asks whether a suspended pass of 400 ms (bound 3) resumes, while urgent requests keep coming. "
         f"By {'your `resume_or_abort`' if resume_attempt.started else whose(False)}:\n\n{_line()}"
     )
     return
@@ -495,9 +498,10 @@ def _():
     ## See it run: two processes on this machine
 
     Two processes each hold half of a model with random weights. (The cost of a pass does not depend on what
-    the model has learnt.) They measure how long a pass takes, and lesson 5's line is fitted to it. Then the
-    same two requests run in two *arms*, without a monitor and with one: a prefill of 1,400 tokens, and after a
-    fifth of its time an urgent request of 24 tokens, whose first token was promised within half a pass.
+    the model has learnt.) They measure passes over 24 and 1,400 tokens, and a line as in lesson 5 is fitted to
+    those times. Then the same two requests run in two *arms*, without a monitor and with one: a prefill of
+    1,400 tokens, and after a fifth of its time an urgent request of 24 tokens, whose first token was promised
+    within half a pass.
 
     Your `rollback_step` rolls the step back once it has passed its check. `local_vote` and
     `preemption_point` run inside the ranks, which cannot import a notebook, so the reference's run there. The
@@ -534,20 +538,20 @@ def _(SloCycle, ranks, real, source):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Break it: two defects of the version in vLLM
+    ## Break it: two defects of the fork
 
     Both were staged here with real processes that are held at named points, so that the bad order happens
     every time.
 
     ### Exhibit A: why does the engine die after a successful preemption?
 
-    The first preemption in vLLM worked. All workers left, K/V was freed, and the victim was back in the queue.
+    The fork's first preemption worked. All workers left, K/V was freed, and the victim was back in the queue.
     The next step killed the engine, by an assertion in code that had nothing to do with preemption. In our
     engine:
 
     > the next step ENDS the engine: requests [0] are admitted, yet the last step was scheduled with them
 
-    With one line put right: *the next step admitted requests [0, 1].*
+    With one line corrected: *the next step admitted requests [0, 1].*
     """)
     return
 
@@ -556,21 +560,22 @@ def _():
 def _():
     predict(
         "l06.exhibit_a",
-        "The wrong line leaves the victim in `previous_step`, and the scheduler asserts that it admits no "
-        "request that is in there. Suppose that the urgent request runs by itself first, and the victim is admitted "
-        "**a step later**. Does the engine die then?",
+        "The wrong line leaves the victim in `previous_step`. A request of the last step should still be running, "
+        "so the scheduler asserts that it admits no request that is in `previous_step`. Suppose that the urgent "
+        "request runs by itself first, and the victim is admitted **a step later**. Does the engine die then?",
         (
             "Yes: the victim stays in `previous_step` until something takes it out",
             "Yes, unless its K/V has been released by then",
-            "No: the step between writes `previous_step` anew, and nothing shows",
+            "No: the step in between overwrites `previous_step`, so no error appears",
             "No, but the victim's text is wrong",
         ),
         2,
         "We tried it with the same wrong line: the urgent request, then the victim, no error, and every text right, "
         "because K/V and tokens were correct all along. `previous_step` holds only the newest step, so the "
-        "defect shows only if the victim comes straight back. A test with a busy queue passes. Preemption for "
-        "lack of memory runs before the set is written (in vLLM `prev_step_scheduled_req_ids`), so it "
-        "never had to roll it back. Code that is reused at another moment of the step meets another state.",
+        "defect shows only if the victim comes straight back. A test with a busy queue passes. vLLM's name for "
+        "the set is `prev_step_scheduled_req_ids`. Preemption for lack of memory runs before the set is written, so "
+        "that code never had to roll the set back. Code that is reused at a later point of the step finds a different "
+        "state there.",
     )
     return
 
@@ -581,11 +586,12 @@ def _():
     ### Exhibit B: why is a prefill aborted when no request waits?
 
     Now and then a prefill is aborted although no request is waiting. There is no error and every text is
-    right; one request only waited longer than it had to. Held at the right point, it happens every time:
+    right; one request only waited longer than it had to. If the monitor is held just before its write, the abort
+    happens every time:
 
     > step 3 was meant; step 4 was left at layer 0 of 4.
 
-    With the reference: *step 1 was meant; step 2 was computed to its end.*
+    The reference ran the same story before, in steps 1 and 2: *step 1 was meant; step 2 was computed to its end.*
     """)
     return
 
@@ -594,7 +600,7 @@ def _():
 def _():
     predict(
         "l06.exhibit_b",
-        "This is the boolean of exercise 6.1: decided in step 3, written after the engine had cleared it. "
+        "This is the boolean from the section before exercise 6.1: the monitor decided in step 3 and wrote after the engine had cleared the flag. "
         "**Which repair makes a boolean safe?**",
         (
             "The engine clears it once more when each step begins",
@@ -604,9 +610,9 @@ def _():
         ),
         3,
         "**None.** Between the last check and the write there is always a gap, and the operating system can pause a thread "
-        "there for as long as it likes: step 4 begins, clears the flag, and then it is set. Each repair makes that rarer, "
+        "there for as long as it likes: step 4 begins, clears the flag, and then it is set. Each repair makes the wrong abort rarer, "
         "so that no test meets it any more. A target that names its step can arrive at any time: step 4 reads 3 and goes on. "
-        "The published version still has the same mistake in one place: the queue for its cheaper, scheduler-level "
+        "The published fork still has the same mistake in one place: the queue for its cheaper, scheduler-level "
         "preemption carries bare request ids.",
     )
     return
@@ -618,8 +624,10 @@ def _():
     ## Measure it, including where it loses
 
     All five arms were recorded in one run. Each round tries every arm once, so a busy moment of the machine
-    does not hit one arm only. (*carried* and *epoch* are the cheaper ways to agree.) The pass over 1,400 tokens
-    took 699 ms; 7 rounds, medians, lowest to highest.
+    does not hit one arm only. (*carried* and *epoch* are the two cheaper ways to agree; open the detail after
+    exercise 6.2.) Each cell is the median of 7 rounds, with the lowest and the highest in brackets. The SLO of
+    the urgent request, 349 ms, is half of what the pass over 1,400 tokens took before the rounds, 699 ms; in the
+    rounds the pass was faster.
 
     | arm | urgent request: TTFT | SLO met | long prefill: TTFT | left at layer | write to both replies |
     |:--|--:|--:|--:|--:|--:|
@@ -629,9 +637,9 @@ def _():
     | epoch, abort | **126 ms (85 to 162)** | 7 of 7 | 845 ms (765 to 1185) | 3 to 4 of 12 | 79 ms (36 to 89) |
     | vote, suspend | **78 ms (59 to 139)** | 7 of 7 | 664 ms (573 to 969) | 1 to 4 of 12 | 26 ms (18 to 59) |
 
-    With the vote, the TTFT of the urgent request is 0.17 times that without preemption. The long prefill pays:
-    its TTFT is 1.41 times as long when its pass is aborted and computed again, and 1.10 times when it is
-    suspended.
+    With the vote, the median TTFT of the urgent request is a sixth of that without preemption. The long prefill
+    pays: its median TTFT is 1.41 times as long when its pass is aborted and computed again, and 1.10 times when
+    it is suspended.
     """)
     return
 
@@ -651,8 +659,7 @@ def _():
       little to gain; the post runs with chunked prefill switched off.
     - **No urgent request.** Every layer of every pass that may be preempted pays for the vote. The fork's
       comparison arm, without preemption, votes too, so its published comparison cannot show the cost.
-    - **Late aborts**, as in your prediction. And the pass is aborted for all prefills in it, also for urgent
-      ones.
+    - **Late aborts**, as in your prediction. And an abort hits all prefills in the pass, urgent ones included.
     - **A promise too short.** If the urgent request itself can no longer be in time, the policy calls it
       doomed, and its own pass may be preempted next.
     - **The wrong policy.** A monitor that sees arrivals, without the other repairs, made attainment *worse*
@@ -699,7 +706,8 @@ def _():
 
     - Two ranks that read the same memory may read different values, and a rank that leaves by itself makes the
       other one hang in the next collective. So each rank votes, and `all_reduce(MAX)` decides for all of them.
-    - A message that names its step may arrive late. A boolean may not, and no second look repairs it.
+    - A message that names its step does no harm when it arrives late. A late boolean does, and no extra check
+      repairs that.
     - An abort comes after scheduling, so the engine has to roll back everything that scheduling recorded:
       `running`, `waiting`, K/V and `previous_step`.
     - Suspending loses no work, but costs memory and needs a bound.
@@ -720,13 +728,13 @@ def _():
     - **Guards against the hang.** vLLM: `VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS`, 300. SGLang:
       `--watchdog-timeout`, 300 s. NCCL's own watchdog waits 600 s: in
       [vLLM #8978](https://github.com/vllm-project/vllm/issues/8978) three of four ranks report that an
-      `ALLREDUCE` ran for ten minutes. Ours waits 20 s.
+      `ALLREDUCE` ran for ten minutes. Our engine's timeout is 20 s (2 s in the race lab).
     - **State rolled back in part.** In [SGLang #29405](https://github.com/sgl-project/sglang/pull/29405), with a
       pipeline, an abort missed requests that were *in flight* in other parts of the batch.
     - **The post's fork** (branch `dev-treatment`): `v1/core/sched/slo_monitor.py` is the monitor,
       `preempt_check.py` the vote, `_handle_preemption` in `v1/engine/core.py` the rollback. It registers block
-      hashes before the blocks are computed, and an abort leaves them; its configurations switch prefix caching
-      off.
+      hashes before the blocks are computed, and an abort does not remove them; its configurations switch prefix
+      caching off.
     - **FlowPrefill** (Hsieh et al., [arXiv 2602.16603](https://arxiv.org/abs/2602.16603)) suspends and resumes,
       checks after attention and after the MLP, and agrees without a collective.
 

@@ -25,7 +25,6 @@ from course.publish.notebook_blocks import slide_blocks
 from course.publish.slides import Slide, slides
 from course.registry import lesson_exercises
 from course.report import Report
-from nanogpt.fleet.fleet_config import FIFO
 
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient
@@ -68,30 +67,16 @@ def forget(written):
     return ""
 
 
-def one_more(generations, request_id):
-    """Exhibit A of lesson 9, repaired: a removal counts, as a push does."""
-    return {**generations, request_id: generations.get(request_id, 0) + 1}
-
-
-def sees_preemptions(totals):
-    """Exhibit B of lesson 9, repaired: a test that a dead scheduler fails."""
-    assert totals.preemptions > 0
-
-
-def from_nothing(adaptive):
-    """Exhibit C of lesson 9, repaired: a baseline that was built up, not switched off."""
-    return FIFO
+def one_more(newest, request_id):
+    """Exhibit A of lesson 9, repaired: a removal increments the generation, as a push does."""
+    return {**newest, request_id: newest.get(request_id, 0) + 1}
 
 
 WITHOUT_EXERCISE = {
     "l05_slo_policy": {"outranks_by_margin": outranks},
     "l07_blocks": {"num_findable_blocks": once_committed},
     "l08_speculation": {"draft_memory": forget},
-    "l09_fleet": {
-        "exhibit_a": one_more,
-        "exhibit_b": sees_preemptions,
-        "exhibit_c": from_nothing,
-    },
+    "l09_fleet": {"newest_after_removal": one_more},
 }
 
 

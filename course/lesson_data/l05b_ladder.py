@@ -34,8 +34,8 @@ _WORDS = {  # of a variant: what the repair does, and its exercise
     "the urgent request and the preempted one in it.",
     "progress": "The slack of a running request counts the work that is done (5.1), so fewer "
     "requests look doomed.",
-    "batched": "Requests join a pass only if the head still meets its deadline (5b.1). The urgent "
-    "request runs alone, or nearly.",
+    "batched": "Requests join a pass only if the candidate still meets its deadline (5b.1). The "
+    "candidate runs by itself, or nearly.",
     "suspended": "A pass is suspended instead of aborted. A bound on the suspension replaces "
     "Rule 1.",
     "unpreempted": "SLO-aware batches (5b.1) without any preemption.",

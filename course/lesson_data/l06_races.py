@@ -128,8 +128,8 @@ def race_state(runner: Runner, wrong: bool) -> str:
     undo = races.keep_previous_step if wrong else cleanup.rollback_step
     preemption = Preemption(
         urgent_first,
-        # Without a waiter to admit next, the next step admits both.
-        rollback_step=lambda state, aborted, waiter: undo(state, aborted, None),
+        # Without a candidate to admit next, the next step admits both.
+        rollback_step=lambda state, aborted, candidate: undo(state, aborted, None),
         rank_policies=replace(RANK_POLICIES, at_point=wait_if_held),
     )
     with small_engine(runner, preemption) as engine:

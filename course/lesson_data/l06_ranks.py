@@ -99,7 +99,7 @@ def interrupt(
         first = first_tokens_us(engine)
         found: Record = {"urgent_us": first[1] - times["arrived_us"], "long_us": first[0] - begun}
         record = engine.preemptions[0] if engine.preemptions else None
-        if record is not None and record.victims == (0,) and record.waiter == 1:
+        if record is not None and record.victims == (0,) and record.candidate == 1:
             cycle = times | {"record": plain(record), "first_token_us": first[1]}
             steps = engine.trace().steps
             decision = engine.monitor.decision if engine.monitor else None

@@ -105,7 +105,7 @@ def _board_of(label: str, words: str, vote: Rule, rule: Rule) -> Board:
     hangs = any(each["how"] == "hangs" for each in endings)
     last = max(each["layer"] for each in endings)
     record = {
-        "step": 7, "pass_number": 7, "layer": last, "num_layers": _LAYERS, "waiter": 1,
+        "step": 7, "pass_number": 7, "layer": last, "num_layers": _LAYERS, "candidate": 1,
         "victims": [0], "begun_ns": 0, "written_ns": round(_WRITTEN_AT * ms),
         "replied_ns": None if hangs else (last + 1) * ms, "resumed_ns": None, "checks": checks,
     }  # fmt: skip

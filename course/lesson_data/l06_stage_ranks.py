@@ -80,7 +80,7 @@ def in_words(outcome: Any) -> str:
 
 def urgent_first(snapshot: Snapshot) -> Target | None:
     """A gate: a waiting request with a short SLO goes first, unless a running one is immune."""
-    urgent = [waiter.id for waiter in snapshot.waiting if waiter.slo_us < 10**9]
+    urgent = [request.id for request in snapshot.waiting if request.slo_us < 10**9]
     immune = any(runner.num_preemptions for runner in snapshot.running)
     return Target(snapshot.step, urgent[0]) if urgent and not immune else None
 

@@ -95,9 +95,9 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "margin_on_negative_scores",
-        "A higher score by the margin is enough.",
+        "A score above `margin` times the incumbent's is enough.",
         "A negative score times the margin is even lower, so the less urgent of two doomed "
-        "requests beats the other. Compare the signs first.",
+        "requests beats the other. Compare the signs of the slack first.",
         selecting(
             lambda candidate, incumbent, margin: candidate.edf_score > margin * incumbent.edf_score
         ),

@@ -95,9 +95,9 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "per_us",
-        "The size is 1 divided by the argument.",
-        "The time comes in microseconds and the score is per millisecond: divide the time by 1000 "
-        "before you divide by it.",
+        "The size is 1 divided by the time in microseconds.",
+        "The time comes in microseconds and the score is per millisecond: convert the time to "
+        "milliseconds first, then take 1 divided by it.",
         sized(lambda slack, left: 1 / max(abs(left), 1)),
         same_result=(sized(lambda slack, left: 1 / max(abs(left), 1000)),),
     ),
@@ -130,8 +130,8 @@ MISCONCEPTIONS = (
     Misconception(
         "order_of_the_doomed",
         "All doomed requests are equal.",
-        "The score of a doomed request has the size 1 / time in milliseconds too: the nearer its "
-        "deadline, past or ahead, the lower it ranks.",
+        "A doomed request's score is -1 divided by the distance to its deadline in milliseconds. "
+        "So among doomed requests, the one nearest to its deadline, past or ahead, ranks lowest.",
         doomed_get(lambda left: -1.0),
     ),
     Misconception(

@@ -22,13 +22,13 @@ def select_victim(
     """Return the id of the request to preempt for `candidate`, or None for no preemption."""
     # Compare the signs first, because the margin raises the bar only for positive scores: 1.2 times
     # -0.010 is -0.012, and a less urgent candidate with -0.011 would be above it.
-    candidates = [runner for runner in running if runner.num_preemptions == 0]
-    candidates.sort(key=lambda runner: (-runner.edf_score, runner.id))
-    if candidate.slack_us < 0 or not candidates:
+    eligible = [runner for runner in running if runner.num_preemptions == 0]
+    eligible.sort(key=lambda runner: (-runner.edf_score, runner.id))
+    if candidate.slack_us < 0 or not eligible:
         return None
-    incumbent = candidates[0] if mode == "conservative" else candidates[-1]
+    incumbent = eligible[0] if mode == "conservative" else eligible[-1]
     if incumbent.slack_us < 0 or candidate.edf_score > margin * incumbent.edf_score:
-        return candidates[-1].id
+        return eligible[-1].id
     return None
 
 
@@ -86,7 +86,7 @@ JUDGE = Comparison(
     select_victim,
     MISCONCEPTIONS,
     "A preemption pays when it saves the candidate and takes time from a request that has more "
-    "time, or that misses its deadline anyway.",
+    "time left, or that misses its deadline anyway.",
     evidence=any_moments(random.Random(5), 40),
 )
 
@@ -97,21 +97,21 @@ def moment(
     return candidate, list(running), margin, mode
 
 
-WAITER, MIDDLE = seen(7, 50, 10), seen(7, 100, 10)
+CANDIDATE, MIDDLE = seen(7, 50, 10), seen(7, 100, 10)
 NEAR, FAR, LATE = seen(2, 45, 20), seen(5, 400, 300), seen(4, 120, -30)
 IMMUNE_NEAR, IMMUNE_FAR = seen(2, 45, 20, preempted=1), seen(5, 400, 300, preempted=1)
 ONE_RUNNER = (
     *(
-        moment(WAITER, seen(3, left_ms, slack_ms))
+        moment(CANDIDATE, seen(3, left_ms, slack_ms))
         for left_ms, slack_ms in ((400, 300), (52, 30), (20, 5), (50, 25), (64, 30))
     ),
-    moment(WAITER, seen(3, 52, 30), margin=1.0),
-    moment(WAITER, seen(3, 100, 30), margin=2.0),
-    moment(WAITER, seen(3, 50, 30), margin=1.0),
+    moment(CANDIDATE, seen(3, 52, 30), margin=1.0),
+    moment(CANDIDATE, seen(3, 100, 30), margin=2.0),
+    moment(CANDIDATE, seen(3, 50, 30), margin=1.0),
     moment(seen(7, 60, 10), seen(3, 69, 30)),
     moment(seen(7, 400, 10), seen(3, 449, 300), margin=1.125),
-    moment(WAITER),
-    moment(WAITER, seen(0, 400, 300)),
+    moment(CANDIDATE),
+    moment(CANDIDATE, seen(0, 400, 300)),
 )
 DOOMED = (
     moment(seen(7, 91, -4), seen(3, 100, -20)),
@@ -124,26 +124,26 @@ DOOMED = (
     moment(seen(7, 50, 20), seen(3, 40, 0)),
 )
 SEVERAL_RUNNERS = (
-    moment(WAITER, FAR, NEAR),
-    moment(WAITER, NEAR, FAR, mode="aggressive"),
-    moment(WAITER, FAR, seen(2, 200, 150)),
-    moment(WAITER, seen(2, 200, 150), FAR),
+    moment(CANDIDATE, FAR, NEAR),
+    moment(CANDIDATE, NEAR, FAR, mode="aggressive"),
+    moment(CANDIDATE, FAR, seen(2, 200, 150)),
+    moment(CANDIDATE, seen(2, 200, 150), FAR),
     moment(MIDDLE, LATE, seen(2, 90, 50)),
     moment(MIDDLE, seen(2, 90, 50), LATE, mode="aggressive"),
     moment(MIDDLE, LATE, seen(5, 40, -30)),
     moment(MIDDLE, LATE, seen(5, 40, -30), mode="aggressive"),
-    moment(WAITER, FAR, seen(3, 400, 200)),
-    moment(WAITER, seen(3, 400, 200), FAR, mode="aggressive"),
+    moment(CANDIDATE, FAR, seen(3, 400, 200)),
+    moment(CANDIDATE, seen(3, 400, 200), FAR, mode="aggressive"),
 )
 IMMUNE = (
-    moment(WAITER, IMMUNE_FAR),
-    moment(WAITER, IMMUNE_FAR, seen(6, 800, 500, preempted=2), mode="aggressive"),
-    moment(WAITER, IMMUNE_NEAR, FAR),
-    moment(WAITER, NEAR, IMMUNE_FAR, mode="aggressive"),
-    moment(WAITER, seen(3, 200, 150), IMMUNE_FAR),
-    moment(WAITER, seen(3, 200, 150), IMMUNE_FAR, FAR, mode="aggressive"),
+    moment(CANDIDATE, IMMUNE_FAR),
+    moment(CANDIDATE, IMMUNE_FAR, seen(6, 800, 500, preempted=2), mode="aggressive"),
+    moment(CANDIDATE, IMMUNE_NEAR, FAR),
+    moment(CANDIDATE, NEAR, IMMUNE_FAR, mode="aggressive"),
+    moment(CANDIDATE, seen(3, 200, 150), IMMUNE_FAR),
+    moment(CANDIDATE, seen(3, 200, 150), IMMUNE_FAR, FAR, mode="aggressive"),
     moment(seen(7, 50, 10, preempted=1), FAR),
-    moment(WAITER, seen(3, 30, -9, preempted=1)),
+    moment(CANDIDATE, seen(3, 30, -9, preempted=1)),
 )
 URGENT = [Job(150 * number, 200, 60) for number in range(1, 5)]
 STARVED = Workload("conservative", 1.2, 1, (Job(0, 2000, 4000), *URGENT))
@@ -185,16 +185,17 @@ EXERCISE = Exercise(
         rules=(
             "`running` are the requests that run now, in any order; the list may be empty. Leave "
             "out the immune ones first: those with `num_preemptions` above 0.",
-            "A higher `edf_score` is more urgent. Among equal scores, the lower `id` is.",
-            'The incumbent is the most urgent of the others if `mode` is "conservative", the least '
-            'urgent if it is "aggressive".',
+            "A higher `edf_score` is more urgent. Of two equal scores, the request with the lower "
+            "`id` is more urgent.",
+            "Of the remaining requests, the incumbent is the most urgent if `mode` is "
+            '"conservative", the least urgent if it is "aggressive".',
             "A request with a `slack_us` below 0 is doomed. Its `edf_score` is negative.",
             "If the candidate is doomed, nothing is preempted. If only the incumbent is doomed, a "
             "request is preempted.",
             "If neither is doomed, a request is preempted if the candidate's score is more than "
             "`margin` times the incumbent's. `margin` is at least 1.",
-            "The victim is the least urgent of the others in both modes. Returns its `id`, or None "
-            "for no preemption.",
+            "The victim is the least urgent of the remaining requests in both modes; it may be the "
+            "incumbent itself. Returns its `id`, or None for no preemption.",
         ),
         args=(seen(7, 50, 10), [seen(5, 400, 300), seen(3, 100, 30)], 1.2, "conservative"),
         call='select_victim(candidate, running, 1.2, "conservative")\n'

@@ -84,19 +84,19 @@ MISCONCEPTIONS = (
     Misconception(
         "sign",
         "Slack is how late the request will be.",
-        "The sign is reversed. A request with time to spare has a slack above 0, and a request "
-        "that will be late a slack below 0.",
+        "The sign is reversed. The slack of a request with time to spare is above 0; the slack of "
+        "a request that will be late is below 0.",
         lambda *args: -slack(*args),
     ),
     Misconception(
         "done_twice",
-        "The done tokens have also saved their time.",
+        "Each computed token also adds its time to the slack.",
         "The done tokens are subtracted twice here. They only reduce the work that remains.",
         charging(lambda total, done, a, c: pass_us(total - done, a, c) - a * done),
     ),
     Misconception(
         "empty_pass",
-        "A pass costs c at least.",
+        "A pass always costs at least c.",
         "When nothing is left to compute there is no pass, so its fixed cost c is not paid.",
         charging(lambda total, done, a, c: a * (total - done) + c),
     ),
@@ -150,7 +150,7 @@ EXERCISE = Exercise(
             "Returns the slack: the time until `deadline` minus the time of a pass over the "
             "remaining tokens.",
             "A slack below 0 means that the request is doomed: it misses its deadline even if it "
-            "runs from now on.",
+            "starts now and is not interrupted.",
             "`now`, `deadline` and the result are in microseconds. Rounding is allowed.",
         ),
         args=(20_000, 90_000, 400, 0, 100.0, 10_000.0),
@@ -164,8 +164,8 @@ EXERCISE = Exercise(
         "A request has computed 300 of its 400 tokens. Which work remains, and which is done?",
         "The time to the deadline is deadline - now. A pass over how many tokens has to be "
         "subtracted?",
-        "Only the remaining tokens cost a each. Then look at a request without remaining tokens: "
-        "would a * n + c be right for it?",
+        "Only the remaining tokens cost time, `a` microseconds each. Then look at a request "
+        "without remaining tokens: would a * n + c be right for it?",
     ),
     right=(slack, of_the_finish, in_whole_microseconds),
     misconceptions=MISCONCEPTIONS,

@@ -47,8 +47,8 @@ def any_states(rng: random.Random, count: int) -> list[Args]:
             previous_step=[*aborted, *(i for i in others if rng.random() < 0.8)],
             admit_next=rng.choice([None, rng.choice(waiting)]),
         )
-        waiter = rng.choice([*waiting, rng.choice(waiting), rng.randrange(10, 13), None])
-        cases.append((state, aborted, waiter))
+        candidate = rng.choice([*waiting, rng.choice(waiting), rng.randrange(10, 13), None])
+        cases.append((state, aborted, candidate))
     return sorted(cases, key=lambda case: len(case[0].waiting) + len(case[0].running))
 
 
@@ -95,7 +95,7 @@ def next_step(after: SchedulerState, args: Args) -> str | None:
     stale = [i for i in after.waiting if i in after.previous_step]
     problem = admission_problem(stale, after.previous_step)
     if problem:
-        return f"{requests(stale)} admitted in the next step, the engine stops: {problem}"
+        return f"when the next step admits {requests(stale)}, the engine stops: {problem}"
     leaked = sorted(after.kv.difference(after.running))
     if leaked:
         return f"K/V of {requests(leaked)}: never used and never released"

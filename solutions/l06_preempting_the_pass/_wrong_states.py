@@ -16,9 +16,9 @@ Field: TypeAlias = Callable[[SchedulerState, list[int], int | None], Any]
 def but_for(**fields: Field) -> Callable[..., Any]:
     """The right state, with the given fields replaced."""
 
-    def answer(state: SchedulerState, aborted: list[int], waiter: int | None) -> Any:
-        wrong = {name: field(state, aborted, waiter) for name, field in fields.items()}
-        return replace(rollback_step(state, aborted, waiter), **wrong)
+    def answer(state: SchedulerState, aborted: list[int], candidate: int | None) -> Any:
+        wrong = {name: field(state, aborted, candidate) for name, field in fields.items()}
+        return replace(rollback_step(state, aborted, candidate), **wrong)
 
     return answer
 
@@ -53,61 +53,63 @@ MISCONCEPTIONS = (
         "still_running",
         "The aborted requests are only interrupted.",
         "Aborted requests no longer run. Left in `running`, they run and wait at the same time.",
-        but_for(running=lambda state, aborted, waiter: state.running),
+        but_for(running=lambda state, aborted, candidate: state.running),
     ),
     Misconception(
         "collateral",
         "There is one victim.",
         "The whole pass is left, so every request in `aborted` has lost this step, not only the "
         "first.",
-        lambda state, aborted, waiter: rollback_step(state, aborted[:1], waiter),
+        lambda state, aborted, candidate: rollback_step(state, aborted[:1], candidate),
     ),
     Misconception(
         "lost",
         "An aborted request is gone.",
         "An aborted request has to wait again, or it is never served. Put it into `waiting`.",
-        but_for(waiting=lambda state, aborted, waiter: state.waiting),
+        but_for(waiting=lambda state, aborted, candidate: state.waiting),
     ),
     Misconception(
         "behind",
         "A request that comes back queues at the end.",
-        "They were admitted before all waiting requests, so they go back in front of them. At the "
-        "end of the queue, the abort would also cost them their place.",
-        but_for(waiting=lambda state, aborted, waiter: state.waiting + back(state, aborted)),
+        "The aborted requests were admitted before all waiting requests, so they go back in front "
+        "of them. At the end of the queue, the abort would also cost them their place.",
+        but_for(waiting=lambda state, aborted, candidate: state.waiting + back(state, aborted)),
     ),
     Misconception(
         "order",
         "Each one goes to the front, one after the other.",
-        "They go back in the order in which they stand in `running`, so that no request overtakes "
-        "another by being aborted.",
-        but_for(waiting=lambda state, aborted, waiter: back(state, aborted)[::-1] + state.waiting),
+        "The aborted requests go back in the order in which they stand in `running`, so that no "
+        "request overtakes another by being aborted.",
+        but_for(
+            waiting=lambda state, aborted, candidate: back(state, aborted)[::-1] + state.waiting
+        ),
     ),
     Misconception(
         "leaks_kv",
         "Computed K/V is kept for later.",
         "Aborted requests compute everything again, so their K/V is of no use. Kept, it fills the "
         "memory from one abort to the next.",
-        but_for(kv=lambda state, aborted, waiter: state.kv),
+        but_for(kv=lambda state, aborted, candidate: state.kv),
     ),
     Misconception(
         "keeps_previous_step",
-        "A preemption within `schedule` needs no more than that.",
+        "`previous_step` needs no change: a preemption within `schedule` does not touch it either.",
         "`schedule` recorded the requests before the pass was aborted. Take them out of "
         "`previous_step`, or the engine refuses to admit them again.",
-        but_for(previous_step=lambda state, aborted, waiter: state.previous_step),
+        but_for(previous_step=lambda state, aborted, candidate: state.previous_step),
     ),
     Misconception(
-        "forgets_the_waiter",
+        "forgets_the_candidate",
         "The urgent request is first anyway.",
         "The aborted requests wait in front, so the next step would admit them again. Name the "
-        "waiter in `admit_next`, because the pass was aborted for it.",
-        but_for(admit_next=lambda state, aborted, waiter: state.admit_next),
+        "candidate in `admit_next`, because the pass was aborted for it.",
+        but_for(admit_next=lambda state, aborted, candidate: state.admit_next),
     ),
     Misconception(
-        "waiter_is_gone",
-        "The waiter still waits.",
-        "The waiter may be gone when the pass is left. Name it only if it is in `waiting`, or the "
-        "next step admits no request.",
-        but_for(admit_next=lambda state, aborted, waiter: waiter),
+        "candidate_is_gone",
+        "The candidate still waits.",
+        "The candidate may be gone when the pass is left. Name it only if it is in `waiting`, or "
+        "the next step admits no request.",
+        but_for(admit_next=lambda state, aborted, candidate: candidate),
     ),
 )

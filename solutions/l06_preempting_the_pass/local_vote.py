@@ -112,15 +112,15 @@ MISCONCEPTIONS = (
     stopping(
         "never_too_late",
         "Urgent is urgent, at any layer.",
-        f"{PROTECTED}, because nearly all of it would be computed again. Here it is left however "
-        "many are done.",
+        f"{PROTECTED}, because nearly all of it would be computed again. Your function leaves it "
+        "however many layers are done.",
         lambda layers_done, num_layers: True,
     ),
     Misconception(
         "edge_too_early",
         "90 % is already too late.",
         "With exactly 90 % of the layers done, a pass may still be left. It runs to its end only "
-        "with more. (In floats, 1 - 0.9 is not quite 0.1.)",
+        "with more. (If you computed 1 - 0.9 in floats: it is not exactly 0.1.)",
         voting(early=lambda layers_done, num_layers: 10 * layers_done < 9 * num_layers),
     ),
     stopping(
@@ -201,8 +201,8 @@ EXERCISE = Exercise(
             "Returns the vote of this rank at one attention op: `1` to leave the pass, `0` to go "
             "on.",
             "`target` is the number that the rank has just read in shared memory: the step that "
-            "the monitor wants preempted, or `-1` if there was none yet. It is never taken back, "
-            "and it may have been written early or late.",
+            "the monitor wants to preempt, or `-1` if there was none yet. It is never reset, "
+            "and it may have been written for another step.",
             "`step` is the number of the step that runs.",
             "`layers_done` of `num_layers` layers are computed. The rank has reached the attention "
             "op of the next one.",

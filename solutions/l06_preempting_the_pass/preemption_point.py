@@ -103,12 +103,12 @@ MISCONCEPTIONS = (
         "leaves_first",
         "No vote is larger than my 1, so I know the answer.",
         "A rank that leaves before the collective is missing in it, and the others wait there. "
-        "Bring the vote first, and leave after the answer.",
+        "Give the vote first, and leave after the answer.",
         leaves_or_asks,
     ),
     Misconception(
         "only_voters_join",
-        "A rank that votes 0 need not vote.",
+        "A rank that wants to go on need not take part in the vote.",
         "A rank with a vote of 0 has to take part in the collective too. The ranks that vote 1 "
         "wait there for it, while it waits for them in the sum.",
         only_voters_join,
@@ -147,7 +147,7 @@ MISCONCEPTIONS = (
         "costs every layer of every pass the same time again.",
         makes_sure,
     ),
-    Misconception("endless", "Ask until no rank wants to.", examples=(until_none_wants_to,)),
+    Misconception("endless", "Ask until no rank wants to leave.", examples=(until_none_wants_to,)),
     Misconception("no_from", "A generator may yield a generator.", examples=(yields_moves,)),
     Misconception(
         "not_a_generator", "The move is returned.", examples=((lambda vote: ("max", vote)),)
@@ -228,12 +228,12 @@ EXERCISE = Exercise(
             "this rank wants to leave, else `0`. All ranks run the function at the same time, and "
             "their votes may differ.",
             '`yield ("max", vote)` takes part in a collective. The rank waits until every rank has '
-            "come with a vote; then the `yield` returns the largest vote, the same on all ranks.",
+            "given its vote; then the `yield` returns the largest vote, the same on all ranks.",
             '`yield ("leave",)` leaves the pass.',
             "A rank whose moves end without leaving goes on to the sum of the attention output. "
             "That is a collective as well, and it waits for every rank.",
             "If any rank votes 1, all leave at this attention op; otherwise none leaves. No rank "
-            "may wait for ever, and no collective may be called that is not needed.",
+            "may wait for ever, and no rank may call a collective that is not needed.",
         ),
         args=(1,),
         answers=(1,),

@@ -100,7 +100,7 @@ MISCONCEPTIONS = (
         "suspended_for_ever",
         "It stays suspended while an urgent request waits.",
         "An urgent request may always wait, and then the pass never resumes. After `bound` times "
-        "its own run time it resumes, whatever waits.",
+        "its own run time it resumes, no matter which requests wait.",
         lambda slept, whole, bound: False,
     ),
     Misconception(
@@ -112,14 +112,14 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "memory_first",
-        "Short memory is the first question.",
+        "Memory is checked first.",
         "Short memory is a reason to abort only while an urgent request waits. Otherwise the pass "
         "resumes and uses its K/V.",
         memory_first,
     ),
     Misconception(
         "memory_before_time",
-        "While an urgent request has no room, the pass must go.",
+        "While an urgent request has no room, the pass must be aborted.",
         "Look at the time first. A pass that has reached its bound resumes even if memory is "
         "short; otherwise it could be aborted again and again and never end.",
         memory_before_time,
@@ -127,25 +127,25 @@ MISCONCEPTIONS = (
     Misconception(
         "keeps_its_memory",
         "Computed work is always kept.",
-        "While the pass holds its K/V, the urgent request has no room and waits as if the pass "
-        "ran. Abort it.",
+        "While the suspended pass keeps its K/V, the urgent request has no room and waits as if "
+        "the pass ran. Abort the pass.",
         deciding(short="stay_suspended"),
     ),
     Misconception(
         "always_aborts",
         "A preempted request starts over.",
-        "There is room for both, so its work need not be lost. It stays suspended.",
+        "There is room for both, so the work of the pass need not be lost. It stays suspended.",
         deciding(room="abort"),
     ),
     suspending(
         "one_moment_late",
-        "The bound is inclusive.",
+        "At exactly the bound the pass is still suspended.",
         "After exactly `bound` times its own run time, the pass resumes.",
         lambda slept, whole, bound: slept > bound * whole,
     ),
     suspending(
         "rounded",
-        "Times are whole.",
+        "The suspension is counted in whole run times.",
         "Neither the bound nor the ratio of the two times has to be whole. Compare without "
         "rounding.",
         lambda slept, whole, bound: slept // whole >= bound,
@@ -217,14 +217,14 @@ EXERCISE = Exercise(
             "`pass_us`. Both are in microseconds.",
             "`urgent_waits`: whether an urgent request still waits for its first token. The pass "
             "was suspended for such a request.",
-            "`memory_is_short`: whether that request has no room while the pass holds its K/V. "
-            "Only this is a reason to abort.",
+            "`memory_is_short`: whether that request has no room while the suspended pass keeps "
+            "its own K/V. Only this is a reason to abort.",
             "`bound`: a pass that has been suspended for this many times its own run time, or "
-            "longer, resumes whatever waits.",
+            "longer, resumes no matter which requests wait.",
         ),
         args=(100, 900, True, False, 3.0),
         steps=(
-            "An urgent request waits, and there is room for its K/V.",
+            "An urgent request waits, and there is room for its K/V beside that of the pass.",
             "The bound is 3 * 900 = 2,700 us, and only 100 us have passed.",
         ),
         result="stay_suspended",

@@ -23,7 +23,7 @@ from solutions.l06_preempting_the_pass._wrong_states import MISCONCEPTIONS, NOT_
 
 
 def rollback_step(
-    state: "SchedulerState", aborted: list[int], waiter: int | None
+    state: "SchedulerState", aborted: list[int], candidate: int | None
 ) -> "SchedulerState":
     """Return the scheduler's state once an aborted step is rolled back."""
     # The state still records the step that was aborted. Without one of these lines the engine fails
@@ -35,11 +35,11 @@ def rollback_step(
         running=tuple(i for i in state.running if i not in aborted),
         kv=state.kv.difference(aborted),
         previous_step=state.previous_step.difference(aborted),
-        admit_next=waiter if waiter in state.waiting else None,
+        admit_next=candidate if candidate in state.waiting else None,
     )
 
 
-def by_loop(state: SchedulerState, aborted: list[int], waiter: int | None) -> SchedulerState:
+def by_loop(state: SchedulerState, aborted: list[int], candidate: int | None) -> SchedulerState:
     back: list[int] = []
     running: list[int] = []
     for request in state.running:
@@ -49,7 +49,7 @@ def by_loop(state: SchedulerState, aborted: list[int], waiter: int | None) -> Sc
             running.append(request)
     admit_next = None
     for request in state.waiting:
-        if request == waiter:
+        if request == candidate:
             admit_next = request
     kv = {request for request in state.kv if request not in aborted}
     previous_step = {request for request in state.previous_step if request not in aborted}
@@ -59,7 +59,7 @@ def by_loop(state: SchedulerState, aborted: list[int], waiter: int | None) -> Sc
     )
 
 
-def with_sets(state: SchedulerState, aborted: list[int], waiter: int | None) -> SchedulerState:
+def with_sets(state: SchedulerState, aborted: list[int], candidate: int | None) -> SchedulerState:
     gone = frozenset(aborted)
     back = sorted(gone, key=state.running.index)
     return SchedulerState(
@@ -67,7 +67,7 @@ def with_sets(state: SchedulerState, aborted: list[int], waiter: int | None) -> 
         running=tuple(filter(lambda i: i not in gone, state.running)),
         kv=state.kv - gone,
         previous_step=state.previous_step - gone,
-        admit_next=waiter if waiter in set(state.waiting) else None,
+        admit_next=candidate if candidate in set(state.waiting) else None,
     )
 
 
@@ -83,8 +83,8 @@ IDEAS = {
 
 
 def draw_call(name: str, args: Args) -> str:
-    state, aborted, waiter = args
-    return f"{name}(state, aborted={aborted}, waiter={waiter})\n{draw_state(state)}"
+    state, aborted, candidate = args
+    return f"{name}(state, aborted={aborted}, candidate={candidate})\n{draw_state(state)}"
 
 
 def judge(ask: Ask, cases: Sequence[Args]) -> Failure | None:
@@ -149,7 +149,7 @@ EXERCISE = Exercise(
     points=3,
     task=Task(
         signature=(
-            "rollback_step(state: SchedulerState, aborted: list[int], waiter: int | None) -> "
+            "rollback_step(state: SchedulerState, aborted: list[int], candidate: int | None) -> "
             "SchedulerState"
         ),
         rules=(
@@ -161,14 +161,15 @@ EXERCISE = Exercise(
             "`aborted` are the ids, in any order, of the requests whose prefill was in the pass. "
             "They no longer run and their K/V is released. They wait in front of the other waiting "
             "requests, in the order in which they ran.",
-            "The engine refuses to admit a request that is in `previous_step`. For the aborted "
-            "requests there was no such step. All other requests stay as they are.",
-            "`waiter` is the id of the request that the pass was aborted for, or `None`. If it is "
-            "in `waiting`, it keeps its place there and becomes `admit_next`; otherwise "
+            "The engine refuses to admit a request that is in `previous_step`. The aborted "
+            "requests did not complete the step, so they must not stay in `previous_step`. All "
+            "other requests stay as they are.",
+            "`candidate` is the id of the request that the pass was aborted for, or `None`. If it "
+            "is in `waiting`, it keeps its place there and becomes `admit_next`; otherwise "
             "`admit_next` is `None`.",
         ),
         args=(make_state([3], [1, 2]), [2], 3),
-        call="rollback_step(state, aborted=[2], waiter=3)\n"
+        call="rollback_step(state, aborted=[2], candidate=3)\n"
         "waiting (3,), running (1, 2), admit_next None\n"
         "kv {1, 2}, previous_step {1, 2}",
         steps=(
@@ -183,7 +184,7 @@ EXERCISE = Exercise(
         "Look at the five fields one by one: where is an aborted request recorded, and where "
         "should it be? Which ids must stay where they are?",
         "Filter `running` twice: requests in `aborted` go in front of `waiting`, the others stay. "
-        "Take the aborted ones out of both sets. Then look whether the waiter is in `waiting`.",
+        "Take the aborted ones out of both sets. Then look whether the candidate is in `waiting`.",
         "Build both tuples by going through `state.running`, because `aborted` has an order of its "
         "own. `state.kv.difference(ids)` is the set without those ids. One `replace` sets all five "
         "fields at the end.",

@@ -15,8 +15,8 @@ def test_the_prose_says_what_was_recorded():
     for tries in run["hangs"].values():
         counts = Counter(outcome.partition(":")[0] for outcome in tries)
         words = (
-            f"{counts['hung']} of {len(tries)} hung, {counts['together']} left together, "
-            f"{counts['too late']} came too late"
+            f"a rank hung in {counts['hung']} of {len(tries)} passes, both ranks left together in "
+            f"{counts['together']}, and the number was written too late in {counts['too late']}."
         )
         assert words in LESSON.replace('" "', "")
     for race in ("state", "late_write"):

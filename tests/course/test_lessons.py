@@ -12,7 +12,7 @@ from answers import worked
 from notebooks import FILES, STEMS, Notebooks
 from tiers import some
 
-from course.lesson_map import find_lesson
+from course.lesson_map import LESSONS, find_lesson
 from course.registry import lesson_exercises
 from nanogpt.clock import LARGE_GPU
 from nanogpt.experiments.trace_metrics import request_metrics
@@ -28,6 +28,7 @@ NOTHING_ANSWERS = {
     "l06.late_abort",
     "l06.exhibit_a",
     "l06.exhibit_b",
+    "l09.baseline",
 }
 # What a lesson's prose relies on, as its own runs must show it.
 CLAIMS: dict[str, list[str]] = {
@@ -133,6 +134,29 @@ def test_a_notebook_names_the_language_of_its_code_and_neither_marimo_s_ui_nor_a
         assert "" not in re.findall(r"^ *```(.*)$", text, re.MULTILINE)[::2], stem
         assert re.findall(r"mo\.(?:ui|callout)\b", text) == [], stem
         assert re.findall(r"(?<![\w.])/(?:work|root|tmp|home|Users)/\S*", text) == [], stem
+
+
+INTRODUCED = {
+    "packed": "3b", "sliding window": "4", "slack": "5", "repair ladder": "5b",
+    "tensor parallel": "6", "block table": "7", "prefix hit": "7", "shared prefix": "7",
+    "draft token": "8", "rejection sampling": "8", "router": "9", "fleet": "9",
+}  # fmt: skip
+"""The lesson that introduces a term. What other engines do (the last section) may name more."""
+
+
+def test_no_lesson_uses_a_term_that_a_later_one_introduces():
+    order = [lesson.number for lesson in LESSONS]
+    for lesson in LESSONS:
+        prose = TEXTS[lesson.stem].partition("## The same in vLLM and SGLang")[0]
+        for paragraph in prose.split("\n\n"):
+            if not re.search(r"[Ll]essons? \d", paragraph):
+                early = {
+                    term: first
+                    for term, first in INTRODUCED.items()
+                    if order.index(lesson.number) < order.index(first)
+                    and re.search(rf"\b{term}", paragraph, re.I)
+                }
+                assert early == {}, (lesson.stem, paragraph)
 
 
 def test_the_exercises_of_a_lesson_are_the_registry_s_with_a_task_before_each_stub():

@@ -21,7 +21,6 @@ from course.lesson_data import l07_exhibits as blocks
 from course.lesson_data.l05_victims import victims_by
 from course.registry import exercise
 from nanogpt import GPT, Trace, generate, load_model
-from nanogpt.fleet.fleet_config import ADAPTIVE, FIFO
 from nanogpt.policies.queueing import choose_victim, requeue
 from nanogpt.preemption import races
 from nanogpt.preemption.monitor import write_step
@@ -221,26 +220,13 @@ def rolled_back_by(visit: Visit) -> tuple[str, list[list[int]], int]:
 
 
 @pytest.mark.process
-def test_the_exhibits_of_the_fleet_are_broken_until_they_are_repaired(notebooks: Notebooks):
+def test_the_exhibit_of_the_fleet_is_broken_until_it_is_repaired(notebooks: Notebooks):
     shipped, repaired = notebooks.solved("l09_fleet"), notebooks.repaired("l09_fleet")
-    for visit, verdict in ((shipped, "Still broken"), (repaired, "Repaired")):
+    for visit, verdict, order in (
+        (shipped, "Still broken", [5, 7, 3, 5]),
+        (repaired, "Repaired", [7, 3, 5, None]),
+    ):
         said = re.findall(r"(Repaired|Still broken)\.</strong>", "".join(visit.texts))
-        assert said == [verdict] * 3
-    for visit, order in ((shipped, [5, 7, 3, None]), (repaired, [7, 3, 5, None])):
+        assert said == [verdict]
         steps = visit.names["revived_story"]["steps"]
         assert [step["popped"] for step in steps if step["event"][0] == "pop"] == order
-    # A dead scheduler passes a test that looks for errors.
-    dead, alive = shipped.names["dead_run"].totals, shipped.names["living_run"].totals
-    assert isinstance(shipped.names["died_of"], AttributeError)
-    assert 0 < dead.completed < dead.arrived / 20
-    assert dead.preemptions == 0 and alive.preemptions > 100
-    assert alive.completed == alive.arrived == dead.arrived
-    assert [row[-1] for row in shipped.table("errors seen").values()] == ["none", "none"]
-    # A baseline that has the cache and drafts is no baseline.
-    suspect = shipped.names["suspect"]
-    assert (suspect.prefix_cache, suspect.speculation) == (ADAPTIVE.prefix_cache, True)
-    assert repaired.names["suspect"] == FIFO
-    against, plain = shipped.table("as printed").values()
-    for gained, hoped in zip(against[:2], plain[:2], strict=True):
-        assert float(hoped.split()[0]) < 1.5 * float(gained.split()[0]) < 0
-    assert [*repaired.table("as printed").values()] == [plain, plain]

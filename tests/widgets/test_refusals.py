@@ -210,7 +210,7 @@ REFUSED = [
     ("VoteBoard", "boards.1.endings.0.how", "sleeps", "how of endings[0] of boards[1] is 'sleeps'"),
     ("SloCycle", "cycle.arrived_us", GONE, "the cycle lacks arrived_us"),
     ("SloCycle", "cycle.record.written_ns", None, "the record has no target that was written;"),
-    ("SloCycle", "cycle.record.waiter", None, "the record has no waiter; a cycle needs a waiter"),
+    ("SloCycle", "cycle.record.candidate", None, "the record has no candidate;"),
     ("SloCycle", "cycle.record.victims", [], "the record has no victims"),
     ("SloCycle", "cycle.record.checks.0", [], "a rank of the record came to no check"),
     ("SloCycle", "cycle.looked_us", 10**9 + 204_000, "looked_us is 1000 us before arrived_us;"),

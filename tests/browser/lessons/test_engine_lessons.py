@@ -226,8 +226,8 @@ def outranks_by_margin(candidate, incumbent, margin):
 
 
 JOINED_BY_ALL = """\
-def slo_batch(head, waiters, a, c, max_batch_tokens, slack_reserve):
-    return [head.id, *(each.id for each in waiters)]
+def slo_batch(candidate, waiting, a, c, max_batch_tokens, slack_reserve):
+    return [candidate.id, *(each.id for each in waiting)]
 """
 
 
