@@ -141,9 +141,9 @@ LESSONS = (
     Lesson(
         stem="l10_capstone",
         title="Your engine, served",
-        builds="Decide which requests a server takes, what it sends and what becomes of those "
-        "whose client has left; then serve real clients with all that you have built.",
-        minutes=55,
+        builds="Decide which requests a server admits, what it streams and what it does when a "
+        "client disconnects; then serve real clients and find the load that your engine can take.",
+        minutes=45,
         builds_on=("1", "2"),
     ),
 )

@@ -198,9 +198,10 @@ with Runner(2) as runner:
     assert whole_pass(runner, 100)[0] > 0
 """
 EXHIBIT = """
-from course.lesson_data.l10_exhibits import crowd
-said = crowd(lambda queue, limits, request: "accept")
-assert "24 were served" in said, said
+from course.lesson_data.l10_exhibits import sent_twice
+from nanogpt.server.server_policies import stream_delta
+said = sent_twice(lambda *args: stream_delta(*args))
+assert said.count("the oracle's") == 4, said
 """
 
 

@@ -80,9 +80,10 @@ CLAIMS: dict[str, list[str]] = {
         "1,088 1,344",
     ],
     "l10_capstone": [
+        "HTTP/1.1 200 OK",
         "All six texts are the oracle's",
-        "12 clients at once, room for 5",
-        "The other three texts are the oracle's.",
+        "200 its whole text",
+        "60 of 60 the oracle's",
     ],
 }
 
