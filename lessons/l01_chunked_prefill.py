@@ -24,7 +24,7 @@ def _():
 
     Afterwards you can
 
-    - cut a prompt into chunks without changing a token of its text,
+    - cut a prompt into chunks without changing any generated token,
     - plan a step under a token budget, and choose that budget from an ITL limit,
     - say what chunking costs, and when it does not pay.
 
@@ -146,21 +146,22 @@ def _(Timeline, whole_gpu):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Each step is drawn as wide as it is long. (**Width shows time** switches to one column per step, in
-    which you can read the letters.) Each of the four requests has one ITL of 206 ms; all others are
-    about 5 ms. No request failed, no error was logged, and throughput looks fine, but four users stared
-    at a frozen screen.
+    The width of a step shows how long it takes. (Press **Width shows time** to turn this off: each step
+    then has one column, in which you can read the letters.) Each of the four requests has one ITL of
+    206 ms; every other ITL is about 5 ms. No request failed, no error was logged, and throughput looks
+    fine, but four users stared at a frozen screen.
 
-    The times are *modelled* with lesson 0's cost of a step on the large GPU, max(weight read,
-    arithmetic) + overhead. The tokens are computed by our small model. Because our prompts are short, one
-    of our prompt tokens is charged as 16 tokens of a real prompt.
+    The times are *modelled* with lesson 0's cost of a step on the large GPU: max(weight read,
+    arithmetic) + overhead, plus the time to read the K/V of the context. The tokens are computed by our
+    small model. Because our prompts are short, one of our prompt tokens is charged as 16 tokens of a real
+    prompt. A decode is charged as one token.
 
-    ## Which line of the engine decides this?
+    ## Which line of the engine decides how many tokens a step computes?
 
     The marked line calls `plan_step`, which returns how many tokens each request computes in this step.
-    The lines above it collect the requests that may run, and `execute` computes what the plan says. In
-    this lesson you write `plan_step` and what a chunk needs to be computed correctly: its mask and its
-    inputs.
+    The lines above it collect the requests that may run, and `execute` computes the planned tokens. In
+    this lesson you write `plan_step` and the two functions that prepare a chunk: one for its mask and one
+    for its inputs.
     """)
     return
 
@@ -239,8 +240,9 @@ def _():
     mo.md(r"""
     ## Build a step that contains a chunk
 
-    Four functions make the engine chunk, and a fifth chooses the budget. Write each one in its cell in
-    place of the `raise` line, and run the cell.
+    `chunk_size` prepares for `plan_step`. The engine calls `plan_step`, `chunk_mask` and `chunk_inputs`,
+    and `pick_budget` chooses its token budget. Write each of the five functions in its cell in place of
+    the `raise` line, and run the cell.
 
     ### How large is the chunk?
 
@@ -284,8 +286,8 @@ def _():
     needs the triangular mask that you know from training. A chunk has both: several new tokens *and*
     cached tokens before them.
 
-    The last token of the chunk may attend to all of them, and the engine uses only the logits of that
-    token. So do the rows above it need a mask at all?
+    The mask has one row for each token of the chunk. The last token may attend to every token so far, and
+    the engine uses only the logits of that token. So do the rows above the last one need a mask at all?
     """)
     return
 
@@ -349,11 +351,11 @@ def _(MaskStepper, drawn_masks, mask_attempt):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ### Which ids and positions does the chunk feed?
+    ### Which ids and positions does the model get for a chunk?
 
     The model takes token ids and their positions. A chunk from the middle of a prompt does not start at
     position 0. Its last logits predict a token that the prompt already contains, so there is nothing to
-    sample. When is there?
+    sample. When does the engine have to sample?
     """)
     return
 
@@ -368,7 +370,7 @@ def _():
 def chunk_inputs(
     tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: int
 ) -> tuple[list[int], list[int], bool]:
-    """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request."""
+    """Return `(ids, positions, sample)`: a chunk's inputs, and whether to sample after it."""
     raise NotImplementedError("Exercise 1.3: ids, positions, and whether to sample")
 
 
@@ -391,7 +393,7 @@ def _():
     ### Which request computes how many tokens?
 
     Once per step, `plan_step` receives the requests that may run and returns how many tokens each one
-    computes. In this lesson, nothing else decides about order.
+    computes. In this lesson only `plan_step` decides the order in which requests are served.
 
     Other plans would be legal too: prompts first, equal shares, shortest prompt first. The rules on the
     card are called *stall-free scheduling*: no decode ever waits for a prompt.
@@ -412,7 +414,7 @@ def plan_step(
     waiting: list[tuple[int, int]],
     token_budget: int,
 ) -> list[tuple[int, int]]:
-    """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
+    """Return the plan of one step, a list of (id, n): request `id` computes `n` tokens."""
     raise NotImplementedError("Exercise 1.4: which request computes how many tokens?")
 
 
@@ -435,12 +437,14 @@ def _():
     ### Which budget keeps an ITL limit?
 
     A small budget keeps ITLs short, but it cuts a prompt into more steps, and each step pays for its
-    weight read and its overhead. Say a service promises that no ITL exceeds a limit. The best budget is
-    then the largest one whose steps stay within it.
+    weight read and its overhead. Suppose a service promises that no ITL exceeds a limit. Then the best
+    budget is the largest one whose steps stay within the limit.
 
-    `pick_budget` may ask what a step of any number of tokens costs. The answer is not a straight line: up
-    to the **knee**, the number of tokens whose arithmetic takes as long as the weight read, further tokens
-    cost nothing. On the large GPU the knee lies at 150 tokens.
+    `pick_budget` gets a function that returns the cost of a step of any number of tokens. This cost is
+    not a straight line. The **knee** is the number of tokens whose arithmetic takes as long as the weight
+    read, and up to the knee further tokens cost nothing. On the large GPU the knee lies at 150 charged
+    tokens. With four decodes, a budget of 13 comes closest to it: 4 decodes, and 9 prompt tokens that are
+    charged as 144.
     """)
     return
 
@@ -477,8 +481,8 @@ def _():
 
     Six requests, some short and some long, arrive at different steps. The engine is the one in
     `nanogpt/engine.py`. Your functions enter it through `Policies`, its record of decision functions, as
-    soon as you have written them, right or wrong. They run under a time limit, and the engine refuses an
-    impossible plan with a sentence before anything changes.
+    soon as you have written them, right or wrong. They run under a time limit. The engine refuses an
+    impossible plan with an error message, before it changes any state.
     """)
     return
 
@@ -493,7 +497,7 @@ def _(
     replays,
     six_requests,
 ):
-    exact = load_model().double()  # in float64 rounding can flip no token
+    exact = load_model().double()  # in float64, rounding is too small to flip a token here
     sampled = EngineConfig(token_budget=32, temperature=0.8, seed=1)
     run_with = replays(
         lambda policies: Engine(exact, sampled, policies, clock=CostClock(LARGE_GPU)), six_requests
@@ -572,8 +576,9 @@ def _(Figure, attempts, latencies, stopped, whole_six, whose, your_trace):
 def _():
     mo.md(r"""
     Try a plan that is legal but different: serve `waiting` before `prefilling`, or give each prompt at
-    most 4 tokens per step. The timeline draws that plan and the check complains, but the texts stay the
-    same. A plan decides only *when* a token is computed. The mask and the positions decide *from what*.
+    most 4 tokens per step. The timeline draws that plan and the check of `plan_step` fails, but the texts
+    stay the same. A plan decides only *when* a token is computed. The mask and the positions decide *from
+    which tokens* it is computed.
 
     ## Break it: two real defects
 
@@ -609,9 +614,9 @@ def _():
         2,
         "Look at the sizes that work. A chunk of 1 has one row, which may attend to every key, so it "
         "needs no mask. The whole prompt is a first chunk, with no cached tokens before it. The defect "
-        "needs **several rows and cached tokens**. Restarted positions would break chunks of 1 too. "
-        "Rounding flips a near-tie now and then, not three texts of three. A token sampled too early "
-        "would lengthen the text.",
+        "needs **several rows and cached tokens**. Restarted positions would break chunks of 1 too, "
+        "and so would a token sampled after every chunk. Rounding changes a token only at a near-tie; "
+        "it would not change all three texts.",
     )
     return
 
@@ -661,9 +666,9 @@ def _():
     after(
         "l01.poisoned_rows",
         mo.md(r"""
-        With one layer the difference is exactly 0. So a test on a one-layer model would have passed, and so
-        would a test with whole prompts or with chunks of one token. The simplest test finds this defect:
-        *the same text for every chunk size*.
+        With one layer the largest logit difference is exactly 0. So a test on a one-layer model would have
+        passed, and so would a test with whole prompts or with chunks of one token. The simplest test finds
+        this defect: *the same text for every chunk size*.
         """),
     )
     return
@@ -675,7 +680,7 @@ def _():
     ### Exhibit B: the request that starts late
 
     Two requests are running. Request 2 arrives at step 3 with a prompt of 9 tokens, and the budget is 32.
-    Step through the run and look at the bars of the budget.
+    Step through the run and look at the bars that show how much of the budget each step uses.
     """)
     return
 
@@ -705,10 +710,10 @@ def _():
         2,
         "The bars show it: step after step uses 2 of 32 tokens while a request waits. First come, "
         "first served says who goes first, not that the rest of the budget stays empty. In the "
-        "published loop (`nanogpt-chunked-prefill.py`) the line `step += 1` stood outside the loop, so "
-        "the step number stood still until no request was left, and only then was the next arrival "
-        "seen. Under the reference plan request 2 starts at step 3, and its TTFT is 5.3 ms instead of "
-        "133 ms, modelled.",
+        "published code (`nanogpt-chunked-prefill.py`) the line `step += 1` stood below the loop instead "
+        "of inside it. So the step number stood still while any request was running, and the loop did "
+        "not see the next arrival. Under the reference plan request 2 starts at step 3, and its TTFT is "
+        "5.3 ms instead of 133 ms, modelled.",
     )
     return
 
@@ -718,9 +723,9 @@ def _():
     after(
         "l01.exhibit_b",
         mo.md(r"""
-        Every text in exhibit B is right, and every request finishes. Throughput is perfect when all
-        requests are sent at once. Continuous batching has become static batching, and only TTFT under
-        arrivals over time shows it.
+        Every text in exhibit B is right, and every request finishes. A throughput test that sends all
+        requests at once finds nothing wrong. But continuous batching has become static batching, and only
+        the TTFT of requests that arrive over time shows it.
         """),
     )
     return
@@ -731,9 +736,9 @@ def _():
     mo.md(r"""
     ## Measure what chunking costs
 
-    Whole prompts against chunks with several budgets, for the five requests from the top of the page. A
-    cost clock charges for the number of tokens, whatever model computes them, so a model with one tiny
-    layer gives the same times.
+    The table compares whole prompts with chunks under several budgets, for the five requests from the top
+    of the page. A cost clock charges for the number of tokens, whatever model computes them, so a model
+    with one tiny layer gives the same times.
     """)
     return
 
@@ -787,9 +792,10 @@ def _(Figure, budget_chart, on_gpu):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    Every budget from 16 on raises throughput, and mean TTFT grows by at most 4 %. A budget of 8 loses
-    throughput: beside four decodes its chunks have 4 tokens, charged as 64, so its steps stay far left of
-    the knee. The reason is the price of a chunk beside four decodes:
+    Every budget of 16 or more raises throughput, and with these budgets mean TTFT grows by less than 5 %.
+    A budget of 8 loses throughput: beside four decodes its chunks have 4 tokens, charged as 64, so its
+    steps stay far below the knee. The next table explains both. It shows what a chunk adds to a step with
+    four decodes:
 
     | tokens of the chunk | tokens charged, with the decodes | added to a step of 5.3 ms |
     |--:|--:|--:|
@@ -798,10 +804,10 @@ def _():
     | 16 | 260 | 3.5 ms (66 %) |
     | 32 | 516 | 11.7 ms (221 %) |
 
-    Up to the knee at 150 tokens a chunk costs **nothing**, because the arithmetic units wait for the
-    weights anyway. This follows from the cost model; it does not test the model.
+    Up to the knee at 150 charged tokens a chunk costs **nothing**, because the arithmetic units wait for
+    the weights anyway. This is a consequence of the cost model, not evidence for it.
 
-    Now your `pick_budget`, for a limit that you can change.
+    Next, your `pick_budget` chooses a budget for a limit that you can change.
     """)
     return
 
@@ -811,7 +817,8 @@ def _(LARGE_GPU):
     itl_limit_us = 20_000  # change the limit and run the cell
 
     def gpu_step_us(tokens):
-        """A step of `tokens` with four decodes among them and 700 tokens of context, more than we hold."""
+        """The cost of a step of `tokens`, four of them decodes, with 700 tokens of context."""
+        # The five requests never hold as many as 700 tokens, so no step of theirs costs more.
         return LARGE_GPU.step_us(max(0, tokens - 4), min(tokens, 4), 700)
 
     return gpu_step_us, itl_limit_us
@@ -863,9 +870,10 @@ def _(CostClock, SERVER_CPU, budget_table, measure, tiny):
     mo.md(
         "/// details | The same budgets on a CPU, where chunking gains no throughput\n"
         + budget_table("**a CPU** (modelled, fitted to measured steps)", on_cpu)
-        + "\n\nNo budget gains throughput here, and each one costs TTFT; shorter ITLs are all that "
-        "it buys. The CPU of lesson 0 has no weight read to hide a chunk behind: every further step "
-        "pays its overhead, and every chunk reads the K/V of its prompt's earlier chunks again.\n///"
+        + "\n\nNo budget raises throughput here, and every budget lengthens TTFT. The only gain is "
+        "shorter ITLs. The CPU preset of lesson 0 has a weight read of 0, so a chunk finds no idle "
+        "arithmetic: every further step pays its overhead, and every chunk reads the K/V of its "
+        "prompt's earlier chunks again.\n///"
     )
     return
 
@@ -873,8 +881,8 @@ def _(CostClock, SERVER_CPU, budget_table, measure, tiny):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    And live, by the wall clock: the trained model on the machine in front of you. These are single runs,
-    so expect noise; run the cell again to see how much.
+    The next table is measured live, by the wall clock, with the trained model on the machine that runs
+    this notebook. These are single runs, so expect noise; run the cell again to see how much.
     """)
     return
 
@@ -890,37 +898,38 @@ def _(WallClock, budget_table, chunks, measure, model, run_once):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    ## Where it loses
+    ## When does chunked prefill lose?
 
     The author of the posts measured chunked prefill on a CPU, with budgets of 16 and 32 and prompts of 32
     to 40 tokens among short ones. Throughput was **0.74 to 0.91 times** that of whole prompts, mean TTFT
     **4.3 to 13.1 times** as long, and the largest ITL **0.90 to 1.25 times** as long
     ([czhou578/nanoGPT-inference](https://github.com/czhou578/nanoGPT-inference)). There are three reasons:
 
-    - A prompt of 40 tokens is no long step on a CPU, so there was hardly an ITL to shorten.
+    - A step with a prompt of 40 tokens is not long on a CPU, so there was hardly a long ITL to shorten.
     - That benchmark runs each decode and each chunk as a forward pass of its own
-      (`benchmarks/normal_chunked_prefill.py`). Nothing shares the overhead, and each chunk adds one.
+      (`benchmarks/normal_chunked_prefill.py`). No overhead is shared, and every chunk adds its own.
     - A chunked prompt shares each of its steps with all decodes, so its first token comes later.
 
     Chunking pays where decodes leave arithmetic idle and prompts are long. It loses where neither holds.
 
     ## What you now know
 
-    - A whole prompt in one step delays every decode in that step: one ITL of 206 ms instead of 5.
-    - Chunks under a token budget bound the step, and `plan_step` serves decodes first, so no text stalls.
-    - A chunk continues its text: its positions go on, its mask shows it the cached tokens and its own
-      earlier ones, and it samples only at the end of the prompt. Then the text is the same for every
-      chunk size.
-    - The budget sets the largest ITL. Up to the knee it costs nothing to raise it.
+    - A whole prompt in one step delays every decode in that step: one ITL of 206 ms instead
+      of 5 ms, modelled on the large GPU.
+    - A token budget limits how long a step takes, and `plan_step` serves decodes first, so no text stalls.
+    - A chunk continues its text. Positions go on where the last chunk ended, and each token of the chunk
+      attends to the cached tokens and to the chunk up to itself. The engine samples only at the end of the
+      prompt. Then the text is the same for every chunk size.
+    - The budget sets the largest ITL. Up to the knee, a larger budget costs nothing.
     - The price is TTFT, and on a machine without idle arithmetic also throughput.
 
     ## The same in vLLM and SGLang
 
     | here | vLLM | SGLang |
     |:---|:---|:---|
-    | `plan_step` | `Scheduler.schedule`, `vllm/v1/core/sched/scheduler.py`: running requests first, then waiting ones | `get_next_batch_to_run`, `srt/managers/scheduler.py`: prefill or decode; both with `--enable-mixed-chunk` (off) |
-    | `token_budget` | `--max-num-batched-tokens`: 8,192 on an H100, 16,384 from 160 GiB, 2,048 below 70 GiB (`vllm serve`) | `--chunked-prefill-size`: 8,192 on an H100, 2,048 to 16,384 by GPU memory; -1 is off |
-    | no further limit | `--long-prefill-token-threshold` caps one prompt per step (0, off) | `--prefill-decode-interval` puts decode steps between prefills (off) |
+    | `plan_step` | `Scheduler.schedule`, `vllm/v1/core/sched/scheduler.py`: running requests first, then waiting ones | `get_next_batch_to_run`, `srt/managers/scheduler.py`: prefill or decode; both with `--enable-mixed-chunk` (off by default) |
+    | `token_budget` | `--max-num-batched-tokens`: 8,192 on an H100, 16,384 from 160 GiB of GPU memory, 2,048 below 70 GiB and on an A100 (`vllm serve`) | `--chunked-prefill-size`: 8,192 on an H100, 2,048 to 16,384 by GPU memory; -1 is off |
+    | no further limit | `--long-prefill-token-threshold` caps the tokens of one prompt per step (default 0: no cap) | `--prefill-decode-interval` puts decode steps between prefills (off by default) |
 
     - vLLM's scheduler has no prefill phase and no decode phase: the `num_computed_tokens` of each request
       catch up with its `num_tokens`. The author of the proposal to chunk prefills there wrote that *TTFT
@@ -944,7 +953,7 @@ def _():
       ExecuTorch's reference cache ([#21749](https://github.com/pytorch/executorch/pull/21749)).
     - [vLLM #26042](https://github.com/vllm-project/vllm/issues/26042): with one attention backend, chunked
       prefill took GSM8K (school mathematics) from above 93 % to 65 %, and *it gets worse if the chunked
-      prefill size goes smaller*. The symptom is exhibit A's, the cause another.
+      prefill size goes smaller*. The symptom is that of exhibit A; the cause is different.
     ///
 
     ## What comes next

@@ -21,7 +21,7 @@ def _():
     function.*
 
     Afterwards you can say what a priority changes and what it costs, which policies starve a request, and
-    how to rank a queue so that waiting counts.
+    how to rank a queue so that a long wait makes up for a low priority.
 
     ## Which waiting request should go first?
 
@@ -61,8 +61,9 @@ def _():
 def _():
     predict(
         "l02.tie",
-        "Two slots, a short request every 4 steps, and near the front a long one of 40 tokens. What "
-        "does **fewer tokens left first** change, compared with **earlier arrival first**?",
+        "Two slots, a short request of 8 tokens every 4 steps and, near the start, one long request "
+        "of 40 tokens. What does **fewer tokens left first** change, compared with **earlier arrival "
+        "first**?",
         (
             "Mean latency falls, and the long request waits a little longer",
             "Mean latency falls, and the long request starts when the stream of short ones ends",
@@ -71,10 +72,10 @@ def _():
         ),
         1,
         "With 24 short requests the mean latency, from arrival to the last token, falls from 27.0 to "
-        "14.7 steps. The long request takes 135 steps instead of 47. On one server whose requests "
-        "have known lengths, shortest first gives the best mean. It has two prices. A long request "
-        "waits as long as short ones keep arriving. And an engine does not know the lengths: "
-        "`max_new_tokens` is only a limit. So the tie goes to the earlier arrival.",
+        "14.7 steps. The long request takes 135 steps instead of 47. If all requests are there from "
+        "the start and their lengths are known, shortest first gives one server the best mean. But a "
+        "long request waits as long as short ones keep arriving, and an engine does not know the "
+        "lengths: `max_new_tokens` is only a limit. So the tie goes to the earlier arrival.",
     )
     return
 
@@ -90,9 +91,9 @@ def _():
     mo.md(r"""
     ## Where does the engine use the ranks?
 
-    The marked line walks the waiting requests from the smallest rank on and stops at the first one that
-    does not fit. It stays as it is. In this lesson you change the ranks, and measure how long each
-    request waits.
+    The marked line goes through the waiting requests in order of rank, smallest first, and stops at the
+    first one that does not fit. You do not change this line. In this lesson you change the ranks, and
+    measure how long each request waits.
     """)
     return
 
@@ -132,10 +133,10 @@ def _(priority_runs):
         "the important requests, as a multiple of their latency under FCFS?",
         ("About 0.4", "About 0.7", "Exactly 1.00", "More than 1"),
         2,
-        "**×1.00.** The unimportant request came first and has the slot. Behind it, the two important "
-        "ones come first in either order. A priority that only sorts the queue does not affect a "
-        "request that is already running. With preempting to admit the multiple is ×0.40; the author "
-        "published 0.37.",
+        "**×1.00.** The unimportant request came first and has the slot. Under both policies, the two "
+        "important requests are the next in the queue. A priority that only sorts the queue does not "
+        "affect a request that is already running. With preempting to admit the multiple is ×0.40; "
+        "the author published 0.37.",
     )
     return (found,)
 
@@ -151,14 +152,16 @@ def _():
     after(
         "l02.priority",
         mo.md(r"""
-        All entries with × are multiples of FCFS. Latency is the mean from arrival to the last token. From
-        the third column on, the runs preempt to admit, as the author's did. Three of the four published
-        results reproduce in our engine. In the fourth, *memory pressure*, the engines differ: ours preempts
-        under FCFS too when requests grow, and in the author's a victim started its text over. The control
-        shows that the measurement responds only to priority.
+        All entries with × are multiples of the value under FCFS. Latency is the mean from arrival to the
+        last token. From the third column on, the runs preempt to admit, like the author's runs. Our engine
+        reproduces three of the four published results. In the fourth, *memory pressure*, the engines
+        differ twice. When running requests grow, ours preempts under FCFS too; the author's never preempts
+        under FCFS. In ours a victim keeps its generated tokens; in the author's it starts its text over.
+        The control shows that the measurement responds only to priority.
 
         No step became faster. Latency moved from some requests to others, and recomputed tokens are work
-        that had been done before. The table also hides one kind of request.
+        done twice. The table does not show a request that waits as long as more important ones arrive. The
+        next section does.
         """),
     )
     return
@@ -174,7 +177,7 @@ def _():
     stream ends, and on a server the stream does not end. This is **starvation**.
 
     The cure is **ageing**: waiting makes up for a low priority. The obvious rank is *priority minus
-    waiting time*, but it changes at every step. A rank lies in lesson 2's heap as long as its request
+    waiting time*, but it changes at every step. In lesson 2 a rank stays in the heap while its request
     waits, and a heap does not notice when an entry changes, because only a push or a pop moves entries.
     Does the *order* of two waiting requests change?
     """)
@@ -197,8 +200,8 @@ def _(Curves, two_that_age):
 @app.cell(hide_code=True)
 def _():
     mo.md(r"""
-    At the same rate the two lines never cross. At different rates they do, and the heap would be wrong
-    from then on.
+    At the same rate the two lines never cross. At different rates they can cross, and from then on the
+    order in the heap would be wrong.
     """)
     return
 
@@ -211,7 +214,7 @@ def _():
 
 @app.function
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Return a rank in which waiting counts: a tuple of numbers, the smallest goes first."""
+    """Return a rank in which waiting counts, a tuple of numbers; the smallest rank goes first."""
     raise NotImplementedError("Exercise 2b.1: a rank in which waiting counts, and which never changes")
 
 
@@ -260,20 +263,21 @@ def _():
     |:---|:---|:---|
     | FCFS | no request starves | that importance matters |
     | strict priority | in the queue, the more important request goes first | that an unimportant request ever starts |
-    | with `preempt_to_admit` | an important request need not wait for less important running ones | that no work is done twice |
-    | ageing | no request starves; priorities shift the order by a bounded time | that the most important request goes first |
-    | shortest first | the best mean latency, on one server with known lengths | that a long request ever starts |
+    | strict priority with `preempt_to_admit` | an important request need not wait for less important running ones | that no work is done twice |
+    | ageing | no request starves; a level of priority is worth a fixed number of steps | that the most important request goes first |
+    | shortest first | the best mean latency, on one server, if all requests are there and their lengths known | that a long request ever starts |
 
-    Every policy finishes every *finite* workload in this engine. Generated tokens are kept, a request
-    that could never fit is refused, and each preemption comes with a new token: the request that gets the
-    room samples in the same step, or the victim has sampled since it was admitted. For an *endless*
-    stream there is one rule: **no request starves if only finitely many later arrivals can go before
-    it.** Only FCFS and ageing keep it.
+    Every policy finishes every *finite* workload in this engine. The engine refuses a request that could
+    never fit, and a preempted request keeps its generated tokens. Preemptions cannot go on without
+    progress, because each one comes with a new token: either the request that gets the memory samples in
+    the same step, or the victim has sampled since it was admitted. In an *endless* stream, **no request
+    starves if only finitely many later arrivals can go before it.** Only FCFS and ageing meet this
+    condition.
 
     ## What you now know
 
-    - A rank decides who is admitted next. It moves latency from one request to another and makes no step
-      faster.
+    - A rank decides which request is admitted next. It moves latency from one request to another and
+      makes no step faster.
     - A priority that only sorts the queue does not help while a slot is taken; preempting to admit does,
       and pays with recomputed tokens.
     - Strict priority and shortest first starve requests.
@@ -292,8 +296,8 @@ def _():
     - So vLLM's users see the *inversion* result without preempting to admit;
       [#40004](https://github.com/vllm-project/vllm/issues/40004) calls it *a serious issue*. A proposed
       change ([#54530](https://github.com/vllm-project/vllm/pull/54530), open when we last looked) compares
-      priorities strictly: with the arrival as a tie-break, equal requests would preempt each other in
-      turn.
+      only priorities. Its author gives the reason: with the arrival as a tie-break, a preempted request
+      would take its slot back in the next step, and equal requests would preempt each other in turn.
     - Neither engine knows output lengths, so neither runs the shortest request first. SGLang's
       `shortest-prefill-first` uses the length of the prompt, which is known; its `lpm` prefers the
       longest cached prefix (lesson 7).
@@ -304,7 +308,7 @@ def _():
 
     In [lesson 3](/?file=l03_interleaving.py) the chunk and the decodes of a step become one batch.
     [Lesson 5](/?file=l05_slo_policy.py) will rank by deadline, and
-    [lesson 9](/?file=l09_fleet.py) will handle ranks in a heap that do change.
+    [lesson 9](/?file=l09_fleet.py) will handle ranks that change while they are in a heap.
     """)
     return
 

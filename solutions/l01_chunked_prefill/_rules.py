@@ -137,7 +137,7 @@ def over_budget(snapshot: Snapshot, got: dict[int, int]) -> Broken | None:
         if got.get(request_id) == remaining > budget - len(decodes):
             return "whole_prompt", (
                 f"All {tokens(remaining)} of request {request_id}'s prompt are in one step with a "
-                f"budget of {budget}, and every other request waits for them: cut it into chunks."
+                f"budget of {budget}, and every other request waits: cut the prompt into chunks."
             )
     return "over_budget", (
         f"The plan computes {tokens(total)} and the budget is {budget}: the tokens of all decodes "
@@ -192,8 +192,8 @@ def order_of(snapshot: Snapshot, given: dict[int, int]) -> tuple[str, str]:
         )
     if len(given) == len(prompts) and max(given.values()) - min(given.values()) <= 1:
         return "", (
-            "with equal shares every prompt ends late; one after the other, the first one ends "
-            "early and the last one no later"
+            "with equal shares every prompt finishes late; served one after the other, the first "
+            "prompt finishes early and the last one no later"
         )
     return "", "each prompt gets as much as it can use before the next one gets anything"
 

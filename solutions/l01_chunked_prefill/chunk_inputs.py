@@ -17,7 +17,7 @@ Inputs = tuple[list[int], list[int], bool]
 def chunk_inputs(
     tokens: list[int], num_computed_tokens: int, num_scheduled_tokens: int
 ) -> tuple[list[int], list[int], bool]:
-    """Return `(ids, positions, sample)`: what the model is fed for one chunk of one request."""
+    """Return `(ids, positions, sample)`: a chunk's inputs, and whether to sample after it."""
     # A chunk continues a text, so its positions go on where the last chunk ended. Its last row
     # predicts the next token, which is new only if the chunk ends where the known text ends.
     start, end = num_computed_tokens, num_computed_tokens + num_scheduled_tokens
@@ -103,8 +103,8 @@ MISCONCEPTIONS = (
     Misconception(
         "positions_restart",
         "Each chunk is a short text that starts at position 0.",
-        "A chunk continues the text: its positions start at num_computed_tokens. From position 0, "
-        "the model would take it for the beginning of a text.",
+        "A chunk continues the text: its positions start at num_computed_tokens. With positions "
+        "from 0, the model would take the chunk for the beginning of the text.",
         placed(lambda tokens, computed, new: range(new)),
     ),
     Misconception(

@@ -150,8 +150,8 @@ EXERCISE = Exercise(
     task=Task(
         signature="chunk_mask(context_len: int, num_scheduled_tokens: int) -> torch.Tensor",
         rules=(
-            "K and V of the first `context_len` tokens of a text are cached (0 or more). The chunk "
-            "is the next `num_scheduled_tokens` tokens (at least 1).",
+            "The K and V of the first `context_len` tokens (0 or more) of a text are cached. The "
+            "chunk is the next `num_scheduled_tokens` tokens (at least 1).",
             "Returns a `torch.bool` tensor of shape `(T, S)`: one row for each of the T = "
             "`num_scheduled_tokens` queries, one column for each of the S = `context_len + "
             "num_scheduled_tokens` keys, both in the order of the text.",
@@ -161,12 +161,13 @@ EXERCISE = Exercise(
         args=(1, 2),
         result=torch.tensor([[True, True, False], [True, True, True]]),
         steps=(
-            "One token is cached, so the chunk is tokens 1 and 2 of the text.",
+            "One token is cached, so the chunk is tokens 1 and 2 of the text, counted from 0.",
             "Token 1 may attend to tokens 0 and 1, token 2 to all three.",
         ),
     ),
     hints=(
-        "Draw the mask for 2 cached tokens and a chunk of 3. Which position of the text has row 0?",
+        "Draw the mask for 2 cached tokens and a chunk of 3. Which position in the text does "
+        "row 0 have?",
         "Row t is a token of the chunk and has a position in the text. It may attend to every "
         "column up to that position, its own included.",
         "There are two ways: compare a column of the queries' positions with a row of the keys' "

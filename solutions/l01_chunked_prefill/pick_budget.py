@@ -66,7 +66,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "no_room_for_prefill",
-        "The limit always holds, even if the decodes fill the budget.",
+        "The limit always holds, even if no prompt gets a token.",
         "If the budget is no larger than the number of decodes, no prompt gets a token and none "
         "finishes. The smallest useful budget is num_decodes + 1.",
         lambda cost, num_decodes, limit: pick_budget(cost, 0, limit),
@@ -85,7 +85,7 @@ MISCONCEPTIONS = (
     Misconception(
         "stays_below",
         "A step must take less than the limit.",
-        "A step may take exactly itl_limit_us: within the limit means at most.",
+        "A step may take exactly itl_limit_us: within the limit means at most the limit.",
         lambda cost, num_decodes, limit: pick_budget(cost, num_decodes, limit - 1),
     ),
     Misconception(
@@ -156,11 +156,12 @@ EXERCISE = Exercise(
             "`step_cost_us(tokens)` returns how long a step of that many tokens takes, in "
             "microseconds. The cost never falls as tokens are added, but it need not be a straight "
             "line. Calls are cheap.",
-            "Every step computes `num_decodes` decodes (0 or more), which count in its budget.",
+            "Every step computes `num_decodes` decodes (0 or more), which count towards its "
+            "budget.",
             "Returns the largest token budget, at most 4096, for which a full step takes at most "
             "`itl_limit_us`.",
-            "Never return less than `num_decodes + 1`, even if that step takes too long: with "
-            "less, no prompt would get a token.",
+            "Never return less than `num_decodes + 1`, even if a step of so many tokens takes too "
+            "long: with less, no prompt would get a token.",
         ),
         args=(StepCost(500, 10), 4, 600),
         result=10,
@@ -173,8 +174,8 @@ EXERCISE = Exercise(
         "A small budget keeps ITLs short. What does it cost the prompts?",
         "The cost never falls as tokens are added. So do all budgets below a certain one stay "
         "within the limit, or only some of them?",
-        "Start at the smallest allowed budget and go up, one by one or by halving the range, as "
-        "long as the next budget stays within the limit.",
+        "Start at the smallest allowed budget and go up one by one, as long as the next budget "
+        "stays within the limit. Or halve the range of budgets until one is left.",
     ),
     right=(pick_budget, step_by_step, with_bisect),
     misconceptions=MISCONCEPTIONS,

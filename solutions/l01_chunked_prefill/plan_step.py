@@ -18,7 +18,7 @@ def plan_step(
     waiting: list[tuple[int, int]],
     token_budget: int,
 ) -> list[tuple[int, int]]:
-    """Return the plan of one step: a list of (id, n), request `id` computes `n` tokens."""
+    """Return the plan of one step, a list of (id, n): request `id` computes `n` tokens."""
     # Decodes cost one token each, so they never wait for a prompt. Prompts get the rest in order of
     # arrival: one finished prompt gives one request its first token, two halves give none.
     plan = [(request_id, 1) for request_id in decodes[:token_budget]]
@@ -143,12 +143,12 @@ WRONG: tuple[tuple[str, str, Callable[..., Any]], ...] = (  # key, belief, examp
     ),
     (
         "arrivals_wait",
-        "A new request starts when the engine is idle.",
+        "A new request starts only when the engine is idle.",
         serving(lambda decodes, prefilling, waiting: decodes + prefilling or waiting),
     ),
     (
         "one_prefill",
-        "A step prefills one prompt.",
+        "A step prefills only one prompt.",
         after_decodes(lambda prompts, left: fill(prompts[:1], left)),
     ),
     ("in_place", "I may remove entries from the lists while I work.", eats_the_queue),
@@ -171,10 +171,10 @@ EXERCISE = Exercise(
             "`prefilling` (prompts that have started) and `waiting` (not started yet) are lists of "
             "`(id, remaining)`. A request can use up to `remaining` tokens.",
             "Returns the plan, a list of `(id, n)`: request `id` computes `n` tokens. Each id is "
-            "listed at most once, with n from 1 to what it can use. The order of the entries does "
-            "not matter.",
-            "The plan computes at most `token_budget` tokens (at least 1), and leaves none unused "
-            "that a request could use.",
+            "listed at most once, with n from 1 to the number of tokens that it can use. The order "
+            "of the entries does not matter.",
+            "The plan computes at most `token_budget` tokens (at least 1), and leaves no token "
+            "unused that a request could use.",
             "`decodes` are served before `prefilling`, and `prefilling` before `waiting`. Within a "
             "list, each request gets all that it can use before the next one gets anything.",
             "Do not change the three lists.",

@@ -21,7 +21,7 @@ from nanogpt.policy_views import RequestView
 
 
 def aged_key(request: RequestView, rate: float) -> tuple[float, ...]:
-    """Return a rank in which waiting counts: a tuple of numbers, the smallest goes first."""
+    """Return a rank in which waiting counts, a tuple of numbers; the smallest rank goes first."""
     # Times rate, the formula is rate * priority + arrival_time - now. The last term is the same for
     # all requests, so it changes no order. Without it the rank never changes.
     return (request.arrival_time + rate * request.priority,)
@@ -190,8 +190,8 @@ def same_rank_again(ask: Ask, rng: random.Random) -> Failure | None:
 JUDGE = Ranking(
     aged_key,
     MISCONCEPTIONS,
-    "At every step the order must be that of `priority - (now - arrival_time) / rate`. The rank "
-    "gives the same order without `now`.",
+    "At every step the order must be that of `priority - (now - arrival_time) / rate`. Your "
+    "rank must give the same order without `now`.",
     evidence=[*any_aged(random.Random(0), (4, 3, 10)), *UNEVEN],
 )
 
@@ -204,7 +204,7 @@ EXERCISE = Exercise(
         signature="aged_key(request: RequestView, rate: float) -> tuple[float, ...]",
         rules=(
             "`request.priority` is 0 for the most important requests, and `request.arrival_time` "
-            "is a step. Returns the rank of `request`: a tuple of numbers, the smallest goes "
+            "is a step. Returns the rank of `request`, a tuple of numbers; the smallest rank goes "
             "first.",
             "At every step `now`, requests go in the order of `priority - (now - arrival_time) / "
             "rate`: `rate` steps of waiting are worth one level. `rate` is above 0 and need not be "
